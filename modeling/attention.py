@@ -1,0 +1,160 @@
+"""Multi-head attention, the only place where positions exchange information.
+
+One mechanism serves the family's three readings of it (Vaswani et al., 2017, section 3.2.3): self-attention
+in both directions (encoder), causal self-attention (decoder), and cross-attention from a decoder to an
+encoder. They differ in where keys and values come from and in which pairs the mask allows, nowhere else.
+
+Shapes: B batch, T queries, S keys, C model width, H query heads, G key-value heads, D head width.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from .configuration_tercet import TercetConfig
+from .linear import ResidualLinear
+from .packed_attention import PACKED_KERNEL
+from .packing import Mask, PackedSequences
+from .positions import Rotation, rotate
+
+
+def scaled_dot_product(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """The definition: softmax(Q K^T / sqrt(D)) V, kept as the reference of faster kernels.
+
+    `query` is (B, H, T, D), `key` and `value` (B, G, S, D). `attention_mask` broadcasts to (B, H, T, S) and
+    is added to the scores: 0 keeps a pair, a large negative number drops it.
+
+    Returns what each query read (B, T, H, D), and how much of it from where (B, H, T, S).
+    """
+    groups = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+    scores = query @ key.mT * scaling  # (B, H, T, S)
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
+    weights = nn.functional.dropout(weights, dropout, module.training)
+    return (weights @ value).transpose(1, 2), weights
+
+
+class Attention(nn.Module):
+    """The projections, and the reading of values by query-key agreement. Abstract: see the two below."""
+
+    def __init__(self, config: TercetConfig, layer_idx: int, *, is_causal: bool):
+        super().__init__()
+        query_width = config.num_attention_heads * config.head_dim
+        key_width = (config.num_key_value_heads or config.num_attention_heads) * config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias)
+        self.k_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
+        self.v_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
+        self.o_proj = ResidualLinear(config, query_width, bias=config.attention_bias)
+
+        self.config = config
+        self.layer_idx = layer_idx
+        self.head_dim = config.head_dim
+        # Transformers' attention kernels read these two from the module they are given.
+        self.is_causal = is_causal
+        self.num_key_value_groups = query_width // key_width
+
+    def heads(self, x: Tensor) -> Tensor:
+        """Split the last dimension into heads: (B, T, H*D) -> (B, H, T, D)."""
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+    def read(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Mask,
+        *,
+        output_attentions: bool | None = False,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Read `value` (B, G, S, D) with `query` (B, H, T, D), and project back to (B, T, C).
+
+        The kernel is the configured one, or the packed one for packed sequences. Recorded attentions come
+        from the definition, since other kernels never hold them.
+        """
+        name = "eager" if output_attentions else self.config._attn_implementation
+        if isinstance(mask, PackedSequences):
+            name = PACKED_KERNEL
+        kernel = ALL_ATTENTION_FUNCTIONS.get_interface(name, scaled_dot_product)
+        output, weights = kernel(
+            self,
+            query,
+            key,
+            value,
+            mask,
+            scaling=self.head_dim**-0.5,
+            dropout=self.config.attention_dropout if self.training else 0.0,
+            **kwargs,
+        )
+        return self.o_proj(output.flatten(start_dim=-2)), weights
+
+
+class SelfAttention(Attention):
+    """Positions read from their own sequence."""
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Mask,
+        rotation: Rotation | None,
+        past_key_values: Cache | None = None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Read from the sequence itself (B, T, C), and from the cached positions before it."""
+        query = rotate(self.heads(self.q_proj(hidden_states)), by=rotation)
+        key = rotate(self.heads(self.k_proj(hidden_states)), by=rotation)
+        value = self.heads(self.v_proj(hidden_states))
+        if isinstance(past_key_values, EncoderDecoderCache):
+            past_key_values = past_key_values.self_attention_cache
+        if past_key_values is not None:
+            key, value = past_key_values.update(key, value, self.layer_idx)
+        return self.read(query, key, value, attention_mask, **kwargs)
+
+
+class CrossAttention(Attention):
+    """Positions of a decoder read from an encoder's output, which no step of decoding changes."""
+
+    def __init__(self, config: TercetConfig, layer_idx: int):
+        super().__init__(config, layer_idx, is_causal=False)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        encoder_hidden_states: Tensor,
+        attention_mask: Mask,
+        past_key_values: EncoderDecoderCache | None = None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Read from the encoder (B, S, C) with the decoder's queries (B, T, C)."""
+        query = self.heads(self.q_proj(hidden_states))
+        key, value = self.keys_and_values(encoder_hidden_states, past_key_values)
+        return self.read(query, key, value, attention_mask, **kwargs)
+
+    def keys_and_values(
+        self, encoder_hidden_states: Tensor, cache: EncoderDecoderCache | None
+    ) -> tuple[Tensor, Tensor]:
+        """Project the encoder's output once per generation, then remember it."""
+        if cache is not None and cache.is_updated.get(self.layer_idx):
+            layer = cache.cross_attention_cache.layers[self.layer_idx]
+            return layer.keys, layer.values
+        key = self.heads(self.k_proj(encoder_hidden_states))
+        value = self.heads(self.v_proj(encoder_hidden_states))
+        if cache is not None:
+            key, value = cache.cross_attention_cache.update(key, value, self.layer_idx)
+            cache.is_updated[self.layer_idx] = True
+        return key, value

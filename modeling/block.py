@@ -1,0 +1,78 @@
+"""One transformer layer, shared by the whole family, in the two placements of its norms."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+from transformers.cache_utils import Cache
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from .attention import CrossAttention, SelfAttention
+from .configuration_tercet import TercetConfig
+from .feed_forward import FEED_FORWARD
+from .normalization import build_norm
+from .packing import Mask
+from .positions import Rotation
+
+
+class Block(GradientCheckpointingLayer, ABC):
+    """Read from the sequence, read from the encoder (if there is one), think."""
+
+    def __init__(self, config: TercetConfig, layer_idx: int, *, is_causal: bool, reads_encoder: bool = False):
+        super().__init__()
+        self.self_attention_norm = build_norm(config)
+        self.self_attention = SelfAttention(config, layer_idx, is_causal=is_causal)
+        self.cross_attention_norm = build_norm(config) if reads_encoder else None
+        self.cross_attention = CrossAttention(config, layer_idx) if reads_encoder else None
+        self.feed_forward_norm = build_norm(config)
+        self.feed_forward = FEED_FORWARD[config.feed_forward_type](config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    @abstractmethod
+    def add(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Add what `sublayer` makes of `x` (B, T, C) to it, with the norm in its place."""
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Mask,
+        rotation: Rotation | None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Mask = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """Transform the residual stream (B, T, C)."""
+
+        def read_sequence(x: Tensor) -> Tensor:
+            return self.self_attention(x, attention_mask, rotation, past_key_values, **kwargs)[0]
+
+        def read_encoder(x: Tensor) -> Tensor:
+            return self.cross_attention(
+                x, encoder_hidden_states, encoder_attention_mask, past_key_values, **kwargs
+            )[0]
+
+        x = self.add(hidden_states, self.self_attention_norm, read_sequence)
+        if self.cross_attention is not None:
+            x = self.add(x, self.cross_attention_norm, read_encoder)
+        return self.add(x, self.feed_forward_norm, self.feed_forward)
+
+
+class PreNormBlock(Block):
+    """x + f(norm(x)): gradients pass through the sums untouched (Xiong et al., 2020)."""
+
+    def add(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Normalize what the sub-layer sees."""
+        return x + self.dropout(sublayer(norm(x)))
+
+
+class PostNormBlock(Block):
+    """norm(x + f(x)), as in Vaswani et al., 2017, section 3.1, and BERT."""
+
+    def add(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Normalize the sum."""
+        return norm(x + self.dropout(sublayer(x)))
+
+
+BLOCKS: dict[str, type[Block]] = {"pre": PreNormBlock, "post": PostNormBlock}

@@ -1,0 +1,55 @@
+"""From token ids to the first vectors of the residual stream."""
+
+from torch import Tensor, nn
+
+from .configuration_tercet import TercetConfig
+from .normalization import build_norm
+from .positions import POSITIONS
+
+
+class Embeddings(nn.Module):
+    """Sum of token, segment and absolute position vectors, optionally scaled and normalized."""
+
+    def __init__(self, config: TercetConfig):
+        super().__init__()
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.token_types = (
+            nn.Embedding(config.type_vocab_size, config.hidden_size) if config.type_vocab_size else None
+        )
+        self.positions = POSITIONS[config.position_embedding_type](config)
+        self.norm = build_norm(config) if config.embedding_norm else nn.Identity()
+        self.dropout = nn.Dropout(config.dropout)
+        self.scale = config.hidden_size**0.5 if config.scale_embedding else 1.0
+
+    def forward(
+        self,
+        input_ids: Tensor | None,
+        inputs_embeds: Tensor | None,
+        token_type_ids: Tensor | None,
+        position_ids: Tensor,
+    ) -> Tensor:
+        """Embed tokens (B, T), or take their vectors (B, T, C) as given, and add where and in which segment
+        they are.
+
+        Raises:
+            ValueError: If both or none of ids and vectors are given, or segments without an embedding for
+                them.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give either input_ids or inputs_embeds: exactly one of them")
+        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        x = x * self.scale + self.positions.embed(position_ids)
+        x = x + self.segments(token_type_ids)
+        # Positions are computed in float32; the stream keeps the type of the weights.
+        return self.dropout(self.norm(x.to(self.embed_tokens.weight.dtype)))
+
+    def segments(self, token_type_ids: Tensor | None) -> Tensor | float:
+        """Vectors of the segments (B, T, C), by default the first segment's (C,); 0 if the model has none."""
+        if self.token_types is not None:
+            return self.token_types.weight[0] if token_type_ids is None else self.token_types(token_type_ids)
+        if token_type_ids is not None:
+            raise ValueError(
+                "token_type_ids given, but type_vocab_size is 0: build the model with type_vocab_size=2, "
+                "or remove 'token_type_ids' from the tokenizer's model_input_names"
+            )
+        return 0.0

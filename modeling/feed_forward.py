@@ -1,0 +1,44 @@
+"""The feed-forward network: what a position computes on its own.
+
+Shapes: B batch, T positions, C model width, F width inside.
+"""
+
+from torch import Tensor, nn
+from transformers.activations import ACT2FN
+
+from .configuration_tercet import TercetConfig
+from .linear import ResidualLinear
+
+
+class PlainFeedForward(nn.Module):
+    """W_down act(W_up x), of Vaswani et al., 2017, section 3.3: (B, T, C) -> (B, T, F) -> (B, T, C)."""
+
+    def __init__(self, config: TercetConfig):
+        super().__init__()
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
+        self.down_proj = ResidualLinear(config, config.intermediate_size, bias=config.mlp_bias)
+        self.act_fn = ACT2FN[config.hidden_act]
+        self.dropout = nn.Dropout(config.activation_dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the same two-layer network to every position."""
+        return self.down_proj(self.dropout(self.act_fn(self.up_proj(x))))
+
+
+class GatedFeedForward(nn.Module):
+    """W_down (act(W_gate x) * W_up x), of Shazeer, 2020, "GLU Variants Improve Transformer"."""
+
+    def __init__(self, config: TercetConfig):
+        super().__init__()
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
+        self.down_proj = ResidualLinear(config, config.intermediate_size, bias=config.mlp_bias)
+        self.act_fn = ACT2FN[config.hidden_act]
+        self.dropout = nn.Dropout(config.activation_dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the same gated network to every position."""
+        return self.down_proj(self.dropout(self.act_fn(self.gate_proj(x)) * self.up_proj(x)))
+
+
+FEED_FORWARD: dict[str, type[nn.Module]] = {"plain": PlainFeedForward, "gated": GatedFeedForward}

@@ -1,0 +1,50 @@
+"""What turns hidden states into answers: the way to the vocabulary, and the sentence relation.
+
+Shapes: B batch, T positions, C model width.
+"""
+
+from torch import Tensor, nn
+from transformers.activations import ACT2FN
+
+from .configuration_tercet import TercetConfig
+from .normalization import build_norm
+
+
+class HeadTransform(nn.Module):
+    """A last non-linear step before the vocabulary, norm(act(W x + b)), as in BERT."""
+
+    def __init__(self, config: TercetConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.act_fn = ACT2FN[config.hidden_act]
+        self.norm = build_norm(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Transform each position: (B, T, C) -> (B, T, C)."""
+        return self.norm(self.act_fn(self.dense(x)))
+
+
+def build_head_transform(config: TercetConfig) -> nn.Module:
+    """Build the transform if the configuration asks for one."""
+    return HeadTransform(config) if config.head_transform else nn.Identity()
+
+
+class NextSentenceHead(nn.Module):
+    """Does B follow A? Read from the first token through a tanh layer (Devlin et al., 2019, section 3.1)."""
+
+    def __init__(self, config: TercetConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.classifier = nn.Linear(config.hidden_size, 2)
+        self.act_fn = nn.Tanh()
+
+    def forward(self, first_token: Tensor) -> Tensor:
+        """Scores of "follows" and "random": (B, C) -> (B, 2)."""
+        return self.classifier(self.act_fn(self.dense(first_token)))
+
+
+def keep_positions(hidden_states: Tensor, logits_to_keep: int | Tensor) -> Tensor:
+    """Keep the last `logits_to_keep` positions (0: all), or those it lists: (B, T, C) -> (B, n, C)."""
+    if isinstance(logits_to_keep, int):
+        return hidden_states[:, slice(-logits_to_keep, None) if logits_to_keep else slice(None)]
+    return hidden_states[:, logits_to_keep]

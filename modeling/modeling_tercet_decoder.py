@@ -1,0 +1,259 @@
+"""The decoder: a token sees itself and what came before, and, in a sequence-to-sequence model, the whole
+source.
+
+Shapes: B batch, T positions, C model width, V vocabulary, S source positions. Packed input is (1, N), not
+    (B, T).
+"""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.generation import GenerationMixin
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.modeling_outputs import (
+    BaseModelOutputWithPastAndCrossAttentions,
+    CausalLMOutputWithPast,
+)
+from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
+from transformers.utils.output_capturing import capture_outputs
+
+from .attention import CrossAttention, SelfAttention
+from .block import Block
+from .configuration_tercet import TercetDecoderConfig
+from .cross_entropy import IGNORE
+from .packing import Mask, PackedSequences, Padding, positions_in, sequence_ids, within
+from .pretrained_tercet import (
+    Layout,
+    TercetStack,
+    TercetVocabularyModel,
+    kernel_arguments,
+    require_tokens,
+)
+
+
+class TercetDecoderModel(TercetStack):
+    """Embeddings, causal blocks, final norm; with `reads_encoder`, blocks read an encoder's output too."""
+
+    config: TercetDecoderConfig
+    _can_record_outputs = {
+        "hidden_states": Block,
+        "attentions": SelfAttention,
+        "cross_attentions": CrossAttention,
+    }
+
+    def __init__(self, config: TercetDecoderConfig, *, reads_encoder: bool = False):
+        super().__init__(config, is_causal=True, reads_encoder=reads_encoder)
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        use_cache: bool | None = None,
+        cu_seq_lens_q: Tensor | None = None,
+        cu_seq_lens_k: Tensor | None = None,
+        max_length_q: int | None = None,
+        max_length_k: int | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        """States (B, T, C) of the new tokens (B, T), which also read the cached ones.
+
+        Args:
+            input_ids: (B, T), padded on either side; or packed (1, N).
+            attention_mask: (B, past + T), 0 at pads; or a mask as the attention kernel wants it, used as it
+                is.
+            position_ids: (B, T). By default real tokens are counted; in a packed stream they restart.
+            past_key_values: Keys and values of earlier tokens; extended in place.
+            inputs_embeds: Vectors (B, T, C) instead of ids.
+            token_type_ids: Segment of each token, (B, T), if the model has segments.
+            encoder_hidden_states: The source (B, S, C), or packed (1, M), of a model that reads an encoder.
+            encoder_attention_mask: (B, S), 0 at the source's pads.
+            use_cache: Return a cache. Packed sequences have none: they cannot be continued.
+            cu_seq_lens_q: Cumulative lengths of packed sequences, which never see each other.
+            cu_seq_lens_k: Cumulative lengths of their packed sources.
+            max_length_q: Longest packed sequence, if known.
+            max_length_k: Longest packed source, if known.
+            **kwargs: `output_hidden_states`, `output_attentions`; the rest goes to the attention kernel.
+        """
+        tokens = require_tokens(input_ids, inputs_embeds)
+        output_attentions = self.records("output_attentions", kwargs)
+        layout = self.lay_out(
+            tokens,
+            attention_mask,
+            position_ids,
+            cu_seq_lens_q,
+            max_length_q,
+            past_length=None if past_key_values is None else past_key_values.get_seq_length(),
+            use_cache=bool(use_cache),
+            output_attentions=output_attentions,
+            may_unpad=self.training and not use_cache and not self.records("output_hidden_states", kwargs),
+        )
+        if use_cache and past_key_values is None and layout.sequences is None and layout.sequence_ids is None:
+            past_key_values = self.new_cache(encoder_hidden_states)
+
+        x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
+        mask = self.causal_mask(layout, x, attention_mask, past_key_values, output_attentions)
+        source, source_mask = encoder_hidden_states, None
+        if source is not None:
+            source, source_mask = self.read_source(
+                layout, x, source, encoder_attention_mask, (cu_seq_lens_k, max_length_k), output_attentions
+            )
+        rotation = self.embeddings.positions.rotation(layout.position_ids)
+        arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
+        for layer in self.layers:
+            x = layer(x, mask, rotation, source, source_mask, past_key_values=past_key_values, **arguments)
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=layout.unpack(self.norm(x)), past_key_values=past_key_values
+        )
+
+    def new_cache(self, encoder_hidden_states: Tensor | None) -> Cache:
+        """Start a cache, of the source too if there is one."""
+        cache = DynamicCache(config=self.config)
+        return (
+            cache
+            if encoder_hidden_states is None
+            else EncoderDecoderCache(cache, DynamicCache(config=self.config))
+        )
+
+    def causal_mask(
+        self,
+        layout: Layout,
+        x: Tensor,
+        attention_mask: Tensor | None,
+        past_key_values: Cache | None,
+        output_attentions: bool,
+    ) -> Mask:
+        """Let each token read itself and what came before it in its own sequence."""
+        if layout.sequences is not None:
+            return layout.sequences
+        if isinstance(past_key_values, EncoderDecoderCache):
+            past_key_values = past_key_values.self_attention_cache
+        ids = layout.sequence_ids
+        return create_causal_mask(
+            self.masking_config(output_attentions),
+            x,
+            attention_mask,
+            past_key_values,
+            and_mask_function=None if ids is None else within(ids, ids),
+        )
+
+    def read_source(
+        self,
+        layout: Layout,
+        x: Tensor,
+        source: Tensor,
+        source_mask: Tensor | None,
+        bounds: tuple[Tensor | None, int | None],
+        output_attentions: bool,
+    ) -> tuple[Tensor, Mask]:
+        """Bring the source into the layout of the target, and say which of it each target may read."""
+        cu_seq_lens_k, max_length_k = bounds
+        if layout.padding is not None:
+            real = torch.ones(source.shape[:2], device=source.device) if source_mask is None else source_mask
+            padding = Padding(real)
+            source, cu_seq_lens_k = padding.pack(source), padding.cu_seq_lens
+        if layout.sequences is not None:
+            own = layout.sequences
+            return source, PackedSequences(own.cu_seq_lens_q, cu_seq_lens_k, own.max_length_q, max_length_k)
+        pairs = None
+        if layout.sequence_ids is not None:
+            pairs = within(layout.sequence_ids, sequence_ids(cu_seq_lens_k, source.shape[1]))
+        return source, create_bidirectional_mask(
+            self.masking_config(output_attentions),
+            x,
+            source_mask,
+            encoder_hidden_states=source,
+            and_mask_function=pairs,
+        )
+
+
+class TercetDecoderForCausalLM(TercetVocabularyModel, GenerationMixin):
+    """The decoder and a prediction of the next token."""
+
+    config: TercetDecoderConfig
+    _tied_weights_keys = {"lm_head.weight": "model.embeddings.embed_tokens.weight"}
+
+    def __init__(self, config: TercetDecoderConfig):
+        super().__init__(config)
+        self.model = TercetDecoderModel(config)
+        self.build_vocabulary_head(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        shift_labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        reduction: Literal["mean", "sum"] = "mean",
+        num_items_in_batch: Tensor | int | None = None,
+        label_smoothing: float = 0.0,
+        **kwargs: Any,
+    ) -> CausalLMOutputWithPast:
+        """Predict the next token: logits (B, T, V), and the loss of `labels` (B, T), the tokens themselves.
+
+        Labels are shifted here, and the first token of a sequence, packed or not, is never a target.
+        `shift_labels` (B, T) are targets that the caller has shifted. See `TercetDecoderModel.forward` for
+        the inputs, `TercetVocabularyModel.answer` for what comes back when, `LossArguments` for the loss.
+        """
+        targets = shift_labels
+        if labels is not None and targets is None:
+            targets = next_tokens(labels, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
+        if targets is not None and use_cache is None:
+            use_cache = False
+        outputs = self.model(
+            input_ids,
+            attention_mask,
+            position_ids,
+            past_key_values,
+            inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        loss, logits = self.answer(
+            outputs.last_hidden_state,
+            targets,
+            logits_to_keep,
+            {
+                "reduction": reduction,
+                "num_items_in_batch": num_items_in_batch,
+                "label_smoothing": label_smoothing,
+            },
+        )
+        return CausalLMOutputWithPast(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+def next_tokens(
+    labels: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, cu_seq_lens: Tensor | None
+) -> Tensor:
+    """Target of each position: the label after it (B, T), unless that is a pad or begins another sequence."""
+    if cu_seq_lens is not None:
+        labels = labels.index_fill(1, cu_seq_lens[:-1].long(), IGNORE)
+    elif attention_mask is not None and attention_mask.shape == labels.shape:
+        is_inner = (attention_mask != 0) & (positions_in(attention_mask) > 0)
+        labels = labels.masked_fill(~is_inner, IGNORE)
+    elif position_ids is not None:
+        labels = labels.masked_fill(position_ids == 0, IGNORE)
+    return F.pad(labels[..., 1:], (0, 1), value=IGNORE)

@@ -1,0 +1,231 @@
+"""The encoder: every token sees every other. Masked language modeling and next-sentence prediction (Devlin
+et al., 2019).
+
+Shapes: B batch, T positions, C model width, V vocabulary. Packed input is (1, N) instead of (B, T).
+"""
+
+from typing import Any, Literal
+
+from torch import Tensor
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, NextSentencePredictorOutput
+from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
+from transformers.utils.output_capturing import capture_outputs
+
+from .configuration_tercet import TercetEncoderConfig
+from .cross_entropy import IGNORE, cross_entropy_sum, reduce_loss
+from .heads import NextSentenceHead
+from .outputs import TercetForPreTrainingOutput
+from .packing import first_tokens, within
+from .pretrained_tercet import (
+    TercetPreTrainedModel,
+    TercetStack,
+    TercetVocabularyModel,
+    kernel_arguments,
+    require_tokens,
+)
+
+
+class TercetEncoderModel(TercetStack):
+    """Embeddings, bidirectional blocks, final norm."""
+
+    config: TercetEncoderConfig
+
+    def __init__(self, config: TercetEncoderConfig):
+        super().__init__(config, is_causal=False)
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        cu_seq_lens_q: Tensor | None = None,
+        max_length_q: int | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutput:
+        """Contextual states (B, T, C) of tokens (B, T).
+
+        Args:
+            input_ids: (B, T), padded on either side; or packed (1, N).
+            attention_mask: (B, T), 0 at pads; or a mask as the attention kernel wants it, used as it is.
+            token_type_ids: Segment of each token, (B, T).
+            position_ids: (B, T). By default real tokens are counted; in a packed stream they restart.
+            inputs_embeds: Vectors (B, T, C) instead of ids.
+            cu_seq_lens_q: Cumulative lengths (S+1,) of packed sequences, which never see each other.
+            max_length_q: Longest of them, in tokens, if known.
+            **kwargs: `output_hidden_states`, `output_attentions`; the rest goes to the attention kernel.
+        """
+        output_attentions = self.records("output_attentions", kwargs)
+        layout = self.lay_out(
+            require_tokens(input_ids, inputs_embeds),
+            attention_mask,
+            position_ids,
+            cu_seq_lens_q,
+            max_length_q,
+            output_attentions=output_attentions,
+            may_unpad=self.training and not self.records("output_hidden_states", kwargs),
+        )
+        x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
+        ids = layout.sequence_ids
+        mask = layout.sequences or create_bidirectional_mask(
+            self.masking_config(output_attentions),
+            x,
+            attention_mask,
+            and_mask_function=None if ids is None else within(ids, ids),
+        )
+        rotation = self.embeddings.positions.rotation(layout.position_ids)
+        arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
+        for layer in self.layers:
+            x = layer(x, mask, rotation, **arguments)
+        return BaseModelOutput(last_hidden_state=layout.unpack(self.norm(x)))
+
+
+class TercetEncoderForMaskedLM(TercetVocabularyModel):
+    """The encoder and a prediction of hidden tokens."""
+
+    config: TercetEncoderConfig
+    _tied_weights_keys = {"lm_head.weight": "model.embeddings.embed_tokens.weight"}
+
+    def __init__(self, config: TercetEncoderConfig):
+        super().__init__(config)
+        self.model = TercetEncoderModel(config)
+        self.build_vocabulary_head(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        logits_to_keep: int | Tensor = 0,
+        reduction: Literal["mean", "sum"] = "mean",
+        num_items_in_batch: Tensor | int | None = None,
+        **kwargs: Any,
+    ) -> MaskedLMOutput:
+        """Predict tokens: logits (B, T, V), and the loss where `labels` (B, T) is not -100.
+
+        See `TercetEncoderModel.forward` for the inputs, `TercetVocabularyModel.answer` for what comes back
+        when, and `LossArguments` for `reduction` and `num_items_in_batch`.
+        """
+        outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
+        loss, logits = self.answer(
+            outputs.last_hidden_state,
+            labels,
+            logits_to_keep,
+            {"reduction": reduction, "num_items_in_batch": num_items_in_batch},
+        )
+        return MaskedLMOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+
+class TercetEncoderForNextSentencePrediction(TercetPreTrainedModel):
+    """The encoder and a judgement whether sentence B follows sentence A."""
+
+    config: TercetEncoderConfig
+
+    def __init__(self, config: TercetEncoderConfig):
+        super().__init__(config)
+        self.model = TercetEncoderModel(config)
+        self.next_sentence_head = NextSentenceHead(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        reduction: Literal["mean", "sum"] = "mean",
+        num_items_in_batch: Tensor | int | None = None,
+        **kwargs: Any,
+    ) -> NextSentencePredictorOutput:
+        """Judge pairs: logits (B, 2), and the loss of `labels` (B,): 0 if B follows, 1 if it is random."""
+        outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
+        first = first_tokens(
+            outputs.last_hidden_state, attention_mask, position_ids, kwargs.get("cu_seq_lens_q")
+        )
+        logits = self.next_sentence_head(first)
+        loss = None if labels is None else next_sentence_loss(logits, labels, reduction, num_items_in_batch)
+        return NextSentencePredictorOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+
+class TercetEncoderForPreTraining(TercetVocabularyModel):
+    """The encoder with both heads of BERT: hidden tokens and the next sentence."""
+
+    config: TercetEncoderConfig
+    _tied_weights_keys = {"lm_head.weight": "model.embeddings.embed_tokens.weight"}
+    # Two means have no common number of items to divide by: the Trainer divides by its accumulation steps
+    # instead. cepts_loss_kwargs = False
+
+    def __init__(self, config: TercetEncoderConfig):
+        super().__init__(config)
+        self.model = TercetEncoderModel(config)
+        self.build_vocabulary_head(config)
+        self.next_sentence_head = NextSentenceHead(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        next_sentence_label: Tensor | None = None,
+        logits_to_keep: int | Tensor = 0,
+        reduction: Literal["mean", "sum"] = "mean",
+        **kwargs: Any,
+    ) -> TercetForPreTrainingOutput:
+        """Predict tokens and judge pairs, with the loss of `labels` (B, T), of `next_sentence_label` (B,),
+        and their sum.
+
+        See `TercetEncoderModel.forward` for the inputs and `TercetVocabularyModel.answer` for what comes
+        back when.
+        """
+        outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
+        states = outputs.last_hidden_state
+        token_loss, token_logits = self.answer(states, labels, logits_to_keep, {"reduction": reduction})
+        first = first_tokens(states, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
+        pair_logits = self.next_sentence_head(first)
+        pair_loss = None
+        if next_sentence_label is not None:
+            pair_loss = next_sentence_loss(pair_logits, next_sentence_label, reduction)
+        losses = [loss for loss in (token_loss, pair_loss) if loss is not None]
+        return TercetForPreTrainingOutput(
+            loss=sum(losses[1:], losses[0]) if losses else None,
+            prediction_logits=token_logits,
+            seq_relationship_logits=pair_logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            masked_lm_loss=token_loss,
+            next_sentence_loss=pair_loss,
+        )
+
+
+def next_sentence_loss(
+    logits: Tensor,
+    labels: Tensor,
+    reduction: Literal["mean", "sum"] = "mean",
+    num_items_in_batch: Tensor | int | None = None,
+) -> Tensor:
+    """Cross-entropy of `labels` (B,) or (B, 1) under logits (B, 2)."""
+    labels = labels.view(-1)
+    return reduce_loss(
+        cross_entropy_sum(logits, labels), (labels != IGNORE).sum(), reduction, num_items_in_batch
+    )

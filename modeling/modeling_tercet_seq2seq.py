@@ -1,0 +1,246 @@
+"""Sequence-to-sequence: an encoder, and a decoder that reads it (Vaswani et al., 2017).
+
+Shapes: B batch, S source positions, T target positions, C model width, V vocabulary. Packed: (1, M) and (1,
+    N).
+"""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache
+from transformers.generation import GenerationMixin
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
+from transformers.utils.generic import can_return_tuple
+
+from .configuration_tercet import TercetSeq2SeqConfig
+from .cross_entropy import IGNORE
+from .modeling_tercet_decoder import TercetDecoderModel
+from .modeling_tercet_encoder import TercetEncoderModel
+from .packing import bounds_of, restarts
+from .pretrained_tercet import TercetPreTrainedModel, TercetVocabularyModel, is_tracing
+
+
+class TercetSeq2SeqModel(TercetPreTrainedModel):
+    """The encoder and the decoder, over one table of token vectors unless `tie_word_embeddings` is off."""
+
+    config: TercetSeq2SeqConfig
+    _can_record_outputs = {}
+    _tied_weights_keys = {"decoder.embeddings.embed_tokens.weight": "encoder.embeddings.embed_tokens.weight"}
+
+    def __init__(self, config: TercetSeq2SeqConfig):
+        super().__init__(config)
+        self.encoder = TercetEncoderModel(config.encoder_config())
+        self.decoder = TercetDecoderModel(config.decoder_config(), reads_encoder=True)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Give the source's table of token vectors, (V, C), which by default is the target's too."""
+        return self.encoder.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the source's table, and the target's where the two are one."""
+        self.encoder.set_input_embeddings(value)
+        if self.config.tie_word_embeddings:
+            self.decoder.set_input_embeddings(value)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        use_cache: bool | None = None,
+        cu_seq_lens_q: Tensor | None = None,
+        cu_seq_lens_k: Tensor | None = None,
+        max_length_q: int | None = None,
+        max_length_k: int | None = None,
+        **kwargs: Any,
+    ) -> Seq2SeqModelOutput:
+        """States (B, T, C) of the target's tokens (B, T), which read the source (B, S).
+
+        Args:
+            input_ids: The source (B, S), padded on either side; or packed (1, M).
+            attention_mask: (B, S), 0 at the source's pads.
+            decoder_input_ids: What the decoder has read so far (B, T), or packed (1, N), in the order of the
+                sources.
+            decoder_attention_mask: (B, T), 0 at the target's pads.
+            position_ids: (B, S) of the source; in a packed stream they restart.
+            decoder_position_ids: (B, T) of the target.
+            encoder_outputs: Result of the encoder, if it has run before.
+            past_key_values: An `EncoderDecoderCache`.
+            inputs_embeds: Vectors (B, S, C) instead of the source's ids.
+            decoder_inputs_embeds: Vectors (B, T, C) instead of the target's ids.
+            token_type_ids: Segments of the source, if the model has segments.
+            use_cache: Return a cache.
+            cu_seq_lens_q: Cumulative lengths of packed targets: they ask, so they are the queries.
+            cu_seq_lens_k: Cumulative lengths of packed sources: the keys.
+            max_length_q: Longest packed target, if known.
+            max_length_k: Longest packed source, if known.
+            **kwargs: `output_hidden_states`, `output_attentions`; the rest goes to the attention kernels.
+        """
+        if decoder_input_ids is None and decoder_inputs_embeds is None:
+            raise ValueError(
+                "decoder_input_ids is missing: pass what the decoder has read so far, "
+                "labels to a model with a head, or use generate()"
+            )
+        kwargs = self.recordings(kwargs)
+        if cu_seq_lens_k is None and attention_mask is None and not is_tracing():
+            cu_seq_lens_k, cu_seq_lens_q = packed_bounds(position_ids, decoder_position_ids)
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(
+                input_ids,
+                attention_mask,
+                token_type_ids,
+                position_ids,
+                inputs_embeds,
+                cu_seq_lens_q=cu_seq_lens_k,
+                max_length_q=max_length_k,
+                **kwargs,
+            )
+        elif not isinstance(encoder_outputs, BaseModelOutput):
+            encoder_outputs = BaseModelOutput(*encoder_outputs)
+        decoder_outputs = self.decoder(
+            decoder_input_ids,
+            decoder_attention_mask,
+            decoder_position_ids,
+            past_key_values,
+            decoder_inputs_embeds,
+            encoder_hidden_states=encoder_outputs.last_hidden_state,
+            encoder_attention_mask=attention_mask,
+            use_cache=use_cache,
+            cu_seq_lens_q=cu_seq_lens_q,
+            cu_seq_lens_k=cu_seq_lens_k,
+            max_length_q=max_length_q,
+            max_length_k=max_length_k,
+            **kwargs,
+        )
+        return Seq2SeqModelOutput(
+            last_hidden_state=decoder_outputs.last_hidden_state,
+            past_key_values=decoder_outputs.past_key_values,
+            decoder_hidden_states=decoder_outputs.hidden_states,
+            decoder_attentions=decoder_outputs.attentions,
+            cross_attentions=decoder_outputs.cross_attentions,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+            encoder_attentions=encoder_outputs.attentions,
+        )
+
+    def recordings(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Pass on what the whole model's configuration asks to be recorded: the two halves have their own."""
+        asked = {
+            name: getattr(self.config, name)
+            for name in ("output_attentions", "output_hidden_states")
+            if arguments.get(name) is None
+        }
+        return arguments | asked
+
+
+class TercetSeq2SeqForConditionalGeneration(TercetVocabularyModel, GenerationMixin):
+    """Encoder, decoder, and a prediction of the target's next token."""
+
+    config: TercetSeq2SeqConfig
+    _can_record_outputs = {}
+    _tied_weights_keys = {"lm_head.weight": "model.encoder.embeddings.embed_tokens.weight"}
+
+    def __init__(self, config: TercetSeq2SeqConfig):
+        super().__init__(config)
+        self.model = TercetSeq2SeqModel(config)
+        self.build_vocabulary_head(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        reduction: Literal["mean", "sum"] = "mean",
+        num_items_in_batch: Tensor | int | None = None,
+        label_smoothing: float = 0.0,
+        **kwargs: Any,
+    ) -> Seq2SeqLMOutput:
+        """Predict the target: logits (B, T, V), and the loss of `labels` (B, T), each the token after its
+        decoder input.
+
+        Without `decoder_input_ids` the decoder reads the labels shifted right (teacher forcing). See
+        `TercetSeq2SeqModel.forward` for the inputs, `TercetVocabularyModel.answer` for what comes back when,
+        `LossArguments` for the loss.
+        """
+        if labels is not None:
+            use_cache = False if use_cache is None else use_cache
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        outputs = self.model(
+            input_ids,
+            attention_mask,
+            decoder_input_ids,
+            decoder_attention_mask,
+            position_ids,
+            decoder_position_ids,
+            encoder_outputs,
+            past_key_values,
+            inputs_embeds,
+            decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        loss, logits = self.answer(
+            outputs.last_hidden_state,
+            labels,
+            logits_to_keep,
+            {
+                "reduction": reduction,
+                "num_items_in_batch": num_items_in_batch,
+                "label_smoothing": label_smoothing,
+            },
+        )
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            **{name: value for name, value in outputs.items() if name != "last_hidden_state"},
+        )
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """Shift labels (B, T) right, behind the start token: what the decoder reads while it is taught.
+
+        Raises:
+            ValueError: If the configuration names no token to start with.
+        """
+        if self.config.decoder_start_token_id is None or self.config.pad_token_id is None:
+            raise ValueError(
+                "decoder_start_token_id or pad_token_id is None: set both in the configuration, "
+                "or pass decoder_input_ids"
+            )
+        start = torch.full_like(labels[:, :1], self.config.decoder_start_token_id)
+        shifted = torch.cat((start, labels[:, :-1]), dim=1)
+        return shifted.masked_fill(shifted == IGNORE, self.config.pad_token_id)
+
+
+def packed_bounds(
+    position_ids: Tensor | None, decoder_position_ids: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """Cumulative lengths of packed sources and targets, from positions that restart; none if they do not."""
+    if position_ids is None or decoder_position_ids is None or len(position_ids) > 1:
+        return None, None
+    if not restarts(position_ids).any():
+        return None, None
+    return bounds_of(position_ids), bounds_of(decoder_position_ids)

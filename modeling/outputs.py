@@ -1,0 +1,29 @@
+"""What the models return beyond transformers' own output classes."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from transformers.utils.generic import ModelOutput
+
+
+@dataclass
+class TercetForPreTrainingOutput(ModelOutput):
+    """BERT's two answers and their losses, in the names of transformers' `BertForPreTrainingOutput`.
+
+    Args:
+        loss: Sum of the two losses that follow, of those whose labels were given.
+        prediction_logits: Scores of every vocabulary entry, (B, T, V); absent in training with labels.
+        seq_relationship_logits: Scores of "B follows A" (index 0) and "B is random" (index 1), (B, 2).
+        hidden_states: Stream before each layer and at the end, (B, T, C) each, if asked for.
+        attentions: Weights of each layer, (B, H, T, T) each, if asked for.
+        masked_lm_loss: Cross-entropy at the masked tokens.
+        next_sentence_loss: Cross-entropy of the sentence relation.
+    """
+
+    loss: Tensor | None = None
+    prediction_logits: Tensor | None = None
+    seq_relationship_logits: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+    masked_lm_loss: Tensor | None = None
+    next_sentence_loss: Tensor | None = None

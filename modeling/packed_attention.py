@@ -1,0 +1,88 @@
+"""Attention over packed sequences: the one kernel that tells documents of a flat stream apart.
+
+On a GPU the flash kernels read cumulative lengths themselves. Everywhere else the stream becomes a few
+length-sorted padded batches (see `sequence_groups`), since a block-diagonal mask would cost the square of
+the stream. It is registered with transformers' `AttentionInterface` under the name `tercet_packed`; models
+choose it when a batch is packed.
+
+Shapes: N tokens of queries, M of keys, H query heads, G key-value heads, D head width; b, t, s of a group.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
+
+from .packing import PackedSequences
+
+PACKED_KERNEL = "tercet_packed"
+
+
+def packed_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: PackedSequences,
+    *,
+    scaling: float,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Let each query of a stream read the keys of its own sequence.
+
+    `query` is (1, H, N, D), `key` and `value` (1, G, M, D). Returns what was read, (1, N, H, D), and no
+    weights.
+    """
+    implementation = module.config._attn_implementation
+    if implementation.startswith("flash"):
+        flash = ALL_ATTENTION_FUNCTIONS[implementation]
+        arguments = attention_mask.flash_arguments | kwargs
+        return flash(module, query, key, value, None, scaling=scaling, dropout=dropout, **arguments)
+
+    groups = attention_mask.groups
+    streams = (x.transpose(1, 2)[0] for x in (query, key, value))  # (N or M, heads, D)
+    queries, keys, values = (
+        slots.split(x) for slots, x in zip((groups.queries, groups.keys, groups.keys), streams, strict=True)
+    )
+    results = [
+        attend(
+            q,
+            k,
+            v,
+            None if module.is_causal else groups.keys.key_mask(group),
+            module.is_causal,
+            scaling,
+            dropout,
+        )
+        for group, (q, k, v) in enumerate(zip(queries, keys, values, strict=True))
+    ]
+    return groups.queries.join(results)[None], None
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    scaling: float,
+    dropout: float,
+) -> Tensor:
+    """Let (b, t, H, D) read (b, s, G, D). Pads stand behind, so a causal group needs no mask."""
+    groups = query.shape[2] // key.shape[2]
+    key, value = (x.repeat_interleave(groups, dim=2) if groups > 1 else x for x in (key, value))
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    read = F.scaled_dot_product_attention(
+        query, key, value, mask, dropout_p=dropout, is_causal=is_causal, scale=scaling
+    )
+    return read.transpose(1, 2)
+
+
+def can_pack(implementation: str | None) -> bool:
+    """Tell whether `packed_attention` may stand in for this kernel: flex has block masks of its own."""
+    return implementation in ("eager", "sdpa") or str(implementation).startswith("flash")
+
+
+AttentionInterface.register(PACKED_KERNEL, packed_attention)

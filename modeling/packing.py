@@ -1,0 +1,144 @@
+"""Two layouts of a batch of sequences, and the way between them.
+
+Padded: (B, T) with pads, and a mask that says which tokens are real. Packed: (1, N), all real tokens in one
+    flat
+stream, and the cumulative lengths that say where sequences begin and end (transformers' flash convention).
+Layers that work position by position do not care; attention alone must know. Packed, padding costs nothing
+(Zeng et al., 2022, "Boosting Distributed Training Performance of the Unpadded BERT Model").
+
+Shapes: B batch, T positions, N tokens, S sequences, C model width.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
+
+from .sequence_groups import SequenceGroups, group_sequences
+
+
+@dataclass(frozen=True)
+class PackedSequences:
+    """Where sequences begin and end in a flat stream of queries, and in one of keys.
+
+    Args:
+        cu_seq_lens_q: Cumulative lengths of the query side, (S+1,), from 0 to its number of tokens.
+        cu_seq_lens_k: The same of the key side; the same tensor in self-attention.
+        max_length_q: Longest sequence of the query side, in tokens; found when needed if not known.
+        max_length_k: Longest sequence of the key side.
+    """
+
+    cu_seq_lens_q: Tensor
+    cu_seq_lens_k: Tensor
+    max_length_q: int | None = None
+    max_length_k: int | None = None
+
+    @cached_property
+    def groups(self) -> SequenceGroups:
+        """Sequences of similar length, for kernels that know padded batches only."""
+        keys = None if self.cu_seq_lens_k is self.cu_seq_lens_q else self.cu_seq_lens_k
+        return group_sequences(self.cu_seq_lens_q, keys)
+
+    @property
+    def flash_arguments(self) -> dict[str, Any]:
+        """Say the same in the keywords of transformers' flash kernels."""
+        return {
+            "cu_seq_lens_q": self.cu_seq_lens_q,
+            "cu_seq_lens_k": self.cu_seq_lens_k,
+            "max_length_q": self.max_length_q or longest(self.cu_seq_lens_q),
+            "max_length_k": self.max_length_k or longest(self.cu_seq_lens_k),
+        }
+
+
+Mask = Tensor | BlockMask | PackedSequences | None
+"""Which pairs attention may read: what transformers builds for its kernels, or packed sequences' bounds."""
+
+
+class Padding:
+    """Where the real tokens of a padded batch are, and so the way to the packed layout and back.
+
+    Args:
+        mask: (B, T), true or 1 at real tokens, wherever the pads stand.
+    """
+
+    def __init__(self, mask: Tensor):
+        self.shape = mask.shape
+        self.indices = mask.flatten().nonzero().squeeze(-1)  # (N,)
+        self.cu_seq_lens = cumulative(mask.sum(dim=-1))
+        self.position_ids = positions_in(mask).flatten()[self.indices][None]  # (1, N)
+
+    def pack(self, x: Tensor | None) -> Tensor | None:
+        """Drop the pads: (B, T, ...) -> (1, N, ...)."""
+        return None if x is None else x.expand(*self.shape, *x.shape[2:]).flatten(0, 1)[self.indices][None]
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """Put zeros where the pads were: (1, N, ...) -> (B, T, ...)."""
+        padded = x.new_zeros(self.shape.numel(), *x.shape[2:])
+        return padded.index_copy(0, self.indices, x[0]).unflatten(0, self.shape)
+
+
+def cumulative(lengths: Tensor) -> Tensor:
+    """Cumulative lengths (S+1,) of sequences of `lengths` (S,), from 0, in int32 as kernels want them."""
+    return torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+
+
+def longest(cu_seq_lens: Tensor) -> int:
+    """Length of the longest sequence."""
+    return int(cu_seq_lens.diff().max())
+
+
+def positions_in(mask: Tensor) -> Tensor:
+    """Count the real tokens before each position, (B, T), wherever the pads stand; never below 0."""
+    return (mask.long().cumsum(-1) - 1).clamp(min=0)
+
+
+def positions_of(cu_seq_lens: Tensor, num_tokens: int) -> Tensor:
+    """Positions that restart with every sequence, (1, N)."""
+    stream = torch.arange(num_tokens, device=cu_seq_lens.device)
+    return (stream - cu_seq_lens.long()[sequence_ids(cu_seq_lens, num_tokens)[0]])[None]
+
+
+def sequence_ids(cu_seq_lens: Tensor, num_tokens: int) -> Tensor:
+    """Number the sequence of every token of a stream, (1, N), from 0."""
+    stream = torch.arange(num_tokens, device=cu_seq_lens.device, dtype=cu_seq_lens.dtype)
+    return torch.searchsorted(cu_seq_lens[1:].contiguous(), stream, right=True)[None]
+
+
+def restarts(position_ids: Tensor) -> Tensor:
+    """Number the sequences in rows (B, T) whose positions do not simply go on: a jump begins a new one."""
+    return (position_ids.diff(dim=-1, prepend=position_ids[:, :1] - 1) != 1).cumsum(-1)
+
+
+def bounds_of(position_ids: Tensor) -> Tensor:
+    """Cumulative lengths (S+1,) of the sequences in one row of restarting positions (1, N)."""
+    return cumulative(torch.unique_consecutive(restarts(position_ids)[0], return_counts=True)[1])
+
+
+def within(sequences_q: Tensor, sequences_k: Tensor) -> Callable[..., Tensor]:
+    """Allow pairs of one sequence only, as a mask function; `sequences_*` number them, (B, T)."""
+
+    def same_sequence(batch_idx: Tensor, head_idx: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        return sequences_q[batch_idx, q_idx] == sequences_k[batch_idx, kv_idx]
+
+    return same_sequence
+
+
+def first_tokens(
+    hidden_states: Tensor,
+    attention_mask: Tensor | None,
+    position_ids: Tensor | None,
+    cu_seq_lens: Tensor | None,
+) -> Tensor:
+    """Vector of each sequence's first real token, (B, C) of a padded batch or (S, C) of a packed one."""
+    if cu_seq_lens is not None:
+        return hidden_states[0, cu_seq_lens[:-1].long()]
+    if attention_mask is not None and attention_mask.dim() == 2:
+        first = attention_mask.long().argmax(dim=-1)
+        return hidden_states[torch.arange(len(first), device=first.device), first]
+    if position_ids is not None and len(hidden_states) == 1 and not torch.compiler.is_compiling():
+        return hidden_states[0, bounds_of(position_ids)[:-1].long()]
+    return hidden_states[:, 0]

@@ -1,0 +1,118 @@
+"""Positions: how a Transformer knows the order of its tokens.
+
+Attention alone is blind to order. Absolute positions are added to the embeddings, relative ones turn queries
+and keys so that only distances reach the scores. All are computed from `position_ids`, hold no buffers, and
+therefore serve padded, packed and cached sequences alike.
+
+Shapes: B batch, T positions, C model width, H heads, D head width.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from .configuration_tercet import TercetConfig
+
+Rotation = tuple[Tensor, Tensor]
+"""Cosines and sines of every position's angles, each (B, 1, T, D), in float32."""
+
+
+class NoPositions(nn.Module):
+    """Sequences without order; also what the variants below share. A model of bags of tokens."""
+
+    def __init__(self, config: TercetConfig):
+        super().__init__()
+        self.config = config
+
+    def embed(self, position_ids: Tensor) -> Tensor | float:
+        """Give what is added to the token embeddings, (B, T, C) or 0."""
+        return 0.0
+
+    def rotation(self, position_ids: Tensor) -> Rotation | None:
+        """Give the angles by which attention turns queries and keys, if it does."""
+        return None
+
+
+class LearnedPositions(NoPositions):
+    """A trained vector for every position (Gehring et al., 2017; BERT, GPT-2; BART with an offset of 2)."""
+
+    def __init__(self, config: TercetConfig):
+        super().__init__(config)
+        self.embed_positions = nn.Embedding(
+            config.max_position_embeddings + config.position_offset, config.hidden_size
+        )
+
+    def embed(self, position_ids: Tensor) -> Tensor:
+        """Look up the vectors of `position_ids` (B, T).
+
+        Raises:
+            ValueError: If a position lies behind the table (checked on the CPU, where looking costs nothing).
+        """
+        limit = self.config.max_position_embeddings
+        can_look = position_ids.is_cpu and not torch.compiler.is_compiling()
+        if can_look and (last := int(position_ids.max())) >= limit:
+            raise ValueError(
+                f"a sequence of {last + 1} tokens is longer than max_position_embeddings ({limit}): "
+                "shorten it, or build the model with more positions"
+            )
+        return self.embed_positions(position_ids + self.config.position_offset)
+
+
+class SinusoidalPositions(NoPositions):
+    """Sines and cosines of geometrically growing wavelengths (Vaswani et al., 2017, section 3.5).
+
+    PE(t, 2i) = sin(t / 10000^(2i/C)) and PE(t, 2i+1) = cos(t / 10000^(2i/C)).
+    """
+
+    def embed(self, position_ids: Tensor) -> Tensor:
+        """Compute the vectors of `position_ids` (B, T) in float32, sine and cosine interleaved."""
+        return torch.stack(self.waves(position_ids), dim=-1).flatten(start_dim=-2)
+
+    def waves(self, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Sines and cosines of every wavelength, each (B, T, C/2)."""
+        angles = angles_of(position_ids, self.config.hidden_size, 10_000.0)
+        return angles.sin(), angles.cos()
+
+
+class SplitSinusoidalPositions(SinusoidalPositions):
+    """The same waves, all sines before all cosines: the layout of tensor2tensor and Marian."""
+
+    def embed(self, position_ids: Tensor) -> Tensor:
+        """Compute the vectors of `position_ids` (B, T), sines in the first half of the channels."""
+        return torch.cat(self.waves(position_ids), dim=-1)
+
+
+class RotaryPositions(NoPositions):
+    """Angles between queries and keys that depend on their distance only (Su et al., 2021, section 3.2.2).
+
+    Pairs of channels are half a head apart, the layout of GPT-NeoX and LLaMA.
+    """
+
+    def rotation(self, position_ids: Tensor) -> Rotation:
+        """Angles of `position_ids` (B, T)."""
+        angles = angles_of(position_ids, self.config.head_dim, self.config.rope_theta)  # (B, T, D/2)
+        angles = torch.cat((angles, angles), dim=-1)[:, None]  # (B, 1, T, D)
+        return angles.cos(), angles.sin()
+
+
+POSITIONS: dict[str, type[NoPositions]] = {
+    "rotary": RotaryPositions,
+    "learned": LearnedPositions,
+    "sinusoidal": SinusoidalPositions,
+    "sinusoidal_split": SplitSinusoidalPositions,
+    "none": NoPositions,
+}
+
+
+def angles_of(position_ids: Tensor, width: int, base: float) -> Tensor:
+    """Position over wavelength, t / base^(2i/width), in float32: (B, T) -> (B, T, width/2)."""
+    exponents = torch.arange(0, width, 2, device=position_ids.device).float() / width
+    return position_ids[..., None].float() * base**-exponents
+
+
+def rotate(x: Tensor, by: Rotation | None) -> Tensor:
+    """Turn each head vector (B, H, T, D) by its position's angles; the result keeps the type of `x`."""
+    if by is None:
+        return x
+    cos, sin = by
+    left, right = x.chunk(2, dim=-1)
+    return (x * cos + torch.cat((-right, left), dim=-1) * sin).to(x.dtype)
