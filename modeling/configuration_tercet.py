@@ -125,9 +125,6 @@ class TercetConfig(PreTrainedConfig):
                 "norm_bias=True needs norm_type='layer_norm': a root-mean-square norm has no bias"
             )
 
-    def validate_output_attentions(self) -> None:
-        """Allow recorded attentions with every kernel: they are computed by the definition."""
-
 
 @strict
 class TercetEncoderConfig(TercetConfig):

@@ -22,7 +22,9 @@ LOGITS_PER_CHUNK = 2**23
 
 
 class LossArguments(TypedDict, total=False):
-    """Keywords that every head takes besides `labels`.
+    """Keywords that heads take besides `labels`, among those that they pass on.
+
+    They stand in no signature, because Trainer takes every argument with "label" in its name for a label.
 
     Args:
         reduction: "mean" over the targets, or their "sum", as in `torch.nn.functional.cross_entropy`.
@@ -34,6 +36,11 @@ class LossArguments(TypedDict, total=False):
     reduction: Literal["mean", "sum"]
     num_items_in_batch: Tensor | int | None
     label_smoothing: float
+
+
+def take_loss_arguments(arguments: dict[str, Any]) -> LossArguments:
+    """Take the loss's keywords out of `arguments`, which keeps what is meant for others."""
+    return {name: arguments.pop(name) for name in LossArguments.__annotations__ if name in arguments}
 
 
 def vocabulary_loss(

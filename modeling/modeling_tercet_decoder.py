@@ -5,7 +5,7 @@ Shapes: B batch, T positions, C model width, V vocabulary, S source positions. P
     (B, T).
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from transformers.utils.output_capturing import capture_outputs
 from .attention import CrossAttention, SelfAttention
 from .block import Block
 from .configuration_tercet import TercetDecoderConfig
-from .cross_entropy import IGNORE
+from .cross_entropy import IGNORE, take_loss_arguments
 from .packing import Mask, PackedSequences, Padding, positions_in, sequence_ids, within
 from .pretrained_tercet import (
     Layout,
@@ -198,12 +198,8 @@ class TercetDecoderForCausalLM(TercetVocabularyModel, GenerationMixin):
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        shift_labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
-        reduction: Literal["mean", "sum"] = "mean",
-        num_items_in_batch: Tensor | int | None = None,
-        label_smoothing: float = 0.0,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
         """Predict the next token: logits (B, T, V), and the loss of `labels` (B, T), the tokens themselves.
@@ -212,7 +208,7 @@ class TercetDecoderForCausalLM(TercetVocabularyModel, GenerationMixin):
         `shift_labels` (B, T) are targets that the caller has shifted. See `TercetDecoderModel.forward` for
         the inputs, `TercetVocabularyModel.answer` for what comes back when, `LossArguments` for the loss.
         """
-        targets = shift_labels
+        loss_arguments, targets = take_loss_arguments(kwargs), kwargs.pop("shift_labels", None)
         if labels is not None and targets is None:
             targets = next_tokens(labels, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
         if targets is not None and use_cache is None:
@@ -226,16 +222,7 @@ class TercetDecoderForCausalLM(TercetVocabularyModel, GenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
-        loss, logits = self.answer(
-            outputs.last_hidden_state,
-            targets,
-            logits_to_keep,
-            {
-                "reduction": reduction,
-                "num_items_in_batch": num_items_in_batch,
-                "label_smoothing": label_smoothing,
-            },
-        )
+        loss, logits = self.answer(outputs.last_hidden_state, targets, logits_to_keep, loss_arguments)
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,

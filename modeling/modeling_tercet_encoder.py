@@ -4,7 +4,7 @@ et al., 2019).
 Shapes: B batch, T positions, C model width, V vocabulary. Packed input is (1, N) instead of (B, T).
 """
 
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor
 from transformers.masking_utils import create_bidirectional_mask
@@ -13,7 +13,7 @@ from transformers.utils.generic import can_return_tuple, merge_with_config_defau
 from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_tercet import TercetEncoderConfig
-from .cross_entropy import IGNORE, cross_entropy_sum, reduce_loss
+from .cross_entropy import LossArguments, logits_loss, take_loss_arguments
 from .heads import NextSentenceHead
 from .outputs import TercetForPreTrainingOutput
 from .packing import first_tokens, within
@@ -106,22 +106,16 @@ class TercetEncoderForMaskedLM(TercetVocabularyModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
-        reduction: Literal["mean", "sum"] = "mean",
-        num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> MaskedLMOutput:
         """Predict tokens: logits (B, T, V), and the loss where `labels` (B, T) is not -100.
 
         See `TercetEncoderModel.forward` for the inputs, `TercetVocabularyModel.answer` for what comes back
-        when, and `LossArguments` for `reduction` and `num_items_in_batch`.
+        when, and `LossArguments` for the loss.
         """
+        loss_arguments = take_loss_arguments(kwargs)
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
-        loss, logits = self.answer(
-            outputs.last_hidden_state,
-            labels,
-            logits_to_keep,
-            {"reduction": reduction, "num_items_in_batch": num_items_in_batch},
-        )
+        loss, logits = self.answer(outputs.last_hidden_state, labels, logits_to_keep, loss_arguments)
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
@@ -147,17 +141,16 @@ class TercetEncoderForNextSentencePrediction(TercetPreTrainedModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        reduction: Literal["mean", "sum"] = "mean",
-        num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> NextSentencePredictorOutput:
         """Judge pairs: logits (B, 2), and the loss of `labels` (B,): 0 if B follows, 1 if it is random."""
+        loss_arguments = take_loss_arguments(kwargs)
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
         first = first_tokens(
             outputs.last_hidden_state, attention_mask, position_ids, kwargs.get("cu_seq_lens_q")
         )
         logits = self.next_sentence_head(first)
-        loss = None if labels is None else next_sentence_loss(logits, labels, reduction, num_items_in_batch)
+        loss = None if labels is None else next_sentence_loss(logits, labels, loss_arguments)
         return NextSentencePredictorOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
@@ -189,7 +182,6 @@ class TercetEncoderForPreTraining(TercetVocabularyModel):
         labels: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
-        reduction: Literal["mean", "sum"] = "mean",
         **kwargs: Any,
     ) -> TercetForPreTrainingOutput:
         """Predict tokens and judge pairs, with the loss of `labels` (B, T), of `next_sentence_label` (B,),
@@ -198,14 +190,15 @@ class TercetEncoderForPreTraining(TercetVocabularyModel):
         See `TercetEncoderModel.forward` for the inputs and `TercetVocabularyModel.answer` for what comes
         back when.
         """
+        loss_arguments = take_loss_arguments(kwargs)
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
         states = outputs.last_hidden_state
-        token_loss, token_logits = self.answer(states, labels, logits_to_keep, {"reduction": reduction})
+        token_loss, token_logits = self.answer(states, labels, logits_to_keep, loss_arguments)
         first = first_tokens(states, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
         pair_logits = self.next_sentence_head(first)
         pair_loss = None
         if next_sentence_label is not None:
-            pair_loss = next_sentence_loss(pair_logits, next_sentence_label, reduction)
+            pair_loss = next_sentence_loss(pair_logits, next_sentence_label, loss_arguments)
         losses = [loss for loss in (token_loss, pair_loss) if loss is not None]
         return TercetForPreTrainingOutput(
             loss=sum(losses[1:], losses[0]) if losses else None,
@@ -218,14 +211,6 @@ class TercetEncoderForPreTraining(TercetVocabularyModel):
         )
 
 
-def next_sentence_loss(
-    logits: Tensor,
-    labels: Tensor,
-    reduction: Literal["mean", "sum"] = "mean",
-    num_items_in_batch: Tensor | int | None = None,
-) -> Tensor:
+def next_sentence_loss(logits: Tensor, labels: Tensor, loss_arguments: LossArguments) -> Tensor:
     """Cross-entropy of `labels` (B,) or (B, 1) under logits (B, 2)."""
-    labels = labels.view(-1)
-    return reduce_loss(
-        cross_entropy_sum(logits, labels), (labels != IGNORE).sum(), reduction, num_items_in_batch
-    )
+    return logits_loss(logits, labels.view(-1), **loss_arguments)

@@ -4,7 +4,7 @@ Shapes: B batch, S source positions, T target positions, C model width, V vocabu
     N).
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,18 +14,32 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput, Seq2
 from transformers.utils.generic import can_return_tuple
 
 from .configuration_tercet import TercetSeq2SeqConfig
-from .cross_entropy import IGNORE
+from .cross_entropy import IGNORE, take_loss_arguments
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import bounds_of, restarts
 from .pretrained_tercet import TercetPreTrainedModel, TercetVocabularyModel, is_tracing
 
 
-class TercetSeq2SeqModel(TercetPreTrainedModel):
-    """The encoder and the decoder, over one table of token vectors unless `tie_word_embeddings` is off."""
+class TercetSeq2SeqPreTrainedModel(TercetPreTrainedModel):
+    """What is true of the model with and without a head. Abstract."""
 
     config: TercetSeq2SeqConfig
+    # The two stacks record their own.
     _can_record_outputs = {}
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Module:
+        """Resize the table of token vectors as transformers does, and the target's if it has its own."""
+        table = super().resize_token_embeddings(*args, **kwargs)
+        decoder = self.get_decoder()
+        if decoder.get_input_embeddings().num_embeddings != table.num_embeddings:
+            decoder.resize_token_embeddings(table.num_embeddings)
+        return table
+
+
+class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
+    """The encoder and the decoder, over one table of token vectors if `tie_word_embeddings`."""
+
     _tied_weights_keys = {"decoder.embeddings.embed_tokens.weight": "encoder.embeddings.embed_tokens.weight"}
 
     def __init__(self, config: TercetSeq2SeqConfig):
@@ -144,11 +158,11 @@ class TercetSeq2SeqModel(TercetPreTrainedModel):
         return arguments | asked
 
 
-class TercetSeq2SeqForConditionalGeneration(TercetVocabularyModel, GenerationMixin):
+class TercetSeq2SeqForConditionalGeneration(
+    TercetSeq2SeqPreTrainedModel, TercetVocabularyModel, GenerationMixin
+):
     """Encoder, decoder, and a prediction of the target's next token."""
 
-    config: TercetSeq2SeqConfig
-    _can_record_outputs = {}
     _tied_weights_keys = {"lm_head.weight": "model.encoder.embeddings.embed_tokens.weight"}
 
     def __init__(self, config: TercetSeq2SeqConfig):
@@ -173,9 +187,6 @@ class TercetSeq2SeqForConditionalGeneration(TercetVocabularyModel, GenerationMix
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
-        reduction: Literal["mean", "sum"] = "mean",
-        num_items_in_batch: Tensor | int | None = None,
-        label_smoothing: float = 0.0,
         **kwargs: Any,
     ) -> Seq2SeqLMOutput:
         """Predict the target: logits (B, T, V), and the loss of `labels` (B, T), each the token after its
@@ -185,6 +196,7 @@ class TercetSeq2SeqForConditionalGeneration(TercetVocabularyModel, GenerationMix
         `TercetSeq2SeqModel.forward` for the inputs, `TercetVocabularyModel.answer` for what comes back when,
         `LossArguments` for the loss.
         """
+        loss_arguments = take_loss_arguments(kwargs)
         if labels is not None:
             use_cache = False if use_cache is None else use_cache
             if decoder_input_ids is None and decoder_inputs_embeds is None:
@@ -203,16 +215,7 @@ class TercetSeq2SeqForConditionalGeneration(TercetVocabularyModel, GenerationMix
             use_cache=use_cache,
             **kwargs,
         )
-        loss, logits = self.answer(
-            outputs.last_hidden_state,
-            labels,
-            logits_to_keep,
-            {
-                "reduction": reduction,
-                "num_items_in_batch": num_items_in_batch,
-                "label_smoothing": label_smoothing,
-            },
-        )
+        loss, logits = self.answer(outputs.last_hidden_state, labels, logits_to_keep, loss_arguments)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,

@@ -1,0 +1,80 @@
+"""What may be seen: the decoder's past, the encoder's everything, and the one set of weights behind both."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tercet.modeling import TercetDecoderForCausalLM, TercetDecoderModel, TercetEncoderModel
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+@pytest.mark.parametrize("training", [False, True])
+def test_the_decoder_never_looks_ahead(variant, kernel, training, builder):
+    model = builder("decoder", variant, kernel).train(training)
+    vectors = model.get_input_embeddings()(torch.randint(3, 61, (2, 8))).detach().requires_grad_()
+    for position in (0, 3, 6):
+        (gradient,) = torch.autograd.grad(model(inputs_embeds=vectors).logits[:, position].sum(), vectors)
+        assert gradient[:, position + 1 :].abs().max() == 0
+        assert gradient[:, : position + 1].abs().min(dim=-1).values.sum() > 0
+
+
+def test_the_target_side_never_looks_ahead_but_sees_the_whole_source(builder):
+    model = builder("seq2seq")
+    source = model.get_input_embeddings()(torch.randint(3, 61, (1, 5))).detach().requires_grad_()
+    target = model.get_input_embeddings()(torch.randint(3, 61, (1, 6))).detach().requires_grad_()
+    logits = model(inputs_embeds=source, decoder_inputs_embeds=target).logits
+    of_source, of_target = torch.autograd.grad(logits[:, 2].sum(), (source, target))
+    assert of_target[:, 3:].abs().max() == 0
+    assert (of_source.abs().sum(-1) > 0).all()
+
+
+def test_the_encoder_sees_everything(builder):
+    model = builder("encoder")
+    vectors = model.get_input_embeddings()(torch.randint(3, 61, (1, 6))).detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(model(inputs_embeds=vectors).logits[:, 0].sum(), vectors)
+    assert (gradient.abs().sum(-1) > 0).all()
+
+
+def causal(length: int) -> torch.Tensor:
+    """Additive causal mask (1, 1, T, T), as transformers makes it for the definition."""
+    return torch.full((length, length), torch.finfo(torch.float32).min).triu(1)[None, None]
+
+
+def test_an_encoder_read_causally_is_the_decoder_bit_for_bit(variant, builder, tmp_path):
+    encoder = builder("encoder", variant, "eager", type_vocab_size=0)
+    encoder.save_pretrained(tmp_path)
+    decoder = TercetDecoderForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    ids = torch.randint(3, 61, (2, 9))
+    as_decoder = decoder(input_ids=ids).logits
+    as_encoder = encoder(input_ids=ids, attention_mask=causal(9).expand(2, -1, -1, -1)).logits
+    assert torch.equal(as_decoder, as_encoder)
+    assert not torch.allclose(as_decoder, encoder(input_ids=ids).logits, atol=1e-2)
+
+
+def test_encoder_and_decoder_have_the_same_parameters(variant, builder):
+    encoder = builder("encoder", variant, type_vocab_size=0).model
+    decoder = builder("decoder", variant).model
+    assert isinstance(encoder, TercetEncoderModel)
+    assert isinstance(decoder, TercetDecoderModel)
+    assert {n: p.shape for n, p in encoder.named_parameters()} == {
+        n: p.shape for n, p in decoder.named_parameters()
+    }
+
+
+def test_without_positions_the_encoder_does_not_know_the_order(builder):
+    model = builder("encoder", "unordered").model
+    ids, order = torch.randint(3, 61, (1, 7)), torch.randperm(7)
+    assert_close(
+        model(input_ids=ids[:, order]).last_hidden_state,
+        model(input_ids=ids).last_hidden_state[:, order],
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("kind", ["rotary", "learned", "sinusoidal", "sinusoidal_split"])
+def test_with_positions_it_does(kind, builder):
+    model = builder("encoder", position_embedding_type=kind).model
+    ids, order = torch.randint(3, 61, (1, 7)), torch.arange(6, -1, -1)
+    states, reordered = (model(input_ids=x).last_hidden_state for x in (ids, ids[:, order]))
+    assert not torch.allclose(reordered, states[:, order], atol=1e-2)

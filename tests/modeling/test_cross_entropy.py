@@ -1,0 +1,117 @@
+"""The chunked loss against its definition, in value and gradients."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from tercet.modeling import cross_entropy
+from tercet.modeling.cross_entropy import (
+    IGNORE,
+    cross_entropy_sum,
+    linear_cross_entropy,
+    logits_loss,
+    vocabulary_loss,
+)
+
+N, C, V = 23, 8, 31
+
+
+@pytest.fixture
+def case():
+    torch.manual_seed(0)
+    hidden, weight, bias = torch.randn(N, C), torch.randn(V, C), torch.randn(V)
+    return [x.double().requires_grad_() for x in (hidden, weight, bias)], torch.randint(0, V, (N,))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("rows_per_chunk", [1, 5, N, 100])
+def test_chunks_equal_the_definition(case, smoothing, has_bias, rows_per_chunk, monkeypatch):
+    monkeypatch.setattr(cross_entropy, "LOGITS_PER_CHUNK", rows_per_chunk * V)
+    (hidden, weight, bias), labels = case
+    bias = bias if has_bias else None
+    inputs = [x for x in (hidden, weight, bias) if x is not None]
+    fast = linear_cross_entropy(hidden, weight, bias, labels, smoothing)
+    slow = cross_entropy_sum(F.linear(hidden, weight, bias), labels, smoothing)
+    assert_close(fast, slow)
+    assert_close(torch.autograd.grad(3 * fast, inputs), torch.autograd.grad(3 * slow, inputs))
+
+
+def test_autocast_computes_in_half_precision_and_returns_full(case):
+    (hidden, weight, bias), labels = case
+    hidden, weight, bias = (x.detach().float().requires_grad_() for x in (hidden, weight, bias))
+    exact = linear_cross_entropy(hidden, weight, bias, labels)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = linear_cross_entropy(hidden, weight, bias, labels)
+    assert rounded.dtype == torch.float32
+    assert rounded != exact
+    assert_close(rounded, exact, rtol=2e-2, atol=0)
+    for fast, slow in zip(
+        *(torch.autograd.grad(x, (hidden, weight, bias)) for x in (rounded, exact)), strict=True
+    ):
+        assert fast.dtype == torch.float32
+        assert (fast - slow).norm() / slow.norm() < 2e-2
+
+
+def test_smoothed_targets_sum_to_one():
+    """With six words and 0.1 to spread, the true word keeps 0.9 + 0.1/6: the mass is one, not more."""
+    logits = torch.randn(1, 6, dtype=torch.float64)
+    target = torch.full((6,), 0.1 / 6, dtype=torch.float64)
+    target[2] += 0.9
+    assert target.sum() == pytest.approx(1)
+    assert target[2] == pytest.approx(0.9167, abs=1e-4)
+    expected = -(target * logits.log_softmax(-1)).sum()
+    assert_close(cross_entropy_sum(logits, torch.tensor([2]), 0.1), expected)
+
+
+def test_only_targets_count(case):
+    (hidden, weight, bias), labels = case
+    head = nn.Linear(C, V).double()
+    head.weight.data, head.bias.data = weight.data, bias.data
+    labels[::3] = IGNORE
+    chosen = labels != IGNORE
+    mean = vocabulary_loss(hidden, labels, nn.Identity(), head)
+    assert_close(mean, F.cross_entropy(head(hidden[chosen]), labels[chosen]))
+    assert_close(vocabulary_loss(hidden, labels, nn.Identity(), head, reduction="sum"), mean * chosen.sum())
+    assert_close(
+        vocabulary_loss(hidden, labels, nn.Identity(), head, num_items_in_batch=7), mean * chosen.sum() / 7
+    )
+    assert_close(logits_loss(head(hidden), labels), mean)
+
+
+def test_a_head_that_is_not_plain_is_called(case):
+    (hidden, _, _), labels = case
+
+    class Doubled(nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    head = Doubled(C, V).double()
+    expected = F.cross_entropy(head(hidden), labels)
+    assert_close(vocabulary_loss(hidden, labels, nn.Identity(), head), expected)
+
+
+def test_a_batch_without_targets_costs_nothing(case):
+    (hidden, _, _), labels = case
+    loss = vocabulary_loss(hidden, torch.full_like(labels, IGNORE), nn.Identity(), nn.Linear(C, V).double())
+    loss.backward()
+    assert loss == 0
+    assert hidden.grad.abs().max() == 0
+
+
+def test_training_with_labels_equals_the_full_head(member, builder, batch):
+    model = builder(member, "bert")
+    ids, mask = batch.padded()
+    labels = ids.masked_fill((mask == 0) | (ids % 2 == 0), IGNORE)
+    inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
+    results = []
+    for training in (True, False):
+        outputs = model.train(training)(**inputs)
+        outputs.loss.backward()
+        results.append((outputs.loss, [p.grad.clone() for p in model.parameters()]))
+        assert (outputs.logits is None) == training
+        model.zero_grad()
+    assert_close(results[0][0], results[1][0], rtol=1e-5, atol=1e-6)
+    assert_close(results[0][1], results[1][1], rtol=1e-3, atol=1e-5)

@@ -1,0 +1,132 @@
+"""Decoding: with a cache and without, alone and in padded batches, by every strategy."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache, StaticCache
+
+GREEDY = {"do_sample": False, "max_new_tokens": 6, "eos_token_id": None}
+CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+
+
+@pytest.fixture(params=["decoder", "seq2seq"])
+def generator(request, builder):
+    return builder(request.param)
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+def test_cached_decoding_equals_one_parallel_pass(variant, kernel, builder):
+    model = builder("decoder", variant, kernel)
+    ids = torch.randint(3, 61, (2, 9))
+    cache = DynamicCache(config=model.config)
+    steps = [model(input_ids=ids[:, :4], past_key_values=cache, use_cache=True).logits]
+    steps += [
+        model(input_ids=ids[:, t : t + 1], past_key_values=cache, use_cache=True).logits for t in range(4, 9)
+    ]
+    assert_close(torch.cat(steps, dim=1), model(input_ids=ids).logits, **CLOSE)
+
+
+def test_cached_decoding_of_a_padded_batch_equals_each_sequence_alone(variant, builder, batch):
+    model = builder("decoder", variant)
+    ids, mask = batch.padded("left")
+    cache = DynamicCache(config=model.config)
+    model(input_ids=ids[:, :-1], attention_mask=mask[:, :-1], past_key_values=cache, use_cache=True)
+    last = model(input_ids=ids[:, -1:], attention_mask=mask, past_key_values=cache, use_cache=True).logits[
+        :, -1
+    ]
+    alone = torch.cat([model(input_ids=row[None]).logits[:, -1] for row in batch.sequences])
+    assert_close(last, alone, **CLOSE)
+
+
+def test_cached_translation_equals_one_parallel_pass(variant, builder, batch):
+    model = builder("seq2seq", variant)
+    source, mask = batch.padded("right")
+    target = torch.randint(3, 61, (5, 6))
+    cache = EncoderDecoderCache(DynamicCache(config=model.config), DynamicCache(config=model.config))
+    encoded = model.get_encoder()(input_ids=source, attention_mask=mask)
+    steps = [
+        model(
+            encoder_outputs=encoded,
+            attention_mask=mask,
+            decoder_input_ids=target[:, t : t + 1],
+            past_key_values=cache,
+            use_cache=True,
+        ).logits
+        for t in range(6)
+    ]
+    whole = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
+    assert_close(torch.cat(steps, dim=1), whole, **CLOSE)
+
+
+def test_greedy_decoding_is_the_repeated_argmax(generator, batch):
+    ids = batch.sequences[0][None]
+    generated = generator.generate(ids, **GREEDY)
+    is_decoder = not generator.config.is_encoder_decoder
+    written = ids if is_decoder else torch.zeros(1, 1, dtype=torch.long)
+    for _ in range(6):
+        inputs = {"input_ids": written} if is_decoder else {"input_ids": ids, "decoder_input_ids": written}
+        written = torch.cat((written, generator(**inputs).logits[:, -1:].argmax(-1)), dim=1)
+    assert torch.equal(generated, written)
+
+
+def test_one_beam_is_greedy_and_the_cache_changes_nothing(generator, batch):
+    ids = batch.sequences[0][None]
+    greedy = generator.generate(ids, **GREEDY)
+    assert torch.equal(generator.generate(ids, num_beams=1, use_cache=False, **GREEDY), greedy)
+    beams = generator.generate(ids, num_beams=4, **GREEDY)
+    assert torch.equal(generator.generate(ids, num_beams=4, use_cache=False, **GREEDY), beams)
+    assert score(generator, ids, beams) >= score(generator, ids, greedy) - 1e-4
+
+
+def score(model, ids, sequences) -> float:
+    """Log-probability of what was generated."""
+    is_decoder = not model.config.is_encoder_decoder
+    inputs = {"input_ids": sequences} if is_decoder else {"input_ids": ids, "decoder_input_ids": sequences}
+    log_probabilities = model(**inputs).logits[:, :-1].log_softmax(-1)
+    start = ids.shape[1] - 1 if is_decoder else 0
+    return log_probabilities.gather(-1, sequences[:, 1:, None])[:, start:].sum().item()
+
+
+@pytest.mark.parametrize("cache", ["static", "dynamic"])
+def test_padded_batches_generate_what_each_sequence_does(generator, batch, cache):
+    ids, mask = batch.padded("left")
+    together = generator.generate(ids, attention_mask=mask, cache_implementation=cache, **GREEDY)[:, -6:]
+    alone = torch.cat([generator.generate(row[None], **GREEDY)[:, -6:] for row in batch.sequences])
+    assert torch.equal(together, alone)
+
+
+def test_static_caches_equal_growing_ones(builder):
+    model = builder("decoder")
+    ids = torch.randint(3, 61, (1, 5))
+    cache = StaticCache(config=model.config, max_cache_len=16)
+    model(input_ids=ids[:, :4], past_key_values=cache, use_cache=True)
+    last = model(input_ids=ids[:, 4:], past_key_values=cache, use_cache=True).logits
+    assert_close(last, model(input_ids=ids).logits[:, -1:], **CLOSE)
+
+
+def test_sampling_follows_its_seed(generator, batch):
+    ids = batch.sequences[0][None]
+    arguments = {"do_sample": True, "top_k": 20, "max_new_tokens": 8, "eos_token_id": None}
+    torch.manual_seed(1)
+    first = generator.generate(ids, **arguments)
+    torch.manual_seed(1)
+    assert torch.equal(generator.generate(ids, **arguments), first)
+    assert not torch.equal(generator.generate(ids, **arguments), first)
+
+
+def test_stacks_of_different_depth_generate(builder):
+    model = builder(
+        "seq2seq", num_hidden_layers=1, decoder_num_hidden_layers=3, decoder_num_attention_heads=2
+    )
+    ids = torch.randint(3, 61, (2, 5))
+    with_cache = model.generate(ids, **GREEDY)
+    assert torch.equal(model.generate(ids, use_cache=False, **GREEDY), with_cache)
+
+
+def test_the_source_is_projected_once(builder):
+    model = builder("seq2seq")
+    calls = []
+    for block in model.model.decoder.layers:
+        block.cross_attention.k_proj.register_forward_hook(lambda *_: calls.append(1))
+    model.generate(torch.randint(3, 61, (1, 5)), **GREEDY)
+    assert len(calls) == len(model.model.decoder.layers)

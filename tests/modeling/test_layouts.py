@@ -1,0 +1,146 @@
+"""Padded, packed and alone: three layouts of the same sequences, one result, gradients included."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+
+
+def gradients(model) -> dict[str, torch.Tensor]:
+    """Take the gradients of all parameters, and clear them."""
+    taken = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    return taken
+
+
+def inputs_of(member: str, batch, targets, index: slice, side: str) -> dict:
+    """Padded inputs of a part of the batch, with labels."""
+    batch, targets = (type(part)(part.sequences[index]) for part in (batch, targets))
+    ids, mask = batch.padded(side)
+    if member != "seq2seq":
+        return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
+    target_ids, target_mask = targets.padded("right")
+    return {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "decoder_attention_mask": target_mask,
+        "labels": target_ids.masked_fill(target_mask == 0, -100),
+    }
+
+
+def packed_inputs_of(member: str, batch, targets) -> dict:
+    """All sequences in one stream, with labels; for seq2seq, sources and targets in one stream each."""
+    packed = batch.packed()
+    if member != "seq2seq":
+        return packed | {"labels": packed["input_ids"]}
+    target = targets.packed()
+    starts = [torch.cat((torch.tensor([0]), ids[:-1])) for ids in targets.sequences]
+    return {
+        "input_ids": packed["input_ids"],
+        "position_ids": packed["position_ids"],
+        "cu_seq_lens_k": packed["cu_seq_lens_q"],
+        "decoder_input_ids": torch.cat(starts)[None],
+        "decoder_position_ids": target["position_ids"],
+        "cu_seq_lens_q": target["cu_seq_lens_q"],
+        "labels": target["input_ids"],
+    }
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+def test_every_layout_gives_the_same_loss_and_gradients(member, variant, kernel, builder, batch, targets):
+    model = builder(member, variant, kernel)
+    whole = slice(None)
+
+    def loss_and_gradients(training: bool, inputs: list[dict]):
+        model.train(training)
+        total = torch.stack([model(**each, reduction="sum").loss for each in inputs]).sum()
+        total.backward()
+        return total.detach(), gradients(model)
+
+    alone = [inputs_of(member, batch, targets, slice(i, i + 1), "right") for i in range(5)]
+    expected_loss, expected = loss_and_gradients(False, alone)
+    for training, inputs in [
+        (False, inputs_of(member, batch, targets, whole, "right")),
+        (False, inputs_of(member, batch, targets, whole, "left")),
+        (True, inputs_of(member, batch, targets, whole, "right")),
+        (True, inputs_of(member, batch, targets, whole, "left")),
+        (False, packed_inputs_of(member, batch, targets)),
+        (True, packed_inputs_of(member, batch, targets)),
+    ]:
+        loss, found = loss_and_gradients(training, [inputs])
+        assert_close(loss, expected_loss, **CLOSE)
+        for name, gradient in expected.items():
+            assert_close(
+                found[name], gradient, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+            )
+
+
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+def test_packed_logits_are_those_of_each_sequence_alone(member, builder, batch):
+    model = builder(member, "modern")
+    packed = model(**batch.packed()).logits[0]
+    alone = torch.cat([model(input_ids=ids[None]).logits[0] for ids in batch.sequences])
+    assert_close(packed, alone, **CLOSE)
+
+
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+def test_restarting_positions_alone_mean_packed(member, builder, batch):
+    model = builder(member, "modern")
+    packed = batch.packed()
+    expected = model(**packed).logits
+    del packed["cu_seq_lens_q"]
+    assert_close(model(**packed).logits, expected)
+    del packed["position_ids"]
+    assert not torch.allclose(model(**packed).logits, expected, atol=1e-2)
+
+
+def test_restarting_positions_mean_packed_in_every_row(builder):
+    model = builder("encoder")
+    ids = torch.randint(3, 61, (2, 6))
+    positions = torch.tensor([[0, 1, 2, 0, 1, 2], [0, 1, 2, 3, 4, 0]])
+    rows = model(input_ids=ids, position_ids=positions).logits
+    assert_close(rows[0, 3:], model(input_ids=ids[:1, 3:]).logits[0], **CLOSE)
+    assert_close(rows[1, 5:], model(input_ids=ids[1:, 5:]).logits[0], **CLOSE)
+
+
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+def test_packed_documents_do_not_see_each_other(member, builder, batch):
+    model = builder(member, "modern")
+    packed = batch.packed()
+    vectors = model.get_input_embeddings()(packed.pop("input_ids")).detach().requires_grad_()
+    logits = model(inputs_embeds=vectors, **packed).logits
+    logits[0, 7:10].sum().backward()  # the second sequence
+    assert vectors.grad[0, 7:10].abs().sum() > 0
+    assert vectors.grad[0, :7].abs().max() == 0
+    assert vectors.grad[0, 10:].abs().max() == 0
+
+
+def test_recorded_outputs_of_packed_sequences_respect_them(builder, batch):
+    model = builder("encoder")
+    packed = batch.packed()
+    outputs = model(**packed, output_attentions=True, output_hidden_states=True)
+    assert_close(outputs.logits, model(**packed).logits, **CLOSE)
+    weights = outputs.attentions[0]  # (1, H, N, N)
+    assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    assert weights[0, :, :7, 7:].max() == 0
+    assert len(outputs.hidden_states) == 3
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_next_sentence_is_read_from_the_first_real_token(pretraining_model, batch, side):
+    ids, mask = batch.padded(side)
+    padded = pretraining_model(input_ids=ids, attention_mask=mask).seq_relationship_logits
+    packed = pretraining_model(**batch.packed()).seq_relationship_logits
+    alone = torch.cat(
+        [pretraining_model(input_ids=row[None]).seq_relationship_logits for row in batch.sequences]
+    )
+    assert_close(padded, alone, **CLOSE)
+    assert_close(packed, alone, **CLOSE)
+
+
+def test_attention_dropout_in_packed_training_drops(builder, batch):
+    model = builder("encoder", attention_dropout=0.5, dropout=0.0).train()
+    packed = batch.packed() | {"labels": batch.packed()["input_ids"]}
+    losses = {model(**packed).loss.item() for _ in range(3)}
+    assert len(losses) == 3

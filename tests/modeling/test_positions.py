@@ -1,0 +1,77 @@
+"""Positions against their formulas."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tercet.modeling import TercetEncoderConfig
+from tercet.modeling.positions import POSITIONS, rotate
+
+T, C = 40, 16
+
+
+def positions_of(kind: str, **fields):
+    config = TercetEncoderConfig(
+        hidden_size=C,
+        num_attention_heads=2,
+        max_position_embeddings=T,
+        position_embedding_type=kind,
+        **fields,
+    )
+    return POSITIONS[kind](config)
+
+
+def test_sinusoids_are_the_paper_formula():
+    table = positions_of("sinusoidal").embed(torch.arange(T)[None])[0]
+    for t in (0, 1, 7, T - 1):
+        for i in range(C // 2):
+            angle = t / 10_000 ** (2 * i / C)
+            assert table[t, 2 * i] == pytest.approx(math.sin(angle), abs=1e-5)
+            assert table[t, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-5)
+
+
+def test_both_layouts_hold_the_same_waves():
+    ids = torch.arange(T)[None]
+    interleaved, split = (positions_of(kind).embed(ids) for kind in ("sinusoidal", "sinusoidal_split"))
+    assert torch.equal(split, torch.cat((interleaved[..., 0::2], interleaved[..., 1::2]), dim=-1))
+
+
+def test_a_shift_is_a_rotation_that_does_not_depend_on_the_position():
+    """PE(t + k) is linear in PE(t), which lets attention read distances (Vaswani et al., section 3.5)."""
+    table = positions_of("sinusoidal").embed(torch.arange(T)[None])[0].double().unflatten(-1, (-1, 2))
+    shift = 5
+    angles = shift / 10_000 ** (torch.arange(0, C, 2).double() / C)
+    sine, cosine = table.unbind(-1)
+    shifted = torch.stack(
+        (sine * angles.cos() + cosine * angles.sin(), cosine * angles.cos() - sine * angles.sin()), dim=-1
+    )
+    assert_close(shifted[:-shift], table[shift:], rtol=0, atol=1e-5)
+
+
+def test_learned_positions_skip_their_offset():
+    positions = positions_of("learned", position_offset=2)
+    assert positions.embed_positions.weight.shape == (T + 2, C)
+    assert torch.equal(positions.embed(torch.tensor([[0]]))[0, 0], positions.embed_positions.weight[2])
+
+
+def test_rotated_scores_depend_on_the_distance_only():
+    positions = positions_of("rotary")
+    query, key = torch.randn(2, 1, 2, 1, C // 2)
+
+    def score(at: int, of: int) -> torch.Tensor:
+        turned = [rotate(x, positions.rotation(torch.tensor([[t]]))) for x, t in ((query, at), (key, of))]
+        return (turned[0] * turned[1]).sum(-1)
+
+    assert_close(score(3, 1), score(30, 28), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(score(3, 1), score(3, 2), atol=1e-3)
+
+
+def test_rotation_keeps_lengths_and_types():
+    x = torch.randn(1, 2, T, C // 2)
+    turned = rotate(x, positions_of("rotary").rotation(torch.arange(T)[None]))
+    assert_close(turned.norm(dim=-1), x.norm(dim=-1))
+    assert (
+        rotate(x.bfloat16(), positions_of("rotary").rotation(torch.arange(T)[None])).dtype == torch.bfloat16
+    )

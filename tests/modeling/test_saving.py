@@ -1,0 +1,150 @@
+"""What is saved comes back: weights, ties, types, shards, and code for machines without Tercet."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+
+from tercet.modeling import AUTO_CLASSES
+
+ARCHITECTURES = [(auto, model) for auto, models in AUTO_CLASSES.items() for model in models]
+
+
+@pytest.mark.parametrize(("auto", "architecture"), ARCHITECTURES, ids=lambda part: part.__name__)
+def test_every_auto_class_loads_what_was_saved(auto, architecture, builder, tmp_path):
+    member = architecture.config_class.model_type.removeprefix("tercet_")
+    model = architecture(builder(member, "grouped").config).eval()
+    model.save_pretrained(tmp_path)
+    loaded, report = auto.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(loaded) is architecture
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    expected = model.state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in loaded.state_dict().items())
+
+
+def test_ties_survive(member, builder, tmp_path):
+    model = builder(member)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    assert loaded.lm_head.weight is loaded.get_input_embeddings().weight
+    if member == "seq2seq":
+        assert loaded.model.decoder.embeddings.embed_tokens.weight is loaded.lm_head.weight
+
+
+def test_untied_heads_stay_apart(member, builder, tmp_path):
+    model = builder(member, "unordered")
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    assert torch.equal(loaded.lm_head.weight, model.lm_head.weight)
+    assert loaded.lm_head.weight is not loaded.get_input_embeddings().weight
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_loads_and_runs(member, variant, dtype, builder, tmp_path):
+    model = builder(member, variant)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path, dtype=dtype)
+    ids = torch.randint(3, 61, (2, 5))
+    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if member == "seq2seq" else {})
+    logits = loaded(**inputs).logits
+    assert logits.dtype == dtype
+    expected = model(**inputs).logits
+    assert (logits.float() - expected).norm() / expected.norm() < 0.1
+
+
+def test_shards_come_back_whole(member, builder, tmp_path):
+    model = builder(member)
+    model.save_pretrained(tmp_path, max_shard_size="20KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    loaded = type(model).from_pretrained(tmp_path)
+    assert all(torch.equal(value, loaded.state_dict()[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("variant", ["modern", "bert", "unordered"])
+def test_the_vocabulary_can_grow_and_shrink(member, variant, builder):
+    model = builder(member, variant)
+    ids = torch.randint(3, 40, (1, 5))
+    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if member == "seq2seq" else {})
+    before = model(**inputs).logits
+    for size in (80, 50):
+        model.resize_token_embeddings(size)
+        after = model(**inputs).logits
+        assert after.shape[-1] == size == model.config.vocab_size
+        torch.testing.assert_close(after[..., :50], before[..., :50], rtol=1e-4, atol=1e-5)
+        if member == "seq2seq":
+            assert model.get_decoder().get_input_embeddings().num_embeddings == size
+        if variant != "unordered":
+            assert model.lm_head.weight is model.get_input_embeddings().weight
+
+
+def test_a_configuration_comes_back(member, builder, tmp_path):
+    config = builder(member, "bert").config
+    config.save_pretrained(tmp_path)
+    loaded = AutoConfig.from_pretrained(tmp_path)
+    assert type(loaded) is type(config)
+    assert loaded.to_dict() | {"_name_or_path": ""} == config.to_dict() | {"_name_or_path": ""}
+
+
+REMOTE = """
+import sys, torch, transformers
+assert not any(name == "tercet" or name.startswith("tercet.") for name in sys.modules)
+folder, auto = sys.argv[1:]
+model = getattr(transformers, auto).from_pretrained(folder, trust_remote_code=True).eval()
+inputs = torch.load(folder + "/inputs.pt", weights_only=True)
+torch.save(model(**inputs).logits, folder + "/logits.pt")
+assert "tercet" not in sys.modules and "transformers_modules" in type(model).__module__
+"""
+HEADS = {
+    "encoder": "AutoModelForMaskedLM",
+    "decoder": "AutoModelForCausalLM",
+    "seq2seq": "AutoModelForSeq2SeqLM",
+}
+
+
+def test_code_travels_with_the_weights(member, builder, tmp_path):
+    """A process that cannot import tercet, with an empty cache of modules, computes the same logits."""
+    model = builder(member)
+    model.config.register_for_auto_class()
+    type(model).register_for_auto_class(HEADS[member])
+    folder, elsewhere = tmp_path / "model", tmp_path / "elsewhere"
+    try:
+        model.save_pretrained(folder)
+    finally:
+        type(model)._auto_class = type(model.config)._auto_class = None
+    assert HEADS[member] in json.loads((folder / "config.json").read_text())["auto_map"]
+    ids = torch.randint(3, 61, (2, 5))
+    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if member == "seq2seq" else {})
+    torch.save(inputs, folder / "inputs.pt")
+    elsewhere.mkdir()
+    process = subprocess.run(
+        # Isolated from the checkout and from editable installations: tercet cannot be imported.
+        [sys.executable, "-I", "-S", "-c", bootstrap() + REMOTE, str(folder), HEADS[member]],
+        env={
+            "HF_HOME": str(elsewhere),
+            "HF_HUB_OFFLINE": "1",
+            "PATH": "/usr/bin:/bin",
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    assert torch.equal(torch.load(folder / "logits.pt", weights_only=True), model(**inputs).logits)
+
+
+def bootstrap() -> str:
+    """Make the dependencies importable without the hooks of editable installations."""
+    return f"import sys; sys.path.append({str(Path(torch.__file__).parents[1])!r})\n"
+
+
+def test_an_encoder_loads_as_decoder_and_back(builder, tmp_path):
+    builder("encoder", type_vocab_size=0).save_pretrained(tmp_path / "encoder")
+    decoder = AutoModelForCausalLM.from_config(builder("decoder").config)
+    state = AutoModel.from_pretrained(tmp_path / "encoder").state_dict()
+    assert not decoder.model.load_state_dict(state, strict=True).missing_keys

@@ -1,0 +1,135 @@
+"""What users of transformers count on: compilation, checkpointing, recordings, kernels, the stock Trainer."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import Trainer, TrainingArguments
+
+CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+
+
+def inputs_of(batch) -> dict:
+    """Padded ids, mask and labels, which suit every member."""
+    ids, mask = batch.padded()
+    return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_forward_pass_compiles_without_graph_breaks(member, variant, training, builder, batch):
+    torch._dynamo.reset()
+    model = builder(member, variant).train(training)
+    inputs = inputs_of(batch)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")(**inputs)
+    assert_close(compiled.loss, model(**inputs).loss, **CLOSE)
+
+
+def test_packed_sequences_compile_without_graph_breaks(builder, batch):
+    torch._dynamo.reset()
+    for member in ("encoder", "decoder"):
+        model = builder(member)
+        compiled = torch.compile(model, fullgraph=True, backend="eager")(**batch.packed())
+        assert_close(compiled.logits, model(**batch.packed()).logits, **CLOSE)
+
+
+def test_gradient_checkpointing_changes_no_gradient(member, builder, batch):
+    model = builder(member).train()
+    inputs = inputs_of(batch)
+
+    def gradients():
+        model.zero_grad()
+        model(**inputs).loss.backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    expected = gradients()
+    model.gradient_checkpointing_enable()
+    assert_close(gradients(), expected)
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+def test_attentions_are_recorded_whatever_the_kernel(member, kernel, builder, batch):
+    model = builder(member, "grouped", kernel)
+    inputs = inputs_of(batch)
+    outputs = model(**inputs, output_attentions=True, output_hidden_states=True)
+    assert_close(outputs.logits, model(**inputs).logits, **CLOSE)
+    prefix = "decoder_" if member == "seq2seq" else ""
+    attentions, states = outputs[f"{prefix}attentions"], outputs[f"{prefix}hidden_states"]
+    assert len(attentions) == 2
+    assert len(states) == 3
+    assert attentions[0].shape == (5, 4, 9, 9)
+    assert_close(attentions[0].sum(-1), torch.ones(5, 4, 9))
+    if member == "seq2seq":
+        assert outputs.cross_attentions[0].shape == outputs.encoder_attentions[0].shape == (5, 4, 9, 9)
+        assert outputs.encoder_attentions[0][1, :, :, 3:].max() == 0
+        assert len(outputs.encoder_hidden_states) == 3
+
+
+def test_the_configuration_can_ask_for_recordings(member, builder, batch):
+    model = builder(member, kernel="eager")
+    model.config.output_attentions = True
+    assert model(**inputs_of(batch))["cross_attentions" if member == "seq2seq" else "attentions"] is not None
+
+
+def test_the_kernel_can_be_changed_later(member, builder, batch):
+    model = builder(member, kernel="sdpa")
+    expected = model(**inputs_of(batch)).logits
+    model.set_attn_implementation("eager")
+    kernels = {
+        module.config._attn_implementation for module in model.modules() if hasattr(module, "is_causal")
+    }
+    assert kernels == {"eager"}
+    assert_close(model(**inputs_of(batch)).logits, expected, **CLOSE)
+
+
+@pytest.mark.slow
+def test_flex_attention_equals_sdpa(builder, batch):
+    """On a CPU flex attention infers, and does not train."""
+    for member in ("encoder", "decoder"):
+        model = builder(member, kernel="sdpa", hidden_size=64)
+        ids, mask = batch.padded("left")
+        padded = model(input_ids=ids, attention_mask=mask).logits[mask.bool()]
+        packed = model(**batch.packed()).logits
+        model.set_attn_implementation("flex_attention")
+        with torch.no_grad():
+            assert_close(model(input_ids=ids, attention_mask=mask).logits[mask.bool()], padded, **CLOSE)
+            assert_close(model(**batch.packed()).logits, packed, **CLOSE)
+
+
+def test_wrong_inputs_are_refused_with_a_remedy(builder):
+    with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
+        builder("encoder")()
+    with pytest.raises(ValueError, match="decoder_input_ids is missing"):
+        builder("seq2seq")(input_ids=torch.ones(1, 3, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"33 tokens is longer than max_position_embeddings \(32\)"):
+        builder("decoder", "offset")(input_ids=torch.ones(1, 33, dtype=torch.long))
+    ids = torch.ones(1, 3, dtype=torch.long)
+    with pytest.raises(ValueError, match="type_vocab_size is 0"):
+        builder("encoder", type_vocab_size=0)(input_ids=ids, token_type_ids=ids)
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_the_stock_trainer_trains_every_member(member, accumulation, builder, batch, tmp_path):
+    model = builder(member)
+    ids, mask = batch.padded()
+    rows = [
+        {"input_ids": i, "attention_mask": m, "labels": i.masked_fill(m == 0, -100)}
+        for i, m in zip(ids, mask, strict=True)
+    ][:4]
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path),
+        max_steps=1,
+        per_device_train_batch_size=4 // accumulation,
+        gradient_accumulation_steps=accumulation,
+        learning_rate=0.0,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        logging_steps=1,
+        save_strategy="no",
+    )
+    trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows)
+    trainer.train()
+    whole = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+    expected = model.eval()(**whole).loss.item()
+    # Accumulated batches have ragged targets: the loss is their common mean all the same.
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(expected, rel=1e-3)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-3)
