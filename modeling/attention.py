@@ -9,44 +9,16 @@ Shapes: B batch, T queries, S keys, C model width, H query heads, G key-value he
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .configuration_tercet import TercetConfig
+from .dot_product import scaled_dot_product
 from .linear import ResidualLinear
 from .packed_attention import PACKED_KERNEL
 from .packing import Mask, PackedSequences
 from .positions import Rotation, rotate
-
-
-def scaled_dot_product(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    *,
-    scaling: float,
-    dropout: float = 0.0,
-    **_: Any,
-) -> tuple[Tensor, Tensor]:
-    """The definition: softmax(Q K^T / sqrt(D)) V, kept as the reference of faster kernels.
-
-    `query` is (B, H, T, D), `key` and `value` (B, G, S, D). `attention_mask` broadcasts to (B, H, T, S) and
-    is added to the scores: 0 keeps a pair, a large negative number drops it.
-
-    Returns what each query read (B, T, H, D), and how much of it from where (B, H, T, S).
-    """
-    groups = query.shape[1] // key.shape[1]
-    key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-    scores = query @ key.mT * scaling  # (B, H, T, S)
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
-    weights = nn.functional.dropout(weights, dropout, module.training)
-    return (weights @ value).transpose(1, 2), weights
 
 
 class Attention(nn.Module):

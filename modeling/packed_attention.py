@@ -14,9 +14,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
 
+from .dot_product import additive, scaled_dot_product
 from .packing import PackedSequences
 
 PACKED_KERNEL = "tercet_packed"
+
+SHORT = 256
+"""Keys up to which the definition is faster on a CPU than the fused kernel."""
 
 
 def packed_attention(
@@ -46,36 +50,39 @@ def packed_attention(
     queries, keys, values = (
         slots.split(x) for slots, x in zip((groups.queries, groups.keys, groups.keys), streams, strict=True)
     )
+    masks = (
+        None if module.is_causal else groups.keys.key_mask(group) for group in range(len(groups.keys.sizes))
+    )
     results = [
-        attend(
-            q,
-            k,
-            v,
-            None if module.is_causal else groups.keys.key_mask(group),
-            module.is_causal,
-            scaling,
-            dropout,
-        )
-        for group, (q, k, v) in enumerate(zip(queries, keys, values, strict=True))
+        attend(module, q, k, v, mask, scaling=scaling, dropout=dropout)
+        for q, k, v, mask in zip(queries, keys, values, masks, strict=True)
     ]
     return groups.queries.join(results)[None], None
 
 
 def attend(
+    module: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
-    is_causal: bool,
+    *,
     scaling: float,
     dropout: float,
 ) -> Tensor:
-    """Let (b, t, H, D) read (b, s, G, D). Pads stand behind, so a causal group needs no mask."""
-    groups = query.shape[2] // key.shape[2]
-    key, value = (x.repeat_interleave(groups, dim=2) if groups > 1 else x for x in (key, value))
+    """Let (b, t, H, D) read (b, s, G, D). Pads stand behind, so a causal group needs no mask for them.
+
+    On a CPU, short sequences are faster by the definition: its two products of matrices are plain batched ones, and
+    dropout on the weights does not fall back to a slow path.
+    """
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    if query.is_cpu and key.shape[2] <= SHORT:
+        bias = additive(mask, module.is_causal, key.shape[2], like=query)
+        return scaled_dot_product(module, query, key, value, bias, scaling=scaling, dropout=dropout)[0]
+    groups = query.shape[1] // key.shape[1]
+    key, value = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (key, value))
     read = F.scaled_dot_product_attention(
-        query, key, value, mask, dropout_p=dropout, is_causal=is_causal, scale=scaling
+        query, key, value, mask, dropout_p=dropout, is_causal=module.is_causal, scale=scaling
     )
     return read.transpose(1, 2)
 

@@ -8,7 +8,8 @@ from torch.testing import assert_close
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 from tercet.modeling import TercetDecoderConfig
-from tercet.modeling.attention import CrossAttention, SelfAttention, scaled_dot_product
+from tercet.modeling.attention import CrossAttention, SelfAttention
+from tercet.modeling.dot_product import scaled_dot_product
 
 B, T, S, C, H = 2, 5, 7, 32, 4
 

@@ -1,0 +1,54 @@
+"""Scaled dot-product attention as defined: the reference of every kernel, and the fastest on short sequences.
+
+Shapes: B batch, T queries, S keys, H query heads, G key-value heads, D head width.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def scaled_dot_product(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """The definition: softmax(Q K^T / sqrt(D)) V, kept as the reference of faster kernels.
+
+    `query` is (B, H, T, D), `key` and `value` (B, G, S, D). `attention_mask` broadcasts to (B, H, T, S) and
+    is added to the scores: 0 keeps a pair, a large negative number drops it.
+
+    Returns what each query read (B, T, H, D), and how much of it from where (B, H, T, S).
+    """
+    groups = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+    scores = query @ key.mT * scaling  # (B, H, T, S)
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
+    weights = nn.functional.dropout(weights, dropout, module.training)
+    return (weights @ value).transpose(1, 2), weights
+
+
+def additive(allowed: Tensor | None, is_causal: bool, length: int, like: Tensor) -> Tensor | None:
+    """Turn what may be seen into what is added to the scores: 0, or the lowest finite number of their type.
+
+    Args:
+        allowed: True where a key may be seen, broadcasting to (B, H, T, S); `None` allows all.
+        is_causal: Forbid keys behind the query as well.
+        length: T and S of a causal mask.
+        like: A tensor of the scores' type and device.
+    """
+    if is_causal:
+        causal = torch.ones(length, length, dtype=torch.bool, device=like.device).tril()
+        allowed = causal if allowed is None else allowed & causal
+    if allowed is None:
+        return None
+    return like.new_zeros(()).where(allowed, torch.finfo(like.dtype).min)
