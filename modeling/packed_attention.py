@@ -72,8 +72,8 @@ def attend(
 ) -> Tensor:
     """Let (b, t, H, D) read (b, s, G, D). Pads stand behind, so a causal group needs no mask for them.
 
-    On a CPU, short sequences are faster by the definition: its two products of matrices are plain batched ones, and
-    dropout on the weights does not fall back to a slow path.
+    On a CPU, short sequences are faster by the definition: its two products of matrices are plain batched
+    ones, and dropout on the weights does not fall back to a slow path.
     """
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     if query.is_cpu and key.shape[2] <= SHORT:

@@ -1,0 +1,57 @@
+# Everything a visitor or a contributor does with this repository: `make help` lists it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH := $(shell sed -n '/^torch==/p' constraints.txt)
+# Where torch comes from, if not from the package index: https://download.pytorch.org/whl/cpu is the small build.
+TORCH_INDEX ?=
+WORKERS ?= 2
+# Two workers with one thread each beat one worker with two threads on models as small as the tests'.
+PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS)
+
+.PHONY: help demo test slow check format bench clean
+.DEFAULT_GOAL := help
+
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV)/.installed ## pretrain three tiny models on text this machine already has, and report
+	$(BIN)/tercet demo
+
+test: $(VENV)/.installed ## run the tests, without the slow ones
+	$(PYTEST) -m "not slow"
+
+slow: $(VENV)/.installed ## run the slow tests
+	$(PYTEST) -m slow
+
+check: $(VENV)/.installed typings ## format, lint, types and tests: what a change must pass
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(PYTEST) -m "not slow"
+
+format: $(VENV)/.installed ## rewrite the sources in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.installed ## measure the training step beside the stock models
+	$(BIN)/python benchmarks/pretraining.py
+
+clean: ## remove what was built, keep what was trained
+	rm -rf $(VENV) build dist typings *.egg-info .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Tercet needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version): try make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt $(TORCH)
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
+	@touch $@
+
+# The type checker cannot see that setup.cfg maps the folders below one import root: these links show it.
+typings: setup.cfg
+	@mkdir -p typings/tercet
+	@for name in tercet/* configs modeling training pretraining; do ln -sfn ../../$$name typings/tercet/; done
+	@touch typings

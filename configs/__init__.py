@@ -1,0 +1,1 @@
+"""Recipes and model presets as data, and the loader that reads them."""

@@ -1,0 +1,159 @@
+"""Recipes: what a run does, as YAML with the shape of typed dataclasses.
+
+    a path, or the name of a shipped recipe -> YAML -> `key=value` overrides -> checked -> a frozen dataclass
+
+Whatever is wrong becomes one `ValueError` line that names the recipe, the key, the value and the remedy. The
+files beside this one are the shipped recipes, and under `model/` the presets of model configurations.
+"""
+
+import json
+from collections.abc import Iterable
+from difflib import get_close_matches
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from .checking import check_keys, describe_errors
+from .documents import read_document
+
+Recipe = TypeVar("Recipe")
+
+ROOT = files(__package__ or "tercet.configs")
+"""Where this folder's files lie once installed."""
+
+PRESETS = "model"
+"""The folder whose files are not recipes but model configurations."""
+
+
+def load_recipe(cls: type[Recipe], source: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a recipe and check it against the dataclass that it must have the shape of.
+
+    Args:
+        cls: A frozen dataclass whose annotations, nested dataclasses included, say what is allowed.
+        source: Path of a YAML file, or the name of a shipped recipe.
+        overrides: `training.steps=100`: a dotted key and a value in YAML, taken in order.
+
+    Raises:
+        ValueError: Unknown recipe or key, missing key, or a value of the wrong type or out of range.
+    """
+    name, text = _read(source)
+    try:
+        data = read_document(text)
+        if not isinstance(data, dict):
+            raise ValueError(f"the file holds {type(data).__name__}, not keys with values")
+        for override in overrides:
+            _set(data, override)
+        return parse_recipe(cls, data)
+    except ValueError as error:
+        raise ValueError(f"recipe {name}: {error}") from None
+
+
+def parse_recipe(cls: type[Recipe], data: dict[str, Any]) -> Recipe:
+    """Check plain data against a dataclass and build it.
+
+    Raises:
+        ValueError: As in `load_recipe`, without the recipe's name.
+    """
+    check_keys(cls, data)
+    adapter = TypeAdapter(cls)
+    try:
+        # By way of JSON, where strict means: no text for numbers, but lists for tuples and text for paths.
+        return adapter.validate_json(json.dumps(data), strict=True)
+    except ValueError as error:
+        raise ValueError(describe_errors(error, data)) from None
+
+
+def recipe_data(recipe: Any) -> dict[str, Any]:
+    """Give a recipe as plain data, which `parse_recipe` and YAML files take back."""
+    return TypeAdapter(type(recipe)).dump_python(recipe, mode="json")
+
+
+def recipe_names() -> list[str]:
+    """Name the shipped recipes."""
+    return sorted(_shipped_recipes())
+
+
+def describe_recipe(name: str) -> str:
+    """Give the comment at the head of a shipped recipe: its command, and what it is for."""
+    lines = _shipped_recipes()[name].read_text(encoding="utf-8").splitlines()
+    head = []
+    for line in lines:
+        if not line.startswith("#"):
+            break
+        head.append(line.removeprefix("#").strip())
+    return "\n".join(head)
+
+
+def preset_names() -> list[str]:
+    """Name the presets of model configurations."""
+    return sorted(_yaml_files(ROOT / PRESETS))
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """Read a preset: `model_type` and the configuration's fields.
+
+    Raises:
+        ValueError: There is no such preset.
+    """
+    presets = _yaml_files(ROOT / PRESETS)
+    if name not in presets:
+        raise ValueError(f"model preset {name!r} is unknown; {_nearest(name, list(presets))}")
+    return read_document(presets[name].read_text(encoding="utf-8"))
+
+
+def _read(source: str | Path) -> tuple[str, str]:
+    """Name a recipe, and give its text."""
+    shipped = _shipped_recipes()
+    if str(source) in shipped:
+        return str(source), shipped[str(source)].read_text(encoding="utf-8")
+    path = Path(source)
+    if not path.is_file():
+        raise ValueError(
+            f"recipe {source}: neither a file nor a shipped recipe; {_nearest(path.stem, list(shipped))}"
+        )
+    try:
+        return str(source), path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"recipe {source}: not a text file; a recipe is YAML in UTF-8") from None
+
+
+def _set(data: dict[str, Any], override: str) -> None:
+    """Set the dotted key of `key=value`, making the levels above it where they are missing."""
+    key, equals, text = override.partition("=")
+    if not (key.strip() and equals):
+        raise ValueError(f"override {override!r}: write key=value, as in training.steps=100")
+    *above, last = key.strip().split(".")
+    for part in above:
+        if data.get(part) is None:
+            data[part] = {}
+        data = data[part]
+        if not isinstance(data, dict):
+            raise ValueError(f"override {override!r}: {part} is {data!r} and has no keys; set {part} itself")
+    try:
+        data[last] = read_document(text)
+    except ValueError as error:
+        raise ValueError(f"override {override!r}: {error}") from None
+
+
+def _shipped_recipes() -> dict[str, Traversable]:
+    """Find the shipped recipes beside this file and in its folders, by name."""
+    folders = [
+        folder for folder in files(__package__).iterdir() if folder.is_dir() and folder.name != PRESETS
+    ]
+    return {name: file for folder in folders for name, file in _yaml_files(folder).items()}
+
+
+def _yaml_files(folder: Traversable) -> dict[str, Traversable]:
+    if not folder.is_dir():
+        return {}
+    return {f.name.removesuffix(".yaml"): f for f in folder.iterdir() if f.name.endswith(".yaml")}
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    """Say which known names are near a wrong one, or all of them."""
+    if near := get_close_matches(name, known, n=3, cutoff=0.4):
+        return f"did you mean {' or '.join(near)}?"
+    return f"known: {', '.join(sorted(known)) or 'none'}"

@@ -1,0 +1,35 @@
+"""Where finished work is kept between runs, and how it gets there: whole or not at all."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+def cache_folder(choice: str | Path | None = None) -> Path:
+    """Find the cache: the recipe's `choice`, else `TERCET_CACHE` of the environment, else a default."""
+    return Path(choice or os.environ.get("TERCET_CACHE") or "~/.cache/tercet").expanduser()
+
+
+def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Return `folder`, after `make` has filled it if it is not there yet.
+
+    `make` writes into a temporary folder beside it, which gets its name only when it is complete: an
+    interrupted run leaves nothing that a later one could mistake for finished work, and of two runs at once
+    the first one wins.
+    """
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    try:
+        make(temporary)
+        temporary.chmod(0o755)  # mkdtemp's folders are closed to everybody else
+        temporary.rename(folder)
+    except OSError:
+        if not folder.exists():
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder

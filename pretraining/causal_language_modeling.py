@@ -1,0 +1,47 @@
+"""Causal language modeling: predict every token from those before it (Radford et al., 2019, section 2).
+
+    log p(x) = sum over t of log p(x_t | x_1 ... x_{t-1})
+
+Legend: N packed tokens of the batch, n targets.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..training.objective import Batch, Example, Objective
+from .streams import one_stream
+from .token_scores import token_scores, without_targets
+
+
+class CausalLanguageModeling(Objective):
+    """Predict the next token of a decoder's input; the term is `clm`.
+
+    The labels are the input itself: the model shifts them, and the first token of a sequence, which nothing
+    precedes, is no target.
+    """
+
+    def __init__(self) -> None:
+        self.weights = {"clm": 1.0}
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack the examples; nothing is random."""
+        batch = one_stream([example["input_ids"] for example in examples])
+        batch["labels"] = batch["input_ids"].clone()
+        return batch
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the tokens that follow another one of their sequence."""
+        return {"clm": (batch["position_ids"] > 0).sum()}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the cross-entropy of the next tokens."""
+        return {"clm": model(**batch, reduction="sum").loss}
+
+    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
+        """Score each target by the logits of the position before it."""
+        positions = torch.nonzero(batch["position_ids"][0] > 0).squeeze(1)
+        logits = model(**without_targets(batch, "labels"), logits_to_keep=positions - 1).logits
+        return {"clm": token_scores(logits[0], batch["labels"][0, positions])}

@@ -1,0 +1,251 @@
+"""Examples cut from a tokenized corpus: full sequences, translation pairs, and windows of a stream.
+
+Isolated documents (the default): no sequence holds text of two documents.
+
+    document A  a a a a a a a        [CLS] a a a a a [SEP]   [CLS] a a [SEP]
+    document B  b b b                [CLS] b b b [SEP]
+
+Joined documents ("full sentences" in Liu et al., 2019, section 4.2; Radford et al., 2019): one stream, cut
+every T tokens.
+
+    a a a a a a a | b b b            [CLS] a a a a a [SEP]   [CLS] a a | b b [SEP]   [CLS] b [SEP]
+
+Shapes: E examples, D documents, T tokens of a sequence.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from ..training.examples import Examples
+from ..training.objective import Example
+from .corpus import TokenizedCorpus
+from .documents import Documents
+from .tokenization import tokenize
+
+FEWEST_TOKENS = 4
+"""Chunks with less text teach nothing and are left out."""
+
+
+class FullSequences:
+    """Every token of a corpus once, in sequences as long as allowed; the same in every epoch.
+
+    Args:
+        corpus: The documents.
+        sequence_length: Most tokens of a sequence, those around the text included.
+        prefix_ids: Put before the text of every sequence, e.g. [CLS].
+        suffix_ids: Put after the text of every sequence, e.g. [SEP].
+        isolate_documents: Whether sequences end where documents end.
+        document_end_ids: Put where a document ends, as if they were text, e.g. the end of text that a decoder
+            learns to predict. By default nothing, or `suffix_ids` between joined documents.
+        fewest_tokens: Sequences with less text are left out.
+
+    Raises:
+        ValueError: Sequences have no room for text, or none is left.
+    """
+
+    def __init__(
+        self,
+        corpus: TokenizedCorpus,
+        sequence_length: int,
+        prefix_ids: Sequence[int] = (),
+        suffix_ids: Sequence[int] = (),
+        isolate_documents: bool = True,
+        document_end_ids: Sequence[int] | None = None,
+        fewest_tokens: int = FEWEST_TOKENS,
+    ):
+        room = sequence_length - len(prefix_ids) - len(suffix_ids)
+        if room < fewest_tokens:
+            raise ValueError(
+                f"corpus.sequence_length is {sequence_length}, which beside {sequence_length - room} special "
+                f"tokens leaves no room for {fewest_tokens} of text: raise it"
+            )
+        if document_end_ids is None:
+            document_end_ids = [] if isolate_documents else suffix_ids
+        self.corpus = corpus
+        self.prefix, self.suffix, self.document_end = (
+            np.array(ids, dtype=np.int64) for ids in (prefix_ids, suffix_ids, document_end_ids)
+        )
+        # Documents lie in one stream, each followed by its end; chunks are stretches of that stream.
+        self.document_starts = corpus.token_offsets + np.arange(corpus.num_documents + 1) * len(
+            self.document_end
+        )
+        bounds = self.document_starts if isolate_documents else self.document_starts[[0, -1]]
+        starts, stops = cut(bounds, room)
+        is_kept = stops - starts >= fewest_tokens
+        self.starts, self.stops = starts[is_kept], stops[is_kept]
+        if len(self.starts) == 0:
+            raise ValueError(f"corpus has no document of {fewest_tokens} tokens or more: give more text")
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Count the tokens of each sequence, (E,)."""
+        return self.stops - self.starts + len(self.prefix) + len(self.suffix)
+
+    def epoch(self, number: int) -> Examples:
+        """Return the sequences themselves: they are the same in every epoch."""
+        return self
+
+    def __len__(self) -> int:
+        """Count the sequences."""
+        return len(self.starts)
+
+    def __getitem__(self, index: int) -> Example:
+        """Make a sequence: `input_ids`, `word_starts` and `sentence_starts`, all (T,), and `index`.
+
+        The first token of the text counts as the beginning of a word and of a sentence; special tokens are
+        words of their own and begin no sentence.
+        """
+        pieces = list(self._pieces(int(self.starts[index]), int(self.stops[index])))
+        ids, words, sentences = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+        words[0] = sentences[0] = True
+        return {
+            "input_ids": np.concatenate([self.prefix, ids, self.suffix]),
+            "word_starts": np.pad(words, (len(self.prefix), len(self.suffix)), constant_values=True),
+            "sentence_starts": np.pad(sentences, (len(self.prefix), len(self.suffix)), constant_values=False),
+            "index": index,
+        }
+
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Collect a stretch of the stream: ids, word starts and sentence starts, piece by piece."""
+        document = int(np.searchsorted(self.document_starts, start, side="right")) - 1
+        while start < stop:
+            end = int(self.document_starts[document + 1])
+            shift = document * len(
+                self.document_end
+            )  # ends of earlier documents, which are not in the corpus
+            text_end = end - len(self.document_end)
+            if start < text_end:
+                yield self._text(start - shift, min(stop, text_end) - shift)
+            ids = self.document_end[max(start - text_end, 0) : max(stop - text_end, 0)]
+            yield ids, np.ones(len(ids), dtype=bool), np.zeros(len(ids), dtype=bool)
+            start, document = end, document + 1
+
+    def _text(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        offsets = self.corpus.sentence_offsets
+        first, last = np.searchsorted(offsets, [start, stop])
+        sentence_starts = np.zeros(stop - start, dtype=bool)
+        sentence_starts[offsets[first:last] - start] = True
+        return (
+            self.corpus.tokens[start:stop].astype(np.int64),
+            self.corpus.word_starts[start:stop],
+            sentence_starts,
+        )
+
+
+def cut(bounds: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cut the stretches between `bounds` into pieces of `room`, the last of each as long as is left.
+
+    Returns:
+        Starts and stops of the pieces, in order.
+    """
+    lengths = np.diff(bounds)
+    num_pieces = -(-lengths // room)
+    first_piece = np.cumsum(num_pieces) - num_pieces
+    piece_of_stretch = np.arange(num_pieces.sum()) - np.repeat(first_piece, num_pieces)
+    starts = np.repeat(bounds[:-1], num_pieces) + piece_of_stretch * room
+    return starts, np.minimum(starts + room, np.repeat(bounds[1:], num_pieces))
+
+
+class ParallelPairs:
+    """Sources and their targets, each closed by `closing_ids`; the same in every epoch.
+
+    A pair is one document of either corpus. Pairs with an empty side are left out; pairs with a side that is
+    too long, too, with a warning: a translation that breaks off would teach to break off.
+
+    Args:
+        source: Documents to read.
+        target: Documents to write, as many.
+        max_length: Most tokens of a side, with its closing ids.
+        closing_ids: The end of text.
+
+    Raises:
+        ValueError: No pair is left.
+    """
+
+    def __init__(
+        self, source: TokenizedCorpus, target: TokenizedCorpus, max_length: int, closing_ids: Sequence[int]
+    ):
+        assert source.num_documents == target.num_documents
+        self.source, self.target = source, target
+        self.closing = np.array(closing_ids, dtype=np.int64)
+        sides = np.stack([np.diff(source.token_offsets), np.diff(target.token_offsets)])  # (2, D)
+        is_too_long = sides.max(axis=0) + len(closing_ids) > max_length
+        if is_too_long.any():
+            warnings.warn(
+                f"{is_too_long.sum()} of {len(is_too_long)} pairs are longer than {max_length} tokens "
+                "and left out: raise corpus.sequence_length to keep them",
+                stacklevel=2,
+            )
+        self.documents = np.flatnonzero(~is_too_long & (sides.min(axis=0) > 0))
+        self.lengths = sides.sum(axis=0)[self.documents] + 2 * len(closing_ids)
+        """Tokens of each pair, both sides, (E,)."""
+        if len(self.documents) == 0:
+            raise ValueError(
+                f"corpus has no pair of at most {max_length} tokens a side: raise corpus.sequence_length"
+            )
+
+    def epoch(self, number: int) -> Examples:
+        """Return the pairs themselves: they are the same in every epoch."""
+        return self
+
+    def __len__(self) -> int:
+        """Count the pairs."""
+        return len(self.documents)
+
+    def __getitem__(self, index: int) -> Example:
+        """Make a pair: `input_ids` of the source, `labels` of the target, and `index`."""
+        document = int(self.documents[index])
+        return {
+            "input_ids": np.concatenate([self.source.document(document), self.closing]),
+            "labels": np.concatenate([self.target.document(document), self.closing]),
+            "index": index,
+        }
+
+
+class StreamedExamples:
+    """Examples of a stream that is never held as a whole: an epoch is the next window of its documents.
+
+    The stream begins again when it ends; its last window may be smaller. Documents are tokenized when their
+    window is reached, and kept no longer. Epoch n is always the n-th window: a run that resumes reads over
+    the windows before, without tokenizing them. Shuffling reaches as far as a window.
+
+    Args:
+        documents: The stream.
+        tokenizer: A fast one.
+        make_examples: Makes a window's examples, e.g. `lambda corpus: FullSequences(corpus, 128)`.
+        window_documents: Documents of a window.
+    """
+
+    def __init__(
+        self,
+        documents: Documents,
+        tokenizer: PreTrainedTokenizerBase,
+        make_examples: Callable[[TokenizedCorpus], Examples],
+        window_documents: int = 10_000,
+    ):
+        self.documents = documents
+        self.tokenizer = tokenizer
+        self.make_examples = make_examples
+        self.window_documents = window_documents
+        self.windows: Iterator[Sequence[str]] = iter(())
+        self.next_window = 0
+
+    def epoch(self, number: int) -> Examples:
+        """Return the examples of window `number`, going on in the stream where that is possible."""
+        if number < self.next_window or number == 0:
+            self.windows, self.next_window = self._endless_windows(), 0
+        for _ in range(number - self.next_window):
+            next(self.windows)
+        window = next(self.windows)
+        self.next_window = number + 1
+        return self.make_examples(tokenize(window, self.tokenizer))
+
+    def _endless_windows(self) -> Iterator[Sequence[str]]:
+        while True:
+            documents = iter(self.documents)
+            while window := list(islice(documents, self.window_documents)):
+                yield window

@@ -1,0 +1,195 @@
+"""Masked language modeling: hide some tokens and ask for them back (Devlin et al., 2019, section 3.1).
+
+    chosen tokens, 15 %:   80 % become [MASK],   10 % a random token,   10 % stay
+    my dog is hairy   ->   my dog is [MASK]  |   my dog is apple    |   my dog is hairy      target: hairy
+
+The 20 % without [MASK] make the model doubt every token that it sees. Deviations: every token is chosen by
+its own coin, as in transformers' collator, where the paper's code takes a fixed number from each sequence;
+the random token is never a special one.
+
+Legend: N packed tokens of the batch, S sequences, n chosen tokens, W words, V ids of the tokenizer.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from ..training.objective import IGNORE, Batch, Example, Objective
+from .rates import check_rate, check_share
+from .special_tokens import is_special, required_token_id
+from .streams import one_stream
+from .token_scores import target_positions, token_scores, without_targets
+
+Choose = Callable[[Sequence[Example], np.ndarray, float, np.random.Generator], np.ndarray]
+"""Decides which packed tokens (N,) of some examples become targets; special ones are struck out later."""
+
+
+def choose_tokens(
+    examples: Sequence[Example], special: np.ndarray, rate: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Choose every token by its own coin."""
+    return rng.random(len(special), dtype=np.float32) < rate
+
+
+def choose_words(
+    examples: Sequence[Example], special: np.ndarray, rate: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Choose every word, with all of its tokens, by its own coin.
+
+    A token is in one word, so it is a target as often as its word is chosen: the token rate is met in
+    expectation, whatever the words' lengths. Words are read from `word_starts`, and end also where a special
+    token stands or the next sequence begins. (Whole-word masking of BERT's code of May 2019.)
+    """
+    if "word_starts" not in examples[0]:
+        raise ValueError(
+            "whole-word masking needs examples with `word_starts`, and these have none: "
+            "use a fast tokenizer, or choose single tokens with unit: token"
+        )
+    starts = np.concatenate([example["word_starts"] for example in examples]) | special
+    starts[1:] |= special[:-1]
+    lengths = [len(example["input_ids"]) for example in examples[:-1]]
+    starts[np.cumsum([0, *lengths])] = True
+    word_of_token = np.cumsum(starts) - 1  # (N,)
+    return (rng.random(word_of_token[-1] + 1, dtype=np.float32) < rate)[word_of_token]
+
+
+UNITS: dict[str, Choose] = {"token": choose_tokens, "word": choose_words}
+"""What is hidden at once: a token, or all tokens of a word."""
+
+
+class Corruption:
+    """The replacement of chosen tokens: a function of tokens and randomness.
+
+    Args:
+        tokenizer: Has a mask token.
+        rate: Share of the ordinary tokens that become targets.
+        masked: Share of the targets that become [MASK].
+        randomized: Share of the targets that become a random token of the vocabulary, never a special one.
+        unit: `token` or `word`: what is chosen at once. The shares are of tokens in both cases: the tokens of
+        a
+            chosen word meet their fates one by one, as in BERT's code.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        rate: float = 0.15,
+        masked: float = 0.8,
+        randomized: float = 0.1,
+        unit: str = "token",
+    ):
+        self.rate = check_rate("rate", rate)
+        self.masked, self.randomized = check_share("masked", masked), check_share("randomized", randomized)
+        if masked + randomized > 1 + 1e-9:
+            raise ValueError(
+                f"masked + randomized is {masked + randomized:g}, more than all targets: lower one of them"
+            )
+        if unit not in UNITS:
+            raise ValueError(f"unit is {unit!r}, but must be one of {', '.join(UNITS)}")
+        self.choose = UNITS[unit]
+        self.mask_id = required_token_id(tokenizer, "mask", "masked language modeling")
+        self.special = is_special(tokenizer)  # (V,)
+        self.ordinary_ids = np.flatnonzero(~self.special)
+
+    def __call__(
+        self, examples: Sequence[Example], ids: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Corrupt the packed `ids` (N,) of the examples; return them and their labels, both (N,)."""
+        special = self.special[ids]
+        chosen = np.flatnonzero(self.choose(examples, special, self.rate, rng) & ~special)  # (n,)
+        labels = np.full_like(ids, IGNORE)
+        labels[chosen] = ids[chosen]
+
+        fate = rng.random(len(chosen), dtype=np.float32)
+        replacements = rng.integers(len(self.ordinary_ids), size=len(chosen))
+        hidden = chosen[fate < self.masked]
+        swapped = (fate >= self.masked) & (fate < self.masked + self.randomized)
+        corrupted = ids.copy()
+        corrupted[hidden] = self.mask_id
+        corrupted[chosen[swapped]] = self.ordinary_ids[replacements[swapped]]
+        return corrupted, labels
+
+
+class DynamicMasking:
+    """A new corruption each time that an example is seen (Liu et al., 2019, section 4.1)."""
+
+    def __init__(self, corruption: Corruption):
+        self.corruption = corruption
+
+    def __call__(
+        self, examples: Sequence[Example], ids: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Corrupt the whole pack at once."""
+        return self.corruption(examples, ids, rng)
+
+
+class StaticMasking:
+    """The same corruption of an example in every epoch and every batch: a function of `seed` and its `index`.
+
+    BERT's data is masked once in this way (Devlin et al., 2019), and then repeated with several masks, which
+    is not done here.
+    """
+
+    def __init__(self, corruption: Corruption, seed: int):
+        self.corruption = corruption
+        self.seed = seed
+
+    def __call__(
+        self, examples: Sequence[Example], ids: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Corrupt each example with its own generator, and not with `rng`."""
+        ends = np.cumsum([len(example["input_ids"]) for example in examples])
+        parts = [
+            self.corruption([example], part, self.generator(example["index"]))
+            for example, part in zip(examples, np.split(ids, ends[:-1]), strict=True)
+        ]
+        corrupted, labels = zip(*parts, strict=True)
+        return np.concatenate(corrupted), np.concatenate(labels)
+
+    def generator(self, index: int) -> np.random.Generator:
+        """Make the generator of an example: a counter-based one, fast to seed (Salmon et al., 2011)."""
+        return np.random.Generator(np.random.Philox(key=np.array([self.seed, index], dtype=np.uint64)))
+
+
+class MaskedLanguageModeling(Objective):
+    """Predict the hidden tokens of an encoder's input; the term is `mlm`.
+
+    Args:
+        masking: Gives the corrupted tokens and their labels: `DynamicMasking` or `StaticMasking`.
+    """
+
+    def __init__(self, masking: DynamicMasking | StaticMasking):
+        self.weights = {"mlm": 1.0}
+        self.masking = masking
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack the examples, then corrupt all of their tokens at once."""
+        batch = one_stream([example["input_ids"] for example in examples])
+        ids = batch["input_ids"][0].numpy()
+        corrupted, labels = self.masking(examples, ids, rng)
+        batch["input_ids"], batch["labels"] = (
+            torch.from_numpy(corrupted)[None],
+            torch.from_numpy(labels)[None],
+        )
+        if "token_type_ids" in examples[0]:
+            types = np.concatenate([example["token_type_ids"] for example in examples])
+            batch["token_type_ids"] = torch.from_numpy(types.astype(np.int64))[None]
+        return batch
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the chosen tokens."""
+        return {"mlm": (batch["labels"] != IGNORE).sum()}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the cross-entropy of the chosen tokens."""
+        return {"mlm": model(**batch, reduction="sum").loss}
+
+    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
+        """Score the chosen tokens, computing no other logits."""
+        labels = batch["labels"]
+        positions = target_positions(labels, IGNORE)
+        logits = model(**without_targets(batch, "labels"), logits_to_keep=positions).logits
+        return {"mlm": token_scores(logits[0], labels[0, positions])}

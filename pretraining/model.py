@@ -1,0 +1,125 @@
+"""The model that a pretraining run begins with: a preset fitted to a tokenizer, with random weights.
+
+The objective chooses the head, the tokenizer the vocabulary's size and the special ids; the preset says the
+rest.
+"""
+
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import cast
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from transformers import PreTrainedTokenizerBase
+
+from ..configs.recipe import load_preset, preset_names
+from ..modeling import (
+    TercetConfig,
+    TercetDecoderForCausalLM,
+    TercetEncoderForMaskedLM,
+    TercetEncoderForPreTraining,
+    TercetPreTrainedModel,
+    TercetSeq2SeqConfig,
+    TercetSeq2SeqForConditionalGeneration,
+)
+from .recipe import PretrainingRecipe
+
+MODELS: dict[str, type[TercetPreTrainedModel]] = {
+    "masked_language_modeling": TercetEncoderForMaskedLM,
+    "masked_language_modeling_with_next_sentence": TercetEncoderForPreTraining,
+    "causal_language_modeling": TercetDecoderForCausalLM,
+    "translation": TercetSeq2SeqForConditionalGeneration,
+    "span_corruption": TercetSeq2SeqForConditionalGeneration,
+    "denoising": TercetSeq2SeqForConditionalGeneration,
+}
+"""The model that learns each kind of objective."""
+
+
+SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
+"""Fields of a configuration that repeat what the tokenizer says."""
+
+
+def build_model(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> TercetPreTrainedModel:
+    """Build the untrained model of a recipe; its weights are a function of the recipe's seed.
+
+    Raises:
+        ValueError: As in `build_config`, or the tokenizer does not fit the model.
+    """
+    config = build_config(recipe)
+    fit_vocabulary(config, tokenizer, is_size_given="vocab_size" in recipe.model.overrides)
+    torch.manual_seed(recipe.training.seed)
+    return MODELS[recipe.objective.kind](config)
+
+
+def build_config(recipe: PretrainingRecipe) -> TercetConfig:
+    """Join a preset with a recipe's overrides.
+
+    Raises:
+        ValueError: The preset is unknown or of another member than the objective trains, an override is no
+            field or no possible value, or sequences are longer than the model's positions.
+    """
+    preset, overrides, kind = recipe.model.preset, recipe.model.overrides, recipe.objective.kind
+    config_class = cast(type[TercetConfig], MODELS[kind].config_class)
+    values = load_preset(preset)
+    if values.pop("model_type") != config_class.model_type:
+        raise ValueError(
+            f"model.preset is {preset}, but {kind} trains a {config_class.model_type}: "
+            f"choose one of {', '.join(presets_of(config_class))}"
+        )
+    require_fields(config_class, list(overrides))
+    try:
+        config = config_class(**values | overrides)
+    except StrictDataclassError as error:
+        raise ValueError(f"model.overrides: {str(error).splitlines()[-1].strip()}") from None
+    require_positions(config, recipe.corpus.sequence_length)
+    return config
+
+
+def presets_of(config_class: type[TercetConfig]) -> list[str]:
+    """Name the presets of one member."""
+    return [name for name in preset_names() if load_preset(name)["model_type"] == config_class.model_type]
+
+
+def require_fields(config_class: type[TercetConfig], names: list[str]) -> None:
+    """Raise a `ValueError` if a name is no field: transformers would store such a value and not use it."""
+    known = [field.name for field in fields(config_class)]
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=3, cutoff=0.4) or known
+            raise ValueError(
+                f"model.overrides.{name} is no field of {config_class.__name__}: did you mean "
+                f"{' or '.join(near)}?"
+            )
+
+
+def require_positions(config: TercetConfig, sequence_length: int) -> None:
+    """Raise a `ValueError` if sequences are longer than the model has positions for."""
+    if sequence_length > config.max_position_embeddings:
+        raise ValueError(
+            f"corpus.sequence_length is {sequence_length}, but the model has "
+            f"{config.max_position_embeddings} positions: shorten the sequences, or raise "
+            "model.overrides.max_position_embeddings"
+        )
+
+
+def fit_vocabulary(config: TercetConfig, tokenizer: PreTrainedTokenizerBase, *, is_size_given: bool) -> None:
+    """Give a configuration the tokenizer's size, unless the recipe gives one, and its special ids.
+
+    A decoder that begins with the preset's eos token (BART) will begin with the tokenizer's, and so on.
+
+    Raises:
+        ValueError: The given size has no room for the tokenizer's ids.
+    """
+    if not is_size_given:
+        config.vocab_size = len(tokenizer)
+    if config.vocab_size < len(tokenizer):
+        raise ValueError(
+            f"model.overrides.vocab_size is {config.vocab_size:,}, but the tokenizer has {len(tokenizer):,} "
+            "tokens: leave it out, or train a smaller tokenizer (tokenizer.vocab_size)"
+        )
+    if isinstance(config, TercetSeq2SeqConfig):
+        start = config.decoder_start_token_id
+        role = next((name for name in SPECIAL_IDS if getattr(config, name) == start), "pad_token_id")
+        config.decoder_start_token_id = getattr(tokenizer, role)
+    for name in SPECIAL_IDS:
+        setattr(config, name, getattr(tokenizer, name))

@@ -1,0 +1,234 @@
+"""Masked language modeling with next-sentence prediction (BERT; Devlin et al., 2019, section 3.1).
+
+    [CLS] the man went to the store [SEP] he bought a gallon of milk [SEP]      0: B is what follows A
+    [CLS] the man went to the store [SEP] penguins are flightless birds [SEP]   1: B is from another document
+
+A and B are runs of whole sentences that fill the sequence; pairs are drawn as by `create_pretraining_data.py`
+of the paper's code: a stretch of a document is cut at a random sentence, and half of the time its rest is
+replaced by a random one and goes back to be used next; one tenth of the pairs is shorter; what is too long is
+cut at the ends.
+
+Deviations: a stretch has two sentences where the document has two left; the random document is never A's own;
+a random B is about as long as the B that it replaces, so that lengths do not tell the label; a last sentence
+left alone, whose B must be random, is made up for by other pairs, so that the labels stay 50/50; pairs are
+drawn anew for every epoch.
+
+Legend: P pairs of an epoch, S packed sequences (pairs) of a batch, D documents, n chosen tokens.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from ..training.objective import IGNORE, Batch, Example, Objective
+from .corpus import TokenizedCorpus
+from .masked_language_modeling import MaskedLanguageModeling
+from .rates import check_share
+from .special_tokens import required_token_id
+from .token_scores import target_positions, token_scores, without_targets
+
+NEXT, RANDOM = 0, 1
+"""The labels, as in `BertForPreTraining`."""
+
+RECORD = 5
+"""Numbers of a drawn pair: A's document, where among the sentences A begins and ends and what follows A ends,
+and how many tokens a random B shall have (0: B is what follows)."""
+
+
+@dataclass(frozen=True, eq=False)
+class SentencePairs:
+    """The pairs of one epoch, as places in a corpus: `Examples` of the layout `[CLS] A [SEP] B [SEP]`."""
+
+    corpus: TokenizedCorpus
+    cls_id: int
+    sep_id: int
+    first: np.ndarray
+    """Where A begins and ends among the corpus's tokens (P, 2)."""
+    second: np.ndarray
+    """Where B begins and ends (P, 2)."""
+    labels: np.ndarray
+    """`NEXT` or `RANDOM` (P,)."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Count the tokens of each pair with its special tokens (P,)."""
+        return (self.first[:, 1] - self.first[:, 0]) + (self.second[:, 1] - self.second[:, 0]) + 3
+
+    def __len__(self) -> int:
+        """Count the pairs, P."""
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> Example:
+        """Make one pair."""
+        a, b = slice(*self.first[index]), slice(*self.second[index])
+        tokens, words = self.corpus.tokens, self.corpus.word_starts
+        cls, sep = [self.cls_id], [self.sep_id]
+        input_ids = np.concatenate([cls, tokens[a], sep, tokens[b], sep], dtype=np.int32)
+        split = a.stop - a.start + 2
+        return {
+            "input_ids": input_ids,
+            "token_type_ids": (np.arange(len(input_ids)) >= split).astype(np.int32),
+            "word_starts": np.concatenate([[True], words[a], [True], words[b], [True]]),
+            "next_sentence_label": int(self.labels[index]),
+            "index": index,
+        }
+
+
+class NextSentencePairs:
+    """An `ExampleSource` of sentence pairs, drawn anew from (`seed`, epoch); every document begins some.
+
+    Args:
+        corpus: At least two documents.
+        tokenizer: Has [CLS] and [SEP].
+        sequence_length: The most tokens of a pair, special ones included.
+        seed: Of all draws.
+        short_rate: Share of pairs that aim at a random, shorter length, so that the model meets such too.
+    """
+
+    def __init__(
+        self,
+        corpus: TokenizedCorpus,
+        tokenizer: PreTrainedTokenizerBase,
+        sequence_length: int,
+        seed: int,
+        short_rate: float = 0.1,
+    ):
+        self.corpus = corpus
+        self.cls_id = required_token_id(tokenizer, "cls", "next-sentence prediction")
+        self.sep_id = required_token_id(tokenizer, "sep", "next-sentence prediction")
+        self.budget = sequence_length - 3
+        self.seed = seed
+        self.short_rate = check_share("short_rate", short_rate)
+        if self.budget < 2:
+            raise ValueError(
+                f"sequence_length is {sequence_length}, but [CLS] A [SEP] B [SEP] has 5 or more: raise it"
+            )
+        bounds = np.stack([corpus.document_offsets[:-1], corpus.document_offsets[1:]], axis=1)
+        self.documents = bounds[bounds[:, 1] > bounds[:, 0]]  # (D, 2), into sentences
+        if len(self.documents) < 2:
+            raise ValueError(
+                f"next-sentence prediction draws sentences from other documents, but the corpus has "
+                f"{len(self.documents)}: put a blank line between documents, or choose "
+                f"masked_language_modeling"
+            )
+
+    def epoch(self, number: int) -> SentencePairs:
+        """Draw the pairs of epoch `number`."""
+        rng = np.random.default_rng([self.seed, number])
+        order = rng.permutation(len(self.documents))
+        document, start, split, stop, wanted = self.walk(order, Random(int(rng.integers(2**63)))).T
+        offsets = self.corpus.sentence_offsets
+        labels = np.where(wanted == 0, NEXT, RANDOM)
+        first = np.stack([offsets[start], offsets[split]], axis=1)
+        second = np.stack([offsets[split], offsets[stop]], axis=1)
+
+        drawn = np.flatnonzero(labels == RANDOM)
+        second[drawn] = self.elsewhere(document[drawn], wanted[drawn], rng)
+        shorten(first, second, self.budget, rng)
+        return SentencePairs(self.corpus, self.cls_id, self.sep_id, first, second, labels)
+
+    def walk(self, order: np.ndarray, random: Random) -> np.ndarray:
+        """Cut documents, in some order (D,), into pairs (P, 5), as `RECORD` says.
+
+        Where the next pair begins depends on the label of this one, so this is a loop over pairs, in plain
+        numbers; everything about a pair that the next one does not depend on is drawn for all at once
+        elsewhere.
+        """
+        pairs, draw, owed = array("q"), random.random, 0
+        for document, (first, last) in zip(order.tolist(), self.documents[order].tolist(), strict=True):
+            offsets = self.corpus.sentence_offsets[first : last + 1].tolist()
+            start, end = 0, last - first
+            while start < end:
+                is_short = draw() < self.short_rate
+                tokens = 2 + int(draw() * (self.budget - 1)) if is_short else self.budget
+                stop = bisect_left(offsets, offsets[start] + tokens, min(start + 2, end), end)
+                split = start + 1 + int(draw() * (stop - start - 1))
+                is_random = draw() < 0.5
+                if stop - start == 1:  # nothing follows: one random pair too many, in half of the cases
+                    split, is_random, owed = stop, True, owed + 1
+                elif is_random and owed >= 2:  # a random pair made a true one moves the balance by two
+                    is_random, owed = False, owed - 2
+                room = max(tokens - (offsets[split] - offsets[start]), 1)
+                rest = offsets[stop] - offsets[split] or room
+                wanted = min(rest, room) if is_random else 0
+                pairs.extend((document, first + start, first + split, first + stop, wanted))
+                start = split if is_random else stop
+        return np.frombuffer(pairs, dtype=np.int64).reshape(-1, RECORD)
+
+    def elsewhere(self, document: np.ndarray, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw whole sentences (P, 2) from other documents, until `wanted` (P,) tokens are reached.
+
+        Near the end of a document they begin earlier, so that they do not run out.
+        """
+        other = rng.integers(len(self.documents) - 1, size=len(document))
+        other += other >= document
+        first, last = self.documents[other].T
+        offsets = self.corpus.sentence_offsets
+        latest = np.searchsorted(offsets, offsets[last] - wanted, side="right") - 1
+        start = np.maximum(np.minimum(rng.integers(first, last), latest), first)
+        stop = np.clip(np.searchsorted(offsets, offsets[start] + wanted), start + 1, last)
+        return np.stack([offsets[start], offsets[stop]], axis=1)
+
+
+def shorten(first: np.ndarray, second: np.ndarray, budget: int, rng: np.random.Generator) -> None:
+    """Cut both parts (P, 2) in place to `budget` tokens together, a token at a time from the longer one.
+
+    Each token comes off the front or the back by a coin, so that the model does not learn where texts are
+    cut.
+    """
+    a, b = first[:, 1] - first[:, 0], second[:, 1] - second[:, 0]
+    excess = np.maximum(a + b - budget, 0)
+    from_longer = np.minimum(excess, np.abs(a - b))
+    from_both = excess - from_longer
+    cut_a = np.where(a > b, from_longer, 0) + from_both // 2
+    cut_b = excess - cut_a
+    for part, cut in ((first, cut_a), (second, cut_b)):
+        front = rng.binomial(cut, 0.5)
+        part[:, 0] += front
+        part[:, 1] -= cut - front
+
+
+class MaskedLanguageModelingWithNextSentence(Objective):
+    """Predict hidden tokens, and whether B follows A; the terms are `mlm` and `nsp`, and count alike.
+
+    Args:
+        masked_language_modeling: Corrupts the pairs and gives the first term.
+    """
+
+    def __init__(self, masked_language_modeling: MaskedLanguageModeling):
+        self.weights = {"mlm": 1.0, "nsp": 1.0}
+        self.masked_language_modeling = masked_language_modeling
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack and corrupt the pairs; `next_sentence_label` is (S,)."""
+        batch = self.masked_language_modeling.collate(examples, rng)
+        batch["next_sentence_label"] = torch.tensor([example["next_sentence_label"] for example in examples])
+        return batch
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the chosen tokens, and the pairs."""
+        pairs = (batch["next_sentence_label"] != IGNORE).sum()
+        return self.masked_language_modeling.targets(batch) | {"nsp": pairs}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the cross-entropy of the chosen tokens, and of the pairs."""
+        output = model(**batch, reduction="sum")
+        return {"mlm": output.masked_lm_loss, "nsp": output.next_sentence_loss}
+
+    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
+        """Score the chosen tokens, computing no other token's logits, and the pairs."""
+        labels, pair_labels = batch["labels"], batch["next_sentence_label"]
+        positions = target_positions(labels, IGNORE)
+        inputs = without_targets(batch, "labels", "next_sentence_label")
+        output = model(**inputs, logits_to_keep=positions)
+        return {
+            "mlm": token_scores(output.prediction_logits[0], labels[0, positions]),
+            "nsp": token_scores(output.seq_relationship_logits, pair_labels),
+        }

@@ -1,0 +1,116 @@
+"""The folder of a run: what lies in it, and when a run may write there.
+
+    recipe.yaml       what the run does             checkpoints/   from which it can be resumed
+    tokenizer/        if the run trained one        log.jsonl      losses, speed and evaluations
+    evaluation.json   scores of the finished model  model/         the finished model, for `from_pretrained`
+
+Nothing of an earlier run is overwritten unless the user says so, and never what no run of ours wrote.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..configs.documents import read_document
+from ..configs.recipe import recipe_data
+from .recipe import PretrainingRecipe
+
+RECIPE = "recipe.yaml"
+TOKENIZER = "tokenizer"
+MODEL = "model"
+EVALUATION = "evaluation.json"
+WRITTEN = (RECIPE, TOKENIZER, MODEL, EVALUATION, "checkpoints", "log.jsonl")
+"""Everything that a run writes."""
+
+WHAT_IS_LEARNED = ("model", "tokenizer", "corpus", "objective")
+"""Keys of a recipe that a resumed run may not change."""
+
+WHAT_IS_TOKENIZED = (
+    "tokenizer",
+    "objective.kind",
+    "corpus.train",
+    "corpus.text_column",
+    "corpus.source_column",
+    "corpus.target_column",
+)
+"""Keys of a recipe on which its tokenizer depends."""
+
+
+def claim_output(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) -> Path:
+    """Make the run's folder and write the recipe into it.
+
+    A folder that holds no more than the recipe and the tokenizer of an earlier command goes on being used.
+
+    Args:
+        recipe: Names the folder.
+        resume: Whether an earlier run there may be continued.
+        overwrite: Whether an earlier run there may be deleted.
+
+    Raises:
+        ValueError: The folder is in use, or an earlier run there had another recipe.
+    """
+    folder = recipe.folder
+    if overwrite:
+        delete_run(folder)
+    require_unused(folder, allowed=WRITTEN if resume else (RECIPE, TOKENIZER))
+    if resume:
+        require_same_recipe(folder, recipe, WHAT_IS_LEARNED)
+    elif (folder / TOKENIZER).exists():
+        require_same_recipe(folder, recipe, WHAT_IS_TOKENIZED)
+    folder.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True)
+    (folder / RECIPE).write_text(text, encoding="utf-8")
+    return folder
+
+
+def delete_run(folder: Path) -> None:
+    """Delete what an earlier run wrote into a folder, and nothing else."""
+    if not (folder / RECIPE).exists():
+        return
+    for name in WRITTEN:
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def require_unused(folder: Path, allowed: tuple[str, ...]) -> None:
+    """Raise a `ValueError` if a folder holds anything but what is allowed."""
+    if folder.is_file():
+        raise ValueError(f"output is {folder}, which is a file: name a folder")
+    found = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    unexpected = [name for name in found if name not in allowed]
+    if not unexpected:
+        return
+    if RECIPE in found and unexpected[0] in WRITTEN:
+        raise ValueError(
+            f"output {folder} holds an earlier run ({unexpected[0]}): continue it with --resume, replace it "
+            "with --overwrite, or choose another folder with output=..."
+        )
+    raise ValueError(
+        f"output {folder} holds {unexpected[0]}, which no run wrote: choose another folder with output=..."
+    )
+
+
+def require_same_recipe(folder: Path, recipe: PretrainingRecipe, keys: tuple[str, ...]) -> None:
+    """Raise a `ValueError` if the recipe in a folder has another value for one of the dotted keys."""
+    if not (folder / RECIPE).exists():
+        return
+    earlier, present = read_document((folder / RECIPE).read_text(encoding="utf-8")), recipe_data(recipe)
+    for key in keys:
+        if value_of(earlier, key) != value_of(present, key):
+            raise ValueError(
+                f"{key} of the recipe is not what {folder / RECIPE} says: use that again, start over with "
+                "--overwrite, or choose another folder with output=..."
+            )
+
+
+def value_of(data: dict[str, Any], dotted: str) -> Any:
+    """Look up a dotted key in nested dictionaries; what is missing is `None`."""
+    value: Any = data
+    for key in dotted.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,126 @@
+"""A pretraining run, from a recipe to a model that the Auto classes load.
+
+recipe -> output folder -> tokenizer -> corpus -> examples
+                               |                     |
+                             model  ->  objective -> fit -> evaluation -> model, tokenizer, recipe on disk
+"""
+
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..configs.recipe import recipe_data
+from ..training.examples import Examples, ExampleSource
+from ..training.fit import Outcome, fit
+from ..training.precision import build_accelerator
+from .chunks import StreamedExamples
+from .corpus import TokenizedCorpus
+from .held_out import build_held_out, examples_of
+from .model import build_config, build_model
+from .objective_recipes import build_objective
+from .output import EVALUATION, MODEL, RECIPE, TOKENIZER, claim_output
+from .recipe import PretrainingRecipe
+from .text import open_text, prepare_tokenizer, tokenize_text
+
+
+def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
+    """Pretrain a model as a recipe says, and return the folder of the finished model.
+
+    Args:
+        recipe: Everything that the run depends on.
+        resume: Continue from the newest checkpoint in the output folder, if there is one.
+        overwrite: Replace an earlier run in the output folder.
+
+    Raises:
+        ValueError: Parts of the recipe do not fit each other, the text or the output folder.
+        FileNotFoundError: A named file does not exist.
+        KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
+    """
+    build_config(recipe)  # what is wrong with the model should show before anything takes time
+    accelerator = build_accelerator(recipe.training, recipe.folder)
+    if accelerator.is_main_process:
+        claim_output(recipe, resume=resume, overwrite=overwrite)
+    accelerator.wait_for_everyone()
+    with accelerator.main_process_first():
+        tokenizer = prepare_tokenizer(recipe, recipe.folder / TOKENIZER)
+        source = build_source(recipe, tokenizer)
+        held_out = build_held_out(recipe, tokenizer)
+
+    model = build_model(recipe, tokenizer)
+    objective = build_objective(
+        recipe.objective,
+        tokenizer,
+        sequence_length=recipe.corpus.sequence_length,
+        seed=recipe.training.seed,
+        decoder_start_id=getattr(model.config, "decoder_start_token_id", None),
+    )
+    outcome = fit(
+        model,
+        objective,
+        source,
+        recipe.training,
+        recipe.folder,
+        accelerator,
+        width=model.config.hidden_size,
+        held_out=held_out,
+        about=recipe_data(recipe),
+        resume=resume,
+    )
+    if outcome.interrupted_by is not None:
+        raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
+    if accelerator.is_main_process:
+        save(recipe, model, tokenizer, outcome)
+    accelerator.wait_for_everyone()
+    return recipe.folder / MODEL
+
+
+def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False) -> Path:
+    """Train the tokenizer of a recipe, without training a model, and return its folder.
+
+    Raises:
+        ValueError: The recipe names an existing tokenizer, or the output folder is in use.
+    """
+    if recipe.tokenizer.path is not None:
+        raise ValueError(
+            f"tokenizer.path is {recipe.tokenizer.path}, so nothing is to be trained: set tokenizer.path=null"
+        )
+    build_config(recipe)
+    folder = claim_output(recipe, resume=False, overwrite=overwrite) / TOKENIZER
+    prepare_tokenizer(recipe, folder)
+    return folder
+
+
+def build_source(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> ExampleSource:
+    """Make the examples to learn from: of text tokenized once, or of windows of a stream.
+
+    Raises:
+        ValueError: The text cannot be read or is too short, or pairs are to be streamed.
+    """
+    if not recipe.corpus.streaming:
+        return examples_of(recipe, tokenize_text(recipe, "train", tokenizer), tokenizer)
+    documents, *others = open_text(recipe, "train")
+    if others:
+        raise ValueError("corpus.streaming is true, but pairs cannot be streamed: set corpus.streaming=false")
+    return StreamedExamples(documents, tokenizer, partial(examples_of_window, recipe, tokenizer))
+
+
+def examples_of_window(
+    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, corpus: TokenizedCorpus
+) -> Examples:
+    """Make the examples of a window of a stream."""
+    return examples_of(recipe, corpus, tokenizer).epoch(0)
+
+
+def save(
+    recipe: PretrainingRecipe, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, outcome: Outcome
+) -> None:
+    """Write the finished model with its tokenizer and recipe, and its scores beside it."""
+    folder = recipe.folder / MODEL
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    shutil.copy(recipe.folder / RECIPE, folder)
+    summary = outcome.progress.state_dict() | {"scores": outcome.scores}
+    (recipe.folder / EVALUATION).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,54 @@
+"""From sequences of token ids to what a model reads: one stream of tokens, or an encoder's and a decoder's.
+
+Legend: N packed tokens (of the encoder), M packed tokens of the decoder, S sequences.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from ..training.objective import Batch
+from ..training.packing import Packed, pack
+
+
+def one_stream(sequences: Sequence[np.ndarray]) -> Batch:
+    """Pack sequences for an encoder or a decoder."""
+    packed = pack(sequences)
+    return {
+        "input_ids": packed.input_ids,
+        "position_ids": packed.position_ids,
+        **boundaries_of(packed, "q"),
+        **boundaries_of(packed, "k"),
+    }
+
+
+def two_streams(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], decoder_start_id: int) -> Batch:
+    """Pack sources for the encoder and targets for the decoder, which reads each target one step late.
+
+    `decoder_input_ids` (1, M) begin every sequence with `decoder_start_id` and repeat `labels` (1, M) but the
+    last: teacher forcing (Williams and Zipser, 1989): what is predicted at t is read at t + 1, right or
+    wrong.
+    """
+    encoder, decoder = pack(sources), pack(targets)
+    return {
+        "input_ids": encoder.input_ids,
+        "position_ids": encoder.position_ids,
+        "decoder_input_ids": one_step_late(decoder, decoder_start_id),
+        "decoder_position_ids": decoder.position_ids,
+        "labels": decoder.input_ids,
+        **boundaries_of(decoder, "q"),
+        **boundaries_of(encoder, "k"),
+    }
+
+
+def one_step_late(packed: Packed, start_id: int) -> Tensor:
+    """Shift each packed sequence one place to the right, behind `start_id`: (1, M) to (1, M)."""
+    late = packed.input_ids.roll(1, dims=1)
+    late[packed.position_ids == 0] = start_id
+    return late
+
+
+def boundaries_of(packed: Packed, side: str) -> Batch:
+    """Name the boundaries as transformers' attention does, for queries (`q`) or keys (`k`)."""
+    return {f"cu_seq_lens_{side}": packed.cu_seq_lens, f"max_length_{side}": packed.max_length}

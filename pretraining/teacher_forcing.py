@@ -1,0 +1,102 @@
+"""Learning to write a target sequence from a source sequence, each token given the true ones before it.
+
+    encoder reads    source </s>
+    decoder reads    <start> t1 t2 ... tn        and learns to say    t1 t2 ... tn </s>
+
+Translation, span corruption and denoising differ in what source and target are, and in nothing else.
+
+Legend: E texts, N packed tokens of the encoder, M packed tokens of the decoder, n targets.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor, nn
+
+from ..training.examples import Examples
+from ..training.objective import IGNORE, Batch, Example, Objective
+from .streams import two_streams
+from .token_scores import target_positions, token_scores, without_targets
+
+
+class SpoiledTexts:
+    """Texts that are both source and target: `ExampleSource` and `Examples` that count what both sides read.
+
+    Args:
+        texts: The same in every epoch.
+        lengths: Tokens of source and target together (E,).
+    """
+
+    def __init__(self, texts: Examples, lengths: np.ndarray):
+        assert len(texts) == len(lengths)
+        self.texts = texts
+        self.lengths = lengths
+
+    def epoch(self, number: int) -> Examples:
+        """Return the texts themselves: only how they are spoiled differs."""
+        return self
+
+    def __len__(self) -> int:
+        """Count the texts, E."""
+        return len(self.texts)
+
+    def __getitem__(self, index: int) -> Example:
+        """Make one text, unspoiled."""
+        return self.texts[index]
+
+
+class TeacherForcing(Objective):
+    """Predict each token of a target from the source and the tokens before it. Abstract: see its subclasses.
+
+    Label smoothing (Szegedy et al., 2016, section 7; Vaswani et al., 2017, section 5.4) replaces the target,
+    one at the right token, by
+
+        (1 - eps) * one-hot + eps / V        everywhere, the right token included, and so sums to 1.
+
+    With V = 6 and eps = 0.1 that is 0.9167 for the right token and 0.0167 for each other. An example often
+    shown, 0.9 for the right token and 0.2 for each of five others, sums to 1.9 and is wrong: it is no
+    distribution. Evaluation never smooths, so that its loss is a likelihood, and perplexity its exponential.
+
+    Args:
+        term: Name of the only term.
+        decoder_start_id: What the decoder reads first; the model's `decoder_start_token_id`.
+        label_smoothing: eps, from 0 (none) up to, but not including, 1.
+    """
+
+    def __init__(self, term: str, decoder_start_id: int, label_smoothing: float = 0.0):
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(
+                f"label_smoothing is {label_smoothing}, but must be at least 0 and below 1: try 0.1"
+            )
+        self.term = term
+        self.weights = {term: 1.0}
+        self.decoder_start_id = decoder_start_id
+        self.label_smoothing = label_smoothing
+
+    @abstractmethod
+    def pairs(
+        self, examples: Sequence[Example], rng: np.random.Generator
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Make sources and targets, token ids that end with the end-of-sequence token."""
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack sources for the encoder and targets for the decoder; `labels` (1, M) are not shifted."""
+        sources, targets = self.pairs(examples, rng)
+        return two_streams(sources, targets, self.decoder_start_id)
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the tokens of the targets."""
+        return {self.term: (batch["labels"] != IGNORE).sum()}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the smoothed cross-entropy of the targets."""
+        output = model(**batch, label_smoothing=self.label_smoothing, reduction="sum")
+        return {self.term: output.loss}
+
+    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
+        """Score the targets without smoothing."""
+        labels = batch["labels"]
+        positions = target_positions(labels, IGNORE)
+        logits = model(**without_targets(batch, "labels"), logits_to_keep=positions).logits
+        return {self.term: token_scores(logits[0], labels[0, positions])}

@@ -1,0 +1,101 @@
+"""The text of a recipe: opened, and cut by the recipe's tokenizer.
+
+A recipe names text to learn from (`train`) and text to measure on (`validation`). For translation, each is
+two: the documents to read and the documents to write, as many.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+from transformers import PreTrainedTokenizerBase
+
+from .documents import Documents, open_documents
+from .model import MODELS, build_config
+from .objective_recipes import Corpus, SpanCorruptionRecipe, TranslationRecipe
+from .recipe import PretrainingRecipe
+from .tokenization import tokenized_corpus
+from .tokenizer import Template, load_tokenizer, train_tokenizer
+
+Split = Literal["train", "validation"]
+
+TEMPLATES: dict[str, Template] = {
+    "tercet_encoder": "pair",
+    "tercet_decoder": "plain",
+    "tercet_seq2seq": "end",
+}
+"""What a trained tokenizer puts around a text, by the model that will read it."""
+
+SENTINELS = 100
+"""Sentinels of a tokenizer that is trained for span corruption, as many as T5's has."""
+
+
+class Joined:
+    """Several documents' texts, one after another, as often as one likes."""
+
+    def __init__(self, parts: tuple[Documents, ...]):
+        self.parts = parts
+
+    def __iter__(self) -> Iterator[str]:
+        """Read all texts."""
+        return chain.from_iterable(self.parts)
+
+
+def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
+    """Find the documents of a split: one, or for translation the source's and the target's.
+
+    Raises:
+        FileNotFoundError: A named file or folder does not exist.
+        ValueError: The text cannot be read, or translation lacks one of its columns.
+    """
+    corpus = recipe.corpus
+    columns = [corpus.text_column]
+    if isinstance(recipe.objective, TranslationRecipe):
+        if not (corpus.source_column and corpus.target_column):
+            raise ValueError(
+                f"translation reads pairs, but corpus.source_column is {corpus.source_column} and "
+                f"corpus.target_column is {corpus.target_column}: name the columns of both sides"
+            )
+        columns = [corpus.source_column, corpus.target_column]
+    return tuple(
+        open_documents(
+            corpus.train if split == "train" else corpus.validation,
+            column=column,
+            required=columns,
+            split=split,
+            streaming=corpus.streaming,
+            cache=corpus.cache,
+        )
+        for column in columns
+    )
+
+
+def tokenize_text(recipe: PretrainingRecipe, split: Split, tokenizer: PreTrainedTokenizerBase) -> Corpus:
+    """Tokenize the documents of a split, or find them in the cache."""
+    parts = [
+        tokenized_corpus(documents, tokenizer, recipe.corpus.cache) for documents in open_text(recipe, split)
+    ]
+    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
+
+
+def prepare_tokenizer(recipe: PretrainingRecipe, folder: Path) -> PreTrainedTokenizerBase:
+    """Load the tokenizer that a recipe names, or the one in `folder`, which is trained if it is not there.
+
+    Raises:
+        ValueError: The named tokenizer cannot be loaded, or the text or the vocabulary's size is impossible.
+    """
+    if recipe.tokenizer.path is not None:
+        return load_tokenizer(recipe.tokenizer.path)
+    if not folder.exists():
+        tokenizer = train_tokenizer(
+            Joined(open_text(recipe, "train")),
+            recipe.tokenizer.kind,
+            recipe.tokenizer.vocab_size,
+            lowercase=recipe.tokenizer.lowercase,
+            sentinels=SENTINELS if isinstance(recipe.objective, SpanCorruptionRecipe) else 0,
+            template=TEMPLATES[MODELS[recipe.objective.kind].config_class.model_type],
+            model_max_length=build_config(recipe).max_position_embeddings,
+        )
+        tokenizer.save_pretrained(folder)
+    return load_tokenizer(str(folder))

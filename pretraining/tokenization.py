@@ -1,0 +1,128 @@
+"""From text to a tokenized corpus: once, in parallel, kept in the cache.
+
+    Documents -> sentences -> tokenizer -> TokenizedCorpus
+
+Sentences are encoded one by one, so that a corpus knows where they begin; since a sentence keeps the space
+before it, its tokens are those it has within its document. Whatever looks like a special token in a text
+("[MASK]" in a manual) is encoded as the text it is.
+
+The parallelism is the tokenizer's own threads. On two cores they were faster (1.4 million tokens a second)
+than two processes (0.8 million), which have to send what they made.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer
+from tqdm import tqdm
+from transformers import PreTrainedTokenizerBase
+
+from .cache import cache_folder, made_once
+from .corpus import TokenizedCorpus, offsets, save_corpus, token_kind
+from .documents import Documents
+from .sentences import split_sentences
+
+EDITION = 1
+"""To be raised whenever the same text gives another corpus."""
+CHARACTERS_AT_ONCE = 2_000_000
+
+
+def tokenized_corpus(
+    documents: Documents, tokenizer: PreTrainedTokenizerBase, cache: str | Path | None = None
+) -> TokenizedCorpus:
+    """Tokenize documents, or find in the cache what an earlier run made of them.
+
+    Args:
+        documents: Where the text comes from. If files change, they are tokenized anew.
+        tokenizer: A fast one.
+        cache: Folder of the cache; by default `TERCET_CACHE`, else `~/.cache/tercet`.
+
+    Raises:
+        ValueError: The documents cannot be read or are empty, or the tokenizer is not a fast one.
+    """
+    backend = text_backend(tokenizer)
+    key = json.dumps([EDITION, backend.to_str(), documents.fingerprint()])
+    folder = cache_folder(cache) / "tokenized" / hashlib.sha256(key.encode()).hexdigest()[:24]
+    return TokenizedCorpus.load(made_once(folder, lambda target: _fill(target, documents, backend)))
+
+
+def tokenize(documents: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> TokenizedCorpus:
+    """Tokenize documents into memory."""
+    return _tokenize(list(documents), text_backend(tokenizer))
+
+
+def text_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+    """Copy the tokenizer for text alone: it neither cuts nor pads, and finds no special tokens."""
+    original = getattr(tokenizer, "backend_tokenizer", None)
+    if not isinstance(original, Tokenizer):
+        raise ValueError(
+            f"{type(tokenizer).__name__} is not a fast tokenizer and cannot tell where words begin: "
+            "choose one with a tokenizer.json"
+        )
+    backend = Tokenizer.from_str(original.to_str())
+    backend.no_padding()
+    backend.no_truncation()
+    backend.encode_special_tokens = True
+    return backend
+
+
+def _fill(folder: Path, documents: Documents, backend: Tokenizer) -> None:
+    """Write the tokenized documents into a folder, with a progress bar."""
+    with tqdm(desc=f"tokenizing {documents.name}", unit=" documents", disable=None, leave=False) as bar:
+
+        def parts() -> Iterator[TokenizedCorpus]:
+            for texts in _batches(documents):
+                yield _tokenize(texts, backend)
+                bar.update(len(texts))
+
+        save_corpus(parts(), folder, backend.get_vocab_size())
+
+
+def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
+    """Collect documents until they are enough for all threads, however long one is."""
+    texts: list[str] = []
+    size = 0
+    for text in documents:
+        texts.append(text)
+        size += len(text)
+        if size >= CHARACTERS_AT_ONCE:
+            yield texts
+            texts, size = [], 0
+    if texts:
+        yield texts
+
+
+def _tokenize(texts: Sequence[str], backend: Tokenizer) -> TokenizedCorpus:
+    documents = [split_sentences(text) for text in texts]
+    encodings = backend.encode_batch(list(chain.from_iterable(documents)), add_special_tokens=False)
+    lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
+    document_of_sentence = np.repeat(np.arange(len(documents)), [len(sentences) for sentences in documents])
+    has_tokens = lengths > 0  # not so a sentence of control characters
+    token_offsets = offsets(lengths[has_tokens])
+    return TokenizedCorpus(
+        tokens=np.fromiter(
+            _ids(encodings), dtype=token_kind(backend.get_vocab_size()), count=token_offsets[-1]
+        ),
+        word_starts=_word_starts(encodings, token_offsets),
+        sentence_offsets=token_offsets,
+        document_offsets=offsets(np.bincount(document_of_sentence[has_tokens], minlength=len(documents))),
+        document_bytes=np.array([len(text.encode()) for text in texts], dtype=np.int64),
+    )
+
+
+def _ids(encodings: Sequence[Encoding]) -> Iterator[int]:
+    return chain.from_iterable(encoding.ids for encoding in encodings)
+
+
+def _word_starts(encodings: Sequence[Encoding], token_offsets: np.ndarray) -> np.ndarray:
+    """Mark the tokens whose word is not that of the token before them in the same sentence: (N,)."""
+    words = chain.from_iterable(encoding.word_ids for encoding in encodings)
+    word_of_token = np.fromiter(words, dtype=np.int64, count=token_offsets[-1])
+    starts = np.ones(len(word_of_token), dtype=bool)
+    starts[1:] = word_of_token[1:] != word_of_token[:-1]
+    starts[token_offsets[:-1]] = True
+    return starts

@@ -1,0 +1,141 @@
+"""The commands of `tercet`. A command's docstring is its help.
+
+Whatever is heavy is imported by the command that needs it, so that help and listings answer at once.
+"""
+
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter, _SubParsersAction
+from collections.abc import Callable, Sequence
+from inspect import getdoc
+
+from . import __version__
+
+ABOUT = """\
+Pretrain encoder, decoder and sequence-to-sequence Transformers on your own text.
+
+Start with `tercet demo`, which needs no data and no network. Then take a recipe from `tercet recipes`,
+point it to your corpus, and pretrain. The result is a folder that transformers' Auto classes load.
+"""
+
+
+def parse(arguments: Sequence[str]) -> Namespace:
+    """Read the command line; overrides and options may stand in any order. Wrong usage exits with code 2."""
+    parser = build_parser()
+    options, rest = parser.parse_known_args(arguments)
+    unknown = [word for word in rest if word.startswith("-") or "overrides" not in options]
+    if unknown:
+        parser.error(
+            f"unknown argument {unknown[0]!r}: `tercet {options.command} --help` lists the known ones"
+        )
+    if rest:
+        options.overrides = [*options.overrides, *rest]
+    return options
+
+
+def build_parser() -> ArgumentParser:
+    """Build the parser of all commands."""
+    parser = ArgumentParser(prog="tercet", description=ABOUT, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"tercet {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    command = add_command(commands, demo)
+    command.add_argument("--output", default="runs/demo", metavar="DIR", help="where to write (%(default)s)")
+    command.add_argument("--overwrite", action="store_true", help="replace an earlier demo there")
+    add_command(commands, recipes)
+    for run in (tokenizer, pretrain):
+        command = add_command(commands, run)
+        command.add_argument("recipe", metavar="RECIPE", help="a shipped recipe's name, or a YAML file")
+        command.add_argument(
+            "overrides", metavar="key=value", nargs="*", help="replaces a value of the recipe"
+        )
+        command.add_argument(
+            "--overwrite", action="store_true", help="replace an earlier run in the output folder"
+        )
+    command.add_argument(
+        "--resume", action="store_true", help="continue from the newest checkpoint, if there is one"
+    )
+    return parser
+
+
+def add_command(
+    commands: "_SubParsersAction[ArgumentParser]", run: Callable[[Namespace], None]
+) -> ArgumentParser:
+    """Add the command that `run` carries out, with its docstring as the help."""
+    description = getdoc(run) or ""
+    command = commands.add_parser(
+        run.__name__,
+        help=description.partition("\n")[0],
+        description=description,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=run)
+    command.add_argument("--debug", action="store_true", help="show the traceback of a failure")
+    return command
+
+
+def demo(options: Namespace) -> None:
+    """Pretrain three tiny models on text that this machine already has, and write a report.
+
+    The text is the English documentation of Python's standard library and of installed packages, so that
+    nothing is downloaded. An encoder, a decoder and a sequence-to-sequence model learn from it for about ten
+    minutes on two cores; the report compares each with an untrained one. Its path is printed last.
+
+    Examples:
+      tercet demo
+      tercet demo --output runs/first-look
+    """
+    from .pretraining.demo import run_demo
+
+    print(run_demo(options.output, overwrite=options.overwrite))
+
+
+def recipes(options: Namespace) -> None:
+    """List the recipes and model presets that come with Tercet.
+
+    A recipe is a YAML file that says everything about a run. Name one in `tercet pretrain`, or copy its file
+    and change the copy. A preset is an architecture, named by a recipe's `model.preset`.
+
+    Examples:
+      tercet recipes
+      tercet pretrain encoder-demo    (runs one of them)
+    """
+    from .listing import list_configs
+
+    list_configs()
+
+
+def tokenizer(options: Namespace) -> None:
+    """Train the tokenizer that a recipe describes, and nothing else.
+
+    Reads the recipe's training corpus and writes OUTPUT/tokenizer, a folder that AutoTokenizer loads and that
+    other recipes share by naming it in `tokenizer.path`. Where a recipe names none, `tercet pretrain` does
+    this by itself.
+
+    Examples:
+      tercet tokenizer encoder-demo
+      tercet tokenizer my-recipe.yaml tokenizer.kind=unigram tokenizer.vocab_size=16000 output=runs/unigram
+    """
+    from .configs.recipe import load_recipe
+    from .pretraining.recipe import PretrainingRecipe
+    from .pretraining.run import train_recipe_tokenizer
+
+    recipe = load_recipe(PretrainingRecipe, options.recipe, options.overrides)
+    print(train_recipe_tokenizer(recipe, overwrite=options.overwrite))
+
+
+def pretrain(options: Namespace) -> None:
+    """Pretrain a model from raw text, as a recipe says.
+
+    Trains or loads the tokenizer, tokenizes the corpus once, trains, evaluates, and writes OUTPUT/model: a
+    folder with model, tokenizer and recipe that the Auto classes load. RECIPE is a shipped name (`tercet
+    recipes` lists them) or a YAML file, and key=value replaces any of its values. On several devices:
+    `accelerate launch -m tercet pretrain RECIPE`.
+
+    Examples:
+      tercet pretrain encoder-demo training.steps=200 output=runs/short
+      tercet pretrain my-recipe.yaml corpus.train=books.txt corpus.validation=held-out.txt --resume
+    """
+    from .configs.recipe import load_recipe
+    from .pretraining.recipe import PretrainingRecipe
+    from .pretraining.run import pretrain as run
+
+    recipe = load_recipe(PretrainingRecipe, options.recipe, options.overrides)
+    print(run(recipe, resume=options.resume, overwrite=options.overwrite))

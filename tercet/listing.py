@@ -1,0 +1,41 @@
+"""What comes with Tercet: its recipes and model presets, each with the line that its file gives about it."""
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from shutil import get_terminal_size
+from textwrap import shorten
+
+from . import configs
+from .configs.recipe import PRESETS, describe_recipe, preset_names, recipe_names
+
+NAME_WIDTH = 22
+"""Columns for a name."""
+
+
+def list_configs() -> None:
+    """Print the recipes and the presets, and where their files lie."""
+    folder = files(configs)
+    print("recipes (tercet pretrain RECIPE):")
+    for name in recipe_names():
+        _, *about = describe_recipe(name).splitlines()  # the first line is the command
+        print_entry(name, about)
+    print("\nmodel presets (model.preset in a recipe):")
+    for name in preset_names():
+        print_entry(name, opening_comment(folder / PRESETS / f"{name}.yaml"))
+    print(f"\ntheir files: {folder}")
+
+
+def print_entry(name: str, about: list[str]) -> None:
+    """Print a name and what fits into a line about it."""
+    width = max(get_terminal_size().columns - NAME_WIDTH - 4, 84)
+    print(f"  {name:<{NAME_WIDTH}} {shorten(' '.join(about), width, placeholder=' ...')}")
+
+
+def opening_comment(file: Traversable) -> list[str]:
+    """Give the lines of the comment that a file begins with."""
+    lines = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.removeprefix("#").strip())
+    return lines

@@ -1,0 +1,169 @@
+"""Reading of recipes: what is accepted, and how every mistake is answered in one line."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field
+
+from tercet.configs.documents import read_document
+from tercet.configs.recipe import load_preset, load_recipe, preset_names, recipe_data, recipe_names
+from tercet.training.recipe import TrainingRecipe
+
+
+@dataclass(frozen=True)
+class Masking:
+    kind: Literal["masking"]
+    rate: float = 0.15
+
+
+@dataclass(frozen=True)
+class Translation:
+    kind: Literal["translation"]
+    smoothing: float = 0.1
+
+
+@dataclass(frozen=True)
+class Corpus:
+    train: str | list[str]
+    num_workers: int = 2
+
+
+@dataclass(frozen=True)
+class Whole:
+    training: TrainingRecipe
+    corpus: Corpus = field(default_factory=lambda: Corpus("documentation"))
+    objective: Annotated[Masking | Translation, Field(discriminator="kind")] = field(
+        default_factory=lambda: Masking("masking")
+    )
+    output: str = "runs/whole"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text: str) -> str:
+        path = tmp_path / "mine.yaml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def refusal(source: str, *overrides: str) -> str:
+    with pytest.raises(ValueError, match="recipe ") as caught:
+        load_recipe(Whole, source, overrides)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.removeprefix(f"recipe {source}: ")
+
+
+def test_what_is_written_is_what_is_read(write):
+    path = write("training: {steps: 7, optimizer: {learning_rate: 1e-3, betas: [0.9, 0.95]}}\noutput: here\n")
+    recipe = load_recipe(Whole, path)
+    assert recipe.training.steps == 7
+    assert recipe.training.optimizer.learning_rate == 1e-3
+    assert recipe.training.optimizer.betas == (0.9, 0.95)
+    assert recipe.corpus == Corpus("documentation")
+    assert recipe.output == "here"
+
+
+def test_overrides_win_and_make_the_levels_above_them(write):
+    path = write("training: {steps: 7}\n")
+    overrides = ["training.steps=9", "training.optimizer.learning_rate=2e-4", "corpus.train=[a, b]"]
+    recipe = load_recipe(Whole, path, overrides)
+    assert recipe.training.steps == 9
+    assert recipe.training.optimizer.learning_rate == 2e-4
+    assert recipe.corpus.train == ["a", "b"]
+
+
+def test_a_recipe_survives_the_way_to_data_and_back(write):
+    recipe = load_recipe(Whole, write("training: {steps: 7}\nobjective: {kind: translation, smoothing: 0}\n"))
+    again = load_recipe(Whole, write(json.dumps(recipe_data(recipe))))
+    assert again == recipe
+
+
+def test_an_unknown_key_is_answered_with_the_one_that_was_meant(write):
+    path = write("training: {steps: 7}\n")
+    assert refusal(path, "training.stepz=100") == (
+        "training.stepz = 100: unknown key; did you mean training.steps?"
+    )
+    assert refusal(path, "steps=100") == "steps = 100: unknown key; did you mean training.steps?"
+    assert (
+        refusal(path, "zebra=1")
+        == "zebra = 1: unknown key; the recipe has training, corpus, objective, output"
+    )
+
+
+def test_the_keys_of_a_union_are_those_of_the_chosen_kind(write):
+    path = write("training: {steps: 7}\nobjective: {kind: translation}\n")
+    assert refusal(path, "objective.rate=0.3").startswith("objective.rate = 0.3: unknown key")
+    assert "masking" in refusal(path, "objective.kind=juggling")
+    assert refusal(path, "objective.smoothing=much").startswith(
+        'objective.smoothing = "much": must be a valid number'
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "answer"),
+    [
+        ("training.steps=many", 'training.steps = "many": must be a valid integer'),
+        ("training.steps=1.5", "training.steps = 1.5: must be a valid integer"),
+        ("training.steps=0", "training.steps = 0: must be greater than 0"),
+        ('training.steps="100"', 'training.steps = "100": must be a valid integer'),
+        (
+            "training.precision=fp12",
+            "training.precision = \"fp12\": must be 'auto', 'fp32', 'bf16' or 'fp16'",
+        ),
+        ("corpus.train=3", "corpus.train = 3: must be a valid string or must be a valid array"),
+        ("training.optimizer=adamw", 'training.optimizer = "adamw": must be keys with values'),
+        ("training.steps", "override 'training.steps': write key=value, as in training.steps=100"),
+        ("training.steps.a=1", "override 'training.steps.a=1': steps is 7 and has no keys; set steps itself"),
+        (
+            "training.steps=[1",
+            "override 'training.steps=[1': expected ',' or ']', but got '<stream end>' (line 1, column 3)",
+        ),
+    ],
+)
+def test_a_wrong_value_is_answered_with_what_is_expected(write, override, answer):
+    assert refusal(write("training: {steps: 7}\n"), override) == answer
+
+
+def test_a_missing_key_is_named(write):
+    assert refusal(write("training: {seed: 1}\n")) == "training.steps: missing; the recipe must set it"
+
+
+def test_a_key_given_twice_is_refused(write):
+    assert refusal(write("training: {steps: 7}\noutput: a\noutput: b\n")) == (
+        "the key 'output' is given twice (line 3)"
+    )
+
+
+def test_a_file_that_is_no_recipe_is_refused(write):
+    assert refusal(write("just words\n")) == "the file holds str, not keys with values"
+
+
+def test_a_missing_recipe_is_answered_with_the_shipped_ones():
+    answer = refusal("no-such-recipe")
+    assert answer.startswith("neither a file nor a shipped recipe; ")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 1e-3), ("1E5", 1e5), ("-2.5e+3", -2500.0), (".5", 0.5), ("3", 3), ("3.", 3.0),
+        ("1_000", 1000), ("true", True), ("null", None), ("2026-11-20", "2026-11-20"), ("1.2.3", "1.2.3"),
+        ("e3", "e3"), ("-", [None]), (".inf", float("inf")),
+    ],
+)  # fmt: skip
+def test_scalars_are_what_they_look_like(text, value):
+    assert read_document(text) == value
+    assert type(read_document(text)) is type(value)
+
+
+def test_presets_and_recipes_are_found_by_name():
+    for name in preset_names():
+        assert load_preset(name)["model_type"].startswith("tercet_")
+    assert len(recipe_names()) == len(set(recipe_names()))
+    with pytest.raises(ValueError, match="model preset 'encoder-tinny' is unknown"):
+        load_preset("encoder-tinny")

@@ -1,0 +1,174 @@
+"""A classic of ours beside the stock model, with the same random weights, and what then must be equal.
+
+A table says where the stock model keeps each of our parameters: `#` stands for the number of a layer and `*`
+for "weight" and "bias"; a pair `(name, part)` is a third of a fused projection (query, key or value).
+
+Shapes: B batch, T positions.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig
+from transformers.pytorch_utils import Conv1D
+
+from tercet.configs.recipe import load_preset
+
+Table = Mapping[str, str | tuple[str, int]]
+
+SIZES = {
+    "vocab_size": 61,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 16,
+}
+NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+TOLERANCE = 1e-5
+"""Largest difference, as a part of the largest number that is compared."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the stock model keeps one of our parameters."""
+
+    parameter: nn.Parameter
+    part: int | None
+    is_transposed: bool
+
+    def view(self, tensor: Tensor) -> Tensor:
+        """See the stock parameter, or its gradient, as ours."""
+        tensor = tensor.mT if self.is_transposed else tensor
+        return tensor if self.part is None else tensor.chunk(3)[self.part]
+
+
+class Pair:
+    """Our model and the stock one, of equal weights, without dropout; the stock one in evaluation mode."""
+
+    def __init__(self, ours: nn.Module, stock: nn.Module, table: Table):
+        self.ours, self.stock = ours, stock.eval()
+        self.places = {name: find(name, stock, table) for name, _ in ours.named_parameters()}
+        require_all_taken(self.places, stock)
+        scatter(stock)
+        with torch.no_grad():
+            for name, parameter in ours.named_parameters():
+                parameter.copy_(self.places[name].view(self.places[name].parameter))
+
+    def assert_same(self, ours: Tensor, stock: Tensor, what: str = "result") -> None:
+        """Compare two tensors, relative to the largest number in them."""
+        assert ours.shape == stock.shape
+        difference = (ours - stock).abs().max() / stock.abs().max()
+        assert difference <= TOLERANCE, f"{what} differs by {difference:.1e}"
+
+    def assert_same_gradients(self, our_loss: Tensor, stock_loss: Tensor) -> None:
+        """Compare the gradients of every parameter."""
+        our_loss.backward()
+        stock_loss.backward()
+        for name, parameter in self.ours.named_parameters():
+            place = self.places[name]
+            stock, ours = place.view(place.parameter.grad), parameter.grad
+            if name.endswith("k_proj.bias"):
+                # It moves all scores of a query alike, which a softmax does not feel: rounding errors.
+                assert max(ours.abs().max(), stock.abs().max()) < 1e-6
+            else:
+                self.assert_same(ours, stock, f"gradient of {name}")
+
+
+def find(name: str, stock: nn.Module, table: Table) -> Place:
+    """Look our parameter up in the table."""
+    number = re.search(r"\.(\d+)\.", name)
+    general = re.sub(r"\.\d+\.", ".#.", name)
+    leaf = name.rpartition(".")[2]
+    entry = table[general] if general in table else table[general.removesuffix(leaf) + "*"]
+    pattern, part = (entry, None) if isinstance(entry, str) else entry
+    found = pattern.replace("#", number[1] if number else "#").replace("*", leaf)
+    module, parameter = stock.get_submodule(found.rpartition(".")[0]), stock.get_parameter(found)
+    return Place(parameter, part, is_transposed=isinstance(module, Conv1D) and parameter.dim() == 2)
+
+
+def require_all_taken(places: dict[str, Place], stock: nn.Module) -> None:
+    """Make sure that every stock parameter is one of ours, or three of them."""
+    taken = [(id(place.parameter), place.part) for place in places.values()]
+    wanted = {id(parameter) for parameter in stock.parameters() if parameter.requires_grad}
+    assert len(taken) == len(set(taken))
+    assert {which for which, _ in taken} == wanted
+
+
+def scatter(model: nn.Module) -> None:
+    """Draw all weights: no bias is 0, no norm is 1, and attention is neither uniform nor saturated."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                kept = parameter if parameter.dim() == 1 else 0
+                parameter.copy_(kept + 0.15 * torch.randn_like(parameter))
+
+
+def build(
+    preset: str, kernel: str, model_class: type[nn.Module], stock: nn.Module, table: Table, **overrides
+):
+    """Build a small model of a preset, and put it beside the stock one."""
+    fields = load_preset(preset) | SIZES | NO_DROPOUT | overrides
+    return Pair(model_class(AutoConfig.for_model(**fields, attn_implementation=kernel)), stock, table)
+
+
+@pytest.fixture(params=["eager", "sdpa"])
+def beside(request):
+    """Give the function that puts a small preset of ours, with either kernel, beside a stock model."""
+    return lambda preset, *args, **overrides: build(preset, request.param, *args, **overrides)
+
+
+@pytest.fixture(params=[False, True], ids=["padded", "packed"])
+def is_packed(request) -> bool:
+    """Run our model in evaluation mode, where the batch stays padded, and in training, where it is packed."""
+    return request.param
+
+
+@pytest.fixture
+def sizes() -> dict[str, Any]:
+    """Give the sizes of our small models, in transformers' common names."""
+    return dict(SIZES)
+
+
+@pytest.fixture
+def seq2seq_sizes() -> dict[str, Any]:
+    """Give the same sizes in the names of BART and Marian, without dropout."""
+    return {
+        "vocab_size": SIZES["vocab_size"],
+        "d_model": SIZES["hidden_size"],
+        "max_position_embeddings": SIZES["max_position_embeddings"],
+        **NO_DROPOUT,
+        **{
+            f"{stack}_{name}": SIZES[ours]
+            for stack in ("encoder", "decoder")
+            for name, ours in (
+                ("layers", "num_hidden_layers"),
+                ("attention_heads", "num_attention_heads"),
+                ("ffn_dim", "intermediate_size"),
+            )
+        },
+    }
+
+
+@pytest.fixture
+def ragged():
+    """Give a function that draws ids and their mask, (B, T), of ragged sequences with pads on one side."""
+    generator = torch.Generator().manual_seed(0)
+    return partial(draw, generator)
+
+
+def draw(generator: torch.Generator, *lengths: int, side: str = "right", pad: int = 0) -> dict[str, Tensor]:
+    """Draw ordinary ids (3 and more) of the given lengths."""
+    rows = [torch.randint(3, SIZES["vocab_size"], (length,), generator=generator) for length in lengths]
+    pad_rows = partial(nn.utils.rnn.pad_sequence, batch_first=True, padding_side=side)
+    return {
+        "input_ids": pad_rows(rows, padding_value=pad),
+        "attention_mask": pad_rows([torch.ones_like(row) for row in rows]),
+    }

@@ -1,0 +1,83 @@
+"""The embedded corpus, on two small packages of the standard library."""
+
+from pathlib import Path
+
+import pytest
+
+from tercet.pretraining.documentation import (
+    docstrings,
+    documentation_file,
+    extract_documents,
+    split_of,
+    without_repetitions,
+)
+from tercet.pretraining.documents import open_documents
+
+PACKAGES = ("json", "email", "asyncio")
+
+
+@pytest.fixture(scope="module")
+def documents():
+    return extract_documents(PACKAGES)
+
+
+def test_extraction_is_deterministic(documents):
+    assert extract_documents(PACKAGES) == documents
+    assert [module for module, _ in documents] == [
+        module for package in PACKAGES for module, _ in documents if module.split(".")[0] == package
+    ]
+
+
+def test_modules_become_documents_of_prose(documents):
+    paragraphs = dict(documents)["email.message"]
+    assert any("message" in paragraph for paragraph in paragraphs)
+    assert not any("\n" in paragraph for paragraph in paragraphs)
+
+
+def test_no_paragraph_occurs_twice(documents):
+    paragraphs = [paragraph for _, kept in documents for paragraph in kept]
+    assert len(set(paragraphs)) == len(paragraphs)
+
+
+def test_paragraphs_that_differ_in_names_alone_are_kept_once():
+    said = "Build the `{}` model with this configuration, which holds all the parameters that it needs."
+    other = "Something else that is long enough for a document " + "and goes on " * 10
+    documents = [(name, [said.format(name), f"{other} {index}"]) for index, name in enumerate("AB")]
+    assert [len(paragraphs) for _, paragraphs in without_repetitions(documents)] == [2]
+
+
+def test_splits_divide_the_modules(tmp_path):
+    train, validation = (documentation_file(split, tmp_path, PACKAGES) for split in ("train", "validation"))
+    texts = [set(file.read_text().split("\n")) - {""} for file in (train, validation)]
+    assert all(texts)
+    assert not texts[0] & texts[1]
+
+
+def test_a_twentieth_of_all_names_is_for_validation():
+    splits = [split_of(f"package.module_{number}") for number in range(10_000)]
+    share = splits.count("validation") / len(splits)
+    assert abs(share - 0.05) < 3 * (0.05 * 0.95 / len(splits)) ** 0.5
+
+
+def test_the_second_call_finds_the_first_ones_work(tmp_path):
+    file = documentation_file("train", tmp_path, ("json",))
+    written = file.stat().st_mtime_ns
+    assert documentation_file("train", tmp_path, ("json",)) == file
+    assert file.stat().st_mtime_ns == written
+
+
+def test_absent_packages_are_passed_over():
+    assert extract_documents(["a_package_that_is_not_there"]) == []
+
+
+def test_docstrings_come_in_order_with_those_of_compiled_functions():
+    source = (
+        '"""One."""\nadd("f", """\nTwo\n\nlines\n""")\nclass A:\n    """Three."""\n    x = "no docstring"\n'
+    )
+    assert docstrings(source) == ["One.", "\nTwo\n\nlines\n", "Three."]
+
+
+def test_the_corpus_is_opened_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = documentation_file("train", tmp_path, ("json",))
+    monkeypatch.setattr("tercet.pretraining.documents.documentation_file", lambda split, cache: file)
+    assert len(list(open_documents("documentation", cache=tmp_path))) >= 1

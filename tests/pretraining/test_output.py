@@ -1,0 +1,90 @@
+"""The folder of a run: an earlier run and other people's files are safe in it."""
+
+import pytest
+
+from tercet.configs.recipe import load_recipe, parse_recipe
+from tercet.pretraining.output import claim_output
+from tercet.pretraining.recipe import PretrainingRecipe
+
+
+def recipe_for(folder, **changes) -> PretrainingRecipe:
+    """Make a recipe that writes into a folder."""
+    data = {
+        "model": {"preset": "decoder-tiny"},
+        "corpus": {"train": "documentation", "validation": "documentation"},
+        "objective": {"kind": "causal_language_modeling"},
+        "training": {"steps": 10},
+        "output": str(folder),
+    }
+    return parse_recipe(PretrainingRecipe, data | changes)
+
+
+def leave_run(folder) -> None:
+    """Leave what a run leaves."""
+    claim_output(recipe_for(folder), resume=False, overwrite=False)
+    for name in ("tokenizer", "checkpoints", "model"):
+        (folder / name).mkdir()
+    (folder / "log.jsonl").write_text("{}\n")
+
+
+def test_claimed_folder_holds_the_recipe_as_it_was(tmp_path):
+    recipe = recipe_for(tmp_path / "new" / "run", training={"steps": 3, "optimizer": {"epsilon": 1e-9}})
+    folder = claim_output(recipe, resume=False, overwrite=False)
+    assert load_recipe(PretrainingRecipe, folder / "recipe.yaml") == recipe
+
+
+def test_folder_in_use_is_refused_and_left_alone(tmp_path):
+    leave_run(tmp_path)
+    with pytest.raises(ValueError, match=r"earlier run \(checkpoints\).*--resume.*--overwrite"):
+        claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
+    assert (tmp_path / "log.jsonl").read_text() == "{}\n"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("resume", [False, True])
+def test_files_of_others_are_never_touched(tmp_path, resume, overwrite):
+    leave_run(tmp_path)
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ValueError, match="choose another folder"):
+        claim_output(recipe_for(tmp_path), resume=resume, overwrite=overwrite)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_overwriting_deletes_the_earlier_run(tmp_path):
+    leave_run(tmp_path)
+    claim_output(recipe_for(tmp_path), resume=False, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+
+
+def test_folder_without_a_run_is_not_overwritten(tmp_path):
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ValueError, match="model, which no run wrote"):
+        claim_output(recipe_for(tmp_path), resume=False, overwrite=True)
+    assert (tmp_path / "model").exists()
+
+
+def test_prepared_tokenizer_is_used(tmp_path):
+    claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
+    (tmp_path / "tokenizer").mkdir()
+    claim_output(recipe_for(tmp_path, training={"steps": 20}), resume=False, overwrite=False)
+    with pytest.raises(ValueError, match=r"tokenizer of the recipe is not what .*recipe.yaml says"):
+        claim_output(recipe_for(tmp_path, tokenizer={"vocab_size": 99}), resume=False, overwrite=False)
+
+
+def test_failed_attempt_does_not_occupy_the_folder(tmp_path):
+    claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
+    other = {"train": "other.txt", "validation": "held-out.txt"}
+    claim_output(recipe_for(tmp_path, corpus=other), resume=False, overwrite=False)
+
+
+def test_resuming_may_train_longer_but_not_learn_something_else(tmp_path):
+    leave_run(tmp_path)
+    claim_output(recipe_for(tmp_path, training={"steps": 20}), resume=True, overwrite=False)
+    with pytest.raises(ValueError, match="objective of the recipe is not what"):
+        claim_output(recipe_for(tmp_path, objective={"kind": "denoising"}), resume=True, overwrite=False)
+
+
+def test_file_is_no_folder(tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(ValueError, match="which is a file"):
+        claim_output(recipe_for(tmp_path / "run"), resume=False, overwrite=False)

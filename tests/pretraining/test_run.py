@@ -1,0 +1,133 @@
+"""Whole pretraining runs on a page of text: from a recipe to models that the Auto classes load."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer
+
+from tercet.configs.recipe import load_recipe, parse_recipe
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.run import pretrain, train_recipe_tokenizer
+
+WORDS = ["the", "a", "cat", "dog", "fish", "tree", "sat", "ran", "ate", "saw", "under", "over", "big", "and"]
+TINY = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+}
+OBJECTIVES = {
+    "masked_language_modeling": ("encoder-tiny", "wordpiece"),
+    "masked_language_modeling_with_next_sentence": ("encoder-tiny", "characters"),
+    "causal_language_modeling": ("decoder-tiny", "byte_bpe"),
+    "translation": ("seq2seq-tiny", "characters"),
+    "span_corruption": ("seq2seq-tiny", "unigram"),
+    "denoising": ("seq2seq-tiny", "byte_bpe"),
+}
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """Write documents of a few sentences, and pairs of a sentence and its reverse."""
+    folder, draw = tmp_path_factory.mktemp("texts"), random.Random(0)
+    for name, size in (("train", 60), ("validation", 12)):
+        sentences = [[" ".join(draw.choices(WORDS, k=6)) + "." for _ in range(5)] for _ in range(size)]
+        (folder / f"{name}.txt").write_text("\n\n".join(map("\n".join, sentences)))
+        pairs = [{"left": line, "right": line[::-1]} for lines in sentences for line in lines]
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    return folder
+
+
+def recipe_of(kind, texts, output, **training) -> PretrainingRecipe:
+    """Make a recipe of two steps with a tiny model."""
+    preset, tokenizer = OBJECTIVES[kind]
+    ending = "jsonl" if kind == "translation" else "txt"
+    columns = {"source_column": "left", "target_column": "right"} if kind == "translation" else {}
+    return parse_recipe(
+        PretrainingRecipe,
+        {
+            "model": {"preset": preset, "overrides": TINY},
+            "tokenizer": {"kind": tokenizer, "vocab_size": 400},
+            "corpus": {
+                "train": str(texts / f"train.{ending}"),
+                "validation": str(texts / f"validation.{ending}"),
+                "sequence_length": 64,
+                "cache": str(texts / "cache"),
+            }
+            | columns,
+            "objective": {"kind": kind},
+            "training": {"steps": 2, "tokens_per_step": 512, "measure_utilization": False} | training,
+            "output": str(output),
+        },
+    )
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_every_objective_gives_a_model_that_loads(kind, texts, tmp_path):
+    recipe = recipe_of(kind, texts, tmp_path / "run")
+    folder = pretrain(recipe)
+    model, tokenizer = AutoModelForPreTraining.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    assert model.config.vocab_size == len(tokenizer)
+    assert model.config.pad_token_id == tokenizer.pad_token_id != tokenizer.eos_token_id
+    assert load_recipe(PretrainingRecipe, folder / "recipe.yaml") == recipe
+    scores = json.loads((tmp_path / "run" / "evaluation.json").read_text())["scores"]
+    assert 0 < scores["loss"] < 10
+    assert ("clm/bits_per_byte" in scores) == (kind == "causal_language_modeling")
+    assert ("translation/bleu" in scores) == (kind == "translation")
+
+
+def test_pretrained_encoder_fills_masks(texts, tmp_path):
+    """The head of `ForPreTraining` is the one that `AutoModelForMaskedLM` loads."""
+    folder = pretrain(recipe_of("masked_language_modeling_with_next_sentence", texts, tmp_path / "run"))
+    model, loading = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    assert not loading["missing_keys"]
+    inputs = AutoTokenizer.from_pretrained(folder)("the [MASK] sat", return_tensors="pt")
+    assert model(**inputs).logits.shape[:2] == inputs["input_ids"].shape
+
+
+def test_resumed_run_equals_an_uninterrupted_one(texts, tmp_path):
+    kind = "masked_language_modeling"
+    schedule = {"schedule": {"kind": "constant", "warmup_steps": 0}}
+    pretrain(recipe_of(kind, texts, tmp_path / "parts", **schedule))
+    parts = pretrain(recipe_of(kind, texts, tmp_path / "parts", **schedule, steps=4), resume=True)
+    whole = pretrain(recipe_of(kind, texts, tmp_path / "whole", **schedule, steps=4))
+    ours, theirs = (AutoModelForMaskedLM.from_pretrained(folder).state_dict() for folder in (parts, whole))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_tokenizer_trained_beforehand_is_used(texts, tmp_path):
+    recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
+    folder = train_recipe_tokenizer(recipe)
+    earlier = (folder / "tokenizer.json").stat().st_mtime_ns
+    pretrain(recipe)
+    assert (folder / "tokenizer.json").stat().st_mtime_ns == earlier
+
+
+def test_streamed_text_is_learned_from(texts, tmp_path):
+    recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
+    streamed = replace(recipe, corpus=replace(recipe.corpus, streaming=True))
+    assert AutoModelForPreTraining.from_pretrained(pretrain(streamed))
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"tokens_per_step": 10**6}, "fewer than tokens_per_step"),
+        ({"tokens_per_micro_batch": 16}, "does not fit tokens_per_micro_batch"),
+    ],
+)
+def test_impossible_run_is_refused_and_leaves_its_folder_free(training, message, texts, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        pretrain(recipe_of("masked_language_modeling", texts, tmp_path / "run", **training))
+    pretrain(recipe_of("masked_language_modeling", texts, tmp_path / "run"))
+
+
+def test_translation_needs_the_names_of_both_columns(texts, tmp_path):
+    recipe = recipe_of("translation", texts, tmp_path / "run")
+    recipe = replace(recipe, corpus=replace(recipe.corpus, target_column=None))
+    with pytest.raises(ValueError, match=r"corpus\.target_column is None"):
+        pretrain(recipe)

@@ -1,0 +1,115 @@
+"""A tokenized corpus against its definition: tokenizing every document by itself."""
+
+import numpy as np
+import pytest
+
+from tercet.pretraining import tokenization
+from tercet.pretraining.corpus import ARRAYS
+from tercet.pretraining.documents import open_documents
+from tercet.pretraining.tokenization import tokenize, tokenized_corpus
+from tercet.pretraining.tokenizer import train_tokenizer
+from tercet.pretraining.vocabularies import KINDS
+
+TEXTS = [
+    "The house is old. It has two doors, both red!\nNobody lives there.",
+    "Why? Because the doors are red, and the [MASK] </s> <extra_id_0> says [SEP] so.  Two spaces.",
+    "One word.",
+    "Unbelievable 😀 houses; it's 3.5 metres\n\nhigh.",
+] * 3
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request):
+    return train_tokenizer(TEXTS, request.param, 400, sentinels=2)
+
+
+def test_a_corpus_equals_its_documents_tokenized_one_by_one(tokenizer):
+    corpus = tokenize(TEXTS, tokenizer)
+    for index, text in enumerate(TEXTS):
+        encoding = tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+        assert corpus.document(index).tolist() == encoding["input_ids"]
+    assert corpus.num_documents == len(TEXTS)
+    assert corpus.num_sentences == 3 * (3 + 3 + 1 + 2)
+
+
+def test_words_begin_where_the_tokenizer_says(tokenizer):
+    corpus = tokenize(TEXTS[:1], tokenizer)
+    words = tokenizer(TEXTS[0], add_special_tokens=False).word_ids()
+    begins = [number == 0 or words[number] != words[number - 1] for number in range(len(words))]
+    assert corpus.word_starts.tolist() == begins
+    assert corpus.word_starts[corpus.sentence_offsets[:-1]].all()
+
+
+def test_text_never_becomes_a_special_token(tokenizer):
+    signs = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    assert signs.isdisjoint(tokenize(TEXTS, tokenizer).tokens.tolist())
+
+
+def test_bytes_are_those_of_the_text(tokenizer):
+    assert tokenize(TEXTS, tokenizer).document_bytes.tolist() == [len(text.encode()) for text in TEXTS]
+
+
+def test_a_text_without_tokens_is_an_empty_document():
+    tokenizer = train_tokenizer(TEXTS, "wordpiece", 400)
+    corpus = tokenize(["One.", "\x00\u200b", "Two."], tokenizer)
+    assert np.diff(corpus.token_offsets)[1] == 0
+    assert corpus.num_documents == 3
+    assert (np.diff(corpus.sentence_offsets) > 0).all()
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Record every batch that is really tokenized."""
+    batches = []
+    original = tokenization._tokenize
+    monkeypatch.setattr(
+        tokenization, "_tokenize", lambda texts, backend: batches.append(texts) or original(texts, backend)
+    )
+    return batches
+
+
+def test_a_corpus_is_tokenized_once(tmp_path, calls):
+    file = tmp_path / "texts.txt"
+    file.write_text("\n\n".join(TEXTS[:2]))
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
+    first, second = (tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache") for _ in range(2))
+    assert len(calls) == 1
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+        np.testing.assert_array_equal(getattr(first, name), getattr(tokenize(TEXTS[:2], tokenizer), name))
+
+
+def test_a_changed_file_or_tokenizer_is_tokenized_anew(tmp_path, calls):
+    file = tmp_path / "texts.txt"
+    file.write_text("One text.")
+    tokenizer, other = (train_tokenizer(TEXTS, "byte_bpe", size) for size in (300, 400))
+    tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+    tokenized_corpus(open_documents(file), other, tmp_path / "cache")
+    file.write_text("Another text.")
+    changed = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+    assert calls == [["One text."], ["One text."], ["Another text."]]
+    assert tokenizer.decode(changed.document(0)) == "Another text."
+
+
+def test_batches_do_not_change_the_corpus(tmp_path, monkeypatch):
+    file = tmp_path / "texts.txt"
+    file.write_text("\n\n".join(TEXTS[::2]))
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
+    whole = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "whole")
+    monkeypatch.setattr(tokenization, "CHARACTERS_AT_ONCE", 20)
+    parts = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "parts")
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+
+
+def test_a_broken_corpus_leaves_no_cache(tmp_path):
+    (tmp_path / "texts.txt").write_bytes(b"good text\n\n\xe9")
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
+    with pytest.raises(ValueError, match="is not UTF-8"):
+        tokenized_corpus(open_documents(tmp_path / "texts.txt"), tokenizer, tmp_path / "cache")
+    assert list((tmp_path / "cache" / "tokenized").iterdir()) == []
+
+
+def test_a_tokenizer_must_be_fast():
+    with pytest.raises(ValueError, match="is not a fast tokenizer"):
+        tokenize(TEXTS, object())  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,73 @@
+"""Translating in batches, and scoring what comes out."""
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
+
+from tercet.pretraining.translation_scores import score_translations, translate
+
+
+@pytest.fixture
+def tokenizer() -> PreTrainedTokenizerFast:
+    words = ["<pad>", "</s>", "<unk>", *"abcdefghij"]
+    backend = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "<unk>"))
+    backend.pre_tokenizer = WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    )
+
+
+@pytest.fixture
+def model() -> BartForConditionalGeneration:
+    torch.manual_seed(0)
+    return BartForConditionalGeneration(
+        BartConfig(
+            vocab_size=13, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+            decoder_attention_heads=2, encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=64,
+            pad_token_id=0, eos_token_id=1, bos_token_id=1, decoder_start_token_id=0, forced_eos_token_id=1,
+            init_std=1.0,
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_batches_translate_as_single_sentences(tokenizer, model, num_beams):
+    sentences = ["a b c", "d", "e f g h i j", "a a", "b"]
+    together = translate(model, tokenizer, sentences, num_beams=num_beams, batch_size=2, max_new_tokens=8)
+    alone = [translate(model, tokenizer, [s], num_beams=num_beams, max_new_tokens=8)[0] for s in sentences]
+    assert together == alone
+    assert len(set(together)) > 1
+
+
+def test_nothing_to_translate_is_nothing(tokenizer, model):
+    assert translate(model, tokenizer, []) == []
+
+
+def test_equal_texts_score_full_marks_and_signatures_tell_how():
+    texts = ["Ein Hund läuft über die Wiese .", "Zwei Kinder spielen im Schnee ."]
+    scores = score_translations(texts, texts)
+    assert scores.bleu == pytest.approx(100)
+    assert scores.chrf == pytest.approx(100)
+    assert "tok:13a" in scores.bleu_signature
+    assert "case:mixed" in scores.bleu_signature
+    shouted = [text.upper() for text in texts]
+    assert score_translations(shouted, texts).bleu < 50
+    folded = score_translations(shouted, texts, lowercase=True, tokenize="none")
+    assert folded.bleu == pytest.approx(100)
+    assert "case:lc" in folded.bleu_signature
+    assert "tok:none" in folded.bleu_signature
+
+
+def test_hand_worked_bleu():
+    """Precisions 5/6, 3/5, 1/4 and, smoothed, (1/2)/3; as long as the reference, so no brevity penalty."""
+    scores = score_translations(["a b c x e f"], ["a b c d e f"])
+    expected = 100 * (5 / 6 * 3 / 5 * 1 / 4 * 1 / 6) ** 0.25
+    assert scores.bleu == pytest.approx(expected)
+
+
+def test_every_translation_needs_a_reference():
+    with pytest.raises(ValueError, match=r"2 translations but 1 references"):
+        score_translations(["a", "b"], ["a"])

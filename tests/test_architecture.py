@@ -1,0 +1,161 @@
+"""The layers of the code base, the layout of the package and the size of its parts, as tests."""
+
+import ast
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+MAY_IMPORT = {
+    "configs": set(),
+    "modeling": set(),
+    "training": {"configs"},
+    "interop": {"modeling"},
+    "pretraining": {"configs", "modeling", "training", "interop"},
+    "finetune": {"configs", "modeling", "training", "interop"},
+    "distill": {"configs", "modeling", "training", "interop", "pretraining", "finetune"},
+    "fewshot": {"configs", "modeling", "interop"},
+}
+FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]
+LIBRARY = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.py"))
+SHELL = sorted((ROOT / "tercet").glob("*.py"))
+SOURCES = [*LIBRARY, *SHELL]
+EVERYWHERE = [*SOURCES, *sorted(path for path in (ROOT / "tests").rglob("*.py"))]
+PRESETS = sorted((ROOT / "configs" / "model").glob("*.yaml"))
+RECIPES = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(PRESETS))
+
+
+def name(path: Path) -> str:
+    """Name a file in a test's identifier."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    """Level (0 absolute, 1 same folder, 2 other folder) and first name of every import in a file."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(0, alias.name.split(".")[0]) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is None:
+            found += [(node.level, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append((node.level, node.module.split(".")[0]))
+    return found
+
+
+def setup() -> ConfigParser:
+    """Read setup.cfg."""
+    parser = ConfigParser()
+    parser.read(ROOT / "setup.cfg", encoding="utf-8")
+    return parser
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name)
+def test_imports_point_down(path: Path) -> None:
+    for level, imported in imports(path):
+        if level == 0:
+            assert imported not in {"tercet", *MAY_IMPORT}, "inside the library, import relatively"
+        elif level == 2:
+            assert imported in MAY_IMPORT[path.parent.name]
+        else:
+            assert level == 1
+
+
+@pytest.mark.parametrize("path", SHELL, ids=name)
+def test_shell_imports_relatively(path: Path) -> None:
+    neighbours = {neighbour.stem for neighbour in SHELL}
+    for level, imported in imports(path):
+        assert level < 2
+        if level == 0:
+            assert imported not in {"tercet", *MAY_IMPORT}
+        else:
+            assert imported in {*neighbours, *FOLDERS, "__version__"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "modeling").glob("[!_]*.py")), ids=name)
+def test_modeling_can_be_uploaded(path: Path) -> None:
+    """`trust_remote_code` follows `from .name import Name` and nothing else, even inside docstrings."""
+    from transformers.dynamic_module_utils import get_relative_imports
+
+    seen = set(get_relative_imports(path))
+    assert seen == {imported for level, imported in imports(path) if level == 1}
+    assert all((path.parent / f"{imported}.py").exists() for imported in seen)
+
+
+def test_package_lists_every_folder() -> None:
+    """An unlisted folder would work from a checkout and be missing from the wheel."""
+    options = setup()["options"]
+    packages = set(options["packages"].split())
+    mapping = dict(line.split(" = ") for line in options["package_dir"].strip().splitlines())
+    assert packages == {"tercet", *(f"tercet.{folder}" for folder in FOLDERS)}
+    assert mapping == {package: package.rpartition(".")[2] for package in packages}
+
+
+@pytest.mark.parametrize("folder", ["tercet", *FOLDERS])
+def test_folders_are_flat_packages(folder: str) -> None:
+    assert (ROOT / folder / "__init__.py").exists()
+    assert not list((ROOT / folder).glob("*/**/*.py")), "keep folders flat"
+
+
+@pytest.mark.parametrize("folder", [*MAY_IMPORT, "tests"])
+def test_no_folder_shadows_a_library(folder: str) -> None:
+    assert folder not in {"datasets", "evaluate", "tokenizers", "accelerate", "transformers"}
+
+
+def test_pyproject_configures_tools_only() -> None:
+    """With a [project] table, setuptools would ignore what setup.cfg says."""
+    import tomllib
+
+    assert "project" not in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_constraints_pin_every_dependency() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
+    extras = setup()["options.extras_require"]
+    wanted = " ".join([setup()["options"]["install_requires"], extras["tracking"], extras["test"]]).split()
+    assert {requirement.partition(">")[0] for requirement in wanted} <= pinned
+
+
+@pytest.mark.parametrize("path", EVERYWHERE, ids=name)
+def test_files_and_functions_are_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= 300
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            assert node.end_lineno - node.lineno < 60, node.name
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_every_public_definition_is_explained(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            assert ast.get_docstring(node), node.name
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=name)
+def test_recipe_starts_with_the_command_that_runs_it(path: Path) -> None:
+    first, second, *_ = path.read_text(encoding="utf-8").splitlines()
+    assert first == f"# tercet pretrain {path.stem}"
+    assert second.startswith("# ")
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=name)
+def test_recipe_loads(path: Path) -> None:
+    from tercet.configs.recipe import load_recipe
+    from tercet.pretraining.recipe import PretrainingRecipe
+
+    recipe = load_recipe(PretrainingRecipe, path.stem)
+    assert recipe.model.preset in {preset.stem for preset in PRESETS}
+
+
+@pytest.mark.parametrize("path", PRESETS, ids=name)
+def test_preset_says_what_it_is(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    assert yaml.safe_load(text)["model_type"].startswith("tercet_")

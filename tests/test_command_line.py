@@ -1,0 +1,125 @@
+"""The command line: it teaches, answers at once, and says in one line what was wrong."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tercet import command_line, is_command_line
+from tercet.__main__ import main
+
+COMMANDS = ["demo", "recipes", "tokenizer", "pretrain"]
+
+
+def fail_with(error: BaseException):
+    """Make a command that fails."""
+
+    def demo(options) -> None:
+        """Fail."""
+        raise error
+
+    return demo
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_explains_and_gives_two_examples(command, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main([command, "--help"])
+    assert exit.value.code == 0
+    explanation, _, examples = capsys.readouterr().out.partition("Examples:")
+    assert len(explanation.splitlines()) > 5
+    assert examples.count("\n  tercet ") == 2
+
+
+def test_help_lists_every_command(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = capsys.readouterr().out
+    assert all(f"\n    {command}" in listed for command in COMMANDS)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["pretrain", "--help"], ["recipes"]])
+def test_light_commands_do_not_wait_for_torch(arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "tercet", *arguments],
+        env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"},
+        capture_output=True,
+        text=True,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "tercet.command_line" in imported
+    assert not imported & {"torch", "transformers"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["python", "-m", "tercet", "recipes"], True),
+        (["python", "-u", "-m", "tercet", "pretrain", "x"], True),
+        (["/usr/bin/python", "/usr/bin/tercet", "--help"], True),
+        (["python", "-m", "pytest", "tercet"], False),
+        (["python", "-c", "import tercet"], False),
+        (["python", "train.py", "tercet"], False),
+        (["python"], False),
+    ],
+)
+def test_only_the_command_line_is_taken_for_it(arguments, expected):
+    assert is_command_line(arguments) is expected
+
+
+def test_importing_the_package_registers_the_models():
+    program = (
+        "import tercet, transformers; print(transformers.AutoConfig.for_model('tercet_encoder').model_type)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "tercet_encoder\n"
+
+
+@pytest.mark.parametrize("error", [ValueError("steps is 0:\n  choose 1"), FileNotFoundError("no such file")])
+def test_wrong_usage_is_one_line_and_exit_code_2(error, monkeypatch, capsys):
+    monkeypatch.setattr(command_line, "demo", fail_with(error))
+    assert main(["demo"]) == 2
+    assert capsys.readouterr().err == f"tercet demo: {' '.join(str(error).split())}\n"
+
+
+def test_failure_is_one_line_and_exit_code_1(monkeypatch, capsys):
+    monkeypatch.setattr(command_line, "demo", fail_with(RuntimeError("out of\nmemory")))
+    assert main(["demo"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("tercet demo: RuntimeError: out of memory")
+    assert "--debug" in said
+    assert said.count("\n") == 1
+
+
+def test_interruption_is_exit_code_130(monkeypatch):
+    monkeypatch.setattr(command_line, "demo", fail_with(KeyboardInterrupt()))
+    assert main(["demo"]) == 130
+
+
+def test_debug_shows_the_traceback(monkeypatch):
+    monkeypatch.setattr(command_line, "demo", fail_with(ValueError("steps is 0")))
+    with pytest.raises(ValueError, match="steps is 0"):
+        main(["demo", "--debug"])
+
+
+@pytest.mark.parametrize("arguments", [["recipes", "extra"], ["pretrain", "x", "--fast"], ["train"], []])
+def test_unknown_arguments_are_exit_code_2(arguments, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    assert exit.value.code == 2
+    assert "usage: tercet" in capsys.readouterr().err
+
+
+def test_overrides_and_options_stand_in_any_order():
+    options = command_line.parse(
+        ["pretrain", "--resume", "x", "training.steps=1", "--debug", "output=runs/x"]
+    )
+    assert (options.recipe, options.overrides) == ("x", ["training.steps=1", "output=runs/x"])
+    assert options.resume
+    assert options.debug
+
+
+def test_unknown_recipe_is_refused(capsys):
+    assert main(["pretrain", "no-such-recipe"]) == 2
+    assert "no-such-recipe" in capsys.readouterr().err

@@ -1,0 +1,74 @@
+"""What the documentation says exists: its links, its commands and the names in them; its programs run."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tercet.command_line import parse
+from tercet.configs.recipe import load_recipe, recipe_names
+from tercet.pretraining.model import build_model
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.text import SENTINELS, TEMPLATES
+from tercet.pretraining.tokenizer import train_tokenizer
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS = [
+    line.partition("#")[0].strip()
+    for page in PAGES
+    for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    for line in block.splitlines()
+]
+PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+TINY = ["model.overrides.hidden_size=32", "model.overrides.num_attention_heads=4", "tokenizer.vocab_size=400"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target.partition("#")[0]).exists(), target
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("tercet ")])
+def test_commands_name_recipes_and_keys_that_exist(command):
+    options = parse(shlex.split(command)[1:])
+    if "recipe" in options:
+        assert options.recipe in recipe_names()
+        load_recipe(PretrainingRecipe, options.recipe, options.overrides)
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("make ")])
+def test_make_knows_its_targets(command):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = [word for word in command.split()[1:] if "=" not in word]
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+@pytest.fixture(scope="module")
+def finished_runs(tmp_path_factory) -> Path:
+    """Leave, where the README's programs look, what its commands would make, but tiny and untrained."""
+    folder = tmp_path_factory.mktemp("finished")
+    for name in sorted(set(re.findall(r"^tercet pretrain (\S+)$", README, re.MULTILINE))):
+        recipe = load_recipe(PretrainingRecipe, name, TINY)
+        member = recipe.model.preset.partition("-")[0]
+        tokenizer = train_tokenizer(
+            ["The function returns a list of strings."] * 20,
+            recipe.tokenizer.kind,
+            recipe.tokenizer.vocab_size,
+            sentinels=SENTINELS if recipe.objective.kind == "span_corruption" else 0,
+            template=TEMPLATES[f"tercet_{member}"],
+        )
+        tokenizer.save_pretrained(folder / recipe.output / "model")
+        build_model(recipe, tokenizer).save_pretrained(folder / recipe.output / "model")
+    return folder
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
+def test_programs_run(program, finished_runs, monkeypatch, capsys):
+    monkeypatch.chdir(finished_runs)
+    exec(compile(program, "README.md", "exec"), {})
+    assert capsys.readouterr().out

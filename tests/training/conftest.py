@@ -1,0 +1,181 @@
+"""A toy of everything that the engine joins: guessing tokens from themselves.
+
+Also a program that trains the toy, for tests of several processes.
+
+Legend: N packed tokens, S sequences.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tercet.configs.recipe import load_recipe
+from tercet.training.fit import HeldOut, fit
+from tercet.training.objective import IGNORE, Batch, Objective
+from tercet.training.packing import pack
+from tercet.training.precision import build_accelerator
+from tercet.training.recipe import TrainingRecipe
+
+VOCABULARY = 23
+WIDTH = 16
+
+
+class ToyObjective(Objective):
+    """Two terms with different numbers of targets: some of the tokens, and each sequence's length."""
+
+    def __init__(self):
+        self.weights = {"token": 1.0, "length": 0.5}
+
+    def collate(self, examples, rng) -> Batch:
+        packed = pack([example["input_ids"] for example in examples])
+        chosen = rng.random(packed.input_ids.shape) < rng.random(packed.input_ids.shape)
+        return {
+            "input_ids": packed.input_ids,
+            "position_ids": packed.position_ids,
+            "labels": packed.input_ids.masked_fill(torch.from_numpy(~chosen), IGNORE),
+            "is_long": (packed.cu_seq_lens.diff() > 8).long(),
+            "cu_seq_lens_q": packed.cu_seq_lens,
+            "cu_seq_lens_k": packed.cu_seq_lens,
+            "max_length_q": packed.max_length,
+            "max_length_k": packed.max_length,
+        }
+
+    def targets(self, batch) -> dict[str, Tensor]:
+        return {
+            "token": (batch["labels"] != IGNORE).sum(),
+            "length": torch.tensor(len(batch["is_long"]), device=batch["labels"].device),
+        }
+
+    def losses(self, model, batch) -> dict[str, Tensor]:
+        tokens, lengths = model(batch["input_ids"], batch["cu_seq_lens_q"])
+        return {
+            "token": F.cross_entropy(tokens, batch["labels"][0], reduction="sum"),
+            "length": F.cross_entropy(lengths, batch["is_long"], reduction="sum"),
+        }
+
+    def scores(self, model, batch) -> dict[str, dict[str, Tensor]]:
+        tokens, lengths = model(batch["input_ids"], batch["cu_seq_lens_q"])
+        losses = self.losses(model, batch)
+        hits = {
+            "token": (tokens.argmax(-1) == batch["labels"][0]).sum(),
+            "length": (lengths.argmax(-1) == batch["is_long"]).sum(),
+        }
+        return {name: {"loss": losses[name], "accuracy": hits[name]} for name in losses}
+
+
+class ToySource:
+    """Random sequences of 2 to 20 tokens, the same in every epoch."""
+
+    def __init__(self, num_examples: int = 120, seed: int = 0):
+        rng = np.random.default_rng(seed)
+        self.rows = [rng.integers(0, VOCABULARY, rng.integers(2, 21)) for _ in range(num_examples)]
+        self.lengths = np.array([len(row) for row in self.rows])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict:
+        return {"input_ids": self.rows[index], "index": index}
+
+    def epoch(self, number: int) -> "ToySource":
+        return self
+
+
+class ToyModel(nn.Module):
+    """Tokens and, from each sequence's sum, its length."""
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.hidden = nn.Linear(WIDTH, WIDTH)
+        self.norm = nn.LayerNorm(WIDTH)
+        self.dropout = nn.Dropout(dropout)
+        self.tokens = nn.Linear(WIDTH, VOCABULARY, bias=False)
+        self.lengths = nn.Linear(WIDTH, 2)
+        self.tokens.weight = self.embedding.weight
+
+    def forward(self, input_ids: Tensor, cu_seq_lens: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.dropout(self.norm(self.hidden(self.embedding(input_ids[0])).relu()))  # (N, C)
+        bags = [rows.sum(dim=0) for rows in x.split(cu_seq_lens.diff().tolist())]
+        return self.tokens(x), self.lengths(torch.stack(bags))
+
+
+def toy_recipe(**changes) -> TrainingRecipe:
+    fixed = {
+        "steps": 6, "tokens_per_step": 200, "tokens_per_micro_batch": 80, "precision": "fp32", "log_every": 2,
+        "measure_utilization": False, "retain_heap": False,
+    }  # fmt: skip
+    return TrainingRecipe(**(fixed | changes))
+
+
+class Toys:
+    """What the tests use of this file, by way of the fixture `toys`."""
+
+    Objective, Source, Model, recipe = ToyObjective, ToySource, ToyModel, staticmethod(toy_recipe)
+    width = WIDTH
+
+    @staticmethod
+    def run(folder: Path, *overrides: str, processes: int = 1, dropout: float = 0.1, resume: bool = False):
+        """Start `main` below in new processes; it is not waited for."""
+        command = [sys.executable, __file__]
+        if processes > 1:
+            command = [
+                sys.executable,
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                f"--nproc-per-node={processes}",
+            ]
+            command.append(__file__)
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        return subprocess.Popen(
+            [*command, str(folder), str(dropout), str(int(resume)), *overrides],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    @staticmethod
+    def finish(process) -> str:
+        """Wait for processes that `run` started; give what they said."""
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        return output + errors
+
+
+@pytest.fixture
+def toys() -> type[Toys]:
+    return Toys
+
+
+@pytest.fixture
+def objective() -> ToyObjective:
+    return ToyObjective()
+
+
+@pytest.fixture
+def source() -> ToySource:
+    return ToySource()
+
+
+def main(folder: str, dropout: str, resume: str, *overrides: str) -> None:
+    """Train the toy by `folder/recipe.yaml` in a process of its own, and keep its final weights."""
+    torch.use_deterministic_algorithms(True)
+    recipe = load_recipe(TrainingRecipe, Path(folder) / "recipe.yaml", overrides)
+    torch.manual_seed(recipe.seed)
+    model = ToyModel(float(dropout))
+    accelerator = build_accelerator(recipe, Path(folder))
+    outcome = fit(
+        model, ToyObjective(), ToySource(), recipe, Path(folder), accelerator,
+        width=WIDTH, held_out=HeldOut(ToySource(30, seed=1)), resume=resume == "1",
+    )  # fmt: skip
+    print(outcome)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

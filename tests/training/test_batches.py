@@ -1,0 +1,166 @@
+"""The plan of an epoch and the sharing of its steps: what they promise for any lengths."""
+
+from itertools import islice, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tercet.training.batches import StepDataset, cut_evenly, endless_steps, one_pass, plan_steps, share
+
+CPU = torch.device("cpu")
+
+
+def rng(*seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def make(objective, source):
+    def make(**changes) -> StepDataset:
+        fixed: dict[str, Any] = {"tokens_per_step": 200, "tokens_per_micro_batch": 80, "seed": 3}
+        return StepDataset(source, objective, **(fixed | changes))
+
+    return make
+
+
+def sequences(step) -> list[list[int]]:
+    """The sequences of a process's share, and their labels, in the order of its micro-batches."""
+    found = []
+    for batch in step.micro_batches(CPU):
+        for first, last in pairwise(batch["cu_seq_lens_k"].tolist()):
+            found.append(
+                [*batch["input_ids"][0, first:last].tolist(), *batch["labels"][0, first:last].tolist()]
+            )
+    return found
+
+
+@pytest.mark.parametrize("tokens_per_step", [100, 333, 2000])
+def test_an_epoch_holds_every_example_exactly_once_in_steps_of_nearly_equal_tokens(tokens_per_step):
+    lengths = rng(0).integers(1, 30, 500)
+    steps = plan_steps(lengths, tokens_per_step, rng(1))
+    assert sorted(np.concatenate(steps)) == list(range(500))
+    tokens = np.array([lengths[step].sum() for step in steps])
+    goal = lengths.sum() / len(steps)
+    assert np.all(abs(tokens - goal) < 30)
+    assert abs(goal / tokens_per_step - 1) < 0.5 / len(steps) + 0.01
+
+
+def test_a_plan_depends_on_its_seed_alone():
+    lengths = rng(0).integers(1, 30, 100)
+    first, again, other = (plan_steps(lengths, 200, rng(seed)) for seed in (1, 1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not np.array_equal(np.concatenate(first), np.concatenate(other))
+
+
+def test_without_a_generator_the_order_is_kept():
+    assert np.concatenate(plan_steps(np.full(9, 5), 10, None)).tolist() == list(range(9))
+
+
+def test_a_corpus_smaller_than_a_step_is_refused():
+    with pytest.raises(
+        ValueError, match=r"60 tokens in 12 examples, fewer than tokens_per_step = 100: lower"
+    ):
+        plan_steps(np.full(12, 5), 100, rng(0))
+
+
+def test_cuts_are_where_the_sums_are_most_alike():
+    assert cut_evenly(np.array([1, 1, 1, 1, 1, 1]), 3) == [0, 2, 4, 6]
+    assert cut_evenly(np.array([4, 1, 1, 1, 1]), 2) == [0, 1, 5]
+    assert cut_evenly(np.array([1, 1, 50]), 3) == [0, 1, 2, 3]
+    assert cut_evenly(np.array([50, 1, 1]), 3) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 5])
+@pytest.mark.parametrize("limit", [20, 64, 10_000])
+def test_shares_hold_every_sequence_once_within_the_limit(processes, limit):
+    lengths = rng(4).integers(1, 21, 60)
+    shares = [share(lengths, limit, processes, index) for index in range(processes)]
+    assert sorted(np.concatenate([chosen for chosen, _ in shares])) == list(range(60))
+    assert len({len(edges) for _, edges in shares}) == 1, "as many micro-batches for each"
+    for chosen, edges in shares:
+        for first, last in pairwise(edges):
+            assert 0 < lengths[chosen[first:last]].sum() <= limit
+            assert np.all(np.diff(lengths[chosen[first:last]]) >= 0)
+
+
+def test_a_sequence_beyond_the_limit_stands_alone():
+    chosen, edges = share(np.array([5, 30, 5, 5, 5]), 10, 1, 0)
+    assert chosen.tolist() == [0, 2, 3, 4, 1]
+    assert edges == [0, 2, 4, 5]
+
+
+def test_with_fewer_sequences_than_processes_the_last_receive_none():
+    sizes = [len(share(np.array([4, 4]), 100, 3, index)[0]) for index in range(3)]
+    assert sizes == [1, 1, 0]
+
+
+def test_a_step_is_the_same_whatever_the_micro_batches_and_processes(make):
+    whole = make(tokens_per_micro_batch=10_000)[0, 2]
+    small = make(tokens_per_micro_batch=30)[0, 2]
+    halves = [make(num_processes=2, process_index=index)[0, 2] for index in (0, 1)]
+    expected = sorted(sequences(whole))
+    assert sorted(sequences(small)) == expected, "labels included: the same tokens are chosen"
+    assert sorted(sequences(halves[0]) + sequences(halves[1])) == expected
+    for step in (small, *halves):
+        assert (step.targets, step.examples, step.tokens) == (whole.targets, whole.examples, whole.tokens)
+
+
+def test_targets_are_those_of_the_micro_batches(make, objective):
+    step = make()[1, 0]
+    batches = step.micro_batches(CPU)
+    assert len(batches) > 2
+    for name, total in step.targets.items():
+        assert total == sum(int(objective.targets(batch)[name]) for batch in batches)
+    assert step.tokens == sum(batch["input_ids"].numel() for batch in batches)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_starting_late_continues_the_same_sequence(make, num_workers):
+    steps = make()
+    whole = list(islice(endless_steps(steps, (0, 0)), 16))
+    assert whole[-1].place[0] == 2, "the third epoch"
+    late = list(islice(endless_steps(make(), whole[11].place, num_workers=num_workers), 4))
+    for expected, found in zip(whole[11:15], late, strict=True):
+        assert found.place == expected.place
+        assert torch.equal(found.batch["input_ids"], expected.batch["input_ids"])
+        assert torch.equal(found.batch["labels"], expected.batch["labels"])
+
+
+def test_a_place_at_the_end_of_an_epoch_is_the_next_one(make):
+    steps = make()
+    num_steps = len(steps.plan(0)[1])
+    assert next(endless_steps(steps, (0, num_steps))).place == (1, 0)
+
+
+def test_epochs_differ_in_order_and_in_what_is_hidden(make):
+    steps = make()
+    first, second = (
+        [s for i in range(len(steps.plan(e)[1])) for s in sequences(steps[e, i])] for e in (0, 1)
+    )
+    assert sorted(first) != sorted(second)
+    tokens = [sorted(s[: len(s) // 2] for s in epoch) for epoch in (first, second)]
+    assert tokens[0] == tokens[1]
+
+
+def test_drawing_batches_leaves_torchs_generator_alone(make):
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    next(endless_steps(make(), (0, 0)))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_one_pass_sees_every_example_once(make, source):
+    found = [s for step in one_pass(make(shuffle=False)) for s in sequences(step)]
+    assert sorted(s[: len(s) // 2] for s in found) == sorted(row.tolist() for row in source.rows)
+
+
+def test_an_example_that_fits_no_micro_batch_is_refused(make):
+    with pytest.raises(ValueError, match=r"an example of 20 tokens does not fit tokens_per_micro_batch = 12"):
+        make(tokens_per_micro_batch=12).plan(0)
+
+
+def test_more_processes_than_examples_of_a_step_are_refused(make):
+    with pytest.raises(ValueError, match=r"examples for 64 processes: raise tokens_per_step"):
+        endless_steps(make(num_processes=64), (0, 0))

@@ -1,0 +1,132 @@
+"""Checkpoints: complete or absent, and enough to continue from."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+
+from tercet.training.checkpoint import (
+    RunState,
+    best,
+    checkpoints,
+    latest,
+    load_checkpoint,
+    prune,
+    random_state,
+    read_state,
+    restore_random_state,
+    save_checkpoint,
+)
+from tercet.training.loop import Progress
+from tercet.training.optimizers import build_optimizer
+from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe
+from tercet.training.schedules import build_schedule
+
+
+@pytest.fixture
+def make(toys):
+    """A run that has taken `step` steps along random gradients."""
+
+    def make(step: int = 0, model=None) -> RunState:
+        accelerator = Accelerator(cpu=True)
+        model = model or toys.Model()
+        optimizer = build_optimizer(model, OptimizerRecipe())
+        schedule = build_schedule(optimizer, ScheduleRecipe(), steps=100, width=toys.width)
+        run = RunState(model, accelerator.prepare(optimizer), schedule, Progress(), accelerator)
+        for _ in range(step):
+            move(run)
+        return run
+
+    return make
+
+
+def move(run: RunState) -> None:
+    for parameter in run.model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    run.optimizer.step()
+    run.schedule.step()
+    run.progress.step += 1
+
+
+def draws() -> list[float]:
+    return [random.random(), float(np.random.rand()), float(torch.rand(()))]
+
+
+def test_a_loaded_run_moves_as_the_saved_one_does(make, tmp_path):
+    run = make(3)
+    path = save_checkpoint(tmp_path, run, recipe={"a": 1})
+    random_before = draws()
+    move(run)
+    again = make()
+    load_checkpoint(path, again)
+    assert draws() == random_before
+    move(again)
+    assert again.progress == run.progress
+    for expected, found in zip(run.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(found, expected)
+    assert again.model.tokens.weight is again.model.embedding.weight, "still tied"
+
+
+def test_generators_return_to_where_they_were():
+    state = random_state()
+    first = draws()
+    restore_random_state(state)
+    assert draws() == first
+
+
+def test_a_checkpoint_tells_what_made_it(make, tmp_path):
+    path = save_checkpoint(tmp_path, make(2), recipe={"training": {"steps": 9}}, score=1.5)
+    assert path == tmp_path / "step-00000002"
+    state = read_state(path)
+    assert state["recipe"] == {"training": {"steps": 9}}
+    assert (state["score"], state["progress"]["step"]) == (1.5, 2)
+    assert state["versions"]["torch"] == torch.__version__
+
+
+def test_unfinished_checkpoints_are_not_found(make, tmp_path):
+    assert latest(tmp_path) is None
+    path = save_checkpoint(tmp_path, make(1), recipe={})
+    (tmp_path / ".step-00000002.partial").mkdir()
+    (tmp_path / "step-00000003").mkdir()
+    assert latest(tmp_path) == path
+
+
+def test_a_step_that_is_saved_again_replaces_the_earlier_one(make, tmp_path):
+    for score in (1.0, 2.0):
+        path = save_checkpoint(tmp_path, make(1), recipe={}, score=score)
+    assert checkpoints(tmp_path) == [path]
+    assert read_state(path)["score"] == 2.0
+
+
+def test_the_newest_and_the_best_stay(make, tmp_path):
+    run = make()
+    for score in (3.0, 1.0, 2.0, None, 2.5):
+        move(run)
+        save_checkpoint(tmp_path, run, recipe={}, score=score)
+    (tmp_path / ".step-00000009.partial").mkdir()
+    prune(tmp_path, keep=2)
+    assert [path.name[-1] for path in checkpoints(tmp_path)] == ["2", "4", "5"]
+    assert best(tmp_path) == tmp_path / "step-00000002"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_weights_of_another_shape_are_refused(make, toys, tmp_path):
+    path = save_checkpoint(tmp_path, make(1), recipe={})
+    model = toys.Model()
+    model.hidden = torch.nn.Linear(16, 5)
+    with pytest.raises(ValueError, match="does not fit the recipe's model"):
+        load_checkpoint(path, make(model=model))
+
+
+def test_a_checkpoint_holds_no_code(make, tmp_path):
+    path = save_checkpoint(tmp_path, make(1), recipe={})
+    for file in path.iterdir():
+        if file.suffix == ".pt":
+            torch.load(file, weights_only=True)
+        elif file.suffix == ".json":
+            json.loads(file.read_text())
+        else:
+            assert file.suffix == ".safetensors"

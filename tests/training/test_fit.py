@@ -1,0 +1,177 @@
+"""Whole runs: resumed equals uninterrupted, two processes equal one, and signals are heeded."""
+
+import json
+import signal
+import time
+
+import pytest
+import torch
+import yaml
+from accelerate import Accelerator
+from safetensors.torch import load_file
+
+from tercet.configs.recipe import recipe_data
+from tercet.training.checkpoint import checkpoints, latest, read_state
+from tercet.training.fit import CHECKPOINTS, HeldOut, fit
+from tercet.training.tracking import LOG, read_log
+
+
+@pytest.fixture
+def here(toys, objective, source, tmp_path):
+    """Run in this process."""
+
+    def here(name="run", *, resume=False, model=None, measure=lambda model: {}, **changes):
+        torch.manual_seed(0)
+        held_out = HeldOut(toys.Source(30, seed=1), {"token": 99}, measure)
+        return fit(
+            model or toys.Model(0.1), objective, source, toys.recipe(**changes), tmp_path / name,
+            Accelerator(cpu=True), width=toys.width, held_out=held_out, resume=resume,
+        )  # fmt: skip
+
+    return here
+
+
+@pytest.fixture
+def folder(toys, tmp_path):
+    """Make a folder with the recipe of a run in processes of its own."""
+
+    def folder(name, **changes):
+        path = tmp_path / name
+        path.mkdir()
+        (path / "recipe.yaml").write_text(yaml.safe_dump(recipe_data(toys.recipe(**changes))))
+        return path
+
+    return folder
+
+
+def newest_checkpoint(folder):
+    newest = latest(folder / CHECKPOINTS)
+    assert newest is not None
+    return newest
+
+
+def weights(folder, step):
+    return load_file(folder / CHECKPOINTS / f"step-{step:08d}" / "model.safetensors")
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name in expected:
+        assert torch.equal(found[name], expected[name]), name
+
+
+def test_a_resumed_run_in_a_new_process_equals_an_uninterrupted_one_bit_for_bit(toys, folder):
+    """With dropout, shuffling, hiding, evaluations in between, and an epoch's end in the second half."""
+    straight, halves = (folder(name, evaluate_every=2, log_every=1) for name in ("straight", "halves"))
+    steps = ["steps=10", "schedule.warmup_steps=3", "schedule.kind=inverse_square_root", "keep_checkpoints=9"]
+    runs = [toys.run(straight, *steps), toys.run(halves, *steps, "steps=5", "schedule.warmup_steps=3")]
+    for run in runs:
+        toys.finish(run)
+    toys.finish(toys.run(halves, *steps, resume=True))
+    assert_same(weights(halves, 10), weights(straight, 10))
+    assert read_state(newest_checkpoint(straight))["progress"]["epoch"] == 1
+    one, other = (torch.load(newest_checkpoint(f) / "optimizer.pt")["optimizer"] for f in (straight, halves))
+    for index, state in one["state"].items():
+        assert all(torch.equal(state[key], other["state"][index][key]) for key in state)
+    records = [[r["loss"] for r in read_log(f / LOG) if "loss" in r] for f in (straight, halves)]
+    assert len(records[0]) == 10
+    assert records[0] == records[1]
+
+
+def test_two_processes_compute_what_one_computes(toys, folder):
+    one, two = folder("one", evaluate_every=3), folder("two", evaluate_every=3)
+    runs = [toys.run(one, dropout=0.0), toys.run(two, dropout=0.0, processes=2)]
+    for run in runs:
+        toys.finish(run)
+    expected, found = weights(one, 6), weights(two, 6)
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], atol=1e-6, rtol=1e-5)
+    logs = [read_log(folder / LOG) for folder in (one, two)]
+    assert len(logs[0]) == len(logs[1])
+    for left, right in zip(*logs, strict=True):
+        for name in left.keys() - {"seconds", "tokens_per_second", "memory_mib"}:
+            assert right[name] == pytest.approx(left[name], rel=1e-4), name
+    assert (two / CHECKPOINTS / "step-00000006" / "random-1.pt").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_run_with_a_checkpoint_from_which_it_continues(toys, folder, number):
+    path = folder("run", steps=10**6, log_every=1, num_workers=1)
+    process = toys.run(path)
+    deadline = time.monotonic() + 60
+    while not (path / LOG).exists() or not read_log(path / LOG):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(number)
+    said = toys.finish(process)
+    newest = newest_checkpoint(path)
+    step = read_state(newest)["progress"]["step"]
+    assert f"{number.name}: stopped after step {step} of 1000000; resume from {newest}" in said
+    assert step == read_log(path / LOG)[-1]["step"]
+    assert len(checkpoints(path / CHECKPOINTS)) == 1
+
+
+def test_the_log_tells_of_steps_and_evaluations(here, tmp_path):
+    outcome = here(steps=6, log_every=2, evaluate_every=3)
+    records = read_log(tmp_path / "run" / LOG)
+    assert [record["step"] for record in records] == [2, 3, 4, 6, 6]
+    assert records[1]["evaluation/token/bits_per_byte"] > 0
+    assert records[-1]["evaluation/loss"] == outcome.scores["loss"]
+    assert {"loss", "token/loss", "length/loss", "grad_norm", "learning_rate", "tokens", "epoch"} < records[
+        0
+    ].keys()
+    assert records[0]["learning_rate"] > records[3]["learning_rate"] > 0
+    assert records[3]["seconds"] > records[0]["seconds"] > 0
+
+
+def test_evaluating_and_saving_do_not_change_what_is_learned(here, tmp_path):
+    here("often", evaluate_every=1, checkpoint_every=1)
+    here("once")
+    assert_same(weights(tmp_path / "often", 6), weights(tmp_path / "once", 6))
+
+
+def test_the_rate_of_an_update_is_the_one_that_is_logged(here, tmp_path):
+    here(steps=4, log_every=1)
+    rates = [record["learning_rate"] for record in read_log(tmp_path / "run" / LOG) if "loss" in record]
+    assert rates == pytest.approx([5e-4 * part for part in (4 / 5, 3 / 5, 2 / 5, 1 / 5)])
+
+
+def test_the_best_checkpoint_has_the_lowest_held_out_loss(here, tmp_path):
+    here(steps=6, evaluate_every=2, checkpoint_every=2, keep_checkpoints=3)
+    scores = {
+        r["step"]: r["evaluation/loss"] for r in read_log(tmp_path / "run" / LOG) if "evaluation/loss" in r
+    }
+    for path in checkpoints(tmp_path / "run" / CHECKPOINTS):
+        state = read_state(path)
+        assert state["score"] == scores[state["progress"]["step"]]
+
+
+def test_a_finished_run_that_is_resumed_only_tells_its_scores(here, tmp_path):
+    first = here()
+    again = here(resume=True)
+    assert again.scores == first.scores
+    assert again.progress.step == 6
+    assert again.checkpoint == first.checkpoint
+
+
+def test_further_measures_are_scores_too(here):
+    assert here(measure=lambda model: {"bleu": 41.0}).scores["bleu"] == 41.0
+
+
+def test_resuming_in_another_order_of_data_is_refused(here):
+    here(steps=2)
+    with pytest.raises(ValueError, match=r"training.seed = 5, but .* was made with 0: resume with that"):
+        here(seed=5, resume=True)
+
+
+def test_a_corpus_smaller_than_a_step_is_refused(here):
+    with pytest.raises(ValueError, match=r"fewer than tokens_per_step = 10,000: lower tokens_per_step"):
+        here(tokens_per_step=10_000)
+
+
+def test_noam_derives_the_rate_from_the_width(here, toys, tmp_path):
+    from tercet.training.recipe import ScheduleRecipe
+
+    here(steps=4, log_every=4, schedule=ScheduleRecipe(kind="noam", warmup_steps=4))
+    record = json.loads((tmp_path / "run" / LOG).read_text().splitlines()[0])
+    assert record["learning_rate"] == pytest.approx((toys.width * 4) ** -0.5)

@@ -1,0 +1,64 @@
+"""Which constants an optimizer has, and what it decays."""
+
+import pytest
+import torch
+
+from tercet.training.optimizers import build_optimizer, decay_groups
+from tercet.training.recipe import OptimizerRecipe
+
+
+def test_only_weight_matrices_decay(toys):
+    model = toys.Model()
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    decayed, spared = ({names[id(p)] for p in group["params"]} for group in decay_groups(model, 0.1))
+    assert decayed == {"hidden.weight", "lengths.weight"}
+    assert spared == {"embedding.weight", "hidden.bias", "norm.weight", "norm.bias", "lengths.bias"}
+
+
+def test_frozen_parameters_are_left_out(toys):
+    model = toys.Model()
+    model.hidden.requires_grad_(False)
+    assert sum(len(group["params"]) for group in decay_groups(model, 0.1)) == 5
+
+
+def test_decay_alone_shrinks_by_rate_times_decay(toys):
+    model = toys.Model()
+    optimizer = build_optimizer(model, OptimizerRecipe(learning_rate=0.1, weight_decay=0.5))
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    torch.testing.assert_close(model.hidden.weight, before["hidden.weight"] * (1 - 0.1 * 0.5))
+    assert torch.equal(model.embedding.weight, before["embedding.weight"])
+
+
+def test_adam_has_the_transformer_papers_constants(toys):
+    optimizer = build_optimizer(toys.Model(), OptimizerRecipe(kind="adam"), sets_learning_rate=True)
+    assert isinstance(optimizer, torch.optim.Adam)
+    assert not isinstance(optimizer, torch.optim.AdamW)
+    assert (optimizer.defaults["betas"], optimizer.defaults["eps"]) == ((0.9, 0.98), 1e-9)
+    assert optimizer.defaults["lr"] == 1.0
+
+
+def test_the_first_step_of_adam_is_as_long_as_its_rate(toys):
+    model = toys.Model()
+    optimizer = build_optimizer(model, OptimizerRecipe(kind="adam", learning_rate=0.01))
+    before = model.hidden.weight.clone()
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, -3.0)
+    optimizer.step()
+    torch.testing.assert_close(model.hidden.weight, before + 0.01)
+
+
+def test_adamw_is_fused_and_has_robertas_constants(toys):
+    optimizer = build_optimizer(toys.Model(), OptimizerRecipe())
+    assert optimizer.defaults["fused"]
+    assert (optimizer.defaults["betas"], optimizer.defaults["eps"]) == ((0.9, 0.98), 1e-6)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.01, 0.0]
+
+
+def test_constants_that_mean_nothing_are_refused(toys):
+    with pytest.raises(ValueError, match=r"learning_rate = 0.1: the noam schedule derives the rate"):
+        build_optimizer(toys.Model(), OptimizerRecipe(learning_rate=0.1), sets_learning_rate=True)
+    with pytest.raises(ValueError, match=r"weight_decay = 0.1: adam decays nothing"):
+        build_optimizer(toys.Model(), OptimizerRecipe(kind="adam", weight_decay=0.1))

@@ -1,0 +1,57 @@
+"""Number formats: what `auto` takes, and float32 products that stay float32."""
+
+import pytest
+import torch
+
+from tercet.training.precision import (
+    FLOAT32_ERROR,
+    build_accelerator,
+    choose_precision,
+    fastest_float32_products,
+    has_bfloat16,
+    product_error,
+)
+
+CPU = torch.device("cpu")
+
+
+def test_the_fastest_products_are_still_float32_and_the_setting_returns():
+    before = torch.get_float32_matmul_precision()
+    with fastest_float32_products(CPU):
+        assert product_error(CPU) < FLOAT32_ERROR
+    assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize("shape", [(7, 33, 65), (256, 1024, 31), (64, 64, 2048)])
+def test_products_of_any_shape_are_still_float32(shape):
+    rows, inner, columns = shape
+    left, right = torch.randn(rows, inner), torch.randn(columns, inner)
+    exact = left.double() @ right.double().T
+    with fastest_float32_products(CPU):
+        found = torch.nn.functional.linear(left, right)
+    assert float((found - exact).norm() / exact.norm()) < FLOAT32_ERROR
+
+
+def test_a_setting_that_rounds_is_not_kept(monkeypatch):
+    monkeypatch.setattr("tercet.training.precision.product_error", lambda device: 1e-3)
+    before = torch.get_float32_matmul_precision()
+    with fastest_float32_products(CPU):
+        assert torch.get_float32_matmul_precision() == before
+
+
+def test_auto_takes_bfloat16_where_the_machine_has_it(monkeypatch):
+    assert choose_precision("auto", CPU) == ("bf16" if has_bfloat16(CPU) else "fp32")
+    for has, expected in ((True, "bf16"), (False, "fp32")):
+        monkeypatch.setattr("tercet.training.precision.has_bfloat16", lambda device, has=has: has)
+        assert choose_precision("auto", CPU) == expected
+    assert choose_precision("fp32", CPU) == "fp32"
+
+
+def test_half_precision_on_a_cpu_is_refused():
+    with pytest.raises(ValueError, match="precision = fp16 on cpu: only GPUs compute in it"):
+        choose_precision("fp16", CPU)
+
+
+def test_a_tracker_that_is_not_installed_is_refused(toys, tmp_path):
+    with pytest.raises(ValueError, match="trackers: 'abacus' is not installed"):
+        build_accelerator(toys.recipe(trackers=("abacus",)), tmp_path)

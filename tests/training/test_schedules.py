@@ -1,0 +1,118 @@
+"""Learning rates against values worked out by hand."""
+
+import math
+
+import pytest
+import torch
+
+from tercet.training.recipe import ScheduleRecipe
+from tercet.training.schedules import build_schedule, warmup_updates
+
+STEPS, WIDTH = 10, 64
+
+
+def rates(steps: int = STEPS, base: float = 1.0, **fields) -> list[float]:
+    """The rates with which updates 1 to `steps` move the weights."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=base)
+    schedule = build_schedule(optimizer, ScheduleRecipe(**fields), steps=steps, width=WIDTH)
+    found = []
+    for _ in range(steps):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return found
+
+
+def test_noam_peaks_at_the_end_of_its_warmup_and_then_halves_when_steps_quadruple():
+    found = rates(steps=400, kind="noam", warmup_steps=100)
+    assert found.index(max(found)) + 1 == 100
+    assert max(found) == pytest.approx((WIDTH * 100) ** -0.5)
+    assert found[400 - 1] / found[100 - 1] == pytest.approx(1 / 2)
+    assert found[25 - 1] / found[100 - 1] == pytest.approx(1 / 4)
+    assert found[0] == pytest.approx(64**-0.5 * 1 * 100**-1.5)
+
+
+def test_noam_is_scaled_by_its_factor():
+    plain, twice = (rates(kind="noam", warmup_steps=4, factor=factor) for factor in (1.0, 2.0))
+    assert twice == pytest.approx([2 * rate for rate in plain])
+
+
+def test_inverse_square_root_has_noams_shape_and_the_optimizers_rate():
+    noam = rates(kind="noam", warmup_steps=4)
+    found = rates(kind="inverse_square_root", warmup_steps=4, base=3.0)
+    assert max(found) == 3.0
+    assert found == pytest.approx([3.0 * rate / max(noam) for rate in noam])
+
+
+def test_linear_falls_by_equal_steps_to_one_step_above_its_end():
+    found = rates(kind="linear", warmup_steps=2)
+    assert found == pytest.approx([1 / 2, 1, 8 / 9, 7 / 9, 6 / 9, 5 / 9, 4 / 9, 3 / 9, 2 / 9, 1 / 9])
+
+
+def test_a_final_ratio_lifts_the_end():
+    found = rates(kind="linear", warmup_steps=0, final_ratio=0.5)
+    assert found[0] == pytest.approx(1 - 0.5 / 11)
+    assert found[-1] == pytest.approx(0.5 + 0.5 / 11)
+
+
+def test_cosine_is_half_way_down_in_the_middle():
+    found = rates(steps=9, kind="cosine", warmup_steps=0)
+    assert found[4] == pytest.approx(0.5)
+    assert found[0] == pytest.approx((1 + math.cos(math.pi / 10)) / 2)
+    assert found == sorted(found, reverse=True)
+
+
+def test_constant_stays_after_its_warmup():
+    assert rates(kind="constant", warmup_ratio=0.4) == pytest.approx([0.25, 0.5, 0.75, *[1] * 7])
+
+
+def test_warmup_stable_decay_falls_only_in_its_last_part():
+    found = rates(kind="warmup_stable_decay", warmup_steps=2, decay_ratio=0.3)
+    expected = [1 - math.sqrt(part / 4) for part in (1, 2, 3)]
+    assert found == pytest.approx([0.5, 1, 1, 1, 1, 1, 1, *expected])
+
+
+@pytest.mark.parametrize(
+    "kind", ["linear", "cosine", "constant", "inverse_square_root", "warmup_stable_decay"]
+)
+def test_every_update_moves_and_the_highest_factor_is_one(kind):
+    found = rates(steps=50, kind=kind)
+    assert min(found) > 0
+    assert max(found) == pytest.approx(1.0)
+
+
+def test_a_resumed_schedule_continues():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    recipe = ScheduleRecipe(kind="cosine", warmup_steps=3)
+    straight = rates(kind="cosine", warmup_steps=3)
+    schedule = build_schedule(optimizer, recipe, steps=STEPS, width=WIDTH)
+    for _ in range(5):
+        optimizer.step()
+        schedule.step()
+    states = optimizer.state_dict(), schedule.state_dict()
+    again = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    resumed = build_schedule(again, recipe, steps=STEPS, width=WIDTH)
+    again.load_state_dict(states[0])
+    resumed.load_state_dict(states[1])
+    for expected in straight[5:]:
+        assert again.param_groups[0]["lr"] == expected
+        again.step()
+        resumed.step()
+
+
+def test_six_percent_warm_up_where_nothing_is_said():
+    assert warmup_updates(ScheduleRecipe(), 1000) == 60
+
+
+@pytest.mark.parametrize(
+    ("fields", "answer"),
+    [
+        ({"warmup_steps": 1, "warmup_ratio": 0.1}, "give only one"),
+        ({"warmup_steps": 11}, "warmup_steps = 11 exceeds training.steps = 10"),
+        ({"kind": "noam", "warmup_steps": 0}, "noam is infinite without a warm-up"),
+        ({"kind": "inverse_square_root", "warmup_ratio": 0.0}, "infinite without a warm-up"),
+    ],
+)
+def test_an_impossible_warmup_is_refused(fields, answer):
+    with pytest.raises(ValueError, match=answer):
+        rates(**fields)

@@ -1,0 +1,95 @@
+"""What a run tells of itself."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+from tercet.training.loop import Progress
+from tercet.training.tracking import LOG, Tracker, Utilization, peak_memory, read_log, rewind
+
+
+@pytest.fixture
+def track(tmp_path):
+    def track(progress, **changes):
+        fixed: dict[str, Any] = {"steps": 8, "log_every": 2}
+        return Tracker(Accelerator(cpu=True), tmp_path, progress, **(fixed | changes))
+
+    return track
+
+
+def take(tracker, progress, loss, tokens=100):
+    progress.step += 1
+    progress.tokens += tokens
+    values = {"loss": loss, "mlm": loss, "grad_norm": 2.0, "learning_rate": 0.1 * progress.step}
+    tracker.record_step({name: torch.tensor(value) for name, value in values.items()})
+
+
+def test_a_record_holds_means_since_the_one_before(track, tmp_path):
+    progress = Progress()
+    tracker = track(progress)
+    for loss in (4.0, 2.0, 1.0, 0.0):
+        take(tracker, progress, loss)
+    records = read_log(tmp_path / LOG)
+    assert [(record["step"], record["loss"], record["mlm/loss"]) for record in records] == [
+        (2, 3, 3),
+        (4, 0.5, 0.5),
+    ]
+    assert [record["learning_rate"] for record in records] == pytest.approx([0.2, 0.4])
+    assert [record["grad_norm"] for record in records] == [2, 2]
+
+
+def test_pauses_are_not_counted(track):
+    progress = Progress()
+    tracker = track(progress)
+    take(tracker, progress, 1.0)
+    with tracker.paused():
+        time.sleep(0.2)
+    take(tracker, progress, 1.0)
+    assert progress.seconds < 0.2
+
+
+def test_speed_and_utilization_follow_from_tokens_and_time(track, tmp_path):
+    progress = Progress()
+    tracker = track(progress, utilization=Utilization(flops_per_token=50.0, peak_flops=1e6))
+    for _ in range(2):
+        time.sleep(0.01)
+        take(tracker, progress, 1.0)
+    (record,) = read_log(tmp_path / LOG)
+    assert record["tokens_per_second"] == pytest.approx(200 / record["seconds"])
+    assert record["utilization"] == pytest.approx(record["tokens_per_second"] * 50 / 1e6)
+
+
+def test_a_resumed_run_drops_the_records_of_steps_that_it_takes_again(track, tmp_path):
+    (tmp_path / LOG).write_text(
+        "".join(json.dumps({"step": step}) + "\n" for step in (2, 4, 6)) + '{"step": 8'
+    )
+    progress = Progress(step=4)
+    tracker = track(progress)
+    for _ in range(2):
+        take(tracker, progress, 1.0)
+    assert [record["step"] for record in read_log(tmp_path / LOG)] == [2, 4, 6]
+
+
+def test_rewinding_a_missing_log_does_nothing(tmp_path):
+    rewind(tmp_path / LOG, 3)
+    assert not (tmp_path / LOG).exists()
+
+
+def test_who_watches_without_a_terminal_reads_lines(track, capsys):
+    progress = Progress()
+    tracker = track(progress)
+    for _ in range(2):
+        take(tracker, progress, 3.0)
+    tracker.record_evaluation({"loss": 2.5, "mlm/targets": 7.0})
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("step 2/8: loss 3.0000, lr 2.00e-01, ")
+    assert first.endswith(" left")
+    assert second == "evaluation at step 2: loss 2.5"
+
+
+def test_memory_is_in_mebibytes():
+    assert 50 < peak_memory(torch.device("cpu")) < 100_000

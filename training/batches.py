@@ -1,0 +1,247 @@
+"""From examples to the batches of every optimizer step: which examples, in which order, cut where.
+
+    epoch's examples -> shuffled, cut into steps of about `tokens_per_step` tokens       (`plan_steps`)
+    a step's examples -> collated at once -> sequences sorted by length, cut into
+                         micro-batches of at most `tokens_per_micro_batch` tokens,
+                         dealt out to the processes                                      (`share`)
+
+A step is a function of the seed, the epoch, its number and the lengths of the epoch's examples, and of
+nothing else. It is collated as a whole with its own random generator, by every process, and only then cut: so
+neither the number of processes nor the size of micro-batches changes which tokens are masked, and every
+process knows the targets of the whole step without asking the others. The price is that processes repeat each
+other's collation.
+
+Legend: E examples of an epoch, S sequences of a step, P processes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count, pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from .examples import Examples, ExampleSource
+from .interruption import ignore_interruptions
+from .objective import Batch, Objective
+from .packing import select_sequences, sequence_lengths, slice_sequences
+
+Place = tuple[int, int]
+"""An epoch, and the number of a step in it; both counted from 0."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The data of one optimizer step: this process's share, and what is true of the whole."""
+
+    place: Place
+    batch: Batch
+    """This process's sequences, in the order of its micro-batches."""
+    edges: list[int]
+    """Numbers of the sequences at which micro-batches begin, and at last how many sequences there are."""
+    targets: dict[str, int]
+    """Targets of each term, over all micro-batches and processes."""
+    examples: int
+    """Examples, over all processes."""
+    tokens: int
+    """Tokens, over all processes."""
+
+    def micro_batches(self, device: torch.device) -> list[Batch]:
+        """Cut this process's share into micro-batches on `device`."""
+        slices = (slice_sequences(self.batch, first, last) for first, last in pairwise(self.edges))
+        return [{name: _to(device, value) for name, value in batch.items()} for batch in slices]
+
+    def pin_memory(self) -> "Step":
+        """Let the data loader pin this object, so that copies to a GPU do not wait."""
+        pinned = {
+            name: value.pin_memory() if isinstance(value, Tensor) else value
+            for name, value in self.batch.items()
+        }
+        return replace(self, batch=pinned)
+
+
+def plan_steps(
+    lengths: np.ndarray, tokens_per_step: int, rng: np.random.Generator | None
+) -> list[np.ndarray]:
+    """Cut examples of the given lengths (E,) into steps of nearly equal tokens, every example in exactly one.
+
+    The number of steps is the one whose size comes nearest to `tokens_per_step`, so that no small step is
+    left over at the end. Without `rng` the examples keep their order.
+
+    Raises:
+        ValueError: There are fewer tokens than one step takes.
+    """
+    total = int(lengths.sum())
+    if total < tokens_per_step:
+        raise ValueError(
+            f"the corpus has {total:,} tokens in {len(lengths):,} examples, fewer than tokens_per_step = "
+            f"{tokens_per_step:,}: lower tokens_per_step, or bring more text"
+        )
+    order = np.arange(len(lengths)) if rng is None else rng.permutation(len(lengths))
+    num_steps = min(round(total / tokens_per_step), len(lengths))
+    return [order[first:last] for first, last in pairwise(cut_evenly(lengths[order], num_steps))]
+
+
+def cut_evenly(lengths: np.ndarray, parts: int) -> list[int]:
+    """Cut a row of lengths into consecutive non-empty parts of nearly equal sums; return the edges."""
+    ends = np.cumsum(lengths)
+    goals = ends[-1] * np.arange(1, parts) / parts
+    edges = np.searchsorted(ends - lengths / 2, goals)  # a length belongs to the side that holds its middle
+    steps = np.arange(1, parts)
+    edges = np.maximum.accumulate(np.maximum(edges, 1) - steps) + steps  # every part takes at least one ...
+    edges = np.minimum(edges, len(lengths) - parts + steps)  # ... and leaves one for each that follows
+    return [0, *edges.tolist(), len(lengths)]
+
+
+def share(
+    lengths: np.ndarray, limit: int, num_processes: int, process_index: int
+) -> tuple[np.ndarray, list[int]]:
+    """Deal the sequences of a step (S,) out in micro-batches of at most `limit` tokens.
+
+    Sequences are sorted by length and cut into the smallest multiple of `num_processes` micro-batches that
+    keeps the limit; a sequence longer than the limit stands alone. Micro-batch i goes to process i modulo P.
+    Where there are fewer sequences than processes, the last processes receive none.
+
+    Returns the numbers of this process's sequences, and the edges between its micro-batches.
+    """
+    order = np.argsort(lengths, kind="stable")
+    edges = _micro_batch_edges(lengths[order], limit, num_processes)
+    mine = list(pairwise(edges))[process_index::num_processes]
+    chosen = np.concatenate([order[first:last] for first, last in mine] or [order[:0]])
+    return chosen, np.cumsum([0, *(last - first for first, last in mine)]).tolist()
+
+
+def _micro_batch_edges(lengths: np.ndarray, limit: int, multiple: int) -> list[int]:
+    """Cut ascending lengths where the parts keep the limit and their number is a multiple, if it can be."""
+    short = lengths[lengths <= limit]
+    alone = list(range(len(short) + 1, len(lengths) + 1))
+    fewest = max(-(-int(short.sum()) // limit), 1 if len(short) else 0)
+    for parts in count(fewest + -(fewest + len(alone)) % multiple, multiple):
+        if parts >= len(short):
+            return list(range(len(lengths) + 1))
+        edges = cut_evenly(short, parts)
+        if np.add.reduceat(short, edges[:-1]).max() <= limit:
+            return edges + alone
+    raise AssertionError("unreachable: the count has no end")
+
+
+class StepDataset(Dataset):
+    """The steps of a run, by their place: what the data loader's workers evaluate."""
+
+    def __init__(
+        self,
+        source: ExampleSource,
+        objective: Objective,
+        *,
+        tokens_per_step: int,
+        tokens_per_micro_batch: int,
+        seed: int,
+        shuffle: bool = True,
+        num_processes: int = 1,
+        process_index: int = 0,
+    ):
+        self.source = source
+        self.objective = objective
+        self.tokens_per_step = tokens_per_step
+        self.tokens_per_micro_batch = tokens_per_micro_batch
+        self.seed = seed
+        self.shuffle = shuffle
+        self.num_processes = num_processes
+        self.process_index = process_index
+        self._planned: tuple[int, Examples, list[np.ndarray]] | None = None
+
+    def plan(self, epoch: int) -> tuple[Examples, list[np.ndarray]]:
+        """Draw the examples of an epoch and cut them into steps; the latest plan is remembered.
+
+        Raises:
+            ValueError: The examples do not fill one step, or one of them does not fit a micro-batch.
+        """
+        if self._planned is None or self._planned[0] != epoch:
+            examples = self.source.epoch(epoch)
+            lengths = np.asarray(examples.lengths, dtype=np.int64)
+            rng = np.random.default_rng([0, self.seed, epoch]) if self.shuffle else None
+            self._check(lengths)
+            self._planned = epoch, examples, plan_steps(lengths, self.tokens_per_step, rng)
+        return self._planned[1:]
+
+    def __getitem__(self, place: Place) -> Step:
+        """Collate the step at `place` and take this process's share."""
+        epoch, number = place
+        examples, steps = self.plan(epoch)
+        chosen = [examples[int(index)] for index in steps[number]]
+        # The leading 1 keeps this stream apart from the one that shuffles the epoch, which begins with 0.
+        whole = self.objective.collate(chosen, np.random.default_rng([1, self.seed, epoch, number]))
+        lengths = sequence_lengths(whole)
+        mine, edges = share(lengths, self.tokens_per_micro_batch, self.num_processes, self.process_index)
+        return Step(
+            place=place,
+            batch=select_sequences(whole, mine),
+            edges=edges,
+            targets={name: int(number) for name, number in self.objective.targets(whole).items()},
+            examples=len(chosen),
+            tokens=int(lengths.sum()),
+        )
+
+    def _check(self, lengths: np.ndarray) -> None:
+        if len(lengths) == 0:
+            raise ValueError("the corpus has no examples: bring more text")
+        if lengths.max() > self.tokens_per_micro_batch:
+            raise ValueError(
+                f"an example of {lengths.max():,} tokens does not fit tokens_per_micro_batch = "
+                f"{self.tokens_per_micro_batch:,}: raise it, or shorten the examples"
+            )
+
+
+def endless_steps(
+    steps: StepDataset, start: Place, *, num_workers: int = 0, pin_memory: bool = False
+) -> Iterator[Step]:
+    """Iterate over a run's steps from `start` on, epoch after epoch; starting late costs nothing.
+
+    Raises:
+        ValueError: An epoch has a step with fewer examples than there are processes.
+    """
+    if (fewest := min(map(len, steps.plan(start[0])[1]))) < steps.num_processes:
+        raise ValueError(
+            f"a step holds {fewest} examples for {steps.num_processes} processes: raise tokens_per_step or "
+            "use fewer processes"
+        )
+    return iter(_loader(steps, _Places(steps, start), num_workers, pin_memory))
+
+
+def one_pass(steps: StepDataset, *, num_workers: int = 0, pin_memory: bool = False) -> Iterator[Step]:
+    """Iterate once over the examples of epoch 0, as evaluation does."""
+    places = [(0, number) for number in range(len(steps.plan(0)[1]))]
+    return iter(_loader(steps, places, num_workers, pin_memory))
+
+
+class _Places:
+    """The places of a run from `start` on; it has no end."""
+
+    def __init__(self, steps: StepDataset, start: Place):
+        self.steps = steps
+        self.start = start
+
+    def __iter__(self) -> Iterator[Place]:
+        epoch, number = self.start
+        for current in count(epoch):
+            yield from ((current, step) for step in range(number, len(self.steps.plan(current)[1])))
+            number = 0
+
+
+def _loader(steps: StepDataset, places, num_workers: int, pin_memory: bool) -> DataLoader:
+    return DataLoader(
+        steps,
+        batch_size=None,
+        sampler=places,
+        num_workers=num_workers,
+        pin_memory=pin_memory,
+        worker_init_fn=ignore_interruptions,
+        # A loader draws a seed for its workers: from here, not from the generator that dropout uses.
+        generator=torch.Generator(),
+    )
+
+
+def _to(device: torch.device, value: Tensor | int) -> Tensor | int:
+    return value.to(device, non_blocking=True) if isinstance(value, Tensor) else value

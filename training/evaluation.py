@@ -1,0 +1,101 @@
+"""Measuring a model on held-out examples: sums over all batches and processes, divided once.
+
+Perplexity is the exponential of a term's mean loss. Bits per byte divides the term's whole loss by the bytes
+of text that its targets cover, and so compares models whatever their vocabularies.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import cast
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from .batches import Step
+from .objective import Batch, Objective
+
+SUMS = ("targets", "loss", "accuracy")
+"""What is added up for every term."""
+
+LARGEST_LOSS = 700.0
+"""A larger mean loss has a perplexity that no float holds; it is given as infinite."""
+
+
+def evaluate(
+    model: nn.Module,
+    objective: Objective,
+    batches: Iterable[Batch],
+    accelerator: Accelerator,
+    *,
+    num_bytes: Mapping[str, int] | None = None,
+) -> dict[str, float]:
+    """Score a model; its mode and the randomness of training are left as they were.
+
+    Args:
+        model: Prepared by `accelerator`.
+        objective: Scores the model's answers.
+        batches: This process's share, on the accelerator's device; it may be empty.
+        accelerator: Adds up what the processes found.
+        num_bytes: For terms that model language, the UTF-8 bytes of text that all their targets cover.
+
+    Returns:
+        `loss`, the terms' weighted sum, and for every term `term/loss` in nats per target, `term/perplexity`,
+        `term/accuracy`, `term/targets`, and `term/bits_per_byte` where the bytes are known.
+    """
+    # Processes exchange nothing before the end, since they may hold different numbers of batches.
+    bare = accelerator.unwrap_model(model)
+    sums = {
+        name: torch.zeros(len(SUMS), dtype=torch.float64, device=accelerator.device)
+        for name in objective.weights
+    }
+    with undisturbed_randomness(accelerator.device), evaluation_mode(bare), torch.no_grad():
+        for batch in batches:
+            targets = objective.targets(batch)
+            for name, scores in objective.scores(bare, batch).items():
+                sums[name] += torch.stack(
+                    [targets[name].double(), *(scores[key].double() for key in SUMS[1:])]
+                )
+    totals = cast(Tensor, accelerator.reduce(torch.stack(list(sums.values())))).tolist()
+    return _divide(dict(zip(sums, totals, strict=True)), objective.weights, num_bytes or {})
+
+
+def micro_batches(steps: Iterable[Step], device: torch.device) -> Iterator[Batch]:
+    """List the micro-batches of this process's shares, for `evaluate`."""
+    for step in steps:
+        yield from step.micro_batches(device)
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Switch dropout and the like off; every module returns to the mode that it had."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def undisturbed_randomness(device: torch.device):
+    """Give back the state of torch's generators, as a context, whatever is drawn inside."""
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+
+
+def _divide(
+    sums: Mapping[str, list[float]], weights: Mapping[str, float], num_bytes: Mapping[str, int]
+) -> dict[str, float]:
+    """Turn each term's sums into what is reported."""
+    results = {"loss": 0.0}
+    for name, (targets, loss, hits) in sums.items():
+        mean = loss / max(targets, 1)
+        results["loss"] += weights[name] * mean
+        results[f"{name}/loss"] = mean
+        results[f"{name}/perplexity"] = math.exp(mean) if mean < LARGEST_LOSS else math.inf
+        results[f"{name}/accuracy"] = hits / max(targets, 1)
+        results[f"{name}/targets"] = targets
+        if name in num_bytes:
+            results[f"{name}/bits_per_byte"] = loss / (num_bytes[name] * math.log(2))
+    return results

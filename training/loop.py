@@ -1,0 +1,150 @@
+"""The training loop: the one place where weights change.
+
+    step's batches -> objective -> gradients -> optimizer -> schedule, and again
+
+It knows nothing of text, tasks or devices: the objective and `accelerate` do.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from typing import cast
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from .batches import Place, Step
+from .objective import Objective
+from .skipping import NonFiniteSteps
+
+
+@dataclass
+class Progress:
+    """Where a run stands, saved with every checkpoint so that a resumed run continues."""
+
+    step: int = 0
+    """Optimizer steps taken, those skipped for a non-finite gradient included."""
+    examples: int = 0
+    """Examples seen, over all processes."""
+    tokens: int = 0
+    """Tokens seen, over all processes."""
+    targets: int = 0
+    """Targets of all terms scored, over all processes."""
+    epoch: int = 0
+    """Epoch of the next step."""
+    position: int = 0
+    """Steps of that epoch that are done."""
+    skipped: int = 0
+    """Steps whose gradient was not finite, so that no weight moved."""
+    seconds: float = 0.0
+    """Time spent in steps, evaluation and checkpoints left out; advanced by whoever keeps the clock."""
+
+    @property
+    def place(self) -> Place:
+        """Where the data of the next step are."""
+        return self.epoch, self.position
+
+    def advance(self, step: Step) -> None:
+        """Count one more step."""
+        self.step += 1
+        self.examples += step.examples
+        self.tokens += step.tokens
+        self.targets += sum(step.targets.values())
+        self.epoch, self.position = step.place[0], step.place[1] + 1
+
+    def state_dict(self) -> dict[str, int | float]:
+        """Give what a checkpoint keeps."""
+        return asdict(self)
+
+    def load_state_dict(self, state: dict[str, int | float]) -> None:
+        """Continue from a checkpoint."""
+        self.__dict__.update(state)
+
+
+def train(
+    model: nn.Module,
+    objective: Objective,
+    batches: Iterator[Step],
+    optimizer: Optimizer,
+    schedule: LRScheduler,
+    accelerator: Accelerator,
+    progress: Progress,
+    *,
+    steps: int,
+    max_grad_norm: float = 1.0,
+    max_skipped_steps: int = 10,
+    after_step: Callable[[Progress, dict[str, Tensor]], None] = lambda progress, metrics: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Take optimizer steps until `steps` have been taken, counting those of earlier runs.
+
+    The loss of a step is divided by its targets over all micro-batches and processes, so that neither changes
+    what is learned. A step whose loss or gradient is not finite leaves the weights alone and is counted.
+
+    Args:
+        model: Prepared by `accelerator`, in training mode.
+        objective: Scores the model's answers.
+        batches: Endless, from the progress's place on. Each process receives its own share of every step.
+        optimizer: Prepared by `accelerator`.
+        schedule: Stepped once per optimizer step, whatever the number of processes.
+        accelerator: Owns devices, precision and processes.
+        progress: Advanced in place.
+        steps: Optimizer steps of the whole run.
+        max_grad_norm: Gradients longer than this are shortened to it.
+        max_skipped_steps: Consecutive skipped steps after which the run is given up.
+        after_step: Called with the progress and the step's metrics, still on the device: each term's mean
+            over the step's targets (of which this process holds its share of the sum), `loss`, their weighted
+            sum (likewise), `grad_norm`, and the first parameters' `learning_rate` (on the CPU). It alone
+            decides when to log, evaluate or save, and so when to wait for the GPU.
+        should_stop: Asked after every step; once it is true, the loop returns.
+
+    Raises:
+        FloatingPointError: `max_skipped_steps` steps in a row had no finite gradient.
+    """
+    broken = NonFiniteSteps(max_skipped_steps, accelerator.device)
+    while progress.step < steps:
+        step = next(batches)
+        metrics = accumulate_gradients(model, objective, step, accelerator)
+        grad_norm = cast(Tensor, accelerator.clip_grad_norm_(model.parameters(), max_grad_norm))
+        broken.step_unless_broken(optimizer, grad_norm)
+        learning_rate = torch.tensor(optimizer.param_groups[0]["lr"])
+        schedule.step()
+        optimizer.zero_grad()
+        progress.advance(step)
+        progress.skipped += broken.count(progress.step)
+        after_step(progress, metrics | {"grad_norm": grad_norm.detach(), "learning_rate": learning_rate})
+        if should_stop():
+            return
+
+
+def accumulate_gradients(
+    model: nn.Module, objective: Objective, step: Step, accelerator: Accelerator
+) -> dict[str, Tensor]:
+    """Add up the gradients of a step's micro-batches; return this process's part of its metrics."""
+    names = [*objective.weights, "loss"]
+    metrics = {name: torch.zeros((), device=accelerator.device) for name in names}
+    micro_batches = step.micro_batches(accelerator.device)
+    for index, batch in enumerate(micro_batches):
+        is_last = index == len(micro_batches) - 1
+        # Processes exchange gradients once per step, during its last backward pass.
+        with nullcontext() if is_last else accelerator.no_sync(model):
+            sums = objective.losses(model, batch)
+            means = {name: total / max(step.targets[name], 1) for name, total in sums.items()}
+            loss = torch.stack([objective.weights[name] * mean for name, mean in means.items()]).sum()
+            # Processes average gradients, but each holds only its part of the step's sum.
+            accelerator.backward(poisoned_if_not_finite(loss) * accelerator.num_processes)
+        for name, value in (means | {"loss": loss}).items():
+            metrics[name] += value.detach()
+    return metrics
+
+
+def poisoned_if_not_finite(loss: Tensor) -> Tensor:
+    """Make the gradient of an infinite loss not a number, and leave a finite loss as it is.
+
+    An infinite loss can have a finite gradient. Poisoned, it shows in the gradient's norm, which every
+    process sees.
+    """
+    return loss * (loss.detach() * 0 + 1)

@@ -1,0 +1,60 @@
+"""What a run asks of a model: the interface between the engine and everything that can be learned.
+
+    Examples -> Objective.collate -> Batch -> Objective.losses -> sums per term -> the loop divides
+
+Legend: N packed tokens of the batch, S packed sequences, M packed tokens of the decoder's side, n targets.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+Example = dict[str, Any]
+"""One row of a dataset: 1-D arrays (`input_ids`, `token_type_ids`, `word_starts`, ...) and numbers."""
+
+Batch = dict[str, Any]
+"""What a model is called with: tensors of several examples end to end, `(1, N)`, and where each begins."""
+
+IGNORE = -100
+"""Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""
+
+
+class Objective(ABC):
+    """Both ends of a batch: what the model sees, and how its answer is scored.
+
+    An objective names its terms in `weights`; the loss of an optimizer step is
+
+        sum over terms of  weight * (sum of the term over all targets) / (number of targets)
+
+    Losses are therefore sums, never means: micro-batches and processes hold different numbers of targets, and
+    only the loop, which sees the whole step, can divide by how many there were.
+    """
+
+    weights: dict[str, float]
+    """What each term counts in the loss, by the term's name."""
+
+    @abstractmethod
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Corrupt and pack examples into one batch.
+
+        All randomness comes from `rng`, so that a batch is a function of the examples and the generator's
+        seed.
+        """
+
+    @abstractmethod
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the targets of each term in this batch (0-dimensional tensors)."""
+
+    @abstractmethod
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum each term, in nats, over this batch's targets; differentiable."""
+
+    @abstractmethod
+    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
+        """Evaluate each term: sums over the batch's targets of `loss` in nats and of `accuracy` (0 or 1).
+
+        Divided by the targets, `loss` is what perplexity is the exponential of: it never contains smoothing.
+        """

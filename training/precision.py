@@ -1,0 +1,109 @@
+"""Which number format a device computes in, and the fastest float32 products that are still float32."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import PartialState
+from accelerate.tracking import get_available_trackers
+from accelerate.utils import (
+    DistributedDataParallelKwargs,
+    DynamoBackend,
+    TorchDynamoPlugin,
+    parse_flag_from_env,
+)
+
+from .recipe import TrainingRecipe
+
+Precision = str
+"""`fp32`, `bf16` or `fp16`: the format of products; weights stay in float32."""
+
+FLOAT32_ERROR = 1e-5
+"""Relative error below which a product was computed in float32: bfloat16 errs by 1e-3, TF32 by 3e-4."""
+
+
+def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
+    """Take hold of this process's device, in the recipe's precision; trackers write below `folder`.
+
+    Raises:
+        ValueError: The device does not compute in the recipe's precision, or a tracker is not installed.
+    """
+    # Said explicitly, because without a GPU accelerate would let every process train a model of its own.
+    cpu = parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available()
+    device = cast(torch.device, PartialState(cpu=cpu).device)
+    precision = choose_precision(recipe.precision, device)
+    installed = [tracker.value for tracker in get_available_trackers()]
+    for tracker in recipe.trackers:  # accelerate would leave out silently what is not installed
+        if tracker not in installed:
+            raise ValueError(
+                f"trackers: {tracker!r} is not installed; available: {', '.join(installed) or 'none'}"
+            )
+    backend = DynamoBackend.INDUCTOR if recipe.compile else DynamoBackend.NO
+    return Accelerator(
+        cpu=cpu,
+        mixed_precision="no" if precision == "fp32" else precision,
+        log_with=list(recipe.trackers) or None,
+        project_dir=folder,
+        dynamo_plugin=TorchDynamoPlugin(backend=backend, dynamic=True),
+        kwargs_handlers=[
+            DistributedDataParallelKwargs(broadcast_buffers=False, gradient_as_bucket_view=True)
+        ],
+    )
+
+
+def choose_precision(wanted: str, device: torch.device) -> Precision:
+    """Give the format to compute in; `auto` takes bf16 where the device has instructions for it.
+
+    Raises:
+        ValueError: The device does not compute in the wanted format.
+    """
+    if wanted == "auto":
+        return "bf16" if has_bfloat16(device) else "fp32"
+    if wanted == "fp16" and device.type != "cuda":
+        raise ValueError(
+            f"precision = fp16 on {device.type}: only GPUs compute in it; choose auto, bf16 or fp32"
+        )
+    return wanted
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Tell whether the device multiplies bfloat16 numbers by itself, not by way of float32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type != "cpu":
+        return False
+    capabilities = torch.cpu.get_capabilities()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("bf16"))
+
+
+@contextmanager
+def fastest_float32_products(device: torch.device) -> Iterator[None]:
+    """Compute float32 products on a CPU by its fastest library that keeps float32's accuracy.
+
+    torch's precision `medium` lets oneDNN compute them. On CPUs with AVX-512 and without AMX that is true
+    float32 and about twice as fast on some makes; elsewhere it may round to bfloat16. So the error is
+    measured, once, and the setting kept only if it is float32's; the earlier setting returns at the end.
+    Other devices are left alone.
+    """
+    earlier = torch.get_float32_matmul_precision()
+    try:
+        if device.type == "cpu":
+            torch.set_float32_matmul_precision("medium")
+            if product_error(device) > FLOAT32_ERROR:
+                torch.set_float32_matmul_precision(earlier)
+        yield
+    finally:
+        torch.set_float32_matmul_precision(earlier)
+
+
+def product_error(device: torch.device) -> float:
+    """Measure the relative error (Frobenius) of a float32 product against the same in float64."""
+    generator = torch.Generator().manual_seed(0)
+    left, right = torch.randn(2, 512, 512, generator=generator).to(device)
+    exact = left.double() @ right.double()
+    batched = torch.bmm(left[None], right[None])[0]  # another route than that of single products
+    errors = [(product - exact).norm() / exact.norm() for product in (left @ right, batched)]
+    return float(max(errors))

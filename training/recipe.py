@@ -1,0 +1,97 @@
+"""What can be said about how a run optimizes, whatever it learns: the `training:` part of every recipe."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+Positive = Annotated[int, Field(gt=0)]
+"""An integer of at least 1."""
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+"""A number between 0 and 1."""
+
+NonNegative = Annotated[float, Field(ge=0)]
+"""A number of at least 0."""
+
+
+@dataclass(frozen=True)
+class OptimizerRecipe:
+    """Which optimizer, and its constants; what is left out takes the value its paper gives."""
+
+    kind: Literal["adamw", "adam"] = "adamw"
+    """`adamw` decays weights beside the gradient; `adam` is the Transformer paper's and decays nothing."""
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    """Highest rate of the run; 5e-4 if left out, as it must be with `noam`, which sets the rate itself."""
+    betas: tuple[Fraction, Fraction] | None = None
+    """Decay of the gradient's running mean and running square; (0.9, 0.98) if left out."""
+    epsilon: Annotated[float, Field(gt=0)] | None = None
+    """Added to the root of the running square; 1e-6 for `adamw` and 1e-9 for `adam` if left out."""
+    weight_decay: NonNegative | None = None
+    """How fast `adamw` shrinks weight matrices, relative to the learning rate; 0.01 if left out."""
+
+
+@dataclass(frozen=True)
+class ScheduleRecipe:
+    """How the learning rate rises and falls over the run."""
+
+    kind: Literal["linear", "cosine", "constant", "inverse_square_root", "noam", "warmup_stable_decay"] = (
+        "linear"
+    )
+    """Shape of the curve after the warm-up."""
+    warmup_steps: Annotated[int, Field(ge=0)] | None = None
+    """Steps in which the rate rises from 0 to its highest value."""
+    warmup_ratio: Fraction | None = None
+    """The same as a share of the run; 0.06 if neither is given. Give at most one of the two."""
+    final_ratio: Fraction = 0.0
+    """Rate at the end over the highest one, for `linear`, `cosine` and `warmup_stable_decay`."""
+    decay_ratio: Fraction = 0.2
+    """Share of the run in which `warmup_stable_decay` falls."""
+    factor: Annotated[float, Field(gt=0)] = 1.0
+    """Multiplies the rate that `noam` derives from the model's width."""
+
+
+@dataclass(frozen=True)
+class TrainingRecipe:
+    """How long, how fast and on what a run trains, and what it records on the way."""
+
+    steps: Positive
+    """Optimizer steps of the whole run."""
+    tokens_per_step: Positive = 16_384
+    """Tokens from which one optimizer step learns, over all processes: about so many, never exactly."""
+    tokens_per_micro_batch: Positive | None = None
+    """Tokens that pass through the model at once: lower it when memory is short, nothing else changes. As
+    many as a step has if left out."""
+    optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
+    """Which optimizer, and its constants."""
+    schedule: ScheduleRecipe = field(default_factory=ScheduleRecipe)
+    """How the learning rate rises and falls."""
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Gradients longer than this are shortened to it."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Number format of the products; weights stay in fp32. `auto`: bf16 where the machine computes in it."""
+    compile: bool = False
+    """Whether to run the model through `torch.compile`: worth its minutes on a GPU."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seeds the weights, the order of examples and every random choice of the objective."""
+    evaluate_every: Positive | None = None
+    """Steps between evaluations; only at the end if left out."""
+    checkpoint_every: Positive | None = None
+    """Steps between checkpoints; only at the end if left out."""
+    keep_checkpoints: Positive = 2
+    """How many of the newest checkpoints stay; the best one stays besides."""
+    log_every: Positive = 10
+    """Steps between records in the log."""
+    trackers: tuple[str, ...] = ()
+    """Further places that receive the log, by `accelerate`'s names: `tensorboard`, `wandb`, ..."""
+    measure_utilization: bool = True
+    """Whether to log which part of the machine's peak the model reaches; measuring takes a second or so."""
+    peak_flops: Annotated[float, Field(gt=0)] | None = None
+    """The machine's peak in floating-point operations per second, all processes' devices being alike;
+    measured if left out."""
+    num_workers: Annotated[int, Field(ge=0)] = 0
+    """Processes that prepare batches ahead; 0 prepares them in the main process, best on few cores."""
+    max_skipped_steps: Positive = 10
+    """Steps in a row without a finite gradient after which the run is given up."""
+    retain_heap: bool = True
+    """Whether freed memory is kept for the next step instead of going back to the system (Linux)."""

@@ -1,0 +1,58 @@
+"""Steps whose gradient is not finite: the weights are left alone, and the run ends when that goes on.
+
+Asking a GPU whether a number is finite means waiting for it. A fused optimizer is therefore told on the
+device (`found_inf`, as `torch.amp.GradScaler` does), and the counts are read only now and then.
+"""
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+FOUND_INF = "found_inf"
+"""Attribute in which torch's fused optimizers look for a number that tells them to do nothing."""
+
+READ_EVERY = 10
+"""Steps between two readings of the counts on a GPU; on a CPU, where reading is free, every step is read."""
+
+
+class NonFiniteSteps:
+    """Counts the steps without a finite gradient, in all and in a row."""
+
+    def __init__(self, limit: int, device: torch.device):
+        """Begin at none; `limit` in a row are too many."""
+        self.limit = limit
+        self.read_every = 1 if device.type == "cpu" else READ_EVERY
+        self.unread = torch.zeros((), device=device)
+        self.in_a_row = torch.zeros((), device=device)
+
+    def step_unless_broken(self, optimizer: Optimizer, grad_norm: Tensor) -> None:
+        """Let the optimizer move the weights, unless the norm of their gradient is not finite."""
+        is_broken = (~grad_norm.detach().isfinite()).float()
+        self.unread += is_broken
+        self.in_a_row = (self.in_a_row + 1) * is_broken
+        # Accelerate wraps the optimizer, and the attribute is read from the one inside.
+        inner = getattr(optimizer, "optimizer", optimizer)
+        if getattr(optimizer, "scaler", None) is not None:
+            optimizer.step()  # in float16 the gradient scaler skips by itself
+        elif inner.defaults.get("fused"):
+            setattr(inner, FOUND_INF, is_broken)
+            optimizer.step()
+        elif not is_broken:
+            optimizer.step()
+
+    def count(self, step: int) -> int:
+        """Give how many steps were skipped since the last reading; in steps without a reading, 0.
+
+        Raises:
+            FloatingPointError: The latest `limit` steps were all skipped.
+        """
+        if step % self.read_every:
+            return 0
+        if (in_a_row := int(self.in_a_row)) >= self.limit:
+            raise FloatingPointError(
+                f"the gradient was not finite in {in_a_row} steps in a row, up to step {step}: lower the "
+                "learning rate, lengthen the warm-up, or train in bf16 or fp32"
+            )
+        unread = int(self.unread)
+        self.unread.zero_()
+        return unread

@@ -1,0 +1,203 @@
+"""What a run tells of itself while it runs: a progress bar or plain lines, a log, and accelerate's trackers.
+
+`log.jsonl` holds one JSON object per line: a record of every `log_every`-th step (means over the steps since
+the one before it) and of every evaluation (its scores, under `evaluation/`). Time counts steps alone:
+evaluation and checkpoints are left out of `seconds` and of every rate.
+"""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+from tqdm import tqdm
+
+from .loop import Progress
+from .utilization import wait_for
+
+LOG = "log.jsonl"
+"""Name of the log in the run's folder."""
+
+Record = dict[str, Any]
+"""One line of the log."""
+
+
+@dataclass(frozen=True)
+class Utilization:
+    """What turns tokens per second into a share of the machine's peak."""
+
+    flops_per_token: float
+    """Floating-point operations that training spends on a token."""
+    peak_flops: float
+    """Floating-point operations per second that one process's device can do."""
+
+
+class Tracker:
+    """Follows a run: `record_step` after every step, `record_evaluation` after every evaluation."""
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        folder: Path,
+        progress: Progress,
+        *,
+        steps: int,
+        log_every: int,
+        utilization: Utilization | None = None,
+    ):
+        """Open the log of a run of `steps` steps, without the records of steps that will be taken again."""
+        self.accelerator = accelerator
+        self.log = folder / LOG
+        self.steps = steps
+        self.log_every = log_every
+        self.utilization = utilization
+        self.sums: dict[str, Tensor] = {}
+        self.progress = progress
+        self.seconds_before = progress.seconds
+        self.tokens_before = progress.tokens
+        self.step_before = progress.step
+        self.since = time.perf_counter()
+        self.bar = None
+        if accelerator.is_main_process:
+            folder.mkdir(parents=True, exist_ok=True)
+            rewind(self.log, progress.step)
+            if sys.stderr.isatty():
+                self.bar = tqdm(total=steps, initial=progress.step, unit="step", dynamic_ncols=True)
+
+    def record_step(self, metrics: dict[str, Tensor]) -> None:
+        """Add one step's metrics up, and write a record if it is due; only then a GPU is waited for."""
+        for name, value in metrics.items():
+            self.sums[name] = self.sums.get(name, 0) + value
+        # Of the learning rate, the present value says more than a mean.
+        learning_rate = float(self.sums.pop("learning_rate"))
+        if self.bar is not None:
+            self.bar.update()
+        if self.progress.step % self.log_every == 0 or self.progress.step == self.steps:
+            self._write_step(learning_rate)
+
+    def record_evaluation(self, scores: dict[str, float]) -> None:
+        """Write the scores of an evaluation at the present step."""
+        record = {
+            "step": self.progress.step,
+            "tokens": self.progress.tokens,
+            "seconds": self.progress.seconds,
+        }
+        self._write(record | {f"evaluation/{name}": value for name, value in scores.items()})
+        shown = {name: value for name, value in scores.items() if not name.endswith("/targets")}
+        self.say(
+            f"evaluation at step {self.progress.step}: " + ", ".join(f"{n} {v:.4g}" for n, v in shown.items())
+        )
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the clock while something other than steps runs."""
+        self._read_clock()
+        yield
+        self.since = time.perf_counter()
+
+    def say(self, message: str) -> None:
+        """Show a line to whoever watches, once and not per process."""
+        if self.bar is not None:
+            self.bar.write(message, file=sys.stderr)
+        elif self.accelerator.is_main_process:
+            print(message, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """End the bar."""
+        self._read_clock()
+        if self.bar is not None:
+            self.bar.close()
+
+    def _write_step(self, learning_rate: float) -> None:
+        """Write the means since the record before, and show the most important."""
+        num_steps = self.progress.step - self.step_before
+        means = {name: value / num_steps for name, value in self._added_up().items()}
+        self._read_clock()
+        seconds = self.progress.seconds - self.seconds_before
+        speed = (self.progress.tokens - self.tokens_before) / max(seconds, 1e-9)
+        record: Record = {
+            "step": self.progress.step,
+            "epoch": self.progress.epoch,
+            "examples": self.progress.examples,
+            "tokens": self.progress.tokens,
+            "targets": self.progress.targets,
+            "skipped": self.progress.skipped,
+            "learning_rate": learning_rate,
+            "loss": means.pop("loss"),
+            "grad_norm": means.pop("grad_norm"),
+            **{f"{name}/loss": value for name, value in means.items()},
+            "tokens_per_second": speed,
+            "seconds": self.progress.seconds,
+            "memory_mib": peak_memory(self.accelerator.device),
+        }
+        if self.utilization is not None:
+            reached = self.utilization.flops_per_token * speed / self.accelerator.num_processes
+            record["utilization"] = reached / self.utilization.peak_flops
+        self._write(record)
+        self._show(record, (self.steps - self.progress.step) * seconds / num_steps)
+        self.sums = {}
+        self.seconds_before, self.tokens_before = self.progress.seconds, self.progress.tokens
+        self.step_before = self.progress.step
+
+    def _added_up(self) -> dict[str, float]:
+        """Sum over processes what each holds a share of; the gradient's norm they all know."""
+        values = torch.stack([value.float() for value in self.sums.values()])
+        totals = dict(zip(self.sums, cast(Tensor, self.accelerator.reduce(values)).tolist(), strict=True))
+        return totals | {"grad_norm": totals["grad_norm"] / self.accelerator.num_processes}
+
+    def _read_clock(self) -> None:
+        """Add the time since the clock was last read to the run's."""
+        wait_for(self.accelerator.device)
+        now = time.perf_counter()
+        self.progress.seconds += now - self.since
+        self.since = now
+
+    def _show(self, record: Record, seconds_left: float) -> None:
+        parts = [f"loss {record['loss']:.4f}"]
+        terms = [name for name in record if name.endswith("/loss")]
+        parts += [f"{name.removesuffix('/loss')} {record[name]:.4f}" for name in terms if len(terms) > 1]
+        parts += [f"lr {record['learning_rate']:.2e}", f"{record['tokens_per_second']:,.0f} tokens/s"]
+        if "utilization" in record:
+            parts += [f"{record['utilization']:.0%} of peak"]
+        if self.bar is not None:
+            self.bar.set_postfix_str(", ".join(parts))
+        else:
+            left = timedelta(seconds=round(seconds_left))
+            self.say(f"step {record['step']}/{self.steps}: {', '.join(parts)}, {left} left")
+
+    def _write(self, record: Record) -> None:
+        if self.accelerator.is_main_process:
+            with self.log.open("a", encoding="utf-8") as log:
+                log.write(json.dumps(record) + "\n")
+        numbers = {name: value for name, value in record.items() if name != "step"}
+        self.accelerator.log(numbers, step=record["step"])
+
+
+def read_log(path: Path) -> list[Record]:
+    """Read the records of a log; a last line that a crash cut short is left out."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def rewind(path: Path, step: int) -> None:
+    """Drop the records after `step`, which a resumed run will write again."""
+    if path.exists():
+        kept = [record for record in read_log(path) if record["step"] <= step]
+        path.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+
+
+def peak_memory(device: torch.device) -> float:
+    """Give the most memory in use so far, in MiB: a GPU's tensors, or the process's resident pages."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
