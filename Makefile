@@ -28,7 +28,7 @@ slow: $(VENV)/.installed ## run the slow tests
 check: $(VENV)/.installed typings ## format, lint, types and tests: what a change must pass
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(PYTEST) -m "not slow"
 
 format: $(VENV)/.installed ## rewrite the sources in the house format

@@ -105,7 +105,7 @@ def _all_keys(annotation: Any, path: Path, above: tuple[Any, ...]) -> Iterator[s
                 yield from _all_keys(hint, (*path, name), (*above, member))
 
 
-def _path_in(data: Any, location: Path, problem: str) -> Path:
+def _path_in(data: Any, location: tuple[Any, ...], problem: str) -> Path:
     """Drop from pydantic's location what is not a key of the data: the names of a union's members."""
     path: Path = ()
     for part in location:

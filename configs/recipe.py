@@ -140,9 +140,7 @@ def _set(data: dict[str, Any], override: str) -> None:
 
 def _shipped_recipes() -> dict[str, Traversable]:
     """Find the shipped recipes beside this file and in its folders, by name."""
-    folders = [
-        folder for folder in files(__package__).iterdir() if folder.is_dir() and folder.name != PRESETS
-    ]
+    folders = [ROOT, *(folder for folder in ROOT.iterdir() if folder.is_dir() and folder.name != PRESETS)]
     return {name: file for folder in folders for name, file in _yaml_files(folder).items()}
 
 

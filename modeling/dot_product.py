@@ -32,7 +32,7 @@ def scaled_dot_product(
     scores = query @ key.mT * scaling  # (B, H, T, S)
     if attention_mask is not None:
         scores = scores + attention_mask
-    weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
+    weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(query.dtype)
     weights = nn.functional.dropout(weights, dropout, module.training)
     return (weights @ value).transpose(1, 2), weights
 

@@ -1,8 +1,6 @@
-"""The decoder: a token sees itself and what came before, and, in a sequence-to-sequence model, the whole
-source.
+"""The decoder: a token sees itself and what came before, and, beside an encoder, the whole source.
 
-Shapes: B batch, T positions, C model width, V vocabulary, S source positions. Packed input is (1, N), not
-    (B, T).
+Shapes: B batch, T positions, C model width, V vocabulary, S source positions. Packed: (1, N) and (1, M).
 """
 
 from typing import Any
@@ -68,22 +66,11 @@ class TercetDecoderModel(TercetStack):
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """States (B, T, C) of the new tokens (B, T), which also read the cached ones.
 
-        Args:
-            input_ids: (B, T), padded on either side; or packed (1, N).
-            attention_mask: (B, past + T), 0 at pads; or a mask as the attention kernel wants it, used as it
-                is.
-            position_ids: (B, T). By default real tokens are counted; in a packed stream they restart.
-            past_key_values: Keys and values of earlier tokens; extended in place.
-            inputs_embeds: Vectors (B, T, C) instead of ids.
-            token_type_ids: Segment of each token, (B, T), if the model has segments.
-            encoder_hidden_states: The source (B, S, C), or packed (1, M), of a model that reads an encoder.
-            encoder_attention_mask: (B, S), 0 at the source's pads.
-            use_cache: Return a cache. Packed sequences have none: they cannot be continued.
-            cu_seq_lens_q: Cumulative lengths of packed sequences, which never see each other.
-            cu_seq_lens_k: Cumulative lengths of their packed sources.
-            max_length_q: Longest packed sequence, if known.
-            max_length_k: Longest packed source, if known.
-            **kwargs: `output_hidden_states`, `output_attentions`; the rest goes to the attention kernel.
+        The arguments are those of `TercetEncoderModel.forward`. With a cache, `attention_mask` is (B, past +
+        T), and `past_key_values` is extended in place; packed sequences have none, since they cannot be
+        continued. A model that reads an encoder takes the source as `encoder_hidden_states` (B, S, C), or
+        packed (1, M), with `encoder_attention_mask` (B, S), or with its cumulative lengths `cu_seq_lens_k`
+        beside the `cu_seq_lens_q` of the targets.
         """
         tokens = require_tokens(input_ids, inputs_embeds)
         output_attentions = self.records("output_attentions", kwargs)
@@ -108,12 +95,10 @@ class TercetDecoderModel(TercetStack):
             source, source_mask = self.read_source(
                 layout, x, source, encoder_attention_mask, (cu_seq_lens_k, max_length_k), output_attentions
             )
-        rotation = self.embeddings.positions.rotation(layout.position_ids)
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
-        for layer in self.layers:
-            x = layer(x, mask, rotation, source, source_mask, past_key_values=past_key_values, **arguments)
+        states = self.transform(layout, x, mask, arguments, source, source_mask, past_key_values)
         return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=layout.unpack(self.norm(x)), past_key_values=past_key_values
+            last_hidden_state=states, past_key_values=past_key_values
         )
 
     def new_cache(self, encoder_hidden_states: Tensor | None) -> Cache:

@@ -1,5 +1,6 @@
-"""The encoder: every token sees every other. Masked language modeling and next-sentence prediction (Devlin
-et al., 2019).
+"""The encoder: every token sees every other.
+
+Masked language modeling and next-sentence prediction are those of Devlin et al., 2019.
 
 Shapes: B batch, T positions, C model width, V vocabulary. Packed input is (1, N) instead of (B, T).
 """
@@ -77,11 +78,8 @@ class TercetEncoderModel(TercetStack):
             attention_mask,
             and_mask_function=None if ids is None else within(ids, ids),
         )
-        rotation = self.embeddings.positions.rotation(layout.position_ids)
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
-        for layer in self.layers:
-            x = layer(x, mask, rotation, **arguments)
-        return BaseModelOutput(last_hidden_state=layout.unpack(self.norm(x)))
+        return BaseModelOutput(last_hidden_state=self.transform(layout, x, mask, arguments))
 
 
 class TercetEncoderForMaskedLM(TercetVocabularyModel):
@@ -161,8 +159,8 @@ class TercetEncoderForPreTraining(TercetVocabularyModel):
 
     config: TercetEncoderConfig
     _tied_weights_keys = {"lm_head.weight": "model.embeddings.embed_tokens.weight"}
-    # Two means have no common number of items to divide by: the Trainer divides by its accumulation steps
-    # instead. cepts_loss_kwargs = False
+    # Two means have no common number of items to divide by, so that Trainer has to divide by its steps.
+    accepts_loss_kwargs = False
 
     def __init__(self, config: TercetEncoderConfig):
         super().__init__(config)

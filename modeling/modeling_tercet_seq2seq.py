@@ -1,7 +1,6 @@
 """Sequence-to-sequence: an encoder, and a decoder that reads it (Vaswani et al., 2017).
 
-Shapes: B batch, S source positions, T target positions, C model width, V vocabulary. Packed: (1, M) and (1,
-    N).
+Shapes: B batch, S source positions, T target positions, C model width, V vocabulary. Packed: (1, M), (1, N).
 """
 
 from typing import Any
@@ -10,7 +9,12 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
-from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    BaseModelOutputWithPastAndCrossAttentions,
+    Seq2SeqLMOutput,
+    Seq2SeqModelOutput,
+)
 from transformers.utils.generic import can_return_tuple
 
 from .configuration_tercet import TercetSeq2SeqConfig
@@ -81,31 +85,12 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
     ) -> Seq2SeqModelOutput:
         """States (B, T, C) of the target's tokens (B, T), which read the source (B, S).
 
-        Args:
-            input_ids: The source (B, S), padded on either side; or packed (1, M).
-            attention_mask: (B, S), 0 at the source's pads.
-            decoder_input_ids: What the decoder has read so far (B, T), or packed (1, N), in the order of the
-                sources.
-            decoder_attention_mask: (B, T), 0 at the target's pads.
-            position_ids: (B, S) of the source; in a packed stream they restart.
-            decoder_position_ids: (B, T) of the target.
-            encoder_outputs: Result of the encoder, if it has run before.
-            past_key_values: An `EncoderDecoderCache`.
-            inputs_embeds: Vectors (B, S, C) instead of the source's ids.
-            decoder_inputs_embeds: Vectors (B, T, C) instead of the target's ids.
-            token_type_ids: Segments of the source, if the model has segments.
-            use_cache: Return a cache.
-            cu_seq_lens_q: Cumulative lengths of packed targets: they ask, so they are the queries.
-            cu_seq_lens_k: Cumulative lengths of packed sources: the keys.
-            max_length_q: Longest packed target, if known.
-            max_length_k: Longest packed source, if known.
-            **kwargs: `output_hidden_states`, `output_attentions`; the rest goes to the attention kernels.
+        The plain arguments are those of `TercetEncoderModel.forward` and describe the source; those with
+        `decoder_` are those of `TercetDecoderModel.forward` and describe the target. `encoder_outputs` is
+        the encoder's result if it has run before. Packed, both are streams in the same order:
+        `cu_seq_lens_q` bounds the targets, which ask, and `cu_seq_lens_k` the sources.
         """
-        if decoder_input_ids is None and decoder_inputs_embeds is None:
-            raise ValueError(
-                "decoder_input_ids is missing: pass what the decoder has read so far, "
-                "labels to a model with a head, or use generate()"
-            )
+        require_target(decoder_input_ids, decoder_inputs_embeds)
         kwargs = self.recordings(kwargs)
         if cu_seq_lens_k is None and attention_mask is None and not is_tracing():
             cu_seq_lens_k, cu_seq_lens_q = packed_bounds(position_ids, decoder_position_ids)
@@ -137,16 +122,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
             max_length_k=max_length_k,
             **kwargs,
         )
-        return Seq2SeqModelOutput(
-            last_hidden_state=decoder_outputs.last_hidden_state,
-            past_key_values=decoder_outputs.past_key_values,
-            decoder_hidden_states=decoder_outputs.hidden_states,
-            decoder_attentions=decoder_outputs.attentions,
-            cross_attentions=decoder_outputs.cross_attentions,
-            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
-            encoder_hidden_states=encoder_outputs.hidden_states,
-            encoder_attentions=encoder_outputs.attentions,
-        )
+        return joined_output(encoder_outputs, decoder_outputs)
 
     def recordings(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Pass on what the whole model's configuration asks to be recorded: the two halves have their own."""
@@ -236,6 +212,31 @@ class TercetSeq2SeqForConditionalGeneration(
         start = torch.full_like(labels[:, :1], self.config.decoder_start_token_id)
         shifted = torch.cat((start, labels[:, :-1]), dim=1)
         return shifted.masked_fill(shifted == IGNORE, self.config.pad_token_id)
+
+
+def require_target(decoder_input_ids: Tensor | None, decoder_inputs_embeds: Tensor | None) -> None:
+    """Raise a `ValueError` if the decoder has nothing to read."""
+    if decoder_input_ids is None and decoder_inputs_embeds is None:
+        raise ValueError(
+            "decoder_input_ids is missing: pass what the decoder has read so far, "
+            "labels to a model with a head, or use generate()"
+        )
+
+
+def joined_output(
+    source: BaseModelOutput, target: BaseModelOutputWithPastAndCrossAttentions
+) -> Seq2SeqModelOutput:
+    """Name what both stacks returned as transformers names it for the whole."""
+    return Seq2SeqModelOutput(
+        last_hidden_state=target.last_hidden_state,
+        past_key_values=target.past_key_values,
+        decoder_hidden_states=target.hidden_states,
+        decoder_attentions=target.attentions,
+        cross_attentions=target.cross_attentions,
+        encoder_last_hidden_state=source.last_hidden_state,
+        encoder_hidden_states=source.hidden_states,
+        encoder_attentions=source.attentions,
+    )
 
 
 def packed_bounds(

@@ -1,10 +1,9 @@
 """Two layouts of a batch of sequences, and the way between them.
 
 Padded: (B, T) with pads, and a mask that says which tokens are real. Packed: (1, N), all real tokens in one
-    flat
-stream, and the cumulative lengths that say where sequences begin and end (transformers' flash convention).
-Layers that work position by position do not care; attention alone must know. Packed, padding costs nothing
-(Zeng et al., 2022, "Boosting Distributed Training Performance of the Unpadded BERT Model").
+flat stream, and the cumulative lengths that say where sequences begin and end (transformers' flash
+convention). Layers that work position by position do not care; attention alone must know. Packed, padding
+costs nothing (Zeng et al., 2022, "Boosting Distributed Training Performance of the Unpadded BERT Model").
 
 Shapes: B batch, T positions, N tokens, S sequences, C model width.
 """

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
+from transformers.cache_utils import Cache
 from transformers.modeling_utils import PreTrainedModel
 
 from .attention import SelfAttention
@@ -21,7 +22,16 @@ from .heads import build_head_transform, keep_positions
 from .linear import ResidualLinear
 from .normalization import build_norm
 from .packed_attention import can_pack
-from .packing import PackedSequences, Padding, bounds_of, positions_in, positions_of, restarts, sequence_ids
+from .packing import (
+    Mask,
+    PackedSequences,
+    Padding,
+    bounds_of,
+    positions_in,
+    positions_of,
+    restarts,
+    sequence_ids,
+)
 
 
 class TercetPreTrainedModel(PreTrainedModel):
@@ -163,6 +173,22 @@ class TercetStack(TercetPreTrainedModel):
             layout.pack(token_type_ids),
             layout.position_ids,
         )
+
+    def transform(
+        self,
+        layout: Layout,
+        x: Tensor,
+        mask: Mask,
+        arguments: dict[str, Any],
+        source: Tensor | None = None,
+        source_mask: Mask = None,
+        past_key_values: Cache | None = None,
+    ) -> Tensor:
+        """Send the stream through the blocks and the final norm, back into the layout of the input."""
+        rotation = self.embeddings.positions.rotation(layout.position_ids)
+        for layer in self.layers:
+            x = layer(x, mask, rotation, source, source_mask, past_key_values=past_key_values, **arguments)
+        return layout.unpack(self.norm(x))
 
     def masking_config(self, output_attentions: bool) -> TercetConfig:
         """Give the configuration for transformers' masks: the definition's, if attentions are recorded."""

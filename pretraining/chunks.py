@@ -231,12 +231,12 @@ class StreamedExamples:
         self.tokenizer = tokenizer
         self.make_examples = make_examples
         self.window_documents = window_documents
-        self.windows: Iterator[Sequence[str]] = iter(())
+        self.windows = self._endless_windows()
         self.next_window = 0
 
     def epoch(self, number: int) -> Examples:
         """Return the examples of window `number`, going on in the stream where that is possible."""
-        if number < self.next_window or number == 0:
+        if number < self.next_window:
             self.windows, self.next_window = self._endless_windows(), 0
         for _ in range(number - self.next_window):
             next(self.windows)

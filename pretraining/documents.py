@@ -8,49 +8,25 @@
     name, name:config    a data set on the Hub: the only source that needs a network
     documentation        the embedded corpus (`documentation.py`)
 
-Files are read as a stream, so nothing is copied and nothing must fit into memory: what should be read more
-than once is tokenized once (`tokenization.py`).
+Files are read as streams: what should be read more than once is tokenized once (`tokenization.py`).
 """
 
-import logging
 import re
-import shutil
-import tempfile
-import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
-from typing import Any, cast
 
-import fsspec
-import zstandard
 from datasets import Dataset, IterableDataset, load_dataset
 
 from .cache import cache_folder
+from .corpus_files import KNOWN_ENDINGS, READERS, Row, ending, first_line, rows_of_dataset, rows_of_file
 from .documentation import documentation_file
 
 Source = str | Path | Sequence[str | Path]
 """What a recipe may name as a corpus."""
 
-Row = Mapping[str, Any]
-
-READERS: dict[str, tuple[str, dict[str, Any]]] = {
-    ".txt": ("text", {"encoding": "utf-8-sig"}),
-    ".jsonl": ("json", {}),
-    ".csv": ("csv", {"keep_default_na": False}),
-    ".tsv": ("csv", {"keep_default_na": False, "sep": "\t"}),
-    ".parquet": ("parquet", {}),
-}
-"""Ending of a file -> the builder of `datasets` that reads it, and that builder's options."""
-
-COMPRESSIONS = (".gz", ".zst")
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
-ROWS_AT_ONCE = 1000
-
-# Its readers log a broken file before they raise: the user would be told twice.
-logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True)
@@ -100,27 +76,9 @@ class FileDocuments(Documents):
         return f"{first} and {len(others)} more" if others else str(first)
 
     def rows(self) -> Iterator[Row]:
-        """Read one file after another.
-
-        Raises:
-            ValueError: A file is broken; the message names it.
-        """
+        """Read one file after another."""
         for file in self.files:
-            try:
-                yield from _rows_of_file(file)
-            except UnicodeDecodeError as error:
-                byte = f"0x{error.object[error.start]:02x}"
-                raise ValueError(
-                    f"{file} is not UTF-8 (byte {byte}): convert it, e.g. with iconv -t utf-8"
-                ) from error
-            except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
-                raise ValueError(
-                    f"{file} cannot be read ({_first_line(error)}): copy or pack it again"
-                ) from error
-            except _ReadingError as error:
-                raise ValueError(
-                    f"{file} is not valid {_ending(file)} ({_first_line(error.__cause__)}): correct the file"
-                ) from error
+            yield from rows_of_file(file)
 
     def fingerprint(self) -> str:
         """List paths, sizes and times of last change."""
@@ -145,7 +103,7 @@ class HubDocuments(Documents):
 
     def rows(self) -> Iterator[Row]:
         """Read the data set's rows."""
-        return _rows(self._open())
+        return rows_of_dataset(self._open())
 
     def fingerprint(self) -> str:
         """Describe the data set by what `datasets` computed from its files."""
@@ -157,7 +115,7 @@ class HubDocuments(Documents):
         except Exception as error:  # whatever a network, a Hub and a foreign data set may do
             raise ValueError(
                 f"corpus {self.name} is neither a file or folder here nor a data set that could be loaded "
-                f"({_first_line(error)}): check the name, or the network"
+                f"({first_line(error)}): check the name, or the network"
             ) from error
 
 
@@ -201,92 +159,20 @@ def open_documents(
 def _is_path(source: str) -> bool:
     """Tell a path from a Hub id: what exists is a path, and what could not be an id."""
     path = Path(source).expanduser()
-    return path.exists() or not HUB_ID.fullmatch(source) or source.startswith(".") or _ending(path) in READERS
+    return path.exists() or not HUB_ID.fullmatch(source) or source.startswith(".") or ending(path) in READERS
 
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file() and _ending(file) in READERS)
+        files = sorted(file for file in path.rglob("*") if file.is_file() and ending(file) in READERS)
         if not files:
-            raise ValueError(f"folder {path} has no corpus files: their names end in {_known_endings()}")
+            raise ValueError(f"folder {path} has no corpus files: their names end in {KNOWN_ENDINGS}")
         return files
     if not path.exists():
         raise FileNotFoundError(f"corpus {path} does not exist: check the path, relative to {Path.cwd()}")
-    if _ending(path) not in READERS:
-        raise ValueError(f"corpus {path} has an unknown ending: use {_known_endings()}")
+    if ending(path) not in READERS:
+        raise ValueError(f"corpus {path} has an unknown ending: use {KNOWN_ENDINGS}")
     return [path]
-
-
-def _ending(path: Path) -> str:
-    """Ending of a file's name without its compression, in lower case."""
-    name = Path(path.name.lower())
-    return Path(name.stem).suffix if name.suffix in COMPRESSIONS else name.suffix
-
-
-def _known_endings() -> str:
-    return f"{', '.join(READERS)} (each also with {' or '.join(COMPRESSIONS)})"
-
-
-class _ReadingError(Exception):
-    """A reader of `datasets` refused a file; its cause says why."""
-
-
-def _rows_of_file(file: Path) -> Iterator[Row]:
-    rows = _rows_of_table(file)
-    if _ending(file) != ".txt":
-        return rows
-    lines = (row["text"] for row in rows)
-    return ({"text": "\n".join(group)} for has_text, group in groupby(lines, _has_text) if has_text)
-
-
-def _has_text(line: str) -> bool:
-    return bool(line.strip())
-
-
-def _rows_of_table(file: Path) -> Iterator[Row]:
-    builder, options = READERS[_ending(file)]
-    if file.suffix.lower() == ".zst":
-        _raise_if_cut_off(file)
-    with tempfile.TemporaryDirectory() as folder:
-        readable = _unpacked(file, Path(folder)) if builder == "parquet" else file
-        try:
-            yield from _rows(
-                load_dataset(builder, data_files=str(readable), split="train", streaming=True, **options)
-            )
-        except (UnicodeDecodeError, OSError, EOFError, zlib.error, zstandard.ZstdError):
-            raise
-        except Exception as error:  # each reader has exceptions of its own (pyarrow, pandas, json)
-            raise _ReadingError from error
-
-
-def _unpacked(file: Path, folder: Path) -> Path:
-    """Unpack a Parquet file: its reader begins at the end, and compressed files are read forwards."""
-    if file.suffix.lower() not in COMPRESSIONS:
-        return file
-    unpacked = folder / "unpacked.parquet"
-    with fsspec.open(str(file), "rb", compression="infer") as packed, unpacked.open("wb") as target:
-        shutil.copyfileobj(packed, target)  # pyright: ignore[reportArgumentType]
-    return unpacked
-
-
-def _raise_if_cut_off(file: Path) -> None:
-    """Raise an error if a Zstandard file is incomplete: its readers take that for the end of the text."""
-    frame = None
-    with file.open("rb") as packed:
-        while chunk := packed.read(2**20):
-            while chunk:
-                frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                frame.decompress(chunk)
-                chunk, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
-    if frame is not None:
-        raise EOFError("it breaks off")
-
-
-def _rows(dataset: Dataset | IterableDataset) -> Iterator[Row]:
-    for columns in cast(Iterator[dict[str, list[Any]]], dataset.iter(batch_size=ROWS_AT_ONCE)):
-        names = list(columns)
-        for values in zip(*columns.values(), strict=True):
-            yield dict(zip(names, values, strict=True))
 
 
 def _text(row: Row, column: str, name: str) -> str:
@@ -297,7 +183,3 @@ def _text(row: Row, column: str, name: str) -> str:
         )
     value = row[column]
     return "" if value is None else str(value).strip()
-
-
-def _first_line(error: BaseException | None) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -59,7 +59,7 @@ def build_config(recipe: PretrainingRecipe) -> TercetConfig:
             field or no possible value, or sequences are longer than the model's positions.
     """
     preset, overrides, kind = recipe.model.preset, recipe.model.overrides, recipe.objective.kind
-    config_class = cast(type[TercetConfig], MODELS[kind].config_class)
+    config_class = config_class_of(kind)
     values = load_preset(preset)
     if values.pop("model_type") != config_class.model_type:
         raise ValueError(
@@ -73,6 +73,11 @@ def build_config(recipe: PretrainingRecipe) -> TercetConfig:
         raise ValueError(f"model.overrides: {str(error).splitlines()[-1].strip()}") from None
     require_positions(config, recipe.corpus.sequence_length)
     return config
+
+
+def config_class_of(objective: str) -> type[TercetConfig]:
+    """Find the configuration class of the model that learns a kind of objective."""
+    return cast(type[TercetConfig], MODELS[objective].config_class)
 
 
 def presets_of(config_class: type[TercetConfig]) -> list[str]:

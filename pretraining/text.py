@@ -12,7 +12,7 @@ from typing import Literal
 from transformers import PreTrainedTokenizerBase
 
 from .documents import Documents, open_documents
-from .model import MODELS, build_config
+from .model import build_config, config_class_of
 from .objective_recipes import Corpus, SpanCorruptionRecipe, TranslationRecipe
 from .recipe import PretrainingRecipe
 from .tokenization import tokenized_corpus
@@ -94,7 +94,7 @@ def prepare_tokenizer(recipe: PretrainingRecipe, folder: Path) -> PreTrainedToke
             recipe.tokenizer.vocab_size,
             lowercase=recipe.tokenizer.lowercase,
             sentinels=SENTINELS if isinstance(recipe.objective, SpanCorruptionRecipe) else 0,
-            template=TEMPLATES[MODELS[recipe.objective.kind].config_class.model_type],
+            template=TEMPLATES[config_class_of(recipe.objective.kind).model_type],
             model_max_length=build_config(recipe).max_position_embeddings,
         )
         tokenizer.save_pretrained(folder)

@@ -106,9 +106,9 @@ def _unigram(documents: Iterable[str], size: int, lowercase: bool, special: Spec
     # Special tokens stay out of the model, which would find them in texts that only speak of them.
     learned = json.loads(backend.to_str())["model"]["vocab"]
     pieces = sorted((piece, score) for piece, score in learned if piece not in special.names())
-    return _with_model(
-        backend, models.Unigram([(special.unknown, 0.0), *pieces], unk_id=0, byte_fallback=False)
-    )
+    assert special.unknown is not None
+    model = models.Unigram([(special.unknown, 0.0), *pieces], unk_id=0, byte_fallback=False)
+    return _with_model(backend, model)
 
 
 def _characters(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:

@@ -8,7 +8,7 @@ import pytest
 
 from tercet.command_line import parse
 from tercet.configs.recipe import load_recipe, recipe_names
-from tercet.pretraining.model import build_model
+from tercet.pretraining.model import build_model, config_class_of
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import SENTINELS, TEMPLATES
 from tercet.pretraining.tokenizer import train_tokenizer
@@ -54,13 +54,12 @@ def finished_runs(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     for name in sorted(set(re.findall(r"^tercet pretrain (\S+)$", README, re.MULTILINE))):
         recipe = load_recipe(PretrainingRecipe, name, TINY)
-        member = recipe.model.preset.partition("-")[0]
         tokenizer = train_tokenizer(
             ["The function returns a list of strings."] * 20,
             recipe.tokenizer.kind,
             recipe.tokenizer.vocab_size,
             sentinels=SENTINELS if recipe.objective.kind == "span_corruption" else 0,
-            template=TEMPLATES[f"tercet_{member}"],
+            template=TEMPLATES[config_class_of(recipe.objective.kind).model_type],
         )
         tokenizer.save_pretrained(folder / recipe.output / "model")
         build_model(recipe, tokenizer).save_pretrained(folder / recipe.output / "model")

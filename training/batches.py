@@ -67,8 +67,8 @@ def plan_steps(
 ) -> list[np.ndarray]:
     """Cut examples of the given lengths (E,) into steps of nearly equal tokens, every example in exactly one.
 
-    The number of steps is the one whose size comes nearest to `tokens_per_step`, so that no small step is
-    left over at the end. Without `rng` the examples keep their order.
+    Steps have at most `tokens_per_step` tokens, and nearly as many; no small one is left over at the end.
+    Without `rng` the examples keep their order.
 
     Raises:
         ValueError: There are fewer tokens than one step takes.
@@ -80,8 +80,20 @@ def plan_steps(
             f"{tokens_per_step:,}: lower tokens_per_step, or bring more text"
         )
     order = np.arange(len(lengths)) if rng is None else rng.permutation(len(lengths))
-    num_steps = min(round(total / tokens_per_step), len(lengths))
-    return [order[first:last] for first, last in pairwise(cut_evenly(lengths[order], num_steps))]
+    edges = _step_edges(lengths[order], tokens_per_step)
+    return [order[first:last] for first, last in pairwise(edges)]
+
+
+def _step_edges(lengths: np.ndarray, limit: int) -> list[int]:
+    """Cut lengths evenly into few parts that keep the limit; an example longer than it stands alone."""
+    parts = -(-int(lengths.sum()) // limit)
+    while parts < len(lengths):
+        edges = cut_evenly(lengths, parts)
+        sums = np.add.reduceat(lengths, edges[:-1])
+        if (longest := sums[np.diff(edges) > 1].max(initial=0)) <= limit:
+            return edges
+        parts = max(parts + 1, int(parts * longest / limit))
+    return list(range(len(lengths) + 1))
 
 
 def cut_evenly(lengths: np.ndarray, parts: int) -> list[int]:

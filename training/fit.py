@@ -259,13 +259,12 @@ class _Run:
 
     def _steps(self, source: ExampleSource, *, is_training: bool) -> StepDataset:
         """Cut a source into steps for this process; what is held out keeps its order and may be small."""
-        limit = self.recipe.tokens_per_micro_batch or self.recipe.tokens_per_step
         size = self.recipe.tokens_per_step
         return StepDataset(
             source,
             self.objective,
             tokens_per_step=size if is_training else min(size, int(source.epoch(0).lengths.sum())),
-            tokens_per_micro_batch=limit,
+            tokens_per_micro_batch=self.recipe.tokens_per_micro_batch or size,
             seed=self.recipe.seed,
             shuffle=is_training,
             num_processes=self.accelerator.num_processes,

@@ -58,10 +58,10 @@ class TrainingRecipe:
     steps: Positive
     """Optimizer steps of the whole run."""
     tokens_per_step: Positive = 16_384
-    """Tokens from which one optimizer step learns, over all processes: about so many, never exactly."""
+    """Tokens from which one optimizer step learns at most, over all processes; it comes near to them."""
     tokens_per_micro_batch: Positive | None = None
-    """Tokens that pass through the model at once: lower it when memory is short, nothing else changes. As
-    many as a step has if left out."""
+    """Tokens that pass through the model at once, at most: lower it when memory is short, nothing else
+    changes. As many as a step has if left out."""
     optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
     """Which optimizer, and its constants."""
     schedule: ScheduleRecipe = field(default_factory=ScheduleRecipe)

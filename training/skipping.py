@@ -30,15 +30,15 @@ class NonFiniteSteps:
         is_broken = (~grad_norm.detach().isfinite()).float()
         self.unread += is_broken
         self.in_a_row = (self.in_a_row + 1) * is_broken
-        # Accelerate wraps the optimizer, and the attribute is read from the one inside.
+        # Accelerate wraps the optimizer; the attribute is read from the one inside, and its step is faster.
         inner = getattr(optimizer, "optimizer", optimizer)
         if getattr(optimizer, "scaler", None) is not None:
             optimizer.step()  # in float16 the gradient scaler skips by itself
         elif inner.defaults.get("fused"):
             setattr(inner, FOUND_INF, is_broken)
-            optimizer.step()
+            inner.step()
         elif not is_broken:
-            optimizer.step()
+            inner.step()
 
     def count(self, step: int) -> int:
         """Give how many steps were skipped since the last reading; in steps without a reading, 0.

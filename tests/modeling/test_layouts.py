@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from tercet.modeling import packed_attention
+
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
@@ -45,6 +47,17 @@ def packed_inputs_of(member: str, batch, targets) -> dict:
         "cu_seq_lens_q": target["cu_seq_lens_q"],
         "labels": target["input_ids"],
     }
+
+
+def test_short_and_long_sequences_take_two_ways_to_one_result(member, builder, batch, targets, monkeypatch):
+    model = builder(member, "grouped").train()
+    results = []
+    for longest in (0, 256):
+        monkeypatch.setattr(packed_attention, "SHORT", longest)
+        loss = model(**packed_inputs_of(member, batch, targets)).loss
+        loss.backward()
+        results.append((loss.detach(), gradients(model)))
+    assert_close(*results, **CLOSE)
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])

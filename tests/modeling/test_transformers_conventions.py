@@ -5,6 +5,8 @@ import torch
 from torch.testing import assert_close
 from transformers import Trainer, TrainingArguments
 
+from tercet.modeling import TercetEncoderForPreTraining
+
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
@@ -104,6 +106,19 @@ def test_wrong_inputs_are_refused_with_a_remedy(builder):
     ids = torch.ones(1, 3, dtype=torch.long)
     with pytest.raises(ValueError, match="type_vocab_size is 0"):
         builder("encoder", type_vocab_size=0)(input_ids=ids, token_type_ids=ids)
+
+
+def test_two_means_have_no_common_number_of_items():
+    """With two terms, Trainer itself must divide by the accumulation steps."""
+    assert TercetEncoderForPreTraining.accepts_loss_kwargs is False
+
+
+def test_the_definition_keeps_double_precision(builder, batch):
+    model = builder("decoder", kernel="eager").double()
+    ids, mask = batch.padded("left")
+    padded = model(input_ids=ids, attention_mask=mask).logits[mask.bool()]
+    alone = torch.cat([model(input_ids=row[None]).logits[0] for row in batch.sequences])
+    assert_close(padded, alone, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])

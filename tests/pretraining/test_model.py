@@ -7,7 +7,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe
-from tercet.pretraining.model import MODELS, build_config, build_model
+from tercet.pretraining.model import MODELS, build_config, build_model, config_class_of
 from tercet.pretraining.recipe import PretrainingRecipe
 
 PRESETS = {"encoder": "encoder-tiny", "decoder": "decoder-tiny", "seq2seq": "seq2seq-tiny"}
@@ -47,7 +47,7 @@ def recipe_of(
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_objective_has_its_model(kind, tokenizer):
-    member = MODELS[kind].config_class.model_type.removeprefix("tercet_")
+    member = config_class_of(kind).model_type.removeprefix("tercet_")
     model = build_model(recipe_of(PRESETS[member], kind), tokenizer)
     assert type(model) is MODELS[kind]
     assert model.config.vocab_size == 40

@@ -28,7 +28,7 @@ def test_joined_sentences_are_the_text(text):
         ('"Go." She went.', ['"Go."', " She went."]),
         ("He paid 3.50. She did not.", ["He paid 3.50.", " She did not."]),
         ("one line\nanother line", ["one line", "\nanother line"]),
-        ("你好。我很好。", ["你好。", "我很好！"]),
+        ("你好。我很好。", ["你好。", "我很好。"]),
     ],
 )
 def test_marks_before_a_beginning_end_sentences(text, sentences):

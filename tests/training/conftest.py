@@ -143,7 +143,7 @@ class Toys:
     @staticmethod
     def finish(process) -> str:
         """Wait for processes that `run` started; give what they said."""
-        output, errors = process.communicate(timeout=120)
+        output, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
         return output + errors
 

@@ -42,9 +42,9 @@ def test_an_epoch_holds_every_example_exactly_once_in_steps_of_nearly_equal_toke
     steps = plan_steps(lengths, tokens_per_step, rng(1))
     assert sorted(np.concatenate(steps)) == list(range(500))
     tokens = np.array([lengths[step].sum() for step in steps])
-    goal = lengths.sum() / len(steps)
-    assert np.all(abs(tokens - goal) < 30)
-    assert abs(goal / tokens_per_step - 1) < 0.5 / len(steps) + 0.01
+    assert tokens.max() <= tokens_per_step
+    assert tokens.max() - tokens.min() < 2 * 30
+    assert tokens.mean() > tokens_per_step * (1 - 1 / len(steps)) - 30
 
 
 def test_a_plan_depends_on_its_seed_alone():
@@ -119,10 +119,10 @@ def test_targets_are_those_of_the_micro_batches(make, objective):
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_starting_late_continues_the_same_sequence(make, num_workers):
     steps = make()
-    whole = list(islice(endless_steps(steps, (0, 0)), 16))
+    whole = list(islice(endless_steps(steps, (0, 0)), 18))
     assert whole[-1].place[0] == 2, "the third epoch"
-    late = list(islice(endless_steps(make(), whole[11].place, num_workers=num_workers), 4))
-    for expected, found in zip(whole[11:15], late, strict=True):
+    late = list(islice(endless_steps(make(), whole[13].place, num_workers=num_workers), 4))
+    for expected, found in zip(whole[13:17], late, strict=True):
         assert found.place == expected.place
         assert torch.equal(found.batch["input_ids"], expected.batch["input_ids"])
         assert torch.equal(found.batch["labels"], expected.batch["labels"])

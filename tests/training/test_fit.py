@@ -98,7 +98,7 @@ def test_two_processes_compute_what_one_computes(toys, folder):
 def test_a_signal_ends_the_run_with_a_checkpoint_from_which_it_continues(toys, folder, number):
     path = folder("run", steps=10**6, log_every=1, num_workers=1)
     process = toys.run(path)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not (path / LOG).exists() or not read_log(path / LOG):
         assert time.monotonic() < deadline
         time.sleep(0.05)

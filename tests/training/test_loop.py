@@ -98,9 +98,9 @@ def test_it_learns(run, objective):
 
 
 def test_progress_counts_what_was_seen(run, objective, source):
-    progress = run(objective, steps=7)[1]
-    assert (progress.step, progress.examples, progress.tokens) == (7, len(source), source.lengths.sum())
-    assert progress.place == (0, 7)
+    progress = run(objective, steps=8)[1]
+    assert (progress.step, progress.examples, progress.tokens) == (8, len(source), source.lengths.sum())
+    assert progress.place == (0, 8), "an epoch of eight steps"
     assert progress.targets > len(source)
 
 

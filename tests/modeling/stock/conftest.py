@@ -73,7 +73,9 @@ class Pair:
         stock_loss.backward()
         for name, parameter in self.ours.named_parameters():
             place = self.places[name]
-            stock, ours = place.view(place.parameter.grad), parameter.grad
+            assert parameter.grad is not None, name
+            assert place.parameter.grad is not None, name
+            ours, stock = parameter.grad, place.view(place.parameter.grad)
             if name.endswith("k_proj.bias"):
                 # It moves all scores of a query alike, which a softmax does not feel: rounding errors.
                 assert max(ours.abs().max(), stock.abs().max()) < 1e-6
@@ -115,7 +117,7 @@ def build(
     preset: str, kernel: str, model_class: type[nn.Module], stock: nn.Module, table: Table, **overrides
 ):
     """Build a small model of a preset, and put it beside the stock one."""
-    fields = load_preset(preset) | SIZES | NO_DROPOUT | overrides
+    fields: dict[str, Any] = load_preset(preset) | SIZES | NO_DROPOUT | overrides
     return Pair(model_class(AutoConfig.for_model(**fields, attn_implementation=kernel)), stock, table)
 
 

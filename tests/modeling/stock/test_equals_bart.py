@@ -105,8 +105,8 @@ def test_generation_equals_the_stock_model(pair, batch, num_beams):
         "do_sample": False,
         "num_beams": num_beams,
         "no_repeat_ngram_size": 1,
+        "forced_eos_token_id": None,
     }
-    options |= {"forced_eos_token_id": None}
     ours, stock = pair.ours.eval().generate(**batch, **options), pair.stock.generate(**batch, **options)
     assert torch.equal(ours, stock)
     assert len(ours.unique()) > 8

@@ -71,8 +71,8 @@ def test_generation_from_left_padded_prompts_equals_gpt2(gpt2, ragged, num_beams
         "do_sample": False,
         "num_beams": num_beams,
         "no_repeat_ngram_size": 1,
+        "pad_token_id": 0,
     }
-    options |= {"pad_token_id": 0}
     ours, stock = gpt2.ours.eval().generate(**batch, **options), gpt2.stock.generate(**batch, **options)
     assert torch.equal(ours, stock)
     assert len(ours[:, 6:].unique()) > 8

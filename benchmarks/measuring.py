@@ -1,0 +1,175 @@
+"""How it is measured: every side in a process of its own, one of them working at a time, in turns.
+
+    round 1   A B C D      round 2   D C B A      round 3   A B C D      ...
+
+What disturbs the machine for a while then disturbs all sides alike. A process of its own gives each side its
+own allocator and its own peak of memory. It also gives it a scheduler group of its own: Linux shares
+processors out between sessions first, so that a single busy session next to ours takes half of the machine
+whatever its priority. Each process opens a session and raises that one alone, where this is permitted.
+"""
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import version
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+from cases import Case
+from sides import SIDES
+
+from tercet.training.heap import retain_heap
+from tercet.training.precision import fastest_float32_products
+from tercet.training.tracking import peak_memory
+from tercet.training.utilization import measure_peak, wait_for
+
+AUTOGROUP = Path("/proc/self/autogroup")
+"""Where Linux keeps the priority of a session."""
+
+GROUP_PRIORITY = -10
+"""On the scale of `nice`, from -20 to 19; 0 is everybody's."""
+
+QUIET_LOAD = 0.5
+"""Load average below which a machine counts as idle."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What is the same for every process of a run."""
+
+    threads: int
+    heap: Literal["own", "default", "retained"] = "own"
+    """Whether freed memory is kept: as each side says, on none, or on all."""
+    own_scheduler_group: bool = True
+
+    def settle(self) -> None:
+        """Bring the present process, which must not lead its group yet, into these conditions."""
+        torch.set_num_threads(self.threads)
+        torch.manual_seed(0)
+        if self.own_scheduler_group:
+            os.setsid()
+            raise_own_group()
+
+
+def raise_own_group() -> bool:
+    """Raise the priority of the present session, and tell whether that was permitted."""
+    try:
+        AUTOGROUP.write_text(str(GROUP_PRIORITY))
+    except OSError:
+        return False
+    return True
+
+
+def in_fresh_process(conditions: Conditions, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function where nothing has happened yet."""
+    with ProcessPoolExecutor(1, get_context("spawn"), conditions.settle) as executor:
+        return executor.submit(function, *arguments).result()
+
+
+class Worker:
+    """One side of a case in its own process, which works only when it is told to."""
+
+    def __init__(self, case: Case, side: str, conditions: Conditions):
+        """Start it, and wait until it is prepared."""
+        context = get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=work, args=(theirs, case, side, conditions), daemon=True)
+        self.process.start()
+        theirs.close()  # so that the end of the process is the end of the pipe
+        self._receive()
+
+    def train_once(self) -> float:
+        """Let it take a step on every batch; the seconds that this took."""
+        self.pipe.send(True)
+        return self._receive()
+
+    def finish(self) -> float:
+        """End it; the most memory that it had in use, in MiB above what it had before the model was built."""
+        self.pipe.send(False)
+        memory = self._receive()
+        self.process.join()
+        return memory
+
+    def _receive(self) -> float:
+        try:
+            return self.pipe.recv()
+        except EOFError:
+            raise RuntimeError("a side of the measurement died: see its message above") from None
+
+
+def work(pipe: Connection, case: Case, name: str, conditions: Conditions) -> None:
+    """Be a side: answer every `True` with the seconds of a pass, and `False` with the peak of memory."""
+    conditions.settle()
+    side, device = SIDES[name], present_device()
+    if conditions.heap == "retained" or (conditions.heap == "own" and side.retains_heap):
+        retain_heap()
+    before = peak_memory(device)
+    with side.products(device):
+        train_once = side.prepare(case, device)
+        pipe.send(0.0)
+        while pipe.recv():
+            start = time.perf_counter()
+            train_once()
+            wait_for(device)
+            pipe.send(time.perf_counter() - start)
+    pipe.send(peak_memory(device) - before)
+
+
+def measure(case: Case, conditions: Conditions, rounds: int) -> dict[str, dict[str, Any]]:
+    """Time all sides in turns, after a first pass that does not count: `seconds` and `memory_mib` of each."""
+    workers = {name: Worker(case, name, conditions) for name in SIDES}
+    for worker in workers.values():
+        worker.train_once()
+    seconds: dict[str, list[float]] = {name: [] for name in SIDES}
+    for name in turns(list(SIDES), rounds):
+        seconds[name].append(workers[name].train_once())
+    return {
+        name: {"seconds": seconds[name], "memory_mib": worker.finish()} for name, worker in workers.items()
+    }
+
+
+def turns(names: list[str], rounds: int) -> Iterator[str]:
+    """Name the sides forwards and backwards in turn, so that none always follows the same one."""
+    for number in range(rounds):
+        yield from reversed(names) if number % 2 else names
+
+
+def measure_peaks() -> dict[str, float]:
+    """Time large products: the machine's floating-point operations per second in each format."""
+    device = present_device()
+    with fastest_float32_products(device):
+        return {"fp32": measure_peak(device, "no"), "bf16": measure_peak(device, "bf16")}
+
+
+def present_device() -> torch.device:
+    """Choose the GPU if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def describe_machine() -> dict[str, Any]:
+    """Name the machine and the versions, and tell how busy it is."""
+    return {
+        "processor": processor_name(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("tercet", "torch", "transformers", "accelerate")},
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def processor_name() -> str:
+    """Read the processor's name from Linux, or ask the platform."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

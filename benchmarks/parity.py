@@ -1,0 +1,54 @@
+"""That both models compute the same, so that their speeds can be compared at all."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from cases import Case
+from peers import copy_weights, in_our_names, padded
+from sides import as_step, on_device
+
+from tercet.training.loop import accumulate_gradients
+from tercet.training.precision import build_accelerator, fastest_float32_products
+from tercet.training.recipe import TrainingRecipe
+from tercet.training.utilization import count_flops_per_token
+
+
+def compare(case: Case) -> dict[str, Any]:
+    """Score one batch with both models: equal weights, no dropout, float32.
+
+    Returns their losses, the relative difference of the losses and of all gradients (Frobenius), how many
+    parameters they have, and how many floating-point operations ours spends on a real token.
+    """
+    case = replace(case, dropout=0.0)
+    accelerator = build_accelerator(TrainingRecipe(steps=1, precision="fp32"), Path())
+    torch.manual_seed(0)
+    stock, ours, objective = case.stock().train(), case.tercet().train(), case.objective()
+    copy_weights(stock, ours, case.preset)
+    stock, ours = stock.to(accelerator.device), accelerator.prepare(ours)
+    batch = case.batches()[0]
+    step = as_step(batch, objective)
+
+    stock_loss = stock(**on_device(padded(batch, case.pad_token_id), accelerator.device)).loss
+    stock_loss.backward()
+    with fastest_float32_products(accelerator.device):
+        our_loss = accumulate_gradients(ours, objective, step, accelerator)["loss"]
+        gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
+        difference = gradient_difference(gradients, dict(in_our_names(stock, case.preset, gradients=True)))
+        flops_per_token = count_flops_per_token(ours, objective, step, accelerator)
+    return {
+        "stock_loss": stock_loss.item(),
+        "tercet_loss": our_loss.item(),
+        "loss_difference": abs(our_loss.item() / stock_loss.item() - 1),
+        "gradient_difference": difference,
+        "parameters": sum(parameter.numel() for parameter in stock.parameters()),
+        "flops_per_token": flops_per_token,
+    }
+
+
+def gradient_difference(ours: dict[str, Any], stock: dict[str, Any]) -> float:
+    """Relate the difference of all gradients, as one vector, to the length of the stock model's."""
+    squares = [(ours[name] - stock[name]).double().square().sum() for name in ours]
+    of_stock = [gradient.double().square().sum() for gradient in stock.values()]
+    return float((torch.stack(squares).sum() / torch.stack(of_stock).sum()).sqrt())

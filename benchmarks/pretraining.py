@@ -1,0 +1,96 @@
+"""Train side by side with the stock models: real tokens per second, their ratio, and peak memory.
+
+    python benchmarks/pretraining.py                                  everything, ten minutes on two cores
+    python benchmarks/pretraining.py --cases encoder --rounds 9
+    python benchmarks/pretraining.py --page docs/performance.md       and put the table there
+
+`cases.py` says what is trained, `sides.py` by whom, `measuring.py` how the time is taken, and `parity.py`
+proves that the models are the same. Let the machine rest meanwhile.
+"""
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+from cases import CASES, Case
+from measuring import (
+    QUIET_LOAD,
+    Conditions,
+    describe_machine,
+    in_fresh_process,
+    measure,
+    measure_peaks,
+    present_device,
+)
+from parity import compare
+from reporting import render, summarize, write_between_marks
+from sides import SIDES
+
+from tercet.training.packing import sequence_lengths
+from tercet.training.precision import choose_precision
+
+RESULTS = Path(__file__).parent / "results" / "pretraining.json"
+
+
+def main(arguments: list[str]) -> int:
+    """Measure what the arguments ask for, print it, and write it down."""
+    options = parse(arguments)
+    conditions = Conditions(options.threads, options.heap, not options.common_scheduler_group)
+    result: dict[str, Any] = {
+        "date": date.today().isoformat(),
+        "machine": describe_machine(),
+        "conditions": asdict(conditions),
+        "rounds": options.rounds,
+        "peaks": in_fresh_process(conditions, measure_peaks),
+        "cases": {},
+    }
+    result["is_noisy"] = result["machine"]["load_average"] > QUIET_LOAD
+    for name in options.cases:
+        case = CASES[name].shrunk() if options.smoke else CASES[name]
+        print(f"measuring {name} ...", file=sys.stderr, flush=True)
+        result["cases"][name] = measure_case(case, conditions, options.rounds, result["peaks"])
+    print(render(result))
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if options.page:
+        write_between_marks(options.page, render(result))
+    return 0
+
+
+def measure_case(case: Case, conditions: Conditions, rounds: int, peaks: dict[str, float]) -> dict[str, Any]:
+    """Compare the models, time all sides, and relate them to each other and to the machine."""
+    parity = in_fresh_process(conditions, compare, case)
+    sides = measure(case, conditions, rounds)
+    device = present_device()
+    for name, side in sides.items():
+        side["precision"] = choose_precision(SIDES[name].precision, device)
+    tokens = int(sequence_lengths(case.pool()).sum())
+    summarize(sides, tokens, parity["flops_per_token"], peaks)
+    return {"case": asdict(case), "tokens": tokens, "parity": parity, "sides": sides}
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """Read the command line."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE")
+    parser.add_argument("--rounds", type=int, default=5, help="passes of every side that count")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--heap", choices=("own", "default", "retained"), default="own", help=HEAP)
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
+    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
+    parser.add_argument("--smoke", action="store_true", help="tiny shapes: only to see that it runs")
+    parser.add_argument(
+        "--common-scheduler-group", action="store_true", help="do not raise our sessions' priority"
+    )
+    return parser.parse_args(arguments)
+
+
+HEAP = "keep freed memory as each side does on its own (stock does not, the others do), on none, or on all"
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

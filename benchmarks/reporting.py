@@ -1,0 +1,102 @@
+"""What was measured, as a Markdown table, and where a page keeps it."""
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+BEGIN, END = "<!-- benchmarks/pretraining.py: begin -->", "<!-- benchmarks/pretraining.py: end -->"
+"""Between these lines of a page stands the table."""
+
+HEAD = """\
+| case | side | tokens/s | slowest to fastest | over stock | over stock-tuned | share of peak | memory, MiB |
+|---|---|--:|--:|--:|--:|--:|--:|"""
+
+
+def summarize(
+    sides: dict[str, dict[str, Any]], tokens: int, flops_per_token: float, peaks: dict[str, float]
+) -> None:
+    """Add to each side's `seconds` its speed, its ratio to the stock sides, and its share of the peak.
+
+    Args:
+        sides: What `measure` returned, and each side's `precision`.
+        tokens: Real tokens of a pass, of encoder and decoder together.
+        flops_per_token: What a real token needs, the same for all sides: wasted work is no achievement.
+        peaks: Of the machine, by precision, in floating-point operations per second.
+    """
+    for side in sides.values():
+        speeds = [tokens / seconds for seconds in side["seconds"]]
+        side["tokens_per_second"] = median(speeds)
+        side["slowest"], side["fastest"] = min(speeds), max(speeds)
+        side["utilization"] = median(speeds) * flops_per_token / peaks[side["precision"]]
+    for side in sides.values():
+        for peer in ("stock", "stock-tuned"):
+            side[f"ratio_to_{peer}"] = side["tokens_per_second"] / sides[peer]["tokens_per_second"]
+
+
+def render(result: dict[str, Any]) -> str:
+    """Write a run's result as Markdown: the machine, the parity of the models, the table."""
+    return "\n".join(
+        [
+            *_conditions(result),
+            "",
+            *(_parity(name, case) for name, case in result["cases"].items()),
+            "",
+            HEAD,
+            *(
+                _row(case_name, side_name, side)
+                for case_name, case in result["cases"].items()
+                for side_name, side in case["sides"].items()
+            ),
+        ]
+    )
+
+
+def write_between_marks(page: Path, text: str) -> None:
+    """Replace what stands between the marks of a page.
+
+    Raises:
+        ValueError: The page has no marks.
+    """
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"{page} has no place for the table: add the lines {BEGIN} and {END}")
+    page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def _conditions(result: dict[str, Any]) -> list[str]:
+    machine, peaks, conditions = result["machine"], result["peaks"], result["conditions"]
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    lines = [
+        f"{result['date']}: {machine['gpu'] or machine['processor']} ({machine['instructions']}), "
+        f"{conditions['threads']} threads; Python {machine['python']}, {versions}.",
+        f"{result['rounds']} rounds; load average {machine['load_average']:.2f} at the start; largest "
+        f"product {peaks['fp32'] / 1e9:,.0f} GFLOP/s in fp32 and {peaks['bf16'] / 1e9:,.0f} in bf16; "
+        f"heap: {conditions['heap']}.",
+    ]
+    if result["is_noisy"]:
+        lines += ["", "**The machine was busy when this began: do not trust these numbers.**"]
+    return lines
+
+
+def _parity(name: str, case: dict[str, Any]) -> str:
+    parity = case["parity"]
+    return (
+        f"- {name}: {parity['parameters']:,} parameters on both sides; loss {parity['stock_loss']:.6f} (stock)"
+        f" and {parity['tercet_loss']:.6f} (Tercet), relative difference {parity['loss_difference']:.0e}; "
+        f"relative difference of all gradients {parity['gradient_difference']:.0e}"
+    )
+
+
+def _row(case: str, name: str, side: dict[str, Any]) -> str:
+    cells = [
+        case,
+        f"{name} ({side['precision']})",
+        f"{side['tokens_per_second']:,.0f}",
+        f"{side['slowest']:,.0f} to {side['fastest']:,.0f}",
+        f"{side['ratio_to_stock']:.2f}x",
+        f"{side['ratio_to_stock-tuned']:.2f}x",
+        f"{side['utilization']:.0%}",
+        f"{side['memory_mib']:,.0f}",
+    ]
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,154 @@
+"""The four sides of a measurement: what trains, and how. All learn from the same sequences.
+
+    stock            transformers as shipped: float32, batches padded to their longest sequence
+    stock-tuned      the best to be had without touching the model: bfloat16 autocast, sequences of about
+                     equal length batched together, freed memory kept, no cache of keys and values
+    tercet           the engine as a recipe runs it, precision `auto`
+    tercet-float32   the same with float32 products
+
+All clip gradients to norm 1 and step AdamW's fused kernel. Batches are collated beforehand: the data's speed
+is not measured, and neither is what Trainer adds to the stock model's step.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from cases import Case
+from peers import padded
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import AdamW
+
+from tercet.training.batches import Step, share
+from tercet.training.loop import Progress, train
+from tercet.training.objective import Batch, Objective
+from tercet.training.optimizers import build_optimizer
+from tercet.training.packing import select_sequences, sequence_lengths
+from tercet.training.precision import build_accelerator, choose_precision, fastest_float32_products
+from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
+from tercet.training.schedules import build_schedule
+
+LEARNING_RATE = 1e-4
+
+Pass = Callable[[], None]
+"""Takes one optimizer step on every batch of a case."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way to train a case."""
+
+    prepare: Callable[[Case, torch.device], Pass]
+    """Builds model, optimizer and batches."""
+    precision: str
+    """As a recipe names it."""
+    retains_heap: bool
+    """Whether freed memory is kept for the next step, on a CPU."""
+    products: Callable[[torch.device], AbstractContextManager]
+    """How float32 products are computed meanwhile."""
+
+
+def prepare_stock(case: Case, device: torch.device) -> Pass:
+    """Build transformers' model and the loop that everybody writes."""
+    model = case.stock().to(device).train()
+    optimizer = AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
+    batches = [on_device(padded(batch, case.pad_token_id), device) for batch in case.batches()]
+
+    def train_once() -> None:
+        for batch in batches:
+            model(**batch).loss.backward()
+            clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return train_once
+
+
+def prepare_tuned_stock(case: Case, device: torch.device) -> Pass:
+    """Build the same with everything that makes it faster from outside."""
+    model = case.stock().to(device).train()
+    model.config.use_cache = False
+    optimizer = AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
+    batches = [on_device(padded(batch, case.pad_token_id), device) for batch in case.grouped_batches()]
+    is_autocast = choose_precision("auto", device) == "bf16"
+
+    def train_once() -> None:
+        for batch in batches:
+            with torch.autocast(device.type, torch.bfloat16, enabled=is_autocast):
+                loss = model(**batch).loss
+            loss.backward()
+            clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return train_once
+
+
+def prepare_tercet(case: Case, precision: Literal["auto", "fp32"]) -> Pass:
+    """Build ours and the engine's loop around it."""
+    recipe = TrainingRecipe(
+        steps=1,
+        precision=precision,
+        optimizer=OptimizerRecipe(learning_rate=LEARNING_RATE),
+        schedule=ScheduleRecipe(kind="constant", warmup_steps=0),
+    )
+    accelerator = build_accelerator(recipe, Path())
+    bare, objective = case.tercet(), case.objective()
+    model = accelerator.prepare(bare).train()
+    optimizer = build_optimizer(bare, recipe.optimizer)
+    schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=case.hidden_size)
+    optimizer = accelerator.prepare(optimizer)
+    steps = [as_step(batch, objective) for batch in case.batches()]
+    progress = Progress()
+
+    def train_once() -> None:
+        until = progress.step + len(steps)
+        train(model, objective, iter(steps), optimizer, schedule, accelerator, progress, steps=until)
+
+    return train_once
+
+
+def as_step(batch: Batch, objective: Objective) -> Step:
+    """Make the engine's step of a packed batch: one micro-batch, its sequences sorted by length."""
+    lengths = sequence_lengths(batch)
+    order, edges = share(lengths, int(lengths.sum()), 1, 0)
+    return Step(
+        place=(0, 0),
+        batch=select_sequences(batch, order),
+        edges=edges,
+        targets={name: int(number) for name, number in objective.targets(batch).items()},
+        examples=len(lengths),
+        tokens=int(lengths.sum()),
+    )
+
+
+def on_device(batch: dict[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
+    """Move a padded batch."""
+    return {name: tensor.to(device) for name, tensor in batch.items()}
+
+
+def as_they_are(device: torch.device) -> AbstractContextManager:
+    """Leave float32 products to torch's own choice."""
+    return nullcontext()
+
+
+SIDES = {
+    "stock": Side(prepare_stock, "fp32", retains_heap=False, products=as_they_are),
+    "stock-tuned": Side(prepare_tuned_stock, "auto", retains_heap=True, products=as_they_are),
+    "tercet": Side(
+        lambda case, device: prepare_tercet(case, "auto"),
+        "auto",
+        retains_heap=True,
+        products=fastest_float32_products,
+    ),
+    "tercet-float32": Side(
+        lambda case, device: prepare_tercet(case, "fp32"),
+        "fp32",
+        retains_heap=True,
+        products=fastest_float32_products,
+    ),
+}
+"""The sides, by name, in the order of a round."""

@@ -1,0 +1,134 @@
+"""A finished model beside what needs no learning, all on the same targets of the same held-out text.
+
+untrained   the model's own architecture with the random weights that it began with
+unigram     how frequent each answer is in the training text (for pairs of sentences: about a coin)
+trigram     interpolated Kneser-Ney on the same text, where each token is predicted from those before it
+trained     the model, read back from its folder
+"""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from accelerate import Accelerator
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..training.batches import StepDataset, one_pass
+from ..training.evaluation import evaluate, micro_batches
+from ..training.examples import ExampleSource
+from ..training.objective import IGNORE, Batch, Objective
+from ..training.precision import build_accelerator
+from .baselines import TrigramModel, UnigramModel, nats_per_token
+from .corpus import TokenizedCorpus
+from .held_out import build_held_out
+from .model import build_model
+from .objective_recipes import build_objective
+from .recipe import PretrainingRecipe
+from .run import build_source
+from .text import tokenize_text
+from .tokenizer import frame_ids
+
+Scores = dict[str, float]
+"""As `evaluate` names them: `term/loss`, `term/perplexity`, `term/accuracy`, ..."""
+
+Answers = dict[str, np.ndarray]
+"""The right answers of each term, in one row."""
+
+PAIR_LABELS = 2
+
+
+def compare(
+    recipe: PretrainingRecipe, trained: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> dict[str, Scores]:
+    """Score a model and what it must beat; `trigram` is there for causal language modeling alone."""
+    objective = build_objective(
+        recipe.objective,
+        tokenizer,
+        sequence_length=recipe.corpus.sequence_length,
+        seed=recipe.training.seed,
+        decoder_start_id=getattr(trained.config, "decoder_start_token_id", None),
+    )
+    accelerator = build_accelerator(recipe.training, recipe.folder)
+    held_out = build_held_out(recipe, tokenizer)
+    batches = list(batches_of(held_out.source, objective, recipe, accelerator))
+
+    def score(model: PreTrainedModel) -> Scores:
+        prepared = accelerator.prepare_model(model, evaluation_mode=True)
+        return evaluate(prepared, objective, batches, accelerator, num_bytes=held_out.num_bytes)
+
+    learned_from = batches_of(build_source(recipe, tokenizer), objective, recipe, accelerator)
+    seen, asked = answers(objective, learned_from), answers(objective, batches)
+    vocab_size = trained.config.vocab_size
+    scores = {
+        "untrained": score(build_model(recipe, tokenizer)),
+        "unigram": unigram_scores(seen, asked, vocab_size, held_out.num_bytes),
+    }
+    if recipe.objective.kind == "causal_language_modeling":
+        texts = [tokenize_text(recipe, split, tokenizer) for split in ("train", "validation")]
+        scores["trigram"] = trigram_scores(*texts, frame_ids(tokenizer)[1], vocab_size)
+    return scores | {"trained": score(trained)}
+
+
+def batches_of(
+    source: ExampleSource, objective: Objective, recipe: PretrainingRecipe, accelerator: Accelerator
+) -> Iterable[Batch]:
+    """Cut a source's epoch 0 into batches, in its order: those of a run's evaluation, if it is held out."""
+    training = recipe.training
+    steps = StepDataset(
+        source,
+        objective,
+        tokens_per_step=min(training.tokens_per_step, int(source.epoch(0).lengths.sum())),
+        tokens_per_micro_batch=training.tokens_per_micro_batch or training.tokens_per_step,
+        seed=training.seed,
+        shuffle=False,
+    )
+    return micro_batches(one_pass(steps), accelerator.device)
+
+
+def answers(objective: Objective, batches: Iterable[Batch]) -> Answers:
+    """Collect the right answers of an objective's terms: first that on tokens, then that on pairs, if any."""
+    found = []
+    for batch in batches:
+        is_target = batch["labels"] != IGNORE
+        if list(objective.weights) == ["clm"]:  # nothing precedes the first token of a sequence
+            is_target &= batch["position_ids"] > 0
+        kinds = [batch["labels"][is_target], batch.get("next_sentence_label")]
+        found.append([labels.cpu().numpy() for labels in kinds if labels is not None])
+    return dict(zip(objective.weights, map(np.concatenate, zip(*found, strict=True)), strict=True))
+
+
+def unigram_scores(seen: Answers, asked: Answers, vocab_size: int, num_bytes: dict[str, int]) -> Scores:
+    """Score answers by how often each one was right in training; the most frequent one is the guess."""
+    scores: Scores = {}
+    for term, targets in asked.items():
+        model = UnigramModel.fit(seen[term], PAIR_LABELS if term == "nsp" else vocab_size)
+        loss = nats_per_token(model.log_probability, targets, np.array([0, len(targets)]))
+        accuracy = float((targets == model.log_probabilities.argmax()).mean())
+        scores |= named(term, loss) | {f"{term}/accuracy": accuracy}
+        if term in num_bytes:
+            scores[f"{term}/bits_per_byte"] = loss * len(targets) / num_bytes[term] / math.log(2)
+    return scores
+
+
+def trigram_scores(
+    train: TokenizedCorpus, held_out: TokenizedCorpus, end_ids: list[int], vocab_size: int
+) -> Scores:
+    """Score the tokens of held-out documents, their ends included, after the two tokens before each."""
+    model = TrigramModel.fit(*with_ends(train, end_ids), vocab_size)
+    tokens, offsets = with_ends(held_out, end_ids)
+    loss = nats_per_token(model.log_probability, tokens, offsets)
+    bits_per_byte = loss * len(tokens) / int(held_out.document_bytes.sum()) / math.log(2)
+    return named("clm", loss) | {"clm/bits_per_byte": bits_per_byte}
+
+
+def with_ends(corpus: TokenizedCorpus, end_ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Put the end of text behind each document; its tokens, and where documents begin among them."""
+    offsets = corpus.token_offsets
+    places = np.repeat(offsets[1:], len(end_ids))
+    tokens = np.insert(corpus.tokens.astype(np.int64), places, end_ids * corpus.num_documents)
+    return tokens, offsets + np.arange(len(offsets)) * len(end_ids)
+
+
+def named(term: str, loss: float) -> Scores:
+    """Give a loss with its perplexity."""
+    return {f"{term}/loss": loss, f"{term}/perplexity": math.exp(loss)}

@@ -1,0 +1,98 @@
+"""Loss curves: drawn once by matplotlib, written as PNG for Markdown and as SVG for a page.
+
+The SVG names its colours by the page's variables, so that it follows light and dark settings.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+COLOURS = {
+    "--first": "#1f5fbf",
+    "--second": "#c4581d",
+    "--third": "#8a8f98",
+    "--ink": "#1f2328",
+    "--quiet": "#6b7078",
+    "--line": "#e4e1da",
+}
+"""Names of the page's colours, and their values on white."""
+
+FIRST, SECOND, THIRD, INK, QUIET, LINE = COLOURS.values()
+
+LOOK = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": QUIET,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "text.color": INK,
+    "grid.color": LINE,
+    "grid.linewidth": 0.7,
+    "svg.fonttype": "none",
+}
+
+Points = Sequence[tuple[float, float]]
+"""Pairs of tokens read, in millions, and a value."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    training: Points
+    held_out: Points
+    levels: Mapping[str, float] = field(default_factory=dict)
+    """What is reached without learning, by its name."""
+
+
+def draw(panels: Sequence[Panel], file: Path) -> str:
+    """Draw panels beside one another into a PNG file, and return the same as SVG."""
+    with rc_context(LOOK):
+        figure = Figure(figsize=(10, 3.6), layout="constrained")
+        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            fill(axes, panel)
+        figure.savefig(file, dpi=160, facecolor="white")
+        svg = StringIO()
+        figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return for_page(svg.getvalue(), prefix=file.stem)
+
+
+def fill(axes: Axes, panel: Panel) -> None:
+    """Draw one panel; each curve is named where it ends, each level on its line."""
+    axes.grid(axis="y")
+    axes.set_title(panel.title, loc="left", fontsize=10.5, color=INK, pad=12)
+    axes.set_xlabel("tokens read, in millions")
+    width = max(x for x, _ in [*panel.training, *panel.held_out])
+    axes.plot(*zip(*panel.training, strict=True), color=THIRD, linewidth=1, label="training")
+    axes.plot(*zip(*panel.held_out, strict=True), color=FIRST, linewidth=2, marker="o", markersize=3.5)
+    last = panel.held_out[-1][1]
+    axes.annotate(f"held out {last:.2f}", (width, last), xytext=(7, 0), textcoords="offset points",
+                  color=FIRST, va="center", annotation_clip=False)  # fmt: skip
+    for name, level in panel.levels.items():
+        axes.axhline(level, color=SECOND, linewidth=1.2, linestyle=(0, (4, 3)))
+        axes.annotate(f"{name} {level:.2f}", (width, level), xytext=(7, 0), textcoords="offset points",
+                      color=SECOND, va="center", annotation_clip=False)  # fmt: skip
+    axes.set_xlim(0, width)
+    axes.legend(frameon=False, loc="upper right", labelcolor=QUIET, fontsize=9)
+
+
+def for_page(svg: str, prefix: str) -> str:
+    """Make an SVG a part of a page: without its head, in the page's colours, its ids apart from others'."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', svg, count=1)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
+    svg = re.sub(r'(href="#|url\(#)', rf"\1{prefix}-", svg)
+    for name, value in COLOURS.items():
+        svg = svg.replace(value, f"var({name})")
+    return svg.replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans'")

@@ -1,0 +1,136 @@
+"""The demonstration: three small models learn from text that this machine already has; a report says what.
+
+    recipes -> pretrain each -> read it back by its Auto class -> compare, show -> report.md, report.html, PNG
+
+Nothing is downloaded. The encoder learns masked language modeling and next-sentence prediction, the decoder
+causal language modeling, the sequence-to-sequence model span corruption.
+"""
+
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForNextSentencePrediction,
+    AutoModelForPreTraining,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+)
+
+from ..configs.recipe import load_recipe
+from ..training.tracking import LOG, read_log
+from .comparison import compare
+from .demo_report import Findings, build_report
+from .demonstration import Shown, continue_texts, fill_masks, judge_pairs, restore_spans
+from .output import MODEL
+from .recipe import PretrainingRecipe
+from .report import as_markdown
+from .report_page import as_page
+from .run import pretrain
+from .text import open_text
+
+MEMBERS = ("encoder", "decoder", "seq2seq")
+PAGE = "report.html"
+MARKDOWN = "report.md"
+CURVES = tuple(f"curves-{member}.png" for member in MEMBERS)
+WRITTEN = (*MEMBERS, *CURVES, MARKDOWN, PAGE)
+"""Everything that a demonstration writes."""
+
+
+def load_recipes(overrides: Iterable[str] = ()) -> list[PretrainingRecipe]:
+    """Read the three shipped recipes: of the encoder, the decoder, the sequence-to-sequence model."""
+    return [load_recipe(PretrainingRecipe, f"{member}-demo", overrides) for member in MEMBERS]
+
+
+def run_demo(
+    output: str | Path, *, overwrite: bool = False, recipes: Sequence[PretrainingRecipe] | None = None
+) -> Path:
+    """Train the three members, show what they learned, and return the path of the report's page.
+
+    Args:
+        output: Folder of everything.
+        overwrite: Replace an earlier demonstration there.
+        recipes: Other recipes than the shipped ones, in the same order.
+
+    Raises:
+        ValueError: The folder holds something else, or an earlier demonstration without `overwrite`.
+    """
+    began = time.perf_counter()
+    folder = claim_folder(Path(output).expanduser(), overwrite=overwrite)
+    findings = []
+    for number, (member, recipe) in enumerate(zip(MEMBERS, recipes or load_recipes(), strict=True), start=1):
+        say(f"[{number}/{len(MEMBERS)}] {member}: tokenizer, corpus, {recipe.training.steps:,} steps")
+        findings.append(study(member, replace(recipe, output=str(folder / member))))
+        say(f"[{number}/{len(MEMBERS)}] {member}: {findings[-1].in_one_line}")
+    report = build_report(findings, folder, seconds=time.perf_counter() - began)
+    (folder / MARKDOWN).write_text(as_markdown(report), encoding="utf-8")
+    (folder / PAGE).write_text(as_page(report), encoding="utf-8")
+    return folder / PAGE
+
+
+def claim_folder(folder: Path, *, overwrite: bool) -> Path:
+    """Make the folder; of what is there, delete only what an earlier demonstration wrote.
+
+    Raises:
+        ValueError: As `run_demo`.
+    """
+    if folder.is_file():
+        raise ValueError(f"output is {folder}, which is a file: name a folder")
+    found = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    if foreign := [name for name in found if name not in WRITTEN]:
+        raise ValueError(f"{folder} holds {foreign[0]}, which no demo wrote: choose another --output")
+    if found and not overwrite:
+        raise ValueError(f"{folder} holds an earlier demo: add --overwrite, or choose another --output")
+    if found:
+        say(f"replacing the earlier demo in {folder}")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def study(member: str, recipe: PretrainingRecipe) -> Findings:
+    """Train a member, read it back, measure it beside what needs no learning, and let it show what it can."""
+    began = time.perf_counter()
+    model_folder = pretrain(recipe)
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    model = AutoModelForPreTraining.from_pretrained(model_folder).eval()
+    say(f"{member}: reading it back, and comparing it with an untrained one and with counting")
+    return Findings(
+        member=member,
+        recipe=recipe,
+        scores=compare(recipe, model, tokenizer),
+        log=read_log(recipe.folder / LOG),
+        parameters=model.num_parameters(),
+        vocabulary=model.config.vocab_size,
+        examples=show(member, recipe),
+        words=sum(len(text.split()) for text in open_text(recipe, "train")[0]),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def show(member: str, recipe: PretrainingRecipe) -> list[Shown]:
+    """Let a member do what it is for, on held-out text."""
+    folder = recipe.folder / MODEL
+    documents = list(open_text(recipe, "validation")[0])
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if member == "encoder":
+        filler = AutoModelForMaskedLM.from_pretrained(folder).eval()
+        judge = AutoModelForNextSentencePrediction.from_pretrained(folder).eval()
+        return [
+            *fill_masks(filler, tokenizer, documents, count=8),
+            *judge_pairs(judge, tokenizer, documents, count=4),
+        ]
+    if member == "decoder":
+        writer = AutoModelForCausalLM.from_pretrained(folder).eval()
+        return continue_texts(writer, tokenizer, documents, count=4)
+    restorer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    return restore_spans(restorer, tokenizer, documents, count=4)
+
+
+def say(message: str) -> None:
+    """Tell whoever watches what is going on, apart from the result on standard output."""
+    print(message, flush=True)

@@ -1,0 +1,279 @@
+"""What the demonstration found, as a report: a glance, then each member's curves, scores and examples.
+
+Legend: a term is one thing that a member learns (`mlm`, `nsp`, ...), as `Objective` names it.
+"""
+
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from importlib.metadata import version
+from pathlib import Path
+from statistics import mean
+
+import torch
+
+from ..training.tracking import Record
+from .comparison import Scores
+from .curves import Panel, draw
+from .demonstration import Continuation, FilledMask, JudgedPair, RestoredSpans, Shown
+from .recipe import PretrainingRecipe
+from .report import Bar, Block, Card, Cards, Example, Figure, Heading, Line, Prose, Report, Run, Table
+
+NAMES = {"encoder": "Encoder", "decoder": "Decoder", "seq2seq": "Sequence to sequence"}
+TERMS = {
+    "mlm": "hidden word",
+    "nsp": "next sentence",
+    "clm": "next token",
+    "span_corruption": "token of a hidden span",
+}
+LEARNED = {
+    "encoder": "It learned to find words that were hidden, and to tell whether one passage follows another "
+    "(masked language modeling and next-sentence prediction; Devlin et al., 2019).",
+    "decoder": "It learned to predict the next token from those before it (causal language modeling; Radford "
+    "et al., 2019).",
+    "seq2seq": "It learned to write the spans that were taken out of a text (span corruption; Raffel et al., "
+    "2020).",
+}
+CHOSEN: dict[type, str] = {
+    FilledMask: "Sentences evenly spaced over the held-out documents, whatever the outcome. Hidden is the "
+    "word nearest the middle that is one token of five letters or more; the model also reads the next "
+    "sentence.",
+    JudgedPair: "Passages from the middle of held-out documents, each followed by its true continuation and "
+    "by a passage of another document. The model says how likely the second follows the first.",
+    Continuation: "The first words of held-out paragraphs, evenly spaced. Greedy takes the likeliest token "
+    "each time, and soon repeats itself, as small models do; sampled draws from the likeliest nine tenths.",
+    RestoredSpans: "Held-out paragraphs, evenly spaced, with spans hidden at random as in training. Right "
+    "means equal, letter by letter.",
+}
+"""How what is shown was chosen."""
+
+PASSAGE_SHOWN = 170
+"""Characters of a passage that are shown where two meet."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is known of a member after its training."""
+
+    member: str
+    recipe: PretrainingRecipe
+    scores: dict[str, Scores]
+    """Of `untrained`, `unigram`, perhaps `trigram`, and `trained`."""
+    log: Sequence[Record]
+    parameters: int
+    vocabulary: int
+    examples: Sequence[Shown]
+    words: int
+    """Of the training text."""
+    seconds: float
+    """From the tokenizer to the last example."""
+
+    @property
+    def terms(self) -> list[str]:
+        """Name what was learned, the main thing first."""
+        return [name.removesuffix("/loss") for name in self.scores["unigram"] if name.endswith("/loss")]
+
+    @property
+    def records(self) -> list[Record]:
+        """List the records of training steps."""
+        return [record for record in self.log if "tokens_per_second" in record]
+
+    @property
+    def in_one_line(self) -> str:
+        """Say how each term's loss compares."""
+        return "; ".join(
+            f"{TERMS[term]}: loss "
+            + ", ".join(f"{name} {scores[f'{term}/loss']:.2f}" for name, scores in self.scores.items()
+                        if f"{term}/loss" in scores)
+            for term in self.terms
+        )  # fmt: skip
+
+
+def build_report(findings: Sequence[Findings], folder: Path, *, seconds: float) -> Report:
+    """Tell everything in order; curves go into `folder` as PNG files."""
+    minutes = max(round(seconds / 60), 1)
+    words = findings[0].words
+    return Report(
+        f"What three small Transformers learned in {minutes} minute{'s' if minutes > 1 else ''}",
+        f"Trained from random weights on {words / 1e6:.1f} million words of software documentation that this "
+        "machine already had, and measured on documents that they never saw.",
+        [
+            Cards([glance(found) for found in findings]),
+            Prose(
+                "Untrained is the same architecture with random weights. Unigram always guesses what is most "
+                "frequent. Whatever lies above both was learned from context."
+            ),
+            *(block for found in findings for block in chapter(found, folder)),
+            *what_was_run(findings, seconds),
+        ],
+    )
+
+
+def glance(found: Findings) -> Card:
+    """Say in a card how often a member is right, beside what needs no learning."""
+    term = found.terms[0]
+    trained, unigram = found.scores["trained"], found.scores["unigram"]
+    bars = [
+        Bar(name, scores[f"{term}/accuracy"], percent(scores[f"{term}/accuracy"]), name == "trained")
+        for name, scores in found.scores.items()
+        if f"{term}/accuracy" in scores
+    ]
+    about = (
+        f"How often its first guess at a {TERMS[term]} is right. Perplexity "
+        f"{number(trained[f'{term}/perplexity'])}, where word frequencies have "
+        f"{number(unigram[f'{term}/perplexity'])}."
+    )
+    return Card(NAMES[found.member], about, bars)
+
+
+def chapter(found: Findings, folder: Path) -> Iterable[Block]:
+    """Tell of one member."""
+    yield Heading(NAMES[found.member])
+    yield Prose(LEARNED[found.member])
+    yield curves(found, folder)
+    for term in found.terms:
+        yield score_table(found, term)
+    kinds = dict.fromkeys(type(example) for example in found.examples)
+    for kind in kinds:
+        yield Prose(CHOSEN[kind])
+        yield from (as_example(example) for example in found.examples if type(example) is kind)
+
+
+def curves(found: Findings, folder: Path) -> Figure:
+    """Draw the loss of every term over the tokens read; held-out curves begin at the untrained model."""
+    panels = []
+    for term in found.terms:
+        name = f"{term}/loss"
+        scored = [record for record in found.log if f"evaluation/{name}" in record]
+        start = (0.0, found.scores["untrained"][name])
+        panels.append(
+            Panel(
+                f"{TERMS[term]}: loss in nats",
+                [(record["tokens"] / 1e6, record[name]) for record in found.records],
+                [start, *((record["tokens"] / 1e6, record[f"evaluation/{name}"]) for record in scored)],
+                {key: found.scores[key][name] for key in ("unigram", "trigram") if key in found.scores},
+            )
+        )
+    file = f"curves-{found.member}.png"
+    return Figure(file, draw(panels, folder / file), f"Loss curves of the {found.member}")
+
+
+def score_table(found: Findings, term: str) -> Table:
+    """Put a term's scores beside those of what needs no learning."""
+    columns = {"loss": "loss (nats)", "perplexity": "perplexity", "accuracy": "accuracy"}
+    shown = {"loss": "{:.3f}".format, "perplexity": number, "accuracy": percent}
+    if f"{term}/bits_per_byte" in found.scores["trained"]:
+        columns["bits_per_byte"], shown["bits_per_byte"] = "bits per byte", "{:.3f}".format
+    rows = [
+        [
+            name,
+            *(
+                show(scores[f"{term}/{key}"]) if f"{term}/{key}" in scores else ""
+                for key, show in shown.items()
+            ),
+        ]
+        for name, scores in found.scores.items()
+    ]
+    return Table([TERMS[term], *columns.values()], rows, strong=len(rows) - 1)
+
+
+@singledispatch
+def as_example(shown: Shown) -> Example:
+    """Lay out what a model did."""
+    raise AssertionError(shown)
+
+
+@as_example.register
+def _(shown: FilledMask) -> Example:
+    runs = [Run(shown.before), Run(shown.truth, "truth"), Run(shown.after)]
+    bars = [
+        Bar(word, probability, percent(probability), word == shown.truth_as_token)
+        for word, probability in shown.guesses
+    ]
+    return Example([Line("hidden word", runs)], bars)
+
+
+@as_example.register
+def _(shown: JudgedPair) -> Example:
+    first, second = shown.first[-PASSAGE_SHOWN:], shown.second[:PASSAGE_SHOWN]
+    role = "right" if (shown.probability > 0.5) == shown.follows else "wrong"
+    says = f"follows: {percent(shown.probability)}"
+    return Example(
+        [
+            Line("first", [Run(f"… {first}" if first != shown.first else first)]),
+            Line("true next" if shown.follows else "from elsewhere", [Run(f"{second} …")]),
+            Line("model", [Run(says, role)]),
+        ]
+    )
+
+
+@as_example.register
+def _(shown: Continuation) -> Example:
+    return Example(
+        [
+            Line("prompt", [Run(shown.prompt)]),
+            Line("original", [Run(f"… {shown.truth.strip()}", "truth")]),
+            Line("greedy", [Run(f"… {shown.greedy.strip()}")]),
+            Line("sampled", [Run(f"… {shown.sampled.strip()}")]),
+        ]
+    )
+
+
+@as_example.register
+def _(shown: RestoredSpans) -> Example:
+    original, given, restored = [], [], []
+    for truth, guess in shown.pieces:
+        if guess is None:
+            for runs in (original, given, restored):
+                runs.append(Run(truth))
+        else:
+            original.append(Run(truth, "truth"))
+            given.append(Run(" ··· ", "blank"))
+            restored.append(Run(guess or " ∅ ", "right" if guess.strip() == truth.strip() else "wrong"))
+    return Example([Line("original", original), Line("given", given), Line("restored", restored)])
+
+
+def what_was_run(findings: Sequence[Findings], seconds: float) -> Iterable[Block]:
+    """Say on what, with what and how fast."""
+    yield Heading("What was run")
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("tercet", "torch", "transformers"))
+    device = (
+        torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} threads"
+    )
+    yield Prose(
+        f"{libraries}, Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores; trained on {device}. {seconds / 60:.1f} minutes in all, tokenizers, "
+        "evaluations and examples included. Each model was read back from its folder by its Auto class "
+        "before it was measured. The text depends on the installed packages: figures of different machines "
+        "cannot be compared."
+    )
+    columns = ["", "parameters", "vocabulary", "steps", "tokens read", "training", "tokens/s", "of peak"]
+    rows = []
+    for found in findings:
+        last, usage = found.log[-1], [record.get("utilization") for record in found.records]
+        used = [share for share in usage if share is not None]
+        rows.append(
+            [
+                NAMES[found.member],
+                f"{found.parameters:,}",
+                f"{found.vocabulary:,}",
+                f"{last['step']:,}",
+                f"{last['tokens']:,}",
+                f"{last['seconds']:,.0f} s",
+                f"{last['tokens'] / last['seconds']:,.0f}",
+                percent(mean(used)) if used else "",
+            ]
+        )
+    yield Table(columns, rows)
+
+
+def percent(share: float) -> str:
+    """Write a share in percent."""
+    return f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"
+
+
+def number(value: float) -> str:
+    """Write a number with three digits or more."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"

@@ -1,0 +1,25 @@
+"""The whole program, on shapes that take no time."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
+    marks = module("reporting")
+    output, page = tmp_path / "result.json", tmp_path / "page.md"
+    page.write_text(f"before\n{marks.BEGIN}\n{marks.END}\nafter\n")
+    options = ["--smoke", "--cases", "encoder", "--rounds", "1", "--threads", "1"]
+    options += ["--common-scheduler-group", "--output", output, "--page", page]
+    command = [sys.executable, ROOT / "benchmarks" / "pretraining.py", *options]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    case = json.loads(output.read_text())["cases"]["encoder"]
+    assert list(case["sides"]) == ["stock", "stock-tuned", "tercet", "tercet-float32"]
+    assert case["parity"]["loss_difference"] < 1e-5
+    assert page.read_text() == f"before\n{marks.BEGIN}\n{printed}{marks.END}\nafter\n"

@@ -1,0 +1,37 @@
+"""The table and its place on a page."""
+
+import pytest
+
+
+@pytest.fixture
+def sides():
+    return {
+        "stock": {"seconds": [4.0, 2.0, 5.0], "memory_mib": 300.0, "precision": "fp32"},
+        "stock-tuned": {"seconds": [2.0, 2.0, 2.0], "memory_mib": 200.0, "precision": "bf16"},
+        "tercet": {"seconds": [1.0, 1.0, 1.0], "memory_mib": 100.0, "precision": "bf16"},
+    }
+
+
+def test_ratios_are_those_of_the_medians(module, sides):
+    module("reporting").summarize(sides, 100, flops_per_token=2.0, peaks={"fp32": 100.0, "bf16": 400.0})
+    assert sides["stock"]["tokens_per_second"] == 25
+    assert (sides["stock"]["slowest"], sides["stock"]["fastest"]) == (20, 50)
+    assert sides["tercet"]["ratio_to_stock"] == 4
+    assert sides["tercet"]["ratio_to_stock-tuned"] == 2
+    assert sides["tercet"]["utilization"] == sides["stock"]["utilization"] == 0.5
+
+
+def test_only_what_stands_between_the_marks_is_replaced(module, tmp_path):
+    reporting, page = module("reporting"), tmp_path / "page.md"
+    page.write_text(f"a\n{reporting.BEGIN}\nold\n{reporting.END}\nz\n")
+    for text in ("new", "newer"):
+        reporting.write_between_marks(page, text)
+        assert page.read_text() == f"a\n{reporting.BEGIN}\n{text}\n{reporting.END}\nz\n"
+
+
+def test_a_page_without_marks_is_refused(module, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("nothing")
+    with pytest.raises(ValueError, match="has no place for the table"):
+        module("reporting").write_between_marks(page, "new")
+    assert page.read_text() == "nothing"
