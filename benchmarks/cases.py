@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import numpy as np
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from torch import nn
 from transformers import (
     AutoConfig,
     BartConfig,
@@ -23,6 +22,7 @@ from transformers import (
     BertForPreTraining,
     GPT2Config,
     GPT2LMHeadModel,
+    PreTrainedModel,
     PreTrainedTokenizerFast,
 )
 
@@ -70,7 +70,7 @@ class Case(ABC):
 
     preset: ClassVar[str]
     """The preset of ours that is the stock architecture."""
-    model_class: ClassVar[type[nn.Module]]
+    model_class: ClassVar[type[PreTrainedModel]]
     """Ours."""
     pad_token_id: ClassVar[int] = 0
 
@@ -79,7 +79,7 @@ class Case(ABC):
         """Build what is learned."""
 
     @abstractmethod
-    def stock(self) -> nn.Module:
+    def stock(self) -> PreTrainedModel:
         """Build transformers' model, with its own random weights."""
 
     @abstractmethod
@@ -93,7 +93,7 @@ class Case(ABC):
         others = rng.integers(SHORTEST, longest + 1, size=size)
         return np.where(rng.random(size) < SHARE_FULL, self.sequence_length, others)
 
-    def tercet(self) -> nn.Module:
+    def tercet(self) -> PreTrainedModel:
         """Build ours, with its own random weights."""
         return self.model_class(AutoConfig.for_model(**load_preset(self.preset) | self.fields()))
 
@@ -101,7 +101,7 @@ class Case(ABC):
         """Give what differs from the preset."""
         return self.sizes() | {"dropout": self.dropout, "attention_dropout": self.dropout}
 
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, Any]:
         """Give the sizes, in transformers' common names."""
         return {
             "vocab_size": self.vocab_size,
@@ -162,9 +162,11 @@ class EncoderCase(Case):
         masking = DynamicMasking(Corruption(tokenizer))
         return MaskedLanguageModelingWithNextSentence(MaskedLanguageModeling(masking))
 
-    def stock(self) -> nn.Module:
+    def stock(self) -> PreTrainedModel:
         """Build BERT with both heads."""
-        dropouts = {"hidden_dropout_prob": self.dropout, "attention_probs_dropout_prob": self.dropout}
+        dropouts: dict[str, Any] = dict.fromkeys(
+            ("hidden_dropout_prob", "attention_probs_dropout_prob"), self.dropout
+        )
         return BertForPreTraining(BertConfig(**self.sizes(), **dropouts))
 
     def example(self, length: int, rng: np.random.Generator) -> Example:
@@ -190,9 +192,9 @@ class DecoderCase(Case):
         """Build next-token prediction."""
         return CausalLanguageModeling()
 
-    def stock(self) -> nn.Module:
+    def stock(self) -> PreTrainedModel:
         """Build GPT-2 with its head."""
-        dropouts = dict.fromkeys(("embd_pdrop", "attn_pdrop", "resid_pdrop"), self.dropout)
+        dropouts: dict[str, Any] = dict.fromkeys(("embd_pdrop", "attn_pdrop", "resid_pdrop"), self.dropout)
         return GPT2LMHeadModel(GPT2Config(**self.sizes(), **self._signs(), **dropouts))
 
     def fields(self) -> dict[str, Any]:
@@ -207,7 +209,7 @@ class DecoderCase(Case):
         """Draw a block of text."""
         return {"input_ids": self.words(length, rng)}
 
-    def _signs(self) -> dict[str, int]:
+    def _signs(self) -> dict[str, Any]:
         return {"bos_token_id": self.vocab_size - 1, "eos_token_id": self.vocab_size - 1}
 
 
@@ -223,16 +225,20 @@ class Seq2SeqCase(Case):
         """Build translation, which BART's class starts with its end-of-sequence token."""
         return Translation(decoder_start_id=2, label_smoothing=0.0)
 
-    def stock(self) -> nn.Module:
+    def stock(self) -> PreTrainedModel:
         """Build BART with its head."""
         stack = {
             "layers": self.num_hidden_layers,
             "attention_heads": self.num_attention_heads,
             "ffn_dim": 4 * self.hidden_size,
         }
-        sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in stack.items()}
+        sizes: dict[str, Any] = {
+            f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in stack.items()
+        }
         sizes |= {"vocab_size": self.vocab_size, "d_model": self.hidden_size}
-        dropouts = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), self.dropout)
+        dropouts: dict[str, Any] = dict.fromkeys(
+            ("dropout", "attention_dropout", "activation_dropout"), self.dropout
+        )
         config = BartConfig(**sizes, max_position_embeddings=self.sequence_length, **dropouts)
         return BartForConditionalGeneration(config)
 

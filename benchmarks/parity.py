@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from cases import Case
-from peers import copy_weights, in_our_names, padded
-from sides import as_step, on_device
+from peers import copy_weights, in_our_names
+from sides import as_step, pad_all
 
 from tercet.training.loop import accumulate_gradients
 from tercet.training.precision import build_accelerator, fastest_float32_products
@@ -24,13 +24,15 @@ def compare(case: Case) -> dict[str, Any]:
     case = replace(case, dropout=0.0)
     accelerator = build_accelerator(TrainingRecipe(steps=1, precision="fp32"), Path())
     torch.manual_seed(0)
-    stock, ours, objective = case.stock().train(), case.tercet().train(), case.objective()
+    objective = case.objective()
+    with accelerator.device:
+        stock, ours = case.stock().train(), case.tercet().train()
     copy_weights(stock, ours, case.preset)
-    stock, ours = stock.to(accelerator.device), accelerator.prepare(ours)
+    ours = accelerator.prepare(ours)
     batch = case.batches()[0]
     step = as_step(batch, objective)
 
-    stock_loss = stock(**on_device(padded(batch, case.pad_token_id), accelerator.device)).loss
+    stock_loss = stock(**pad_all(case, [batch], accelerator.device)[0]).loss
     stock_loss.backward()
     with fastest_float32_products(accelerator.device):
         our_loss = accumulate_gradients(ours, objective, step, accelerator)["loss"]

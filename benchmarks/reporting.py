@@ -82,9 +82,10 @@ def _conditions(result: dict[str, Any]) -> list[str]:
 def _parity(name: str, case: dict[str, Any]) -> str:
     parity = case["parity"]
     return (
-        f"- {name}: {parity['parameters']:,} parameters on both sides; loss {parity['stock_loss']:.6f} (stock)"
-        f" and {parity['tercet_loss']:.6f} (Tercet), relative difference {parity['loss_difference']:.0e}; "
-        f"relative difference of all gradients {parity['gradient_difference']:.0e}"
+        f"- {name}: {parity['parameters']:,} parameters on both sides; "
+        f"loss {parity['stock_loss']:.6f} (stock) and {parity['tercet_loss']:.6f} (Tercet), "
+        f"relative difference {parity['loss_difference']:.0e}, of all gradients "
+        f"{parity['gradient_difference']:.0e}"
     )
 
 

@@ -19,6 +19,7 @@ from typing import Literal
 import torch
 from cases import Case
 from peers import padded
+from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 
@@ -52,28 +53,27 @@ class Side:
 
 
 def prepare_stock(case: Case, device: torch.device) -> Pass:
-    """Build transformers' model and the loop that everybody writes."""
-    model = case.stock().to(device).train()
-    optimizer = AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
-    batches = [on_device(padded(batch, case.pad_token_id), device) for batch in case.batches()]
-
-    def train_once() -> None:
-        for batch in batches:
-            model(**batch).loss.backward()
-            clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad()
-
-    return train_once
+    """Build transformers' model, and the batches that its collators make."""
+    with device:
+        model = case.stock()
+    return stock_pass(model, pad_all(case, case.batches(), device), device, is_autocast=False)
 
 
 def prepare_tuned_stock(case: Case, device: torch.device) -> Pass:
     """Build the same with everything that makes it faster from outside."""
-    model = case.stock().to(device).train()
+    with device:
+        model = case.stock()
     model.config.use_cache = False
-    optimizer = AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
-    batches = [on_device(padded(batch, case.pad_token_id), device) for batch in case.grouped_batches()]
     is_autocast = choose_precision("auto", device) == "bf16"
+    return stock_pass(model, pad_all(case, case.grouped_batches(), device), device, is_autocast)
+
+
+def stock_pass(
+    model: nn.Module, batches: list[dict[str, Tensor]], device: torch.device, is_autocast: bool
+) -> Pass:
+    """Write the loop that everybody writes."""
+    model.train()
+    optimizer = AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
 
     def train_once() -> None:
         for batch in batches:
@@ -85,6 +85,12 @@ def prepare_tuned_stock(case: Case, device: torch.device) -> Pass:
             optimizer.zero_grad()
 
     return train_once
+
+
+def pad_all(case: Case, batches: list[Batch], device: torch.device) -> list[dict[str, Tensor]]:
+    """Pad batches for the stock models, and move them."""
+    rows = [padded(batch, case.pad_token_id) for batch in batches]
+    return [{name: tensor.to(device) for name, tensor in batch.items()} for batch in rows]
 
 
 def prepare_tercet(case: Case, precision: Literal["auto", "fp32"]) -> Pass:
@@ -123,11 +129,6 @@ def as_step(batch: Batch, objective: Objective) -> Step:
         examples=len(lengths),
         tokens=int(lengths.sum()),
     )
-
-
-def on_device(batch: dict[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
-    """Move a padded batch."""
-    return {name: tensor.to(device) for name, tensor in batch.items()}
 
 
 def as_they_are(device: torch.device) -> AbstractContextManager:

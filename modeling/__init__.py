@@ -45,12 +45,16 @@ for _auto_class, _models in AUTO_CLASSES.items():
         _auto_class.register(_model.config_class, _model)
 
 # Trainer shifts labels under label smoothing, and pipelines accept a model, by class names in these tables.
-for _names, _model in (
-    (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, TercetDecoderForCausalLM),
-    (modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, TercetEncoderForMaskedLM),
-    (modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, TercetSeq2SeqForConditionalGeneration),
+for _table, _config, _model in (
+    ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", TercetDecoderConfig, TercetDecoderForCausalLM),
+    ("MODEL_FOR_MASKED_LM_MAPPING_NAMES", TercetEncoderConfig, TercetEncoderForMaskedLM),
+    (
+        "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+        TercetSeq2SeqConfig,
+        TercetSeq2SeqForConditionalGeneration,
+    ),
 ):
-    _names.setdefault(_model.config_class.model_type, _model.__name__)
+    getattr(modeling_auto, _table).setdefault(_config.model_type, _model.__name__)
 
 __all__ = [
     "TercetConfig",

@@ -59,7 +59,7 @@ class Attention(nn.Module):
         The kernel is the configured one, or the packed one for packed sequences. Recorded attentions come
         from the definition, since other kernels never hold them.
         """
-        name = "eager" if output_attentions else self.config._attn_implementation
+        name = "eager" if output_attentions else str(self.config._attn_implementation)
         if isinstance(mask, PackedSequences):
             name = PACKED_KERNEL
         kernel = ALL_ATTENTION_FUNCTIONS.get_interface(name, scaled_dot_product)
@@ -122,7 +122,7 @@ class CrossAttention(Attention):
     ) -> tuple[Tensor, Tensor]:
         """Project the encoder's output once per generation, then remember it."""
         if cache is not None and cache.is_updated.get(self.layer_idx):
-            layer = cache.cross_attention_cache.layers[self.layer_idx]
+            layer: Any = cache.cross_attention_cache.layers[self.layer_idx]
             return layer.keys, layer.values
         key = self.heads(self.k_proj(encoder_hidden_states))
         value = self.heads(self.v_proj(encoder_hidden_states))

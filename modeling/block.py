@@ -23,7 +23,7 @@ class Block(GradientCheckpointingLayer, ABC):
         super().__init__()
         self.self_attention_norm = build_norm(config)
         self.self_attention = SelfAttention(config, layer_idx, is_causal=is_causal)
-        self.cross_attention_norm = build_norm(config) if reads_encoder else None
+        self.cross_attention_norm = build_norm(config) if reads_encoder else nn.Identity()
         self.cross_attention = CrossAttention(config, layer_idx) if reads_encoder else None
         self.feed_forward_norm = build_norm(config)
         self.feed_forward = FEED_FORWARD[config.feed_forward_type](config)
@@ -48,13 +48,14 @@ class Block(GradientCheckpointingLayer, ABC):
         def read_sequence(x: Tensor) -> Tensor:
             return self.self_attention(x, attention_mask, rotation, past_key_values, **kwargs)[0]
 
-        def read_encoder(x: Tensor) -> Tensor:
-            return self.cross_attention(
-                x, encoder_hidden_states, encoder_attention_mask, past_key_values, **kwargs
-            )[0]
-
         x = self.add(hidden_states, self.self_attention_norm, read_sequence)
-        if self.cross_attention is not None:
+        if (cross_attention := self.cross_attention) is not None:
+
+            def read_encoder(x: Tensor) -> Tensor:
+                return cross_attention(
+                    x, encoder_hidden_states, encoder_attention_mask, past_key_values, **kwargs
+                )[0]
+
             x = self.add(x, self.cross_attention_norm, read_encoder)
         return self.add(x, self.feed_forward_norm, self.feed_forward)
 

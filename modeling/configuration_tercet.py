@@ -202,12 +202,16 @@ class TercetSeq2SeqConfig(TercetConfig):
 
     def encoder_config(self) -> TercetEncoderConfig:
         """Describe the encoder alone, with the attention kernel of the whole."""
-        return TercetEncoderConfig(**self._shared_fields(), attn_implementation=self._attn_implementation)
+        config = TercetEncoderConfig(**self._shared_fields())
+        config._attn_implementation = self._attn_implementation
+        return config
 
     def decoder_config(self) -> TercetDecoderConfig:
         """Describe the decoder alone, with the attention kernel of the whole."""
         fields = self._shared_fields() | {name: getattr(self, f"decoder_{name}") for name in DECODER_FIELDS}
-        return TercetDecoderConfig(**fields, attn_implementation=self._attn_implementation)
+        config = TercetDecoderConfig(**fields)
+        config._attn_implementation = self._attn_implementation
+        return config
 
     def _shared_fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in TercetConfig.__annotations__}

@@ -7,7 +7,7 @@ instead of all of them.
 Shapes: N tokens, C model width, V vocabulary.
 """
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +40,8 @@ class LossArguments(TypedDict, total=False):
 
 def take_loss_arguments(arguments: dict[str, Any]) -> LossArguments:
     """Take the loss's keywords out of `arguments`, which keeps what is meant for others."""
-    return {name: arguments.pop(name) for name in LossArguments.__annotations__ if name in arguments}
+    taken = {name: arguments.pop(name) for name in LossArguments.__annotations__ if name in arguments}
+    return cast(LossArguments, taken)
 
 
 def vocabulary_loss(
@@ -157,14 +158,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 d_weight += d_logits.T @ states
                 if d_bias is not None:
                     d_bias += logits.sum(0)
-        ctx.save_for_backward(
-            d_hidden, d_weight.to(weight.dtype), None if d_bias is None else d_bias.to(bias.dtype)
-        )
+        gradients = (d_hidden, d_weight.to(weight.dtype), None if d_bias is None else d_bias.to(weight.dtype))
+        ctx.save_for_backward(*gradients)
         return total
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor | None, ...]:
         d_hidden, d_weight, d_bias = ctx.saved_tensors
         scaled = (
             None if part is None else part * gradient.to(part.dtype) for part in (d_hidden, d_weight, d_bias)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from transformers import GenerationMixin
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
-from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
@@ -147,11 +147,15 @@ class TercetDecoderModel(TercetStack):
             real = torch.ones(source.shape[:2], device=source.device) if source_mask is None else source_mask
             padding = Padding(real)
             source, cu_seq_lens_k = padding.pack(source), padding.cu_seq_lens
-        if layout.sequences is not None:
-            own = layout.sequences
-            return source, PackedSequences(own.cu_seq_lens_q, cu_seq_lens_k, own.max_length_q, max_length_k)
+        is_packed = layout.sequences is not None or layout.sequence_ids is not None
+        if is_packed and cu_seq_lens_k is None:
+            raise ValueError(
+                "the targets are packed, but cu_seq_lens_k is missing: say where their sources end"
+            )
         pairs = None
-        if layout.sequence_ids is not None:
+        if cu_seq_lens_k is not None and (own := layout.sequences) is not None:
+            return source, PackedSequences(own.cu_seq_lens_q, cu_seq_lens_k, own.max_length_q, max_length_k)
+        if cu_seq_lens_k is not None and layout.sequence_ids is not None:
             pairs = within(layout.sequence_ids, sequence_ids(cu_seq_lens_k, source.shape[1]))
         return source, create_bidirectional_mask(
             self.masking_config(output_attentions),

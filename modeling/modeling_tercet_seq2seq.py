@@ -3,12 +3,12 @@
 Shapes: B batch, S source positions, T target positions, C model width, V vocabulary. Packed: (1, M), (1, N).
 """
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import Cache
-from transformers.generation import GenerationMixin
+from transformers import GenerationMixin
+from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import (
     BaseModelOutput,
     BaseModelOutputWithPastAndCrossAttentions,
@@ -32,9 +32,14 @@ class TercetSeq2SeqPreTrainedModel(TercetPreTrainedModel):
     # The two stacks record their own.
     _can_record_outputs = {}
 
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Module:
+    def resize_token_embeddings(
+        self,
+        new_num_tokens: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        mean_resizing: bool = True,
+    ) -> nn.Embedding:
         """Resize the table of token vectors as transformers does, and the target's if it has its own."""
-        table = super().resize_token_embeddings(*args, **kwargs)
+        table = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         decoder = self.get_decoder()
         if decoder.get_input_embeddings().num_embeddings != table.num_embeddings:
             decoder.resize_token_embeddings(table.num_embeddings)
@@ -71,7 +76,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         decoder_position_ids: Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        encoder_outputs: Any = None,
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
@@ -95,7 +100,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         if cu_seq_lens_k is None and attention_mask is None and not is_tracing():
             cu_seq_lens_k, cu_seq_lens_q = packed_bounds(position_ids, decoder_position_ids)
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(
+            source = self.encoder(
                 input_ids,
                 attention_mask,
                 token_type_ids,
@@ -105,15 +110,17 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
                 max_length_q=max_length_k,
                 **kwargs,
             )
-        elif not isinstance(encoder_outputs, BaseModelOutput):
-            encoder_outputs = BaseModelOutput(*encoder_outputs)
-        decoder_outputs = self.decoder(
+        else:
+            source = (
+                BaseModelOutput(*encoder_outputs) if isinstance(encoder_outputs, tuple) else encoder_outputs
+            )
+        target = self.decoder(
             decoder_input_ids,
             decoder_attention_mask,
             decoder_position_ids,
             past_key_values,
             decoder_inputs_embeds,
-            encoder_hidden_states=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=source.last_hidden_state,
             encoder_attention_mask=attention_mask,
             use_cache=use_cache,
             cu_seq_lens_q=cu_seq_lens_q,
@@ -122,7 +129,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
             max_length_k=max_length_k,
             **kwargs,
         )
-        return joined_output(encoder_outputs, decoder_outputs)
+        return joined_output(source, target)
 
     def recordings(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Pass on what the whole model's configuration asks to be recorded: the two halves have their own."""
@@ -156,7 +163,7 @@ class TercetSeq2SeqForConditionalGeneration(
         decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         decoder_position_ids: Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        encoder_outputs: Any = None,
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
@@ -229,7 +236,7 @@ def joined_output(
     """Name what both stacks returned as transformers names it for the whole."""
     return Seq2SeqModelOutput(
         last_hidden_state=target.last_hidden_state,
-        past_key_values=target.past_key_values,
+        past_key_values=cast(EncoderDecoderCache | None, target.past_key_values),
         decoder_hidden_states=target.hidden_states,
         decoder_attentions=target.attentions,
         cross_attentions=target.cross_attentions,

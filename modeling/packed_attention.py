@@ -8,12 +8,13 @@ choose it when a batch is packed.
 Shapes: N tokens of queries, M of keys, H query heads, G key-value heads, D head width; b, t, s of a group.
 """
 
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
 
+from .configuration_tercet import TercetConfig
 from .dot_product import additive, scaled_dot_product
 from .packing import PackedSequences
 
@@ -39,7 +40,7 @@ def packed_attention(
     `query` is (1, H, N, D), `key` and `value` (1, G, M, D). Returns what was read, (1, N, H, D), and no
     weights.
     """
-    implementation = module.config._attn_implementation
+    implementation = str(cast(TercetConfig, module.config)._attn_implementation)
     if implementation.startswith("flash"):
         flash = ALL_ATTENTION_FUNCTIONS[implementation]
         arguments = attention_mask.flash_arguments | kwargs
@@ -76,13 +77,14 @@ def attend(
     ones, and dropout on the weights does not fall back to a slow path.
     """
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    is_causal = bool(module.is_causal)
     if query.is_cpu and key.shape[2] <= SHORT:
-        bias = additive(mask, module.is_causal, key.shape[2], like=query)
+        bias = additive(mask, is_causal, key.shape[2], like=query)
         return scaled_dot_product(module, query, key, value, bias, scaling=scaling, dropout=dropout)[0]
     groups = query.shape[1] // key.shape[1]
     key, value = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (key, value))
     read = F.scaled_dot_product_attention(
-        query, key, value, mask, dropout_p=dropout, is_causal=module.is_causal, scale=scaling
+        query, key, value, mask, dropout_p=dropout, is_causal=is_causal, scale=scaling
     )
     return read.transpose(1, 2)
 

@@ -70,9 +70,9 @@ class Padding:
         self.cu_seq_lens = cumulative(mask.sum(dim=-1))
         self.position_ids = positions_in(mask).flatten()[self.indices][None]  # (1, N)
 
-    def pack(self, x: Tensor | None) -> Tensor | None:
+    def pack(self, x: Tensor) -> Tensor:
         """Drop the pads: (B, T, ...) -> (1, N, ...)."""
-        return None if x is None else x.expand(*self.shape, *x.shape[2:]).flatten(0, 1)[self.indices][None]
+        return x.expand(*self.shape, *x.shape[2:]).flatten(0, 1)[self.indices][None]
 
     def unpack(self, x: Tensor) -> Tensor:
         """Put zeros where the pads were: (1, N, ...) -> (B, T, ...)."""

@@ -74,7 +74,7 @@ class Layout:
 
     def pack(self, x: Tensor | None) -> Tensor | None:
         """Bring a further input (B, T, ...) into the same layout."""
-        return x if self.padding is None else self.padding.pack(x)
+        return x if x is None or self.padding is None else self.padding.pack(x)
 
     def unpack(self, x: Tensor) -> Tensor:
         """Return to the layout in which the user gave the tokens."""
@@ -236,7 +236,7 @@ class TercetVocabularyModel(TercetPreTrainedModel):
 
 def is_tracing() -> bool:
     """Tell whether the forward pass is being compiled or exported, where nothing may depend on data."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
 
 
 def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
@@ -245,9 +245,10 @@ def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Te
     Raises:
         ValueError: If both are, or none is.
     """
-    if (input_ids is None) == (inputs_embeds is None):
+    tokens = input_ids if inputs_embeds is None else inputs_embeds
+    if tokens is None or (input_ids is not None and inputs_embeds is not None):
         raise ValueError("give either input_ids or inputs_embeds: exactly one of them")
-    return input_ids if input_ids is not None else inputs_embeds
+    return tokens
 
 
 def kernel_arguments(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -119,7 +119,9 @@ class _ToSlots(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor, None, None]:
         # Pads take part in no result, so their gradients are zero and need not be added.
         (slot_of_token,) = ctx.saved_tensors
         return gradient.index_select(0, slot_of_token), None, None
@@ -133,7 +135,9 @@ class _FromSlots(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor, None, None, None]:
         token_of_slot, is_pad = ctx.saved_tensors
         slots = gradient.index_select(0, token_of_slot)
         return slots.masked_fill_(is_pad.view(-1, *[1] * (slots.dim() - 1)), 0), None, None, None

@@ -7,7 +7,8 @@ trained     the model, read back from its folder
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import cast, get_args
 
 import numpy as np
 from accelerate import Accelerator
@@ -25,7 +26,7 @@ from .model import build_model
 from .objective_recipes import build_objective
 from .recipe import PretrainingRecipe
 from .run import build_source
-from .text import tokenize_text
+from .text import Split, tokenize_text
 from .tokenizer import frame_ids
 
 Scores = dict[str, float]
@@ -64,8 +65,10 @@ def compare(
         "unigram": unigram_scores(seen, asked, vocab_size, held_out.num_bytes),
     }
     if recipe.objective.kind == "causal_language_modeling":
-        texts = [tokenize_text(recipe, split, tokenizer) for split in ("train", "validation")]
-        scores["trigram"] = trigram_scores(*texts, frame_ids(tokenizer)[1], vocab_size)
+        train, validation = (
+            cast(TokenizedCorpus, tokenize_text(recipe, split, tokenizer)) for split in get_args(Split)
+        )
+        scores["trigram"] = trigram_scores(train, validation, frame_ids(tokenizer)[1], vocab_size)
     return scores | {"trained": score(trained)}
 
 
@@ -97,7 +100,7 @@ def answers(objective: Objective, batches: Iterable[Batch]) -> Answers:
     return dict(zip(objective.weights, map(np.concatenate, zip(*found, strict=True)), strict=True))
 
 
-def unigram_scores(seen: Answers, asked: Answers, vocab_size: int, num_bytes: dict[str, int]) -> Scores:
+def unigram_scores(seen: Answers, asked: Answers, vocab_size: int, num_bytes: Mapping[str, int]) -> Scores:
     """Score answers by how often each one was right in training; the most frequent one is the guess."""
     scores: Scores = {}
     for term, targets in asked.items():

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 COLOURS = {
     "--first": "#1f5fbf",
@@ -25,7 +27,7 @@ COLOURS = {
 
 FIRST, SECOND, THIRD, INK, QUIET, LINE = COLOURS.values()
 
-LOOK = {
+LOOK: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "axes.edgecolor": LINE,
@@ -74,7 +76,14 @@ def fill(axes: Axes, panel: Panel) -> None:
     axes.set_xlabel("tokens read, in millions")
     width = max(x for x, _ in [*panel.training, *panel.held_out])
     axes.plot(*zip(*panel.training, strict=True), color=THIRD, linewidth=1, label="training")
-    axes.plot(*zip(*panel.held_out, strict=True), color=FIRST, linewidth=2, marker="o", markersize=3.5)
+    axes.plot(
+        *zip(*panel.held_out, strict=True),
+        color=FIRST,
+        linewidth=2,
+        marker="o",
+        markersize=3.5,
+        label="held out",
+    )
     last = panel.held_out[-1][1]
     axes.annotate(f"held out {last:.2f}", (width, last), xytext=(7, 0), textcoords="offset points",
                   color=FIRST, va="center", annotation_clip=False)  # fmt: skip
@@ -83,6 +92,7 @@ def fill(axes: Axes, panel: Panel) -> None:
         axes.annotate(f"{name} {level:.2f}", (width, level), xytext=(7, 0), textcoords="offset points",
                       color=SECOND, va="center", annotation_clip=False)  # fmt: skip
     axes.set_xlim(0, width)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.legend(frameon=False, loc="upper right", labelcolor=QUIET, fontsize=9)
 
 

@@ -112,7 +112,7 @@ def study(member: str, recipe: PretrainingRecipe) -> Findings:
     )
 
 
-def show(member: str, recipe: PretrainingRecipe) -> list[Shown]:
+def show(member: str, recipe: PretrainingRecipe) -> Sequence[Shown]:
     """Let a member do what it is for, on held-out text."""
     folder = recipe.folder / MODEL
     documents = list(open_text(recipe, "validation")[0])

@@ -19,14 +19,28 @@ from .comparison import Scores
 from .curves import Panel, draw
 from .demonstration import Continuation, FilledMask, JudgedPair, RestoredSpans, Shown
 from .recipe import PretrainingRecipe
-from .report import Bar, Block, Card, Cards, Example, Figure, Heading, Line, Prose, Report, Run, Table
+from .report import (
+    Bar,
+    Block,
+    Card,
+    Cards,
+    Example,
+    Examples,
+    Figure,
+    Heading,
+    Line,
+    Prose,
+    Report,
+    Run,
+    Table,
+)
 
 NAMES = {"encoder": "Encoder", "decoder": "Decoder", "seq2seq": "Sequence to sequence"}
 TERMS = {
-    "mlm": "hidden word",
+    "mlm": "hidden token",
     "nsp": "next sentence",
     "clm": "next token",
-    "span_corruption": "token of a hidden span",
+    "span_corruption": "token of hidden spans",
 }
 LEARNED = {
     "encoder": "It learned to find words that were hidden, and to tell whether one passage follows another "
@@ -49,8 +63,8 @@ CHOSEN: dict[type, str] = {
 }
 """How what is shown was chosen."""
 
-PASSAGE_SHOWN = 170
-"""Characters of a passage that are shown where two meet."""
+WORDS_SHOWN = 22
+"""Words of each passage that are shown where two meet."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +116,9 @@ def build_report(findings: Sequence[Findings], folder: Path, *, seconds: float) 
         [
             Cards([glance(found) for found in findings]),
             Prose(
-                "Untrained is the same architecture with random weights. Unigram always guesses what is most "
-                "frequent. Whatever lies above both was learned from context."
+                "Untrained is the same architecture with random weights. Unigram knows how frequent each "
+                "token is, and always guesses the most frequent one. What lies above both was learned from "
+                "context. A perplexity of 30 means: as unsure as if 30 tokens were equally likely."
             ),
             *(block for found in findings for block in chapter(found, folder)),
             *what_was_run(findings, seconds),
@@ -121,11 +136,11 @@ def glance(found: Findings) -> Card:
         if f"{term}/accuracy" in scores
     ]
     about = (
-        f"How often its first guess at a {TERMS[term]} is right. Perplexity "
-        f"{number(trained[f'{term}/perplexity'])}, where word frequencies have "
+        f"of its first guesses at a {TERMS[term]} are right. Perplexity "
+        f"{number(trained[f'{term}/perplexity'])}, where frequencies alone give "
         f"{number(unigram[f'{term}/perplexity'])}."
     )
-    return Card(NAMES[found.member], about, bars)
+    return Card(NAMES[found.member], percent(trained[f"{term}/accuracy"]), about, bars)
 
 
 def chapter(found: Findings, folder: Path) -> Iterable[Block]:
@@ -138,7 +153,8 @@ def chapter(found: Findings, folder: Path) -> Iterable[Block]:
     kinds = dict.fromkeys(type(example) for example in found.examples)
     for kind in kinds:
         yield Prose(CHOSEN[kind])
-        yield from (as_example(example) for example in found.examples if type(example) is kind)
+        shown = [as_example(example) for example in found.examples if type(example) is kind]
+        yield Examples(shown, are_narrow=kind in (FilledMask, JudgedPair))
 
 
 def curves(found: Findings, folder: Path) -> Figure:
@@ -164,6 +180,8 @@ def score_table(found: Findings, term: str) -> Table:
     """Put a term's scores beside those of what needs no learning."""
     columns = {"loss": "loss (nats)", "perplexity": "perplexity", "accuracy": "accuracy"}
     shown = {"loss": "{:.3f}".format, "perplexity": number, "accuracy": percent}
+    if term == "nsp":  # of two answers, a perplexity says nothing
+        del columns["perplexity"], shown["perplexity"]
     if f"{term}/bits_per_byte" in found.scores["trained"]:
         columns["bits_per_byte"], shown["bits_per_byte"] = "bits per byte", "{:.3f}".format
     rows = [
@@ -192,18 +210,18 @@ def _(shown: FilledMask) -> Example:
         Bar(word, probability, percent(probability), word == shown.truth_as_token)
         for word, probability in shown.guesses
     ]
-    return Example([Line("hidden word", runs)], bars)
+    return Example([Line("sentence", runs)], bars)
 
 
 @as_example.register
 def _(shown: JudgedPair) -> Example:
-    first, second = shown.first[-PASSAGE_SHOWN:], shown.second[:PASSAGE_SHOWN]
+    first, second = shown.first.split()[-WORDS_SHOWN:], shown.second.split()[:WORDS_SHOWN]
     role = "right" if (shown.probability > 0.5) == shown.follows else "wrong"
-    says = f"follows: {percent(shown.probability)}"
+    says = f"{percent(shown.probability)} that it follows"
     return Example(
         [
-            Line("first", [Run(f"… {first}" if first != shown.first else first)]),
-            Line("true next" if shown.follows else "from elsewhere", [Run(f"{second} …")]),
+            Line("first", [Run(f"… {' '.join(first)}")]),
+            Line("true next" if shown.follows else "elsewhere", [Run(f"{' '.join(second)} …")]),
             Line("model", [Run(says, role)]),
         ]
     )
@@ -214,7 +232,7 @@ def _(shown: Continuation) -> Example:
     return Example(
         [
             Line("prompt", [Run(shown.prompt)]),
-            Line("original", [Run(f"… {shown.truth.strip()}", "truth")]),
+            Line("original", [Run(f"… {shown.truth.strip()}")]),
             Line("greedy", [Run(f"… {shown.greedy.strip()}")]),
             Line("sampled", [Run(f"… {shown.sampled.strip()}")]),
         ]

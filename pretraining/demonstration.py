@@ -9,6 +9,7 @@ Legend: V vocabulary, T tokens of a text.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..training.objective import Example
 from .sentences import split_sentences
 from .span_corruption import SpanCorruption, splice
-from .special_tokens import sentinel_ids
+from .special_tokens import required_token_id, sentinel_ids
 from .tokenizer import frame_ids
 
 SHORTEST_WORD = 5
@@ -134,11 +135,11 @@ def fill_mask(
     logits = model(**inputs).logits[inputs["input_ids"] == tokenizer.mask_token_id][0]  # (V,)
     best = logits.float().softmax(dim=-1).topk(NUM_GUESSES)
     guesses = [
-        (tokenizer.decode([token]).strip(), probability)
+        (decode(tokenizer, [token]).strip(), probability)
         for token, probability in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
     truth = sentence[start:stop]
-    as_token = tokenizer.decode(tokenizer(truth, add_special_tokens=False)["input_ids"]).strip()
+    as_token = decode(tokenizer, tokenizer(truth, add_special_tokens=False)["input_ids"]).strip()
     return FilledMask(sentence[:start], truth, sentence[stop:], guesses, as_token)
 
 
@@ -216,18 +217,18 @@ def continue_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pa
 
     def go_on(**options) -> str:
         torch.manual_seed(SEED)
-        written = model.generate(
+        written = cast(Any, model).generate(
             inputs,
             attention_mask=torch.ones_like(inputs),
             max_new_tokens=CONTINUATION_TOKENS,
             pad_token_id=tokenizer.pad_token_id,
             **options,
         )
-        return tokenizer.decode(written[0, len(ids) :], skip_special_tokens=True)
+        return decode(tokenizer, written[0, len(ids) :], skip_special_tokens=True)
 
     return Continuation(
         prompt,
-        " " + tokenizer.decode(truth),
+        decode(tokenizer, truth),
         go_on(do_sample=False),
         go_on(do_sample=True, temperature=0.8, top_p=0.9),
     )
@@ -251,10 +252,10 @@ def restore_spans(
     examples: list[Example] = [{"input_ids": row} for row in ids]
     restored = []
     for source, target in zip(*objective.pairs(examples, np.random.default_rng(SEED)), strict=True):
-        written = model.generate(
+        written = cast(Any, model).generate(
             torch.tensor(source[None], device=model.device), max_new_tokens=len(target) + 8, do_sample=False
         )
-        truth = pieces(tokenizer, source, target)
+        truth = pieces(tokenizer, source, target.tolist())
         guess = pieces(tokenizer, source, written[0, 1:].tolist())
         is_hidden = np.isin(source[source != tokenizer.eos_token_id], sentinel_ids(tokenizer))
         restored.append(
@@ -273,10 +274,12 @@ def pieces(tokenizer: PreTrainedTokenizerBase, source: np.ndarray, target: Seque
 
     A token's text depends on those before it (a space, half a character), so prefixes are compared.
     """
-    source = source[source != tokenizer.eos_token_id]
-    signs = sentinel_ids(tokenizer)
-    texts = [
-        tokenizer.decode(splice(source[:stop], target, signs, tokenizer.eos_token_id))
-        for stop in range(len(source) + 1)
-    ]
+    signs, end = sentinel_ids(tokenizer), required_token_id(tokenizer, "eos", "span corruption")
+    source = source[source != end]
+    texts = [decode(tokenizer, splice(source[:stop], target, signs, end)) for stop in range(len(source) + 1)]
     return [text[len(earlier) :] for earlier, text in pairwise(texts)]
+
+
+def decode(tokenizer: PreTrainedTokenizerBase, ids: Any, **options: bool) -> str:
+    """Write the ids of one text."""
+    return cast(str, tokenizer.decode(ids, **options))

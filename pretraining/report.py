@@ -82,7 +82,10 @@ class Card:
     """What a reader should see at a glance."""
 
     title: str
+    headline: str
+    """The one figure to remember."""
     about: str
+    """What the figure is of, in words that follow it."""
     bars: Sequence[Bar]
 
 
@@ -109,7 +112,16 @@ class Example:
     bars: Sequence[Bar] = ()
 
 
-Block = Heading | Prose | Table | Figure | Cards | Example
+@dataclass(frozen=True)
+class Examples:
+    """Examples of one kind."""
+
+    examples: Sequence[Example]
+    are_narrow: bool = False
+    """Whether two of them fit beside each other."""
+
+
+Block = Heading | Prose | Table | Figure | Cards | Examples
 
 
 @dataclass(frozen=True)
@@ -161,14 +173,21 @@ def _(block: Figure) -> str:
 @markdown.register
 def _(block: Cards) -> str:
     return "\n\n".join(
-        f"**{card.title}**: {card.about}\n\n{markdown_bars(card.bars)}" for card in block.cards
+        f"**{card.title}: {card.headline}** {card.about}\n\n{markdown_bars(card.bars)}"
+        for card in block.cards
     )
 
 
 @markdown.register
-def _(block: Example) -> str:
-    lines = [f"> {line.label}: {''.join(map(markdown_run, line.runs))}  " for line in block.lines]
-    return "\n".join(lines) + (f"\n\n{markdown_bars(block.bars)}" if block.bars else "")
+def _(block: Examples) -> str:
+    # Without a comment between them, Markdown would join two quotations.
+    return "\n\n<!-- -->\n\n".join(map(markdown_example, block.examples))
+
+
+def markdown_example(example: Example) -> str:
+    """Write an example as a quotation, a line a line."""
+    lines = [f"> {line.label}: {''.join(map(markdown_run, line.runs))}  " for line in example.lines]
+    return "\n".join(lines) + (f"\n\n{markdown_bars(example.bars)}" if example.bars else "")
 
 
 def markdown_bars(bars: Sequence[Bar]) -> str:

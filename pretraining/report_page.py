@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import singledispatch
 from html import escape
 
-from .report import Bar, Block, Card, Cards, Example, Figure, Heading, Prose, Report, Run, Table
+from .report import Bar, Block, Card, Cards, Example, Examples, Figure, Heading, Prose, Report, Run, Table
 
 STYLE = """
 :root {
@@ -29,24 +29,32 @@ STYLE = """
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 17px/1.6 Charter, "Bitstream Charter", "Source Serif 4", Georgia, "DejaVu Serif", serif; }
 main { max-width: 1020px; margin: 0 auto; padding: 4.5rem 1.5rem 6rem; }
-h1 { font-size: 2.3rem; line-height: 1.15; letter-spacing: -0.015em; margin: 0 0 .6rem; font-weight: 600; }
+h1 { font-size: 2.3rem; line-height: 1.15; letter-spacing: -0.015em; margin: 0 0 .6rem; font-weight: 600;
+  text-wrap: balance; }
 h2 { font-size: 1.4rem; letter-spacing: -0.01em; margin: 4rem 0 .6rem; padding-top: 1.2rem; font-weight: 600;
   border-top: 1px solid var(--line); }
-p { max-width: 44rem; margin: .6rem 0 1.2rem; text-wrap: pretty; }
+p { max-width: 46rem; margin: .6rem 0 1.2rem; text-wrap: pretty; }
 .about { font-size: 1.15rem; color: var(--quiet); margin-bottom: 2.2rem; }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(280px, 1fr)); gap: 1.2rem; }
 .card, .example { background: var(--card); border: 1px solid var(--line); border-radius: 10px; }
-.card { padding: 1.2rem 1.3rem 1.3rem; }
-.card h3 { margin: 0; font-size: 1.1rem; font-weight: 600; }
-.card p { margin: .2rem 0 1rem; color: var(--quiet); font-size: .95rem; line-height: 1.45; }
-.example { padding: .9rem 1.2rem; margin: .8rem 0; }
-dl { display: grid; grid-template-columns: 6.2rem 1fr; gap: .3rem 1rem; margin: 0; }
+.cards + p { margin-top: 1.6rem; }
+.card { padding: 1.2rem 1.3rem 1.4rem; display: flex; flex-direction: column; }
+.card h3 { margin: 0; font-size: 1.05rem; font-weight: 600; }
+.card strong { font-size: 3rem; line-height: 1.25; font-weight: 600; letter-spacing: -0.02em;
+  color: var(--first); }
+.card p { margin: 0 0 1.1rem; color: var(--quiet); font-size: .95rem; line-height: 1.45; flex: 1; }
+.examples { display: grid; grid-template-columns: minmax(0, 1fr); gap: .9rem; margin: 1.2rem 0 2.4rem; }
+.narrow { grid-template-columns: repeat(auto-fit, minmax(min(100%, 430px), 1fr)); }
+.example { padding: .9rem 1.2rem 1rem; }
+dl { display: grid; grid-template-columns: 5.2rem 1fr; gap: .3rem 1rem; margin: 0; }
+.narrow .example { font-size: .93rem; line-height: 1.5; }
+.narrow dl { grid-template-columns: 4.6rem 1fr; gap: .2rem .8rem; }
 dt, .bars, table, .note { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
-dt { color: var(--quiet); font-size: .78rem; line-height: 1.9rem; }
+dt { color: var(--quiet); font-size: .76rem; line-height: 1.65rem; }
 dd { margin: 0; overflow-wrap: anywhere; }
 .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: .28rem .8rem;
   align-items: center; font-size: .84rem; line-height: 1.35; }
-.example .bars { margin: .5rem 0 .2rem 7.2rem; max-width: 30rem; grid-template-columns: 8rem 1fr 4rem; }
+.example .bars { margin: .7rem 0 0 5.4rem; grid-template-columns: 8rem 1fr 2.8rem; font-size: .8rem; }
 .bars .track { height: .62rem; border-radius: 3px;
   background: color-mix(in srgb, var(--fill) 45%, transparent); }
 .bars .track i { display: block; height: 100%; min-width: 2px; border-radius: 3px; background: var(--third); }
@@ -132,19 +140,26 @@ def _(block: Cards) -> str:
 
 
 @html.register
-def _(block: Example) -> str:
-    lines = "".join(
-        f"<dt>{escape(line.label)}</dt><dd>{''.join(map(marked, line.runs))}</dd>" for line in block.lines
-    )
-    return f'<div class="example"><dl>{lines}</dl>{bars(block.bars) if block.bars else ""}</div>'
+def _(block: Examples) -> str:
+    kind = "examples narrow" if block.are_narrow else "examples"
+    return f'<div class="{kind}">{"".join(map(example, block.examples))}</div>'
 
 
 def card(content: Card) -> str:
     """Write a card."""
     return (
-        f'<section class="card"><h3>{escape(content.title)}</h3><p>{prose(content.about)}</p>'
+        f'<section class="card"><h3>{escape(content.title)}</h3>'
+        f"<strong>{escape(content.headline)}</strong><p>{prose(content.about)}</p>"
         f"{bars(content.bars)}</section>"
     )
+
+
+def example(content: Example) -> str:
+    """Write an example, its labels beside its lines."""
+    lines = "".join(
+        f"<dt>{escape(line.label)}</dt><dd>{''.join(map(marked, line.runs))}</dd>" for line in content.lines
+    )
+    return f'<div class="example"><dl>{lines}</dl>{bars(content.bars) if content.bars else ""}</div>'
 
 
 def bars(shown: Sequence[Bar]) -> str:

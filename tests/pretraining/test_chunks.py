@@ -169,7 +169,7 @@ def stream():
     documents.reads.clear()
 
     def texts(corpus: TokenizedCorpus) -> list[str]:
-        return [tokenizer.decode(corpus.document(index)) for index in range(corpus.num_documents)]
+        return [str(tokenizer.decode(corpus.document(index))) for index in range(corpus.num_documents)]
 
     return StreamedExamples(documents, tokenizer, texts, window_documents=3)  # pyright: ignore[reportArgumentType]
 

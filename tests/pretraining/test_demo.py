@@ -82,7 +82,7 @@ def test_report_shows_all_members_beside_what_needs_no_learning(finished):
     for row in ("untrained", "unigram", "trained"):
         assert len(re.findall(rf"^\| \*{{0,2}}{row}\*{{0,2}} \|", markdown, flags=re.MULTILINE)) == 4
     assert len(re.findall(r"^\| trigram \|", markdown, flags=re.MULTILINE)) == 1
-    for label in ("hidden word", "true next", "from elsewhere", "greedy", "sampled", "restored"):
+    for label in ("sentence", "true next", "elsewhere", "greedy", "sampled", "restored"):
         assert f"> {label}: " in markdown
 
 
