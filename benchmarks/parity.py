@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from cases import Case
@@ -24,17 +24,17 @@ def compare(case: Case) -> dict[str, Any]:
     case = replace(case, dropout=0.0)
     accelerator = build_accelerator(TrainingRecipe(steps=1, precision="fp32"), Path())
     torch.manual_seed(0)
-    objective = case.objective()
-    with accelerator.device:
+    device, objective = cast(torch.device, accelerator.device), case.objective()
+    with device:
         stock, ours = case.stock().train(), case.tercet().train()
     copy_weights(stock, ours, case.preset)
     ours = accelerator.prepare(ours)
     batch = case.batches()[0]
     step = as_step(batch, objective)
 
-    stock_loss = stock(**pad_all(case, [batch], accelerator.device)[0]).loss
+    stock_loss = stock(**pad_all(case, [batch], device)[0]).loss
     stock_loss.backward()
-    with fastest_float32_products(accelerator.device):
+    with fastest_float32_products(device):
         our_loss = accumulate_gradients(ours, objective, step, accelerator)["loss"]
         gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
         difference = gradient_difference(gradients, dict(in_our_names(stock, case.preset, gradients=True)))

@@ -1,16 +1,17 @@
 """Translate a test set with a trained model, greedily and with beams, and score it against the references.
 
-    python examples/score_translations.py runs/translation-multi30k/model data/multi30k_en_de/test_2016_flickr.jsonl.gz
+    python examples/score_translations.py runs/translation-multi30k/model test_2016_flickr.jsonl.gz
 
-Prints BLEU and chrF with sacrebleu's signatures, which say exactly what was compared, and a few translations to read.
+Prints BLEU and chrF with sacrebleu's signatures, which say exactly what was compared, and some translations.
 """
 
 import argparse
 
 import datasets
 import torch
-from tercet.pretraining.translation_scores import score_translations, translate
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from tercet.pretraining.translation_scores import score_translations, translate
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("model", help="folder of the trained model")

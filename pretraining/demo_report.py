@@ -63,6 +63,9 @@ CHOSEN: dict[type, str] = {
 }
 """How what is shown was chosen."""
 
+LEAST_GAIN = 0.02
+"""Nats below the unigram's loss from which something was learned from context."""
+
 WORDS_SHOWN = 22
 """Words of each passage that are shown where two meet."""
 
@@ -150,6 +153,10 @@ def chapter(found: Findings, folder: Path) -> Iterable[Block]:
     yield curves(found, folder)
     for term in found.terms:
         yield score_table(found, term)
+        if found.scores["unigram"][f"{term}/loss"] - found.scores["trained"][f"{term}/loss"] < LEAST_GAIN:
+            yield Prose(
+                f"So far, it knows no more of the {TERMS[term]} than frequencies do: that takes longer."
+            )
     kinds = dict.fromkeys(type(example) for example in found.examples)
     for kind in kinds:
         yield Prose(CHOSEN[kind])

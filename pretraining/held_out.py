@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..training.examples import ExampleSource
 from ..training.fit import HeldOut
@@ -86,7 +86,7 @@ def measure_of(
 
 @dataclass(frozen=True)
 class TranslationMeasure:
-    """BLEU and chrF of greedy translations."""
+    """BLEU and chrF of greedy translations, blind to case if the tokenizer writes lower case only."""
 
     tokenizer: PreTrainedTokenizerBase
     sources: Sequence[str]
@@ -98,5 +98,11 @@ class TranslationMeasure:
         translations = translate(
             cast(PreTrainedModel, model), self.tokenizer, self.sources, max_new_tokens=self.max_new_tokens
         )
-        scores = score_translations(translations, self.references)
+        scores = score_translations(translations, self.references, lowercase=writes_lowercase(self.tokenizer))
         return {"translation/bleu": scores.bleu, "translation/chrf": scores.chrf}
+
+
+def writes_lowercase(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Tell whether upper case is lost on the way into a tokenizer."""
+    normalizer = cast(PreTrainedTokenizerFast, tokenizer).backend_tokenizer.normalizer
+    return normalizer is not None and normalizer.normalize_str("A").islower()
