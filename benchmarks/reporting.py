@@ -69,8 +69,8 @@ def _conditions(result: dict[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     lines = [
         f"{result['date']}: {machine['gpu'] or machine['processor']} ({machine['instructions']}), "
-        f"{conditions['threads']} threads; Python {machine['python']}, {versions}.",
-        f"{result['rounds']} rounds; load average {machine['load_average']:.2f} at the start; largest "
+        f"threads: {conditions['threads']}; Python {machine['python']}, {versions}.",
+        f"Rounds: {result['rounds']}; load average {machine['load_average']:.2f} at the start; largest "
         f"product {peaks['fp32'] / 1e9:,.0f} GFLOP/s in fp32 and {peaks['bf16'] / 1e9:,.0f} in bf16; "
         f"heap: {conditions['heap']}.",
     ]

@@ -7,7 +7,6 @@ import os
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
@@ -17,23 +16,10 @@ import torch
 from ..training.tracking import Record
 from .comparison import Scores
 from .curves import Panel, draw
-from .demonstration import Continuation, FilledMask, JudgedPair, RestoredSpans, Shown
+from .demo_examples import example_blocks
+from .demonstration import Shown
 from .recipe import PretrainingRecipe
-from .report import (
-    Bar,
-    Block,
-    Card,
-    Cards,
-    Example,
-    Examples,
-    Figure,
-    Heading,
-    Line,
-    Prose,
-    Report,
-    Run,
-    Table,
-)
+from .report import Bar, Block, Card, Cards, Figure, Heading, Prose, Report, Table, number, percent
 
 NAMES = {"encoder": "Encoder", "decoder": "Decoder", "seq2seq": "Sequence to sequence"}
 TERMS = {
@@ -42,32 +28,16 @@ TERMS = {
     "clm": "next token",
     "span_corruption": "token of hidden spans",
 }
-LEARNED = {
-    "encoder": "It learned to find words that were hidden, and to tell whether one passage follows another "
+TASKS = {
+    "encoder": "Its tasks: to find tokens that were hidden, and to tell whether one passage follows another "
     "(masked language modeling and next-sentence prediction; Devlin et al., 2019).",
-    "decoder": "It learned to predict the next token from those before it (causal language modeling; Radford "
+    "decoder": "Its task: to predict the next token from those before it (causal language modeling; Radford "
     "et al., 2019).",
-    "seq2seq": "It learned to write the spans that were taken out of a text (span corruption; Raffel et al., "
+    "seq2seq": "Its task: to write the spans that were taken out of a text (span corruption; Raffel et al., "
     "2020).",
 }
-CHOSEN: dict[type, str] = {
-    FilledMask: "Sentences evenly spaced over the held-out documents, whatever the outcome. Hidden is the "
-    "word nearest the middle that is one token of five letters or more; the model also reads the next "
-    "sentence.",
-    JudgedPair: "Passages from the middle of held-out documents, each followed by its true continuation and "
-    "by a passage of another document. The model says how likely the second follows the first.",
-    Continuation: "The first words of held-out paragraphs, evenly spaced. Greedy takes the likeliest token "
-    "each time, and soon repeats itself, as small models do; sampled draws from the likeliest nine tenths.",
-    RestoredSpans: "Held-out paragraphs, evenly spaced, with spans hidden at random as in training. Right "
-    "means equal, letter by letter.",
-}
-"""How what is shown was chosen."""
-
 LEAST_GAIN = 0.02
 """Nats below the unigram's loss from which something was learned from context."""
-
-WORDS_SHOWN = 22
-"""Words of each passage that are shown where two meet."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +119,7 @@ def glance(found: Findings) -> Card:
 def chapter(found: Findings, folder: Path) -> Iterable[Block]:
     """Tell of one member."""
     yield Heading(NAMES[found.member])
-    yield Prose(LEARNED[found.member])
+    yield Prose(TASKS[found.member])
     yield curves(found, folder)
     for term in found.terms:
         yield score_table(found, term)
@@ -157,11 +127,7 @@ def chapter(found: Findings, folder: Path) -> Iterable[Block]:
             yield Prose(
                 f"So far, it knows no more of the {TERMS[term]} than frequencies do: that takes longer."
             )
-    kinds = dict.fromkeys(type(example) for example in found.examples)
-    for kind in kinds:
-        yield Prose(CHOSEN[kind])
-        shown = [as_example(example) for example in found.examples if type(example) is kind]
-        yield Examples(shown, are_narrow=kind in (FilledMask, JudgedPair))
+    yield from example_blocks(found.examples)
 
 
 def curves(found: Findings, folder: Path) -> Figure:
@@ -204,62 +170,6 @@ def score_table(found: Findings, term: str) -> Table:
     return Table([TERMS[term], *columns.values()], rows, strong=len(rows) - 1)
 
 
-@singledispatch
-def as_example(shown: Shown) -> Example:
-    """Lay out what a model did."""
-    raise AssertionError(shown)
-
-
-@as_example.register
-def _(shown: FilledMask) -> Example:
-    runs = [Run(shown.before), Run(shown.truth, "truth"), Run(shown.after)]
-    bars = [
-        Bar(word, probability, percent(probability), word == shown.truth_as_token)
-        for word, probability in shown.guesses
-    ]
-    return Example([Line("sentence", runs)], bars)
-
-
-@as_example.register
-def _(shown: JudgedPair) -> Example:
-    first, second = shown.first.split()[-WORDS_SHOWN:], shown.second.split()[:WORDS_SHOWN]
-    role = "right" if (shown.probability > 0.5) == shown.follows else "wrong"
-    says = f"{percent(shown.probability)} that it follows"
-    return Example(
-        [
-            Line("first", [Run(f"… {' '.join(first)}")]),
-            Line("true next" if shown.follows else "elsewhere", [Run(f"{' '.join(second)} …")]),
-            Line("model", [Run(says, role)]),
-        ]
-    )
-
-
-@as_example.register
-def _(shown: Continuation) -> Example:
-    return Example(
-        [
-            Line("prompt", [Run(shown.prompt)]),
-            Line("original", [Run(f"… {shown.truth.strip()}")]),
-            Line("greedy", [Run(f"… {shown.greedy.strip()}")]),
-            Line("sampled", [Run(f"… {shown.sampled.strip()}")]),
-        ]
-    )
-
-
-@as_example.register
-def _(shown: RestoredSpans) -> Example:
-    original, given, restored = [], [], []
-    for truth, guess in shown.pieces:
-        if guess is None:
-            for runs in (original, given, restored):
-                runs.append(Run(truth))
-        else:
-            original.append(Run(truth, "truth"))
-            given.append(Run(" ··· ", "blank"))
-            restored.append(Run(guess or " ∅ ", "right" if guess.strip() == truth.strip() else "wrong"))
-    return Example([Line("original", original), Line("given", given), Line("restored", restored)])
-
-
 def what_was_run(findings: Sequence[Findings], seconds: float) -> Iterable[Block]:
     """Say on what, with what and how fast."""
     yield Heading("What was run")
@@ -292,13 +202,3 @@ def what_was_run(findings: Sequence[Findings], seconds: float) -> Iterable[Block
             ]
         )
     yield Table(columns, rows)
-
-
-def percent(share: float) -> str:
-    """Write a share in percent."""
-    return f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"
-
-
-def number(value: float) -> str:
-    """Write a number with three digits or more."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"

@@ -216,3 +216,13 @@ def escaped(text: str) -> str:
     """Keep Markdown from reading marks into other people's text."""
     text = text.replace("\n", " ")
     return "".join(f"\\{character}" if character in "\\`*_[]<>|#" else character for character in text)
+
+
+def percent(share: float) -> str:
+    """Write a share in percent."""
+    return f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"
+
+
+def number(value: float) -> str:
+    """Write a number with three digits or more."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"

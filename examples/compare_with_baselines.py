@@ -1,0 +1,29 @@
+"""Score a finished run beside an untrained model and beside counting, on the run's own held-out text.
+
+    python examples/compare_with_baselines.py runs/decoder-english
+
+Unigram is how frequent each answer is in the training text, trigram interpolated Kneser-Ney on the same tokens.
+"""
+
+import argparse
+from pathlib import Path
+
+from transformers import AutoModelForPreTraining, AutoTokenizer
+
+import tercet  # noqa: F401  registers the models
+from tercet.configs.recipe import load_recipe
+from tercet.pretraining.comparison import compare
+from tercet.pretraining.recipe import PretrainingRecipe
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("run", type=Path, help="the run's output folder")
+folder = parser.parse_args().run
+
+recipe = load_recipe(PretrainingRecipe, str(folder / "recipe.yaml"))
+model = AutoModelForPreTraining.from_pretrained(folder / "model").eval()
+scores = compare(recipe, model, AutoTokenizer.from_pretrained(folder / "model"))
+names = list(dict.fromkeys(name for row in scores.values() for name in row if not name.endswith("targets")))
+print("| | " + " | ".join(names) + " |")
+print("|---" * (len(names) + 1) + "|")
+for who, row in scores.items():
+    print(f"| {who} | " + " | ".join(f"{row[name]:.4g}" if name in row else "" for name in names) + " |")
