@@ -2,7 +2,7 @@
 
     python examples/compare_with_baselines.py runs/decoder-english
 
-Unigram is how frequent each answer is in the training text, trigram interpolated Kneser-Ney on the same tokens.
+Unigram is how frequent each answer is in the training text, trigram interpolated Kneser-Ney on its tokens.
 """
 
 import argparse

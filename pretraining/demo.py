@@ -8,7 +8,8 @@ causal language modeling, the sequence-to-sequence model span corruption.
 
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
 )
+from transformers.utils import logging
 
 from ..configs.recipe import load_recipe
 from ..training.tracking import LOG, read_log
@@ -64,7 +66,8 @@ def run_demo(
     findings = []
     for number, (member, recipe) in enumerate(zip(MEMBERS, recipes or load_recipes(), strict=True), start=1):
         say(f"[{number}/{len(MEMBERS)}] {member}: tokenizer, corpus, {recipe.training.steps:,} steps")
-        findings.append(study(member, replace(recipe, output=str(folder / member))))
+        with quiet_transformers():
+            findings.append(study(member, replace(recipe, output=str(folder / member))))
         say(f"[{number}/{len(MEMBERS)}] {member}: {findings[-1].in_one_line}")
     report = build_report(findings, folder, seconds=time.perf_counter() - began)
     (folder / MARKDOWN).write_text(as_markdown(report), encoding="utf-8")
@@ -129,6 +132,20 @@ def show(member: str, recipe: PretrainingRecipe) -> Sequence[Shown]:
         return continue_texts(writer, tokenizer, documents, count=4)
     restorer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     return restore_spans(restorer, tokenizer, documents, count=4)
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keep transformers from telling of heads that an Auto class leaves out, and of every file's progress."""
+    verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if had_bars:
+            logging.enable_progress_bar()
 
 
 def say(message: str) -> None:

@@ -28,6 +28,7 @@ NUM_GUESSES = 5
 PROMPT_WORDS = 14
 CONTINUATION_TOKENS = 32
 PASSAGE_TOKENS = 45
+RESTORED_TOKENS = 60
 SEED = 0
 
 
@@ -244,11 +245,12 @@ def restore_spans(
         model: From `AutoModelForSeq2SeqLM`.
         tokenizer: Its own.
         documents: Held-out texts.
-        count: How many paragraphs, of 30 words or more, cut to 60 tokens.
+        count: How many paragraphs, of 30 words or more, cut to `RESTORED_TOKENS`.
     """
     chosen = evenly_spaced(paragraphs(documents, fewest_words=30), count)
-    ids = [np.array(tokenizer(text, add_special_tokens=False)["input_ids"][:60]) for text in chosen]
-    objective = SpanCorruption(tokenizer, model.config.decoder_start_token_id, longest=60)
+    options = {"add_special_tokens": False, "truncation": True, "max_length": RESTORED_TOKENS}
+    ids = [np.array(tokenizer(text, **options)["input_ids"]) for text in chosen]
+    objective = SpanCorruption(tokenizer, model.config.decoder_start_token_id, longest=RESTORED_TOKENS)
     examples: list[Example] = [{"input_ids": row} for row in ids]
     restored = []
     for source, target in zip(*objective.pairs(examples, np.random.default_rng(SEED)), strict=True):

@@ -18,7 +18,7 @@ from .batches import Step, StepDataset, endless_steps, one_pass
 from .checkpoint import RunState, latest, load_checkpoint, prune, read_state, save_checkpoint
 from .evaluation import evaluate, evaluation_mode, micro_batches, undisturbed_randomness
 from .examples import ExampleSource
-from .heap import retain_heap
+from .heap import bound_kernel_cache, retain_heap
 from .interruption import Interruption, listening
 from .loop import Progress, train
 from .objective import Objective
@@ -93,6 +93,7 @@ def fit(
         ValueError: The recipe does not fit the corpus, the machine or the checkpoint.
         FloatingPointError: Too many steps in a row had no finite gradient.
     """
+    bound_kernel_cache()
     if recipe.retain_heap and accelerator.device.type == "cpu":
         retain_heap()
     with listening() as interruption, fastest_float32_products(accelerator.device):

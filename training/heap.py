@@ -1,14 +1,19 @@
-"""Keeping freed memory for the next step.
+"""What memory a process keeps between steps: freed memory yes, compiled products no.
 
 A training step frees what it allocated and asks for the same again. glibc gives large freed blocks back to
 the system, which must clear them page by page when they return: on virtual machines that costs more than many
 a product.
+
+oneDNN compiles every product for its sizes and keeps the last 1024. Packed batches have sizes of their own in every
+step, so that it would keep gigabytes and find nothing in them: measured, a run of 600 steps grew to 7.8 GiB, and
+1,000 sizes of one small product took 650 MiB, or 70 MiB (and 40 % less time) with room for 64.
 """
 
 import ctypes
+import os
 import platform
 
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8
 """Names of glibc's settings (malloc.h)."""
 
 TOP_PAD = 256 * 2**20
@@ -21,6 +26,16 @@ def retain_heap() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     never = -1
-    settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, never), (M_TOP_PAD, TOP_PAD))
-    answers = [mallopt(name, value) for name, value in settings]
-    return answers == [1, 1, 1]
+    # One arena, since what a thread keeps in its own no other can use.
+    settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, never), (M_TOP_PAD, TOP_PAD), (M_ARENA_MAX, 1))
+    return all(mallopt(name, value) for name, value in settings)
+
+
+KEPT_PRODUCTS = 64
+"""Compiled products that oneDNN keeps."""
+
+
+def bound_kernel_cache() -> None:
+    """Let oneDNN keep few compiled products, unless its variables say otherwise; before the process's first one."""
+    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(variable, str(KEPT_PRODUCTS))
