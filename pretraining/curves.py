@@ -42,6 +42,9 @@ LOOK: dict[Any, Any] = {
     "svg.fonttype": "none",
 }
 
+LABEL_DISTANCE = 0.075
+"""Height of a line of text, as a share of an axis."""
+
 Points = Sequence[tuple[float, float]]
 """Pairs of tokens read, in millions, and a value."""
 
@@ -84,16 +87,32 @@ def fill(axes: Axes, panel: Panel) -> None:
         markersize=3.5,
         label="held out",
     )
-    last = panel.held_out[-1][1]
-    axes.annotate(f"held out {last:.2f}", (width, last), xytext=(7, 0), textcoords="offset points",
-                  color=FIRST, va="center", annotation_clip=False)  # fmt: skip
-    for name, level in panel.levels.items():
+    for level in panel.levels.values():
         axes.axhline(level, color=SECOND, linewidth=1.2, linestyle=(0, (4, 3)))
-        axes.annotate(f"{name} {level:.2f}", (width, level), xytext=(7, 0), textcoords="offset points",
-                      color=SECOND, va="center", annotation_clip=False)  # fmt: skip
+    labels = {"held out": panel.held_out[-1][1], **panel.levels}
+    bottom, top = axes.get_ylim()
+    for name, place in apart(labels, distance=LABEL_DISTANCE * (top - bottom)).items():
+        axes.annotate(
+            f"{name} {labels[name]:.2f}",
+            (width, place),
+            xytext=(7, 0),
+            textcoords="offset points",
+            color=FIRST if name == "held out" else SECOND,
+            va="center",
+            annotation_clip=False,
+        )
     axes.set_xlim(0, width)
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.legend(frameon=False, loc="upper right", labelcolor=QUIET, fontsize=9)
+
+
+def apart(places: Mapping[str, float], distance: float) -> dict[str, float]:
+    """Move labels up, from the lowest on, until none stands closer to another than `distance`."""
+    moved: dict[str, float] = {}
+    lowest = float("-inf")
+    for name, place in sorted(places.items(), key=lambda item: item[1]):
+        lowest = moved[name] = max(place, lowest + distance)
+    return moved
 
 
 def for_page(svg: str, prefix: str) -> str:

@@ -30,7 +30,9 @@ TERMS = {
 }
 TASKS = {
     "encoder": "Its tasks: to find tokens that were hidden, and to tell whether one passage follows another "
-    "(masked language modeling and next-sentence prediction; Devlin et al., 2019).",
+    "(masked language modeling and next-sentence prediction; Devlin et al., 2019). A tenth of the first "
+    "task's tokens stand in the text as they are; an untrained model repeats what it reads, and has these "
+    "right.",
     "decoder": "Its task: to predict the next token from those before it (causal language modeling; Radford "
     "et al., 2019).",
     "seq2seq": "Its task: to write the spans that were taken out of a text (span corruption; Raffel et al., "

@@ -4,9 +4,9 @@ A training step frees what it allocated and asks for the same again. glibc gives
 the system, which must clear them page by page when they return: on virtual machines that costs more than many
 a product.
 
-oneDNN compiles every product for its sizes and keeps the last 1024. Packed batches have sizes of their own in every
-step, so that it would keep gigabytes and find nothing in them: measured, a run of 600 steps grew to 7.8 GiB, and
-1,000 sizes of one small product took 650 MiB, or 70 MiB (and 40 % less time) with room for 64.
+oneDNN compiles every product for its sizes and keeps the last 1024. Packed batches have sizes of their own in
+every step, so that it would keep gigabytes and find nothing in them: measured, a run of 600 steps grew to
+7.8 GiB, and 1,000 sizes of one small product took 650 MiB, or 70 MiB and 40 % less time with room for 64.
 """
 
 import ctypes
@@ -36,6 +36,6 @@ KEPT_PRODUCTS = 64
 
 
 def bound_kernel_cache() -> None:
-    """Let oneDNN keep few compiled products, unless its variables say otherwise; before the process's first one."""
+    """Let oneDNN keep few compiled products, unless its variables are set; before the process's first one."""
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, str(KEPT_PRODUCTS))

@@ -2,7 +2,7 @@
 
 import re
 
-from tercet.pretraining.curves import COLOURS, Panel, draw
+from tercet.pretraining.curves import COLOURS, Panel, apart, draw
 from tercet.pretraining.report import (
     Bar,
     Card,
@@ -74,6 +74,11 @@ def test_chart_is_a_png_and_a_drawing_in_the_colours_of_the_page(tmp_path):
     ids, links = re.findall(r'id="([^"]*)"', svg), re.findall(r'(?:href="#|url\(#)([^")]*)', svg)
     assert set(links) <= set(ids)
     assert all(name.startswith("curves-") for name in ids)
+
+
+def test_labels_of_a_chart_do_not_overlap():
+    places = apart({"unigram": 0.693, "held out": 0.692, "trigram": 2.0}, distance=0.1)
+    assert places == {"held out": 0.692, "unigram": 0.792, "trigram": 2.0}
 
 
 def test_figure_is_a_file_in_markdown_and_a_drawing_on_the_page():
