@@ -17,7 +17,7 @@ help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.installed ## pretrain three tiny models on text this machine already has, and report
-	$(BIN)/tercet demo
+	$(BIN)/tercet demo --overwrite
 
 test: $(VENV)/.installed ## run the tests, without the slow ones
 	$(PYTEST) -m "not slow"
