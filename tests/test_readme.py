@@ -22,7 +22,11 @@ COMMANDS = [
     for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     for line in block.splitlines()
 ]
-PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PROGRAMS = [
+    (page.name, program)
+    for page in PAGES
+    for program in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+]
 TINY = ["model.overrides.hidden_size=32", "model.overrides.num_attention_heads=4", "tokenizer.vocab_size=400"]
 
 
@@ -66,8 +70,8 @@ def finished_runs(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
-def test_programs_run(program, finished_runs, monkeypatch, capsys):
+@pytest.mark.parametrize(("page", "program"), PROGRAMS)
+def test_programs_run(page, program, finished_runs, monkeypatch, capsys):
     monkeypatch.chdir(finished_runs)
-    exec(compile(program, "README.md", "exec"), {})
+    exec(compile(program, page, "exec"), {})
     assert capsys.readouterr().out
