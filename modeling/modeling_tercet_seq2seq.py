@@ -100,15 +100,9 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         if cu_seq_lens_k is None and attention_mask is None and not is_tracing():
             cu_seq_lens_k, cu_seq_lens_q = packed_bounds(position_ids, decoder_position_ids)
         if encoder_outputs is None:
+            bounds = {"cu_seq_lens_q": cu_seq_lens_k, "max_length_q": max_length_k}
             source = self.encoder(
-                input_ids,
-                attention_mask,
-                token_type_ids,
-                position_ids,
-                inputs_embeds,
-                cu_seq_lens_q=cu_seq_lens_k,
-                max_length_q=max_length_k,
-                **kwargs,
+                input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **bounds, **kwargs
             )
         else:
             source = (
