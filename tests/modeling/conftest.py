@@ -90,10 +90,7 @@ class Ragged:
     def padded(self, side: str = "right", pad: int = 0) -> tuple[Tensor, Tensor]:
         """Ids and mask, (B, T), with pads on one side."""
         mask = [torch.ones_like(ids) for ids in self.sequences]
-        return tuple(
-            torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=value, padding_side=side)
-            for rows, value in ((self.sequences, pad), (mask, 0))
-        )
+        return padded(self.sequences, pad, side), padded(mask, 0, side)
 
     def packed(self) -> dict:
         """Ids (1, N), restarting positions and cumulative lengths."""
@@ -103,6 +100,11 @@ class Ragged:
             "position_ids": torch.cat([torch.arange(length) for length in lengths])[None],
             "cu_seq_lens_q": torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int(),
         }
+
+
+def padded(rows: list[Tensor], value: int, side: str) -> Tensor:
+    """Rows of different lengths as one tensor."""
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=value, padding_side=side)
 
 
 def ragged(*lengths: int, seed: int = 0) -> Ragged:

@@ -85,8 +85,8 @@ def test_a_head_that_is_not_plain_is_called(case):
     (hidden, _, _), labels = case
 
     class Doubled(nn.Linear):
-        def forward(self, x):
-            return 2 * super().forward(x)
+        def forward(self, input):
+            return 2 * super().forward(input)
 
     head = Doubled(C, V).double()
     expected = F.cross_entropy(head(hidden), labels)
