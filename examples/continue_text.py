@@ -15,9 +15,8 @@ prompt = sys.argv[1] if len(sys.argv) > 1 else "Return the number of"
 
 tokenizer = AutoTokenizer.from_pretrained(FOLDER)
 model = AutoModelForCausalLM.from_pretrained(FOLDER).eval()
-inputs = tokenizer(
-    tokenizer.bos_token + prompt, return_tensors="pt"
-)  # texts begin with this token in training
+# Texts begin with this token in training.
+inputs = tokenizer(tokenizer.bos_token + prompt, return_tensors="pt")
 torch.manual_seed(0)
 model.generate(  # pyright: ignore[reportAttributeAccessIssue]
     **inputs, max_new_tokens=60, do_sample=True, temperature=0.8, top_p=0.9, streamer=TextStreamer(tokenizer)

@@ -97,7 +97,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         """
         require_target(decoder_input_ids, decoder_inputs_embeds)
         kwargs = self.recordings(kwargs)
-        if cu_seq_lens_k is None and attention_mask is None and not is_tracing():
+        if cu_seq_lens_q is cu_seq_lens_k is None and attention_mask is None and not is_tracing():
             cu_seq_lens_k, cu_seq_lens_q = packed_bounds(position_ids, decoder_position_ids)
         if encoder_outputs is None:
             bounds = {"cu_seq_lens_q": cu_seq_lens_k, "max_length_q": max_length_k}

@@ -1,9 +1,9 @@
 """Attention over packed sequences: the one kernel that tells documents of a flat stream apart.
 
-On a GPU the flash kernels read cumulative lengths themselves. Everywhere else the stream becomes a few
-length-sorted padded batches (see `sequence_groups`), since a block-diagonal mask would cost the square of
-the stream. It is registered with transformers' `AttentionInterface` under the name `tercet_packed`; models
-choose it when a batch is packed.
+Flash kernels, where the model is told to use one, read cumulative lengths themselves. Elsewhere the stream
+becomes a few length-sorted padded batches (see `sequence_groups`), since a block-diagonal mask would cost the
+square of the stream. It is registered with transformers' `AttentionInterface` under the name `tercet_packed`;
+models choose it when a batch is packed.
 
 Shapes: N tokens of queries, M of keys, H query heads, G key-value heads, D head width; b, t, s of a group.
 """

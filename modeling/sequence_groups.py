@@ -100,7 +100,9 @@ def arrange(bounds: np.ndarray, order: np.ndarray, cuts: list[int], device: torc
         longest = int(lengths[members].max())
         offsets = np.arange(longest)[None]
         is_pad = offsets >= lengths[members, None]  # (b, t)
-        tokens.append(np.where(is_pad, bounds[members, None], bounds[members, None] + offsets).ravel())
+        # An empty sequence at the end of the stream begins behind its last token.
+        first = np.minimum(bounds[members, None], bounds[-1] - 1)
+        tokens.append(np.where(is_pad, first, bounds[members, None] + offsets).ravel())
         pads.append(is_pad.ravel())
         group_lengths.append(torch.from_numpy(lengths[members]).to(device))
         sizes.append((len(members), longest))

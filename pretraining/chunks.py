@@ -15,7 +15,7 @@ Shapes: E examples, D documents, T tokens of a sequence.
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice, repeat
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -114,9 +114,8 @@ class FullSequences:
         document = int(np.searchsorted(self.document_starts, start, side="right")) - 1
         while start < stop:
             end = int(self.document_starts[document + 1])
-            shift = document * len(
-                self.document_end
-            )  # ends of earlier documents, which are not in the corpus
+            # The ends of earlier documents are not in the corpus.
+            shift = document * len(self.document_end)
             text_end = end - len(self.document_end)
             if start < text_end:
                 yield self._text(start - shift, min(stop, text_end) - shift)
@@ -209,7 +208,7 @@ class ParallelPairs:
 class StreamedExamples:
     """Examples of a stream that is never held as a whole: an epoch is the next window of its documents.
 
-    The stream begins again when it ends; its last window may be smaller. Documents are tokenized when their
+    The stream begins again when it ends; a window goes on across its end. Documents are tokenized when their
     window is reached, and kept no longer. Epoch n is always the n-th window: a run that resumes reads over
     the windows before, without tokenizing them. Shuffling reaches as far as a window.
 
@@ -245,7 +244,6 @@ class StreamedExamples:
         return self.make_examples(tokenize(window, self.tokenizer))
 
     def _endless_windows(self) -> Iterator[Sequence[str]]:
+        documents = chain.from_iterable(repeat(self.documents))
         while True:
-            documents = iter(self.documents)
-            while window := list(islice(documents, self.window_documents)):
-                yield window
+            yield list(islice(documents, self.window_documents))

@@ -1,4 +1,6 @@
-"""A finished model beside what needs no learning, all on the same targets of the same held-out text.
+"""A finished model beside what needs no learning, on the same held-out text.
+
+The trigram reads whole documents, the others the run's sequences.
 
 untrained   the model's own architecture with the random weights that it began with
 unigram     how frequent each answer is in the training text (for pairs of sentences: about a coin)

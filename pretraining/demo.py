@@ -28,7 +28,7 @@ from ..training.tracking import LOG, read_log
 from .comparison import compare
 from .demo_report import Findings, build_report
 from .demonstration import Shown, continue_texts, fill_masks, judge_pairs, restore_spans
-from .output import MODEL
+from .output import MODEL, RECIPE
 from .recipe import PretrainingRecipe
 from .report import as_markdown
 from .report_page import as_page
@@ -86,6 +86,9 @@ def claim_folder(folder: Path, *, overwrite: bool) -> Path:
     found = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     if foreign := [name for name in found if name not in WRITTEN]:
         raise ValueError(f"{folder} holds {foreign[0]}, which no demo wrote: choose another --output")
+    for member in MEMBERS:
+        if (folder / member).exists() and not (folder / member / RECIPE).exists():
+            raise ValueError(f"{folder / member} is no run of a demo: choose another --output")
     if found and not overwrite:
         raise ValueError(f"{folder} holds an earlier demo: add --overwrite, or choose another --output")
     if found:

@@ -92,8 +92,8 @@ def build_report(findings: Sequence[Findings], folder: Path, *, seconds: float) 
             Cards([glance(found) for found in findings]),
             Prose(
                 "Untrained is the same architecture with random weights. Unigram knows how frequent each "
-                "token is, and always guesses the most frequent one. What lies above both was learned from "
-                "context. A perplexity of 30 means: as unsure as if 30 tokens were equally likely."
+                "token is, and always guesses the most frequent one. What is better than both was learned "
+                "from context. A perplexity of 30 means: as unsure as if 30 tokens were equally likely."
             ),
             *(block for found in findings for block in chapter(found, folder)),
             *what_was_run(findings, seconds),

@@ -68,9 +68,8 @@ class Corruption:
         rate: Share of the ordinary tokens that become targets.
         masked: Share of the targets that become [MASK].
         randomized: Share of the targets that become a random token of the vocabulary, never a special one.
-        unit: `token` or `word`: what is chosen at once. The shares are of tokens in both cases: the tokens of
-        a
-            chosen word meet their fates one by one, as in BERT's code.
+        unit: `token` or `word`: what is chosen at once. The shares are of tokens in both cases: the tokens
+            of a chosen word meet their fates one by one, as in BERT's code.
     """
 
     def __init__(

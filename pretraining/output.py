@@ -24,7 +24,14 @@ EVALUATION = "evaluation.json"
 WRITTEN = (RECIPE, TOKENIZER, MODEL, EVALUATION, "checkpoints", "log.jsonl")
 """Everything that a run writes."""
 
-WHAT_IS_LEARNED = ("model", "tokenizer", "corpus", "objective")
+WHAT_IS_LEARNED = (
+    "model",
+    "tokenizer",
+    "corpus",
+    "objective",
+    "training.seed",
+    "training.tokens_per_step",
+)
 """Keys of a recipe that a resumed run may not change."""
 
 WHAT_IS_TOKENIZED = (
@@ -53,6 +60,7 @@ def claim_output(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) ->
     """
     folder = recipe.folder
     if overwrite:
+        require_unused(folder, allowed=WRITTEN)
         delete_run(folder)
     require_unused(folder, allowed=WRITTEN if resume else (RECIPE, TOKENIZER))
     if resume:

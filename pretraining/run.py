@@ -16,6 +16,7 @@ from ..configs.recipe import recipe_data
 from ..training.examples import Examples, ExampleSource
 from ..training.fit import Outcome, fit
 from ..training.precision import build_accelerator
+from ..training.tracking import as_json
 from .chunks import StreamedExamples
 from .corpus import TokenizedCorpus
 from .held_out import build_held_out, examples_of
@@ -24,6 +25,7 @@ from .objective_recipes import build_objective
 from .output import EVALUATION, MODEL, RECIPE, TOKENIZER, claim_output
 from .recipe import PretrainingRecipe
 from .text import open_text, prepare_tokenizer, tokenize_text
+from .tokenizer import load_tokenizer
 
 
 def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -42,6 +44,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
     build_config(recipe)  # what is wrong with the model should show before anything takes time
     accelerator = build_accelerator(recipe.training, recipe.folder)
     if accelerator.is_main_process:
+        require_inputs(recipe)  # before an earlier run is replaced
         claim_output(recipe, resume=resume, overwrite=overwrite)
     accelerator.wait_for_everyone()
     with accelerator.main_process_first():
@@ -88,9 +91,23 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
             f"tokenizer.path is {recipe.tokenizer.path}, so nothing is to be trained: set tokenizer.path=null"
         )
     build_config(recipe)
+    require_inputs(recipe)
     folder = claim_output(recipe, resume=False, overwrite=overwrite) / TOKENIZER
     prepare_tokenizer(recipe, folder)
     return folder
+
+
+def require_inputs(recipe: PretrainingRecipe) -> None:
+    """Find the texts and the tokenizer that a recipe names.
+
+    Raises:
+        FileNotFoundError: A named file or folder does not exist.
+        ValueError: A text has no such columns, or the tokenizer cannot be loaded.
+    """
+    open_text(recipe, "train")
+    open_text(recipe, "validation")
+    if recipe.tokenizer.path is not None:
+        load_tokenizer(recipe.tokenizer.path)
 
 
 def build_source(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> ExampleSource:
@@ -122,5 +139,5 @@ def save(
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     shutil.copy(recipe.folder / RECIPE, folder)
-    summary = outcome.progress.state_dict() | {"scores": outcome.scores}
+    summary = outcome.progress.state_dict() | {"scores": as_json(outcome.scores)}
     (recipe.folder / EVALUATION).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")

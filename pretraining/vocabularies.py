@@ -114,9 +114,8 @@ def _unigram(documents: Iterable[str], size: int, lowercase: bool, special: Spec
 def _characters(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:
     alphabet = _alphabet(text.lower() if lowercase else text for text in documents)
     vocabulary = {name: number for number, name in enumerate([*special.names(), *alphabet])}
-    backend = Tokenizer(
-        models.BPE(vocabulary, [], unk_token=special.unknown)
-    )  # byte pair encoding without pairs
+    # Byte pair encoding without pairs.
+    backend = Tokenizer(models.BPE(vocabulary, [], unk_token=special.unknown))
     if lowercase:
         backend.normalizer = normalizers.Lowercase()
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s"), "merged_with_next")

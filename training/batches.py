@@ -175,7 +175,13 @@ class StepDataset(Dataset):
             lengths = np.asarray(examples.lengths, dtype=np.int64)
             rng = np.random.default_rng([0, self.seed, epoch]) if self.shuffle else None
             self._check(lengths)
-            self._planned = epoch, examples, plan_steps(lengths, self.tokens_per_step, rng)
+            steps = plan_steps(lengths, self.tokens_per_step, rng)
+            if self.shuffle and (fewest := min(map(len, steps))) < self.num_processes:
+                raise ValueError(
+                    f"a step holds {fewest} examples for {self.num_processes} processes: raise "
+                    "tokens_per_step or use fewer processes"
+                )
+            self._planned = epoch, examples, steps
         return self._planned[1:]
 
     def __getitem__(self, place: Place) -> Step:
@@ -214,11 +220,6 @@ def endless_steps(
     Raises:
         ValueError: An epoch has a step with fewer examples than there are processes.
     """
-    if (fewest := min(map(len, steps.plan(start[0])[1]))) < steps.num_processes:
-        raise ValueError(
-            f"a step holds {fewest} examples for {steps.num_processes} processes: raise tokens_per_step or "
-            "use fewer processes"
-        )
     return iter(_loader(steps, _Places(steps, start), num_workers, pin_memory))
 
 

@@ -1,9 +1,10 @@
 """Checkpoints: everything from which a run continues as if it had never stopped.
 
     checkpoints/step-00000100/
-        model.safetensors   the weights           optimizer.pt   the optimizer's, schedule's and scaler's
-        state random-0.pt         process 0's generators              state.json   progress, score, recipe,
-        versions
+        model.safetensors   the weights
+        optimizer.pt        the optimizer's, schedule's and scaler's state
+        random-0.pt         process 0's generators
+        state.json          progress, score, recipe, versions
 
 A checkpoint is written to a hidden folder, flushed to the disk and renamed, so that what bears its name is
 complete. Nothing in it can run code: it is read by safetensors, JSON and `weights_only` loading.

@@ -71,7 +71,8 @@ class TrainingRecipe:
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Number format of the products; weights stay in fp32. `auto`: bf16 where the machine computes in it."""
     compile: bool = False
-    """Whether to run the model through `torch.compile`: worth its minutes on a GPU."""
+    """Whether to run the model through `torch.compile`. Nothing may then depend on the data: packed attention
+    costs the square of a micro-batch, and every position reaches the vocabulary. For small ones only."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seeds the weights, the order of examples and every random choice of the objective."""
     evaluate_every: Positive | None = None

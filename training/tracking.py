@@ -6,6 +6,7 @@ evaluation and checkpoints are left out of `seconds` and of every rate.
 """
 
 import json
+import math
 import resource
 import sys
 import time
@@ -177,7 +178,7 @@ class Tracker:
     def _write(self, record: Record) -> None:
         if self.accelerator.is_main_process:
             with self.log.open("a", encoding="utf-8") as log:
-                log.write(json.dumps(record) + "\n")
+                log.write(json.dumps(as_json(record), allow_nan=False) + "\n")
         numbers = {name: value for name, value in record.items() if name != "step"}
         self.accelerator.log(numbers, step=record["step"])
 
@@ -186,6 +187,14 @@ def read_log(path: Path) -> list[Record]:
     """Read the records of a log; a last line that a crash cut short is left out."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def as_json(record: Record) -> Record:
+    """Say `null` for what is not finite: JSON has no other word for it."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in record.items()
+    }
 
 
 def rewind(path: Path, step: int) -> None:

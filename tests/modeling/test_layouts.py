@@ -157,3 +157,23 @@ def test_attention_dropout_in_packed_training_drops(builder, batch):
     packed = batch.packed() | {"labels": batch.packed()["input_ids"]}
     losses = {model(**packed).loss.item() for _ in range(3)}
     assert len(losses) == 3
+
+
+def test_rows_without_any_token_are_harmless(builder):
+    model = builder("encoder").train()
+    lengths = torch.arange(9, -1, -1)
+    mask = (torch.arange(9) < lengths[:, None]).long()
+    ids = torch.randint(3, 61, mask.shape)
+    labels = ids.masked_fill(mask == 0, -100)
+    loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
+    assert_close(loss, model(input_ids=ids[:-1], attention_mask=mask[:-1], labels=labels[:-1]).loss)
+
+
+def test_packed_targets_need_packed_sources(builder, batch, targets):
+    packed = targets.packed()
+    with pytest.raises(ValueError, match="cu_seq_lens_k is missing"):
+        builder("seq2seq")(
+            input_ids=batch.packed()["input_ids"],
+            decoder_input_ids=packed["input_ids"],
+            cu_seq_lens_q=packed["cu_seq_lens_q"],
+        )

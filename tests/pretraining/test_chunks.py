@@ -178,7 +178,7 @@ def numbers(stream: StreamedExamples, epoch: int) -> list[int]:
     return [int(text.split()[-1]) for text in stream.epoch(epoch)]  # pyright: ignore[reportGeneralTypeIssues]
 
 
-WINDOWS = [[0, 1, 2], [3, 4, 5], [6], [0, 1, 2], [3, 4, 5]]
+WINDOWS = [[0, 1, 2], [3, 4, 5], [6, 0, 1], [2, 3, 4], [5, 6, 0]]
 
 
 def test_epochs_are_consecutive_windows_of_the_stream(stream):

@@ -145,3 +145,12 @@ def test_translation_needs_the_names_of_both_columns(texts, tmp_path):
     recipe = replace(recipe, corpus=replace(recipe.corpus, target_column=None))
     with pytest.raises(ValueError, match=r"corpus\.target_column is None"):
         pretrain(recipe)
+
+
+def test_earlier_run_survives_a_recipe_that_cannot_run(texts, tmp_path):
+    recipe = recipe_of("masked_language_modeling", texts, tmp_path / "run")
+    folder = pretrain(recipe)
+    broken = replace(recipe, corpus=replace(recipe.corpus, train=str(texts / "nowhere.txt")))
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.txt"):
+        pretrain(broken, overwrite=True)
+    assert (folder / "model.safetensors").exists()

@@ -163,4 +163,4 @@ def test_an_example_that_fits_no_micro_batch_is_refused(make):
 
 def test_more_processes_than_examples_of_a_step_are_refused(make):
     with pytest.raises(ValueError, match=r"examples for 64 processes: raise tokens_per_step"):
-        endless_steps(make(num_processes=64), (0, 0))
+        make(num_processes=64).plan(0)

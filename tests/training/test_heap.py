@@ -1,5 +1,6 @@
 """What is kept in memory, in processes of their own, since it cannot be undone."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -51,7 +52,9 @@ print(resident() - before)
 def growth_over_many_sizes(*, bound: bool) -> int:
     """Bytes by which a process grows while it multiplies matrices of ever new sizes."""
     command = [sys.executable, "-c", PRODUCTS.format(bound=bound, path=heap.__file__)]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    # Another test's run may have set the variables in this process.
+    unset = {name: value for name, value in os.environ.items() if "CACHE_CAPACITY" not in name}
+    return int(subprocess.run(command, capture_output=True, text=True, check=True, env=unset).stdout)
 
 
 @pytest.mark.skipif(
