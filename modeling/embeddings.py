@@ -28,15 +28,11 @@ class Embeddings(nn.Module):
         token_type_ids: Tensor | None,
         position_ids: Tensor,
     ) -> Tensor:
-        """Embed tokens (B, T), or take their vectors (B, T, C) as given, and add where and in which segment
-        they are.
+        """Embed tokens (B, T), or take their vectors (B, T, C), and add position and segment.
 
         Raises:
-            ValueError: If both or none of ids and vectors are given, or segments without an embedding for
-                them.
+            ValueError: If segments are given to a model that has no embedding for them.
         """
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give either input_ids or inputs_embeds: exactly one of them")
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         x = x * self.scale + self.positions.embed(position_ids)
         x = x + self.segments(token_type_ids)
