@@ -7,6 +7,8 @@ instead of all of them.
 Shapes: N tokens, C model width, V vocabulary.
 """
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Literal, TypedDict, cast
 
 import torch
@@ -14,11 +16,16 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from .linear import is_plain
+
 IGNORE = -100
 """Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""
 
-LOGITS_PER_CHUNK = 2**23
-"""Logits held at a time: 32 MiB in float32."""
+CHUNK_BYTES = {"cpu": 2**25}
+"""Logits held at a time, in bytes, by the type of the device."""
+
+LARGE_CHUNK_BYTES = 2**28
+"""The same on other devices, which need larger products to be busy."""
 
 
 class LossArguments(TypedDict, total=False):
@@ -60,7 +67,7 @@ def vocabulary_loss(
     """
     is_target = labels != IGNORE
     hidden_states, labels = transform(hidden_states[is_target]), labels[is_target]
-    if type(head) is nn.Linear:
+    if is_plain(head):
         total = linear_cross_entropy(hidden_states, head.weight, head.bias, labels, label_smoothing)
     else:
         total = cross_entropy_sum(head(hidden_states), labels, label_smoothing)
@@ -144,20 +151,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
             d_weight = torch.zeros_like(at_least_float32(weight))
             d_bias = None if bias is None else torch.zeros_like(at_least_float32(bias))
             total = d_weight.new_zeros(())
-            cast_weight = weight.to(dtype)
-            chunk = max(1, LOGITS_PER_CHUNK // len(weight))
-            for start in range(0, len(labels), chunk):
-                rows = slice(start, start + chunk)
+            cast_weight, cast_bias = weight.to(dtype), None if bias is None else bias.to(dtype)
+            for rows in _chunks(len(labels), len(weight) * dtype.itemsize, hidden_states.device):
                 states = hidden_states[rows].to(dtype)
-                logits = at_least_float32(F.linear(states, cast_weight))
-                if bias is not None:
-                    logits += bias
-                total += _softmax_gradient_(logits, labels[rows], label_smoothing)
-                d_logits = logits.to(dtype)
+                logits = F.linear(states, cast_weight, cast_bias)
+                loss, d_logits = _softmax_gradient(logits, labels[rows], label_smoothing)
+                total += loss
                 d_hidden[rows] = d_logits @ cast_weight
                 d_weight += d_logits.T @ states
                 if d_bias is not None:
-                    d_bias += logits.sum(0)
+                    d_bias += d_logits.sum(0, dtype=d_bias.dtype)
         gradients = (d_hidden, d_weight.to(weight.dtype), None if d_bias is None else d_bias.to(weight.dtype))
         ctx.save_for_backward(*gradients)
         return total
@@ -174,15 +177,31 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return *scaled, None, None, None
 
 
-def _softmax_gradient_(logits: Tensor, labels: Tensor, label_smoothing: float) -> Tensor:
-    """Sum of the cross-entropies of `logits` (N, V), which become their gradient in place."""
-    normalizer = logits.logsumexp(dim=-1, keepdim=True)  # (N, 1)
-    of_label = logits.gather(1, labels[:, None])
+def _chunks(num_rows: int, bytes_per_row: int, device: torch.device) -> Iterator[slice]:
+    """Cut rows into few chunks of nearly equal size that keep the device's limit."""
+    limit = max(1, CHUNK_BYTES.get(device.type, LARGE_CHUNK_BYTES) // bytes_per_row)
+    num_chunks = -(-num_rows // limit)
+    edges = [num_rows * number // num_chunks for number in range(num_chunks + 1)] if num_chunks else []
+    return (slice(start, stop) for start, stop in pairwise(edges))
+
+
+def _softmax_gradient(logits: Tensor, labels: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
+    """Sum of the cross-entropies of `logits` (N, V) in float32, and its gradient in the type of the logits.
+
+    One softmax gives both: the normalizer is the largest logit over the largest probability, which is at
+    least 1/V and so never lost to rounding.
+    """
+    rows = torch.arange(len(labels), device=labels.device)
+    probabilities = logits.softmax(dim=-1)
+    largest, of_largest = (at_least_float32(x.amax(-1)) for x in (logits, probabilities))
+    normalizer = largest - of_largest.log()  # (N,)
+    of_label = at_least_float32(logits[rows, labels])
     loss = normalizer - (1 - label_smoothing) * of_label
+    # Rounded, a probability near one would leave nothing to learn: the label's difference is taken before.
+    d_label = torch.expm1(of_label - normalizer) + label_smoothing
     if label_smoothing:
-        loss -= label_smoothing * logits.mean(dim=-1, keepdim=True)
-    logits.sub_(normalizer).exp_()
-    logits.scatter_add_(1, labels[:, None], torch.full_like(of_label, label_smoothing - 1))
-    if label_smoothing:
-        logits -= label_smoothing / logits.shape[1]
-    return loss.sum()
+        loss -= label_smoothing * logits.mean(dim=-1, dtype=loss.dtype)
+        d_label -= label_smoothing / logits.shape[1]
+        probabilities -= label_smoothing / logits.shape[1]
+    probabilities[rows, labels] = d_label.to(logits.dtype)
+    return loss.sum(), probabilities

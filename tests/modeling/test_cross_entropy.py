@@ -29,7 +29,7 @@ def case():
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("rows_per_chunk", [1, 5, N, 100])
 def test_chunks_equal_the_definition(case, smoothing, has_bias, rows_per_chunk, monkeypatch):
-    monkeypatch.setattr(cross_entropy, "LOGITS_PER_CHUNK", rows_per_chunk * V)
+    monkeypatch.setitem(cross_entropy.CHUNK_BYTES, "cpu", rows_per_chunk * V * 8)
     (hidden, weight, bias), labels = case
     bias = bias if has_bias else None
     inputs = [x for x in (hidden, weight, bias) if x is not None]
