@@ -15,7 +15,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .configuration_tercet import TercetConfig
 from .dot_product import scaled_dot_product
-from .linear import ResidualLinear
+from .linear import ResidualLinear, project
 from .packed_attention import PACKED_KERNEL
 from .packing import Mask, PackedSequences
 from .positions import Rotation, rotate
@@ -88,9 +88,8 @@ class SelfAttention(Attention):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Read from the sequence itself (B, T, C), and from the cached positions before it."""
-        query = rotate(self.heads(self.q_proj(hidden_states)), by=rotation)
-        key = rotate(self.heads(self.k_proj(hidden_states)), by=rotation)
-        value = self.heads(self.v_proj(hidden_states))
+        query, key, value = map(self.heads, project(hidden_states, self.q_proj, self.k_proj, self.v_proj))
+        query, key = rotate(query, by=rotation), rotate(key, by=rotation)
         if isinstance(past_key_values, EncoderDecoderCache):
             past_key_values = past_key_values.self_attention_cache
         if past_key_values is not None:
@@ -124,8 +123,7 @@ class CrossAttention(Attention):
         if cache is not None and cache.is_updated.get(self.layer_idx):
             layer: Any = cache.cross_attention_cache.layers[self.layer_idx]
             return layer.keys, layer.values
-        key = self.heads(self.k_proj(encoder_hidden_states))
-        value = self.heads(self.v_proj(encoder_hidden_states))
+        key, value = map(self.heads, project(encoder_hidden_states, self.k_proj, self.v_proj))
         if cache is not None:
             key, value = cache.cross_attention_cache.update(key, value, self.layer_idx)
             cache.is_updated[self.layer_idx] = True

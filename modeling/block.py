@@ -10,6 +10,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import CrossAttention, SelfAttention
 from .configuration_tercet import TercetConfig
+from .dropout import Dropout
 from .feed_forward import FEED_FORWARD
 from .normalization import build_norm
 from .packing import Mask
@@ -27,7 +28,7 @@ class Block(GradientCheckpointingLayer, ABC):
         self.cross_attention = CrossAttention(config, layer_idx) if reads_encoder else None
         self.feed_forward_norm = build_norm(config)
         self.feed_forward = FEED_FORWARD[config.feed_forward_type](config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     @abstractmethod
     def add(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .dropout import drop
+
 
 def scaled_dot_product(
     module: nn.Module,
@@ -33,7 +35,7 @@ def scaled_dot_product(
     if attention_mask is not None:
         scores = scores + attention_mask
     weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(query.dtype)
-    weights = nn.functional.dropout(weights, dropout, module.training)
+    weights = drop(weights, dropout)
     return (weights @ value).transpose(1, 2), weights
 
 

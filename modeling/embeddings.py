@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from .configuration_tercet import TercetConfig
+from .dropout import Dropout
 from .normalization import build_norm
 from .positions import POSITIONS
 
@@ -18,7 +19,7 @@ class Embeddings(nn.Module):
         )
         self.positions = POSITIONS[config.position_embedding_type](config)
         self.norm = build_norm(config) if config.embedding_norm else nn.Identity()
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.scale = config.hidden_size**0.5 if config.scale_embedding else 1.0
 
     def forward(

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from .configuration_tercet import TercetConfig
-from .linear import ResidualLinear
+from .dropout import Dropout
+from .linear import ResidualLinear, project
 
 
 class PlainFeedForward(nn.Module):
@@ -18,7 +19,7 @@ class PlainFeedForward(nn.Module):
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.down_proj = ResidualLinear(config, config.intermediate_size, bias=config.mlp_bias)
         self.act_fn = ACT2FN[config.hidden_act]
-        self.dropout = nn.Dropout(config.activation_dropout)
+        self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the same two-layer network to every position."""
@@ -34,11 +35,12 @@ class GatedFeedForward(nn.Module):
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.down_proj = ResidualLinear(config, config.intermediate_size, bias=config.mlp_bias)
         self.act_fn = ACT2FN[config.hidden_act]
-        self.dropout = nn.Dropout(config.activation_dropout)
+        self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the same gated network to every position."""
-        return self.down_proj(self.dropout(self.act_fn(self.gate_proj(x)) * self.up_proj(x)))
+        gate, up = project(x, self.gate_proj, self.up_proj)
+        return self.down_proj(self.dropout(self.act_fn(gate) * up))
 
 
 FEED_FORWARD: dict[str, type[nn.Module]] = {"plain": PlainFeedForward, "gated": GatedFeedForward}

@@ -1,6 +1,10 @@
-"""The projection that writes into the residual stream."""
+"""Linear layers: several that read the same input, and the one that writes into the residual stream."""
 
-from torch import nn
+from typing import TypeGuard
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from .configuration_tercet import TercetConfig
 
@@ -17,3 +21,27 @@ class ResidualLinear(nn.Linear):
         # Before the parameters exist, because initialization reads it.
         self.init_scale = (2 * config.num_hidden_layers) ** -0.5 if config.norm_placement == "pre" else 1.0
         super().__init__(in_features, config.hidden_size, bias=bias)
+
+
+def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
+    """Apply each of several linear layers to `x`; in training as one product of matrices.
+
+    One product reads its input once, and its gradient needs no sum of several. A layer that is more than a
+    plain one (wrapped by PEFT, quantized, hooked by whoever wants to see or move it) is called.
+    """
+    if not all(is_plain(layer) and layer.training for layer in layers):
+        return tuple(layer(x) for layer in layers)
+    weights = torch.cat([layer.weight for layer in layers])
+    biases = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
+    return F.linear(x, weights, biases).split([layer.out_features for layer in layers], dim=-1)
+
+
+def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
+    """Tell whether calling a layer multiplies by its weight, adds its bias, and does nothing else."""
+    hooks = (
+        layer._forward_hooks,
+        layer._forward_pre_hooks,
+        layer._backward_hooks,
+        layer._backward_pre_hooks,
+    )
+    return type(layer) is nn.Linear and not any(hooks) and "forward" not in vars(layer)

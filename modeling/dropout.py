@@ -1,0 +1,68 @@
+"""Dropout (Srivastava et al., 2014), with a faster way to draw what is dropped on a CPU.
+
+torch draws a float for every element there, one after another: one in six nanoseconds. Sixteen bits are
+enough to tell an element's fate, and one draw of a 64-bit generator gives four of them, in two nanoseconds.
+The generator is seeded by torch's, so that `torch.manual_seed`, checkpoints of its state and recomputed
+activations govern this dropout as they do torch's own.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+LEVELS = 2**16
+"""Probabilities that sixteen bits can tell apart."""
+
+
+class Dropout(nn.Dropout):
+    """Set elements to zero with probability `p` in training, and scale the others by 1 / (1 - p)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Drop elements of a tensor of any shape."""
+        return drop(input, self.p) if self.training else input
+
+
+def drop(x: Tensor, probability: float) -> Tensor:
+    """Drop elements of `x`: by torch's own dropout, or on a CPU by sixteen random bits for each."""
+    if probability == 0:
+        return x
+    if x.device.type != "cpu" or torch.compiler.is_compiling() or torch._C._get_tracing_state():
+        return F.dropout(x, probability)
+    return _Drop.apply(x, probability)
+
+
+def draw_kept(shape: torch.Size, probability: float) -> tuple[Tensor, float]:
+    """Draw which elements are kept, as ones and zeros in uint8, and the factor of those that are.
+
+    The factor is the inverse of the share that is kept in the mean, a multiple of 1 / 65,536.
+    """
+    num_dropped = min(round(probability * LEVELS), LEVELS - 1)
+    seed = int(torch.randint(2**63 - 1, ()))
+    bits = np.random.SFC64(seed).random_raw(-(-shape.numel() // 4)).view(np.int16)[: shape.numel()]
+    # In place and in integers: torch compares and multiplies booleans ten times slower.
+    is_kept = torch.from_numpy(bits).view(shape).ge_(num_dropped - LEVELS // 2)
+    return is_kept.to(torch.uint8), LEVELS / (LEVELS - num_dropped)
+
+
+def keep(x: Tensor, is_kept: Tensor, factor: float) -> Tensor:
+    """Multiply what is kept by `factor`, and the rest by zero."""
+    return (x * is_kept.to(x.dtype)).mul_(factor)
+
+
+class _Drop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:
+        is_kept, ctx.factor = draw_kept(x.shape, probability)
+        ctx.save_for_backward(is_kept)
+        return keep(x, is_kept, ctx.factor)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor, None]:
+        return keep(gradient, *ctx.saved_tensors, ctx.factor), None
