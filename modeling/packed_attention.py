@@ -15,13 +15,11 @@ from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
 
 from .configuration_tercet import TercetConfig
-from .dot_product import additive, scaled_dot_product
+from .dot_product import additive
 from .packing import PackedSequences
+from .short_attention import SHORT, short_attention
 
 PACKED_KERNEL = "tercet_packed"
-
-SHORT = 256
-"""Keys up to which the definition is faster on a CPU than the fused kernel."""
 
 
 def packed_attention(
@@ -71,16 +69,12 @@ def attend(
     scaling: float,
     dropout: float,
 ) -> Tensor:
-    """Let (b, t, H, D) read (b, s, G, D). Pads stand behind, so a causal group needs no mask for them.
-
-    On a CPU, short sequences are faster by the definition: its two products of matrices are plain batched
-    ones, and dropout on the weights does not fall back to a slow path.
-    """
-    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    """Let (b, t, H, D) read (b, s, G, D). Pads stand behind, so a causal group needs no mask for them."""
     is_causal = bool(module.is_causal)
-    if query.is_cpu and key.shape[2] <= SHORT:
-        bias = additive(mask, is_causal, key.shape[2], like=query)
-        return scaled_dot_product(module, query, key, value, bias, scaling=scaling, dropout=dropout)[0]
+    if query.is_cpu and (key.shape[1] <= SHORT or dropout > 0):
+        bias = additive(mask, is_causal, key.shape[1], like=query)
+        return short_attention(query, key, value, bias, scaling=scaling, dropout=dropout)
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     groups = query.shape[1] // key.shape[1]
     key, value = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (key, value))
     read = F.scaled_dot_product_attention(
