@@ -28,6 +28,10 @@ LARGE_CHUNK_BYTES = 2**28
 """The same on other devices, which need larger products to be busy."""
 
 
+ROWS_PER_BLOCK = 4096
+"""Rows of the weight's gradient that are added at a time."""
+
+
 class LossArguments(TypedDict, total=False):
     """Keywords that heads take besides `labels`, among those that they pass on.
 
@@ -158,9 +162,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 loss, d_logits = _softmax_gradient(logits, labels[rows], label_smoothing)
                 total += loss
                 d_hidden[rows] = d_logits @ cast_weight
-                d_weight += d_logits.T @ states
+                _accumulate(d_weight, d_logits.T @ states)
                 if d_bias is not None:
-                    d_bias += d_logits.sum(0, dtype=d_bias.dtype)
+                    d_bias += d_logits.sum(0)  # torch adds up in float32 whatever the type
         gradients = (d_hidden, d_weight.to(weight.dtype), None if d_bias is None else d_bias.to(weight.dtype))
         ctx.save_for_backward(*gradients)
         return total
@@ -183,6 +187,12 @@ def _chunks(num_rows: int, bytes_per_row: int, device: torch.device) -> Iterator
     num_chunks = -(-num_rows // limit)
     edges = [num_rows * number // num_chunks for number in range(num_chunks + 1)] if num_chunks else []
     return (slice(start, stop) for start, stop in pairwise(edges))
+
+
+def _accumulate(total: Tensor, part: Tensor) -> None:
+    """Add `part` to `total` by blocks: torch converts operands as a whole, and blocks stay in the cache."""
+    for block, of_part in zip(total.split(ROWS_PER_BLOCK), part.split(ROWS_PER_BLOCK), strict=True):
+        block += of_part
 
 
 def _softmax_gradient(logits: Tensor, labels: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:

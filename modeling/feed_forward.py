@@ -18,7 +18,7 @@ class PlainFeedForward(nn.Module):
         super().__init__()
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.down_proj = ResidualLinear(config, config.intermediate_size, bias=config.mlp_bias)
-        self.act_fn = ACT2FN[config.hidden_act]
+        self.act_fn = build_activation(config.hidden_act)
         self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -34,13 +34,18 @@ class GatedFeedForward(nn.Module):
         self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.down_proj = ResidualLinear(config, config.intermediate_size, bias=config.mlp_bias)
-        self.act_fn = ACT2FN[config.hidden_act]
+        self.act_fn = build_activation(config.hidden_act)
         self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the same gated network to every position."""
         gate, up = project(x, self.gate_proj, self.up_proj)
         return self.down_proj(self.dropout(self.act_fn(gate) * up))
+
+
+def build_activation(name: str) -> nn.Module:
+    """Build an activation; GPT-2's approximation of GELU in its fused form, equal but for rounding."""
+    return ACT2FN["gelu_pytorch_tanh" if name == "gelu_new" else name]
 
 
 FEED_FORWARD: dict[str, type[nn.Module]] = {"plain": PlainFeedForward, "gated": GatedFeedForward}

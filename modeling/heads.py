@@ -4,9 +4,9 @@ Shapes: B batch, T positions, C model width.
 """
 
 from torch import Tensor, nn
-from transformers.activations import ACT2FN
 
 from .configuration_tercet import TercetConfig
+from .feed_forward import build_activation
 from .normalization import build_norm
 
 
@@ -16,7 +16,7 @@ class HeadTransform(nn.Module):
     def __init__(self, config: TercetConfig):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.act_fn = ACT2FN[config.hidden_act]
+        self.act_fn = build_activation(config.hidden_act)
         self.norm = build_norm(config)
 
     def forward(self, x: Tensor) -> Tensor:
