@@ -50,6 +50,10 @@ SHARE_FULL, LONGEST_OF_OTHERS, SHORTEST = 0.2, 0.9, 5
 """How many sequences have full length, and between which bounds the others' lengths lie evenly."""
 
 
+TINY: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+"""Sizes of a case that is only to show that everything runs."""
+
+
 @dataclass(frozen=True)
 class Case(ABC):
     """One shape, measured on all sides. Abstract: see its three subclasses."""
@@ -134,7 +138,7 @@ class Case(ABC):
 
     def shrunk(self) -> "Case":
         """Give the same case so small that it takes no time: to see that everything runs."""
-        return replace(self, vocab_size=97, sequence_length=16, batch_size=4, num_batches=2, hidden_size=32)
+        return replace(self, vocab_size=97, sequence_length=16, batch_size=4, num_batches=2, **TINY)
 
     def _cut(self, pool: Batch, order: np.ndarray) -> list[Batch]:
         return [select_sequences(pool, chosen) for chosen in np.split(order, self.num_batches)]
@@ -255,12 +259,23 @@ class Seq2SeqCase(Case):
         return {"input_ids": source, "labels": target}
 
 
+BASE: dict[str, Any] = {
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "num_batches": 2,
+}
+"""Sizes of BERT-base and of the smallest GPT-2, in fewer batches, since each takes long."""
+
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
         EncoderCase("encoder", vocab_size=30_522, sequence_length=128, batch_size=32),
         EncoderCase("encoder-small-vocabulary", vocab_size=8192, sequence_length=128, batch_size=32),
+        EncoderCase("encoder-long", vocab_size=30_522, sequence_length=512, batch_size=8),
+        EncoderCase("encoder-base", vocab_size=30_522, sequence_length=128, batch_size=8, **BASE),
         DecoderCase("decoder", vocab_size=50_257, sequence_length=256, batch_size=8),
+        DecoderCase("decoder-base", vocab_size=50_257, sequence_length=256, batch_size=4, **BASE),
         Seq2SeqCase("seq2seq", vocab_size=32_000, sequence_length=64, batch_size=32),
     )
 }

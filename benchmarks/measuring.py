@@ -123,13 +123,14 @@ def work(pipe: Connection, case: Case, name: str, conditions: Conditions) -> Non
     pipe.send(peak_memory(device) - before)
 
 
-def measure(case: Case, conditions: Conditions, rounds: int) -> dict[str, dict[str, Any]]:
-    """Time all sides in turns, after a first pass that does not count: `seconds` and `memory_mib` of each."""
-    workers = {name: Worker(case, name, conditions) for name in SIDES}
-    for worker in workers.values():
-        worker.train_once()
-    seconds: dict[str, list[float]] = {name: [] for name in SIDES}
-    for name in turns(list(SIDES), rounds):
+def measure(case: Case, names: list[str], conditions: Conditions, rounds: int) -> dict[str, dict[str, Any]]:
+    """Time sides in turns, after first passes that do not count: `seconds` and `memory_mib` of each."""
+    workers = {name: Worker(case, name, conditions) for name in names}
+    for name, worker in workers.items():
+        for _ in range(SIDES[name].warm_ups):
+            worker.train_once()
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for name in turns(names, rounds):
         seconds[name].append(workers[name].train_once())
     return {
         name: {"seconds": seconds[name], "memory_mib": worker.finish()} for name, worker in workers.items()

@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
     for name in options.cases:
         case = CASES[name].shrunk() if options.smoke else CASES[name]
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        result["cases"][name] = measure_case(case, conditions, options.rounds, result["peaks"])
+        result["cases"][name] = measure_case(case, options, conditions, result["peaks"])
     print(render(result))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -62,10 +62,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def measure_case(case: Case, conditions: Conditions, rounds: int, peaks: dict[str, float]) -> dict[str, Any]:
+def measure_case(
+    case: Case, options: Namespace, conditions: Conditions, peaks: dict[str, float]
+) -> dict[str, Any]:
     """Compare the models, time all sides, and relate them to each other and to the machine."""
     parity = in_fresh_process(conditions, compare, case)
-    sides = measure(case, conditions, rounds)
+    sides = measure(case, options.sides, conditions, options.rounds)
     device = present_device()
     for name, side in sides.items():
         side["precision"] = choose_precision(SIDES[name].precision, device)
@@ -78,6 +80,7 @@ def parse(arguments: list[str]) -> Namespace:
     """Read the command line."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), metavar="SIDE")
     parser.add_argument("--rounds", type=int, default=5, help="passes of every side that count")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--heap", choices=("own", "default", "retained"), default="own", help=HEAP)

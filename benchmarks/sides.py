@@ -1,8 +1,9 @@
-"""The four sides of a measurement: what trains, and how. All learn from the same sequences.
+"""The five sides of a measurement: what trains, and how. All learn from the same sequences.
 
     stock            transformers as shipped: float32, batches padded to their longest sequence
     stock-tuned      the best to be had without touching the model: bfloat16 autocast, sequences of about
                      equal length batched together, freed memory kept, no cache of keys and values
+    stock-compiled   the same through `torch.compile`, for sequences of any length
     tercet           the engine as a recipe runs it, precision `auto`
     tercet-float32   the same with float32 products
 
@@ -13,6 +14,7 @@ is not measured, and neither is what Trainer adds to the stock model's step.
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -50,6 +52,8 @@ class Side:
     """Whether freed memory is kept for the next step, on a CPU."""
     products: Callable[[torch.device], AbstractContextManager]
     """How float32 products are computed meanwhile."""
+    warm_ups: int = 1
+    """Passes that do not count; compilation has seen all lengths after three."""
 
 
 def prepare_stock(case: Case, device: torch.device) -> Pass:
@@ -59,20 +63,26 @@ def prepare_stock(case: Case, device: torch.device) -> Pass:
     return stock_pass(model, pad_all(case, case.batches(), device), device, is_autocast=False)
 
 
-def prepare_tuned_stock(case: Case, device: torch.device) -> Pass:
+def prepare_tuned_stock(case: Case, device: torch.device, *, compiles: bool = False) -> Pass:
     """Build the same with everything that makes it faster from outside."""
     with device:
         model = case.stock()
     model.config.use_cache = False
     is_autocast = choose_precision("auto", device) == "bf16"
-    return stock_pass(model, pad_all(case, case.grouped_batches(), device), device, is_autocast)
+    return stock_pass(model, pad_all(case, case.grouped_batches(), device), device, is_autocast, compiles)
 
 
 def stock_pass(
-    model: nn.Module, batches: list[dict[str, Tensor]], device: torch.device, is_autocast: bool
+    model: nn.Module,
+    batches: list[dict[str, Tensor]],
+    device: torch.device,
+    is_autocast: bool,
+    compiles: bool = False,
 ) -> Pass:
     """Write the loop that everybody writes."""
     model.train()
+    if compiles:
+        model.compile(dynamic=True)
     optimizer = AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
 
     def train_once() -> None:
@@ -139,6 +149,13 @@ def as_they_are(device: torch.device) -> AbstractContextManager:
 SIDES = {
     "stock": Side(prepare_stock, "fp32", retains_heap=False, products=as_they_are),
     "stock-tuned": Side(prepare_tuned_stock, "auto", retains_heap=True, products=as_they_are),
+    "stock-compiled": Side(
+        partial(prepare_tuned_stock, compiles=True),
+        "auto",
+        retains_heap=True,
+        products=as_they_are,
+        warm_ups=3,
+    ),
     "tercet": Side(
         lambda case, device: prepare_tercet(case, "auto"),
         "auto",

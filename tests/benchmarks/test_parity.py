@@ -18,7 +18,16 @@ def test_loss_and_gradients_equal_the_stock_model(case, module):
     assert parity["flops_per_token"] > 0
 
 
-@pytest.mark.parametrize("side", ["stock", "stock-tuned", "tercet", "tercet-float32"])
+@pytest.mark.parametrize(
+    "side",
+    [
+        "stock",
+        "stock-tuned",
+        pytest.param("stock-compiled", marks=pytest.mark.slow),
+        "tercet",
+        "tercet-float32",
+    ],
+)
 def test_every_side_takes_its_steps(case, module, side):
     sides, measuring = module("sides").SIDES, module("measuring")
     train_once = sides[side].prepare(case, measuring.present_device())
