@@ -15,8 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+from transformers.utils import logging
 
 from .linear import is_plain
+
+logger = logging.get_logger(__name__)
 
 IGNORE = -100
 """Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""
@@ -74,6 +77,9 @@ def vocabulary_loss(
     if is_plain(head):
         total = linear_cross_entropy(hidden_states, head.weight, head.bias, labels, label_smoothing)
     else:
+        logger.warning_once(
+            f"the vocabulary head is a {type(head).__name__}: the logits of all targets are held"
+        )
         total = cross_entropy_sum(head(hidden_states), labels, label_smoothing)
     return reduce_loss(total, is_target.sum(), reduction, num_items_in_batch)
 

@@ -65,4 +65,5 @@ class _Drop(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor, None]:
-        return keep(gradient, *ctx.saved_tensors, ctx.factor), None
+        (is_kept,) = ctx.saved_tensors
+        return keep(gradient, is_kept, ctx.factor), None

@@ -29,11 +29,12 @@ def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
     One product reads its input once, and its gradient needs no sum of several. A layer that is more than a
     plain one (wrapped by PEFT, quantized, hooked by whoever wants to see or move it) is called.
     """
-    if not all(is_plain(layer) and layer.training for layer in layers):
+    plain = [layer for layer in layers if is_plain(layer) and layer.training]
+    if len(plain) < len(layers):
         return tuple(layer(x) for layer in layers)
-    weights = torch.cat([layer.weight for layer in layers])
-    biases = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
-    return F.linear(x, weights, biases).split([layer.out_features for layer in layers], dim=-1)
+    weights = torch.cat([layer.weight for layer in plain])
+    biases = None if plain[0].bias is None else torch.cat([layer.bias for layer in plain])
+    return F.linear(x, weights, biases).split([layer.out_features for layer in plain], dim=-1)
 
 
 def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:

@@ -1,9 +1,9 @@
 """Attention over packed sequences: the one kernel that tells documents of a flat stream apart.
 
-Flash kernels, where the model is told to use one, read cumulative lengths themselves. Elsewhere the stream
-becomes a few length-sorted padded batches (see `sequence_groups`), since a block-diagonal mask would cost the
-square of the stream. It is registered with transformers' `AttentionInterface` under the name `tercet_packed`;
-models choose it when a batch is packed.
+Flash kernels read cumulative lengths themselves: the one that a model is told to use, or torch's own on a GPU
+in half precision where nothing is dropped. Elsewhere the stream becomes a few length-sorted padded batches
+(see `sequence_groups`), since a block-diagonal mask would cost the square of the stream. It is registered
+with transformers' `AttentionInterface` as `tercet_packed`; models choose it when a batch is packed.
 
 Shapes: N tokens of queries, M of keys, H query heads, G key-value heads, D head width; b, t, s of a group.
 """
@@ -18,6 +18,7 @@ from .configuration_tercet import TercetConfig
 from .dot_product import additive
 from .packing import PackedSequences
 from .short_attention import SHORT, short_attention
+from .varlen_attention import can_use_varlen, varlen_attention
 
 PACKED_KERNEL = "tercet_packed"
 
@@ -44,8 +45,13 @@ def packed_attention(
         arguments = attention_mask.flash_arguments | kwargs
         return flash(module, query, key, value, None, scaling=scaling, dropout=dropout, **arguments)
 
+    streams = [x.transpose(1, 2)[0] for x in (query, key, value)]  # (N or M, heads, D)
+    if implementation == "sdpa" and can_use_varlen(query, dropout):
+        q, k, v = streams
+        is_causal = bool(module.is_causal)
+        return varlen_attention(q, k, v, attention_mask, scaling=scaling, is_causal=is_causal)[None], None
+
     groups = attention_mask.groups
-    streams = (x.transpose(1, 2)[0] for x in (query, key, value))  # (N or M, heads, D)
     queries, keys, values = (
         slots.split(x) for slots, x in zip((groups.queries, groups.keys, groups.keys), streams, strict=True)
     )

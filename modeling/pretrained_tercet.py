@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.cache_utils import Cache
 from transformers.modeling_utils import PreTrainedModel
+from transformers.utils import logging
 
 from .attention import SelfAttention
 from .block import BLOCKS, Block
@@ -32,6 +33,8 @@ from .packing import (
     restarts,
     sequence_ids,
 )
+
+logger = logging.get_logger(__name__)
 
 
 class TercetPreTrainedModel(PreTrainedModel):
@@ -129,6 +132,7 @@ class TercetStack(TercetPreTrainedModel):
             position_ids = positions_of(cu_seq_lens, size[1]) if position_ids is None else position_ids
             if by_kernel:
                 return Layout(position_ids, PackedSequences(cu_seq_lens, cu_seq_lens, max_length, max_length))
+            tell_of_mask()
             return Layout(position_ids, sequence_ids=sequence_ids(cu_seq_lens, size[1]))
         if (
             attention_mask is None
@@ -157,6 +161,7 @@ class TercetStack(TercetPreTrainedModel):
         if by_kernel and size[0] == 1:
             bounds = bounds_of(position_ids)
             return Layout(position_ids, PackedSequences(bounds, bounds))
+        tell_of_mask()
         return Layout(position_ids, sequence_ids=numbers.expand(size))
 
     def embed(
@@ -237,6 +242,15 @@ class TercetVocabularyModel(TercetPreTrainedModel):
 def is_tracing() -> bool:
     """Tell whether the forward pass is being compiled or exported, where nothing may depend on data."""
     return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+
+
+def tell_of_mask() -> None:
+    """Say once that packed sequences take the slow path; in a compiled graph there is no other."""
+    if not is_tracing():
+        logger.warning_once(
+            "packed sequences are kept apart by a mask, which costs the square of their tokens: fast kernels "
+            "take one packed row, need attention 'sdpa', 'eager' or a flash kernel, and record no attentions"
+        )
 
 
 def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:

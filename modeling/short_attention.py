@@ -63,7 +63,7 @@ class _ShortAttention(torch.autograd.Function):
         gradient = gradient.contiguous()
         d_value = masked(weights, is_kept).mT @ gradient
         d_weights = masked(gradient @ value.mT, is_kept)
-        d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
+        d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
         return (
             (d_scores @ key).mul_(ctx.scaling),
             d_scores.mT @ query,

@@ -177,3 +177,13 @@ def test_packed_targets_need_packed_sources(builder, batch, targets):
             decoder_input_ids=packed["input_ids"],
             cu_seq_lens_q=packed["cu_seq_lens_q"],
         )
+
+
+def test_the_slow_path_of_packed_sequences_is_told(builder, batch, monkeypatch):
+    told = []
+    monkeypatch.setattr("tercet.modeling.pretrained_tercet.logger.warning_once", told.append)
+    model = builder("encoder")
+    model(**batch.packed())
+    assert not told
+    model(**batch.packed(), output_attentions=True)
+    assert "packed sequences are kept apart by a mask" in told[0]

@@ -1,0 +1,65 @@
+"""Attention over packed sequences on a GPU, by the flash kernel that comes with torch (Dao, 2024).
+
+It reads cumulative lengths itself, in half precision, and drops nothing; torch has it since 2.10, with all
+that is asked of it here a little later.
+
+Shapes: N tokens of queries, M of keys, H query heads, G key-value heads, D head width.
+"""
+
+import importlib.util
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .packing import PackedSequences
+
+CAUSAL, FULL = (-1, 0), (-1, -1)
+"""Windows to the left and the right of a query; -1 has no end."""
+
+
+def find_kernel() -> Callable[..., Any] | None:
+    """Give torch's kernel, or `None` if this torch has none, or one that knows less than is asked of it."""
+    if importlib.util.find_spec("torch.nn.attention.varlen") is None:
+        return None
+    from torch.nn.attention.varlen import varlen_attn
+
+    asked = {"scale", "window_size", "enable_gqa"}
+    return varlen_attn if asked <= inspect.signature(varlen_attn).parameters.keys() else None
+
+
+KERNEL = find_kernel()
+
+
+def can_use_varlen(query: Tensor, dropout: float) -> bool:
+    """Tell whether the kernel serves these queries."""
+    is_half = query.dtype in (torch.float16, torch.bfloat16)
+    return KERNEL is not None and query.is_cuda and is_half and dropout == 0
+
+
+def varlen_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sequences: PackedSequences,
+    *,
+    scaling: float,
+    is_causal: bool,
+) -> Tensor:
+    """Let each query (N, H, D) read the keys of its own sequence, (M, G, D); what was read is (N, H, D)."""
+    assert KERNEL is not None
+    bounds = sequences.flash_arguments
+    return KERNEL(
+        query,
+        key,
+        value,
+        bounds["cu_seq_lens_q"],
+        bounds["cu_seq_lens_k"],
+        bounds["max_length_q"],
+        bounds["max_length_k"],
+        scale=scaling,
+        window_size=CAUSAL if is_causal else FULL,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )

@@ -1,0 +1,71 @@
+"""What torch's varlen kernel is asked for. It runs on GPUs only: the definition answers in its place here."""
+
+import inspect
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tercet.modeling import packed_attention, varlen_attention
+from tercet.modeling.varlen_attention import CAUSAL, can_use_varlen, find_kernel
+
+
+def by_definition(query, key, value, cu_q, cu_k, max_q, max_k, *, scale, window_size, enable_gqa):
+    """Read sequence by sequence, as the kernel is documented to."""
+    assert enable_gqa == (query.shape[1] != key.shape[1])
+    assert (max_q, max_k) == (int(cu_q.diff().max()), int(cu_k.diff().max()))
+    reads = []
+    for (q_from, q_to), (k_from, k_to) in zip(
+        torch.stack((cu_q[:-1], cu_q[1:]), 1).tolist(),
+        torch.stack((cu_k[:-1], cu_k[1:]), 1).tolist(),
+        strict=True,
+    ):
+        q, k, v = query[q_from:q_to], key[k_from:k_to], value[k_from:k_to]
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+        scores = torch.einsum("thd,shd->hts", q, k) * scale
+        if window_size == CAUSAL:
+            scores = scores.masked_fill(~torch.ones(scores.shape[-2:]).tril().bool(), -torch.inf)
+        reads.append(torch.einsum("hts,shd->thd", scores.softmax(-1), v))
+    return torch.cat(reads)
+
+
+@pytest.mark.parametrize("variant", ["modern", "grouped"])
+def test_the_kernel_is_asked_for_what_the_groups_compute(
+    member, variant, builder, batch, targets, monkeypatch
+):
+    model = builder(member, variant).train()
+    ids, mask = batch.padded()
+    inputs = {"input_ids": ids, "attention_mask": mask, "labels": ids}
+    if member == "seq2seq":
+        inputs["decoder_input_ids"], inputs["decoder_attention_mask"] = targets.padded()
+        inputs["labels"] = inputs["decoder_input_ids"]
+    expected = model(**inputs).loss
+    called = []
+
+    def kernel(*arguments, **options):
+        called.append(options)
+        return by_definition(*arguments, **options)
+
+    monkeypatch.setattr(varlen_attention, "KERNEL", kernel)
+    monkeypatch.setattr(packed_attention, "can_use_varlen", lambda query, dropout: True)
+    assert_close(model(**inputs).loss, expected)
+    assert called
+
+
+def test_a_cpu_does_not_use_it():
+    assert not can_use_varlen(torch.zeros(1, 1, 1, dtype=torch.bfloat16), 0.0)
+
+
+def test_this_torch_has_it():
+    kernel = find_kernel()
+    if kernel is None:
+        pytest.skip(f"torch {torch.__version__} has no varlen kernel with a scale, a window and shared keys")
+    assert list(inspect.signature(kernel).parameters)[:7] == [
+        "query",
+        "key",
+        "value",
+        "cu_seq_q",
+        "cu_seq_k",
+        "max_q",
+        "max_k",
+    ]
