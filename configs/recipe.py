@@ -44,11 +44,21 @@ def load_recipe(cls: type[Recipe], source: str | Path, overrides: Iterable[str] 
         data = read_document(text)
         if not isinstance(data, dict):
             raise ValueError(f"the file holds {type(data).__name__}, not keys with values")
-        for override in overrides:
-            _set(data, override)
-        return parse_recipe(cls, data)
+        return parse_recipe(cls, read_overrides(overrides, data))
     except ValueError as error:
         raise ValueError(f"recipe {name}: {error}") from None
+
+
+def read_overrides(overrides: Iterable[str], data: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Set the values of `key=value` pairs, in order, in plain data that may be empty; return the data.
+
+    Raises:
+        ValueError: A pair is none, its value is not YAML, or its key leads into a value without keys.
+    """
+    data = {} if data is None else data
+    for override in overrides:
+        _set(data, override)
+    return data
 
 
 def parse_recipe(cls: type[Recipe], data: dict[str, Any]) -> Recipe:

@@ -40,6 +40,11 @@ def build_parser() -> ArgumentParser:
     command.add_argument("--output", default="runs/demo", metavar="DIR", help="where to write (%(default)s)")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier demo there")
     add_command(commands, recipes)
+    command = add_command(commands, plan)
+    command.add_argument("recipe", metavar="RECIPE", help="a shipped recipe's name, or a YAML file")
+    command.add_argument(
+        "overrides", metavar="key=value", nargs="*", help="describes the machines, or replaces a value"
+    )
     for run in (tokenizer, pretrain):
         command = add_command(commands, run)
         command.add_argument("recipe", metavar="RECIPE", help="a shipped recipe's name, or a YAML file")
@@ -100,6 +105,28 @@ def recipes(options: Namespace) -> None:
     from .listing import list_configs
 
     list_configs()
+
+
+def plan(options: Namespace) -> None:
+    """Say beforehand what a run computes, holds, sends, takes and costs on given machines.
+
+    Reads no text and trains nothing. Prints parameters and operations, and for one device, DDP, ZeRO and FSDP2
+    the memory of a device by part, its traffic, the speed at an assumed share of the peak, and device-hours;
+    and what would fit where something does not. The tables are Markdown.
+
+    key=value describes the machines: devices, device (a100, h100, h200, cpu), mfu, peak_flops,
+    device_memory, usable_memory, bandwidth, devices_per_node, price_per_device_hour. Keys with a dot replace
+    values of the recipe, as in `tercet pretrain`.
+
+    Examples:
+      tercet plan decoder-english devices=64 model.preset=decoder-1.3b training.tokens_per_step=1048576
+      tercet plan my-recipe.yaml devices=8 device=a100 mfu=0.35 price_per_device_hour=1.80
+    """
+    from .pretraining.plan import plan_run
+    from .pretraining.plan_recipe import load_plan
+    from .pretraining.plan_report import report_plan
+
+    print(report_plan(plan_run(*load_plan(options.recipe, options.overrides))))
 
 
 def tokenizer(options: Namespace) -> None:

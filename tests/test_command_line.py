@@ -9,7 +9,7 @@ import pytest
 from tercet import command_line, is_command_line
 from tercet.__main__ import main
 
-COMMANDS = ["demo", "recipes", "tokenizer", "pretrain"]
+COMMANDS = ["demo", "recipes", "plan", "tokenizer", "pretrain"]
 
 
 def fail_with(error: BaseException):
@@ -39,7 +39,7 @@ def test_help_lists_every_command(capsys):
     assert all(f"\n    {command}" in listed for command in COMMANDS)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["pretrain", "--help"], ["recipes"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["pretrain", "--help"], ["plan", "--help"], ["recipes"]])
 def test_light_commands_do_not_wait_for_torch(arguments):
     done = subprocess.run(
         [sys.executable, "-m", "tercet", *arguments],

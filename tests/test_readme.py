@@ -9,6 +9,7 @@ import pytest
 from tercet.command_line import parse
 from tercet.configs.recipe import load_recipe, recipe_names
 from tercet.pretraining.model import build_model, config_class_of
+from tercet.pretraining.plan_recipe import load_plan
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import SENTINELS, TEMPLATES
 from tercet.pretraining.tokenizer import train_tokenizer
@@ -42,7 +43,10 @@ def test_commands_name_recipes_and_keys_that_exist(command):
     options = parse(shlex.split(command)[1:])
     if "recipe" in options:
         assert options.recipe in recipe_names()
-        load_recipe(PretrainingRecipe, options.recipe, options.overrides)
+        if options.command == "plan":
+            load_plan(options.recipe, options.overrides)
+        else:
+            load_recipe(PretrainingRecipe, options.recipe, options.overrides)
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("make ")])

@@ -15,6 +15,14 @@ from tercet.configs.recipe import load_preset, preset_names
 
 MEMBERS = ("encoder", "decoder", "seq2seq")
 SIZES = ("tiny", "mini", "small", "base")
+LARGE = {
+    "decoder-350m": (24, 1024, 16),
+    "decoder-1.3b": (24, 2048, 16),
+    "decoder-2.7b": (32, 2560, 32),
+    "decoder-7b": (32, 4096, 32),
+}
+"""Layers, width and heads of GPT-3's models of these sizes (Brown et al., 2020, table 2.1). Where the table gives
+1.3 billion 24 heads of 128 channels, which are not 2048 channels, this is 16."""
 SIZE_FIELDS = {
     "vocab_size",
     "hidden_size",
@@ -112,10 +120,19 @@ def test_members_of_a_size_are_equal_but_for_what_they_are(size):
     assert all(encoder | {"model_type": other["model_type"]} == other for other in others)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_a_gated_feed_forward_network_is_eight_thirds_wide(size):
+@pytest.mark.parametrize("name", LARGE)
+def test_the_large_decoders_have_the_sizes_of_gpt_3(name):
+    preset = load_preset(name)
+    assert set(preset) == SIZE_FIELDS | {"model_type"}
+    sizes = tuple(preset[field] for field in ("num_hidden_layers", "hidden_size", "num_attention_heads"))
+    assert sizes == LARGE[name]
+    assert (preset["vocab_size"], preset["max_position_embeddings"]) == (50_257, 2048)
+
+
+@pytest.mark.parametrize("name", [*(f"encoder-{size}" for size in SIZES), *LARGE])
+def test_a_gated_feed_forward_network_is_eight_thirds_wide(name):
     # Three matrices of 8/3 cost what two of four times the width do (Shazeer, 2020, section 2).
-    preset = load_preset(f"encoder-{size}")
+    preset = load_preset(name)
     assert 0 <= preset["intermediate_size"] - preset["hidden_size"] * 8 / 3 < 64
     assert preset["intermediate_size"] % 64 == 0
 

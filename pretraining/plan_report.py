@@ -1,0 +1,156 @@
+"""A plan as text: tables that line up in a terminal, and are Markdown when pasted.
+
+Numbers have three digits, and decimal units, as data sheets do: 1 GB is a billion bytes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from itertools import zip_longest
+
+from .layouts import Memory
+from .plan import Outlook, Plan
+
+UNITS = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
+"""Powers of a thousand."""
+
+
+def report_plan(plan: Plan) -> str:
+    """Write everything that a plan says."""
+    recipe, machines = plan.recipe, plan.machines
+    parts = [
+        f"# {recipe.model.preset}, {recipe.objective.kind.replace('_', ' ')}, on {machines.devices:,} x "
+        f"{machines.device}",
+        table(["the run", ""], run_rows(plan)),
+        "Memory of one device, in GB:",
+        table(["layout", *(field.name for field in fields(Memory)), "sum", "fits"], memory_rows(plan)),
+        "Speed and cost:",
+        table(SPEED_COLUMNS, speed_rows(plan)),
+        "\n".join(f"- {verdict(plan, outlook)}" for outlook in plan.outlooks),
+        "\n".join(f"- {line}" for line in assumptions(plan)),
+    ]
+    return "\n\n".join(parts)
+
+
+def run_rows(plan: Plan) -> list[list[str]]:
+    """Say what is computed, whoever computes it."""
+    training, sequence = plan.recipe.training, plan.sequence
+    read = f"{sequence.read:,} + {sequence.written:,}" if sequence.written else f"{sequence.read:,}"
+    rest = plan.parameters - plan.embedding_parameters
+    return [
+        ["parameters", f"{plan.parameters:,}"],
+        ["of embeddings", f"{plan.embedding_parameters:,}"],
+        ["of the rest", f"{rest:,}"],
+        ["tokens of a sequence", read],
+        ["tokens of a step", f"{plan.tokens_per_step:,} ({plan.sequences_per_step:,} sequences)"],
+        ["steps", f"{training.steps:,}"],
+        ["tokens", f"{plan.tokens:,} ({short(plan.tokens / plan.parameters)} per parameter)"],
+        ["operations per token", f"{short(plan.flops_per_token)}FLOP"],
+        ["operations", f"{short(plan.flops)}FLOP"],
+    ]
+
+
+def memory_rows(plan: Plan) -> list[list[str]]:
+    """Give each layout's memory by part."""
+    rows = []
+    for outlook in plan.outlooks:
+        parts = [getattr(outlook.memory, field.name) for field in fields(Memory)]
+        amounts = map(gigabytes, [*parts, outlook.memory.total])
+        rows.append([outlook.layout.name, *amounts, "yes" if outlook.fits else "no"])
+    return rows
+
+
+SPEED_COLUMNS = (
+    "layout", "micro-batches", "sequences each", "sent a step", "computing", "sending", "tokens/s", "time",
+    "device-hours", "price",
+)  # fmt: skip
+
+
+def speed_rows(plan: Plan) -> list[list[str]]:
+    """Give each layout's traffic, speed and cost."""
+    return [
+        [
+            outlook.layout.name,
+            f"{outlook.share.micro_batches:,}",
+            f"{outlook.share.sequences:,}",
+            f"{gigabytes(outlook.traffic)} GB",
+            duration(outlook.computing),
+            duration(outlook.sending),
+            f"{outlook.tokens_per_second:,.0f}",
+            duration(outlook.hours * 3600),
+            digits(outlook.device_hours),
+            "-" if outlook.price is None else f"{outlook.price:,.2f}",
+        ]
+        for outlook in plan.outlooks
+    ]
+
+
+def verdict(plan: Plan, outlook: Outlook) -> str:
+    """Say whether a layout fits, what limits it, and what would make it fit."""
+    name, available = outlook.layout.name, plan.machines.available_memory
+    if outlook.fits:
+        limit = (
+            ", but waits for the traffic: larger steps or a faster network would help"
+            if outlook.sending > outlook.computing
+            else ""
+        )
+        return f"{name} fits{limit}."
+    needs = f"{name} does not fit: {gigabytes(outlook.memory.total)} of {gigabytes(available)} GB"
+    if outlook.fitting_sequences is None:
+        return f"{needs}, and no micro-batch is small enough."
+    tokens = outlook.fitting_sequences * plan.sequence.tokens
+    return f"{needs}; it would with training.tokens_per_micro_batch={tokens}."
+
+
+def assumptions(plan: Plan) -> list[str]:
+    """Say what the numbers rest on."""
+    machines = plan.machines
+    return [
+        f"Assumed: {machines.mfu:.0%} of {short(machines.peak(plan.precision))}FLOP/s ({plan.precision}), "
+        f"{gigabytes(machines.available_memory)} GB of memory to be filled, "
+        f"{gigabytes(machines.link)} GB/s to other devices; traffic runs beside computing.",
+        f"Numbers of {machines.device}: {machines.kind.source}.",
+        f"Sequences are full, and the vocabulary has {plan.vocab_size:,} entries: at most what a trained "
+        "tokenizer will have.",
+        "Evaluation, checkpoints and preparing data are not counted.",
+    ]
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a Markdown table whose columns line up; all but the first are right-aligned."""
+    widths = [max(map(len, column)) for column in zip_longest(columns, *rows, fillvalue="")]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "\n".join(f"| {' | '.join(aligned(row, widths))} |" for row in [columns, rule, *rows])
+
+
+def aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """Fill the cells of a row up to the columns' widths."""
+    first, *others = row
+    return [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
+
+
+def gigabytes(amount: float) -> str:
+    """Write bytes in billions."""
+    return digits(amount / 1e9)
+
+
+def digits(number: float) -> str:
+    """Write a number with three digits, or all of its whole ones; what is below a thousandth is 0."""
+    if number >= 100:
+        return f"{number:,.0f}"
+    places = 1 if number >= 10 else 2 if number >= 1 else 3
+    return f"{number:.{places}f}" if number >= 0.0005 else "0"
+
+
+def short(number: float) -> str:
+    """Write a large number with three digits and the letter of its power of a thousand."""
+    power = 0
+    while number >= 999.5 and power < len(UNITS) - 1:
+        number, power = number / 1000, power + 1
+    return f"{digits(number)} {UNITS[power]}"
+
+
+def duration(seconds: float) -> str:
+    """Write a time in the unit that suits it."""
+    steps: list[tuple[float, str]] = [(1e-3, "ms"), (1, "s"), (60, "min"), (3600, "h"), (86_400, "days")]
+    size, unit = next((step for step in reversed(steps) if seconds >= step[0]), steps[0])
+    return f"{digits(seconds / size)} {unit}"
