@@ -35,8 +35,8 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Format of the products, by the name of the precision."""
 
 FORWARD_AND_BACKWARD = 6
-"""Operations for each weight and vector that meet in a product: a multiplication and an addition, forward, and
-backward for both of its factors."""
+"""Operations for each weight and vector that meet in a product: a multiplication and an addition, forward,
+and backward for both of its factors."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ def trace_kept(
 ) -> Kept:
     """Run a model's stacks on one and on two sequences without storage, and count what autograd keeps.
 
-    The operations are those of a CPU, which keeps a little more than a GPU, whose fused root-mean-square norm
-    and dropout keep less. Attention is the fused kernel's, which keeps no weights of pairs, or on a CPU, up to
-    `SHORT` positions, the definition's, which does.
+    The operations are a CPU's. They keep somewhat more than a GPU's, whose root-mean-square norm and dropout
+    are fused. Attention is the fused kernel's, which keeps no weights of pairs, or on a CPU, up to `SHORT`
+    positions, the definition's, which does.
 
     Args:
         config: Of the model.

@@ -1,8 +1,8 @@
 """A run before it runs: what it computes, holds and sends on some machines, and how long that takes.
 
-    recipe -> parameters, operations, what is kept  (`model_costs.py`)    |
-    machines -> who holds and sends what            (`layouts.py`)        |-> a `Plan`, which `plan_report.py` writes
-    steps -> sequences, micro-batches               (as `training.batches`)|
+model      parameters, operations, what is kept      (`model_costs.py`)
+step       sequences, micro-batches                  (as `training/batches.py` cuts them)
+layouts    who holds and sends what                  (`layouts.py`)    ->  a `Plan`, for `plan_report.py`
 """
 
 from dataclasses import dataclass
@@ -150,15 +150,15 @@ def sequences_per_step(recipe: PretrainingRecipe, tokens: int, devices: int) -> 
     training = recipe.training
     if training.tokens_per_micro_batch is not None and tokens > training.tokens_per_micro_batch:
         raise ValueError(
-            f"training.tokens_per_micro_batch is {training.tokens_per_micro_batch:,}, but a full sequence has "
-            f"{tokens:,} tokens: raise it, or shorten corpus.sequence_length"
+            f"training.tokens_per_micro_batch is {training.tokens_per_micro_batch:,}, but a full sequence "
+            f"has {tokens:,} tokens: raise it, or shorten corpus.sequence_length"
         )
     sequences = training.tokens_per_step // tokens
     if sequences < devices:
         raise ValueError(
-            f"training.tokens_per_step is {training.tokens_per_step:,}, which is {sequences:,} full sequences "
-            f"of {tokens:,} tokens for {devices:,} devices: raise it to {tokens * devices:,} or more, or take "
-            "fewer devices"
+            f"training.tokens_per_step is {training.tokens_per_step:,}, which is {sequences:,} full "
+            f"sequences of {tokens:,} tokens for {devices:,} devices: raise it to {tokens * devices:,} or "
+            "more, or take fewer devices"
         )
     return sequences
 

@@ -1,4 +1,4 @@
-"""What a plan assumes of the machines, and how `key=value` pairs are told apart: the recipe's and the plan's."""
+"""What a plan assumes of the machines, as `key=value` pairs beside those of the recipe."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -51,11 +51,11 @@ DEVICES = {
         {"bf16": 749e9, "fp32": 368e9},
         1.25e9,
         1.25e9,
-        "two cores of an AMD EPYC as measured in docs/performance.md; 16 GB and 10 Gbit/s Ethernet are assumed",
+        "two cores of an AMD EPYC, measured by `make bench`; memory and Ethernet are assumed",
     ),
 }
-"""The devices that a plan can name. A data sheet's NVLink rate counts both directions, and its rates of tensor
-cores assume sparsity: both are halved here. A network's rate is that of one adapter for each device."""
+"""The devices that a plan can name. Data sheets count both directions of NVLink, and newer ones sparse
+products: both are halved here. The network's rate is that of one adapter for each device."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class PlanRecipe:
     devices_per_node: Positive = 8
     """How many of them one machine has; more must go over the network."""
     mfu: Share = 0.4
-    """Share of the peak that the model reaches: an assumption, which a run's log replaces by a measurement."""
+    """Share of the peak that the model reaches: an assumption, until the log of a run has measured it."""
     peak_flops: Amount | None = None
     """Floating-point operations per second of one device in the recipe's precision."""
     device_memory: Amount | None = None

@@ -3,15 +3,18 @@
 Numbers have three digits, and decimal units, as data sheets do: 1 GB is a billion bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from itertools import zip_longest
 
 from .layouts import Memory
-from .plan import Outlook, Plan
+from .plan import SECONDS_PER_HOUR, Outlook, Plan
 
 UNITS = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 """Powers of a thousand."""
+
+TIMES = [(1e-3, "ms"), (1.0, "s"), (60.0, "min"), (3600.0, "h"), (86_400.0, "days")]
+"""Units of time, in seconds."""
 
 
 def report_plan(plan: Plan) -> str:
@@ -23,10 +26,11 @@ def report_plan(plan: Plan) -> str:
         table(["the run", ""], run_rows(plan)),
         "Memory of one device, in GB:",
         table(["layout", *(field.name for field in fields(Memory)), "sum", "fits"], memory_rows(plan)),
-        "Speed and cost:",
-        table(SPEED_COLUMNS, speed_rows(plan)),
-        "\n".join(f"- {verdict(plan, outlook)}" for outlook in plan.outlooks),
-        "\n".join(f"- {line}" for line in assumptions(plan)),
+        "Speed and cost (micro-batches: how many x sequences of each):",
+        table(
+            [*SPEED_COLUMNS, *(["price"] if plan.machines.price_per_device_hour else [])], speed_rows(plan)
+        ),
+        "\n".join(f"- {line}" for line in [*verdicts(plan), *assumptions(plan)]),
     ]
     return "\n\n".join(parts)
 
@@ -43,7 +47,7 @@ def run_rows(plan: Plan) -> list[list[str]]:
         ["tokens of a sequence", read],
         ["tokens of a step", f"{plan.tokens_per_step:,} ({plan.sequences_per_step:,} sequences)"],
         ["steps", f"{training.steps:,}"],
-        ["tokens", f"{plan.tokens:,} ({short(plan.tokens / plan.parameters)} per parameter)"],
+        ["tokens", f"{plan.tokens:,} ({digits(plan.tokens / plan.parameters)} per parameter)"],
         ["operations per token", f"{short(plan.flops_per_token)}FLOP"],
         ["operations", f"{short(plan.flops)}FLOP"],
     ]
@@ -60,8 +64,7 @@ def memory_rows(plan: Plan) -> list[list[str]]:
 
 
 SPEED_COLUMNS = (
-    "layout", "micro-batches", "sequences each", "sent a step", "computing", "sending", "tokens/s", "time",
-    "device-hours", "price",
+    "layout", "micro-batches", "sent a step", "computing", "sending", "tokens/s", "time", "device-hours",
 )  # fmt: skip
 
 
@@ -70,48 +73,54 @@ def speed_rows(plan: Plan) -> list[list[str]]:
     return [
         [
             outlook.layout.name,
-            f"{outlook.share.micro_batches:,}",
-            f"{outlook.share.sequences:,}",
+            f"{outlook.share.micro_batches:,} x {outlook.share.sequences:,}",
             f"{gigabytes(outlook.traffic)} GB",
             duration(outlook.computing),
             duration(outlook.sending),
             f"{outlook.tokens_per_second:,.0f}",
-            duration(outlook.hours * 3600),
+            duration(outlook.hours * SECONDS_PER_HOUR),
             digits(outlook.device_hours),
-            "-" if outlook.price is None else f"{outlook.price:,.2f}",
+            *([] if outlook.price is None else [f"{outlook.price:,.2f}"]),
         ]
         for outlook in plan.outlooks
     ]
 
 
-def verdict(plan: Plan, outlook: Outlook) -> str:
-    """Say whether a layout fits, what limits it, and what would make it fit."""
-    name, available = outlook.layout.name, plan.machines.available_memory
-    if outlook.fits:
-        limit = (
-            ", but waits for the traffic: larger steps or a faster network would help"
-            if outlook.sending > outlook.computing
-            else ""
+def verdicts(plan: Plan) -> list[str]:
+    """Say which layouts fit, what would make the others fit, and which wait for their traffic."""
+    available = gigabytes(plan.machines.available_memory)
+    lines = [f"Fits: {names(outlook for outlook in plan.outlooks if outlook.fits) or 'nothing'}."]
+    for outlook in plan.outlooks:
+        if outlook.fits:
+            continue
+        line = f"{outlook.layout.name} does not fit: {gigabytes(outlook.memory.total)} of {available} GB"
+        if outlook.fitting_sequences is None:
+            lines.append(f"{line}, and no micro-batch is small enough.")
+        else:
+            tokens = outlook.fitting_sequences * plan.sequence.tokens
+            lines.append(f"{line}; it would with training.tokens_per_micro_batch={tokens}.")
+    if waiting := names(outlook for outlook in plan.outlooks if outlook.sending > outlook.computing):
+        lines.append(
+            f"Traffic takes longer than computing: {waiting}. Larger steps or micro-batches, or a faster "
+            "network, would help."
         )
-        return f"{name} fits{limit}."
-    needs = f"{name} does not fit: {gigabytes(outlook.memory.total)} of {gigabytes(available)} GB"
-    if outlook.fitting_sequences is None:
-        return f"{needs}, and no micro-batch is small enough."
-    tokens = outlook.fitting_sequences * plan.sequence.tokens
-    return f"{needs}; it would with training.tokens_per_micro_batch={tokens}."
+    return lines
+
+
+def names(outlooks: Iterable[Outlook]) -> str:
+    """Join the names of layouts."""
+    return ", ".join(outlook.layout.name for outlook in outlooks)
 
 
 def assumptions(plan: Plan) -> list[str]:
     """Say what the numbers rest on."""
     machines = plan.machines
     return [
-        f"Assumed: {machines.mfu:.0%} of {short(machines.peak(plan.precision))}FLOP/s ({plan.precision}), "
-        f"{gigabytes(machines.available_memory)} GB of memory to be filled, "
-        f"{gigabytes(machines.link)} GB/s to other devices; traffic runs beside computing.",
+        f"Assumed: {machines.mfu:.0%} of {short(machines.peak(plan.precision))}FLOP/s in {plan.precision}, "
+        f"{gigabytes(machines.available_memory)} GB to fill, {gigabytes(machines.link)} GB/s to others.",
         f"Numbers of {machines.device}: {machines.kind.source}.",
-        f"Sequences are full, and the vocabulary has {plan.vocab_size:,} entries: at most what a trained "
-        "tokenizer will have.",
-        "Evaluation, checkpoints and preparing data are not counted.",
+        f"Every sequence is full, the vocabulary has {plan.vocab_size:,} entries, traffic runs beside "
+        "computing; evaluation, checkpoints and the preparation of data are not counted.",
     ]
 
 
@@ -125,7 +134,10 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     """Fill the cells of a row up to the columns' widths."""
     first, *others = row
-    return [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
+    return [
+        first.ljust(widths[0]),
+        *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)),
+    ]
 
 
 def gigabytes(amount: float) -> str:
@@ -151,6 +163,6 @@ def short(number: float) -> str:
 
 def duration(seconds: float) -> str:
     """Write a time in the unit that suits it."""
-    steps: list[tuple[float, str]] = [(1e-3, "ms"), (1, "s"), (60, "min"), (3600, "h"), (86_400, "days")]
-    size, unit = next((step for step in reversed(steps) if seconds >= step[0]), steps[0])
+    fitting = [(size, unit) for size, unit in TIMES if seconds >= size] or TIMES[:1]
+    size, unit = fitting[-1]
     return f"{digits(seconds / size)} {unit}"

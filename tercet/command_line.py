@@ -110,9 +110,9 @@ def recipes(options: Namespace) -> None:
 def plan(options: Namespace) -> None:
     """Say beforehand what a run computes, holds, sends, takes and costs on given machines.
 
-    Reads no text and trains nothing. Prints parameters and operations, and for one device, DDP, ZeRO and FSDP2
-    the memory of a device by part, its traffic, the speed at an assumed share of the peak, and device-hours;
-    and what would fit where something does not. The tables are Markdown.
+    Reads no text and trains nothing. Prints parameters and operations, and for one device, DDP, ZeRO and
+    FSDP2 the memory of a device by part, its traffic, the speed at an assumed share of the peak, and
+    device-hours; and what would fit where something does not. The tables are Markdown.
 
     key=value describes the machines: devices, device (a100, h100, h200, cpu), mfu, peak_flops,
     device_memory, usable_memory, bandwidth, devices_per_node, price_per_device_hour. Keys with a dot replace

@@ -21,8 +21,8 @@ LARGE = {
     "decoder-2.7b": (32, 2560, 32),
     "decoder-7b": (32, 4096, 32),
 }
-"""Layers, width and heads of GPT-3's models of these sizes (Brown et al., 2020, table 2.1). Where the table gives
-1.3 billion 24 heads of 128 channels, which are not 2048 channels, this is 16."""
+"""Layers, width and heads of GPT-3's models (Brown et al., 2020, table 2.1), but 16 heads at 1.3 billion: the
+24 of the table, of 128 channels each, are not 2048 channels."""
 SIZE_FIELDS = {
     "vocab_size",
     "hidden_size",

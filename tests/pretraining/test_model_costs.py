@@ -153,7 +153,7 @@ def test_operations_are_those_that_training_counts(kind, tokenizer):
 
 
 def kept_in_training(model, objective, batch, precision: str) -> int:
-    """Count the bytes of different storages that autograd keeps of a model that computes, weights left out."""
+    """Count the bytes of storages, weights left out, that autograd keeps of a model that computes."""
     weights = {parameter.data_ptr() for parameter in model.parameters()}
     kept = {}
 

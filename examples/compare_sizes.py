@@ -1,0 +1,87 @@
+"""Plan decoders of 125 million to 7 billion parameters on 64 GPUs: what each layout asks of a device.
+
+    python examples/compare_sizes.py
+
+Prints the tables of docs/scaling.md. Each model learns from 20 tokens per parameter (Hoffmann et al., 2022,
+section 3), in steps as large as GPT-3's (Brown et al., 2020, table 2.1), two sequences at a time on a device.
+Other machines: python examples/compare_sizes.py devices=256 device=a100
+"""
+
+import sys
+
+from tercet.pretraining.model_costs import build_planned_model, count
+from tercet.pretraining.plan import Outlook, Plan, plan_run
+from tercet.pretraining.plan_recipe import load_plan
+from tercet.pretraining.plan_report import digits, duration, gigabytes, short, table
+
+TOKENS_PER_STEP = {
+    "decoder-base": 2**19,
+    "decoder-350m": 2**19,
+    "decoder-1.3b": 2**20,
+    "decoder-2.7b": 2**20,
+    "decoder-7b": 2**21,
+}
+"""The models, by preset."""
+
+LENGTH = 2048
+TOKENS_PER_PARAMETER = 20
+
+
+def plan_size(preset: str, machines: list[str]) -> Plan:
+    """Plan a run that is as long as the model's size asks for."""
+    values = [
+        f"model.preset={preset}",
+        f"model.overrides.max_position_embeddings={LENGTH}",
+        f"corpus.sequence_length={LENGTH}",
+        "tokenizer.vocab_size=50257",
+        f"training.tokens_per_step={TOKENS_PER_STEP[preset]}",
+        f"training.tokens_per_micro_batch={2 * LENGTH}",
+    ]
+    recipe, _ = load_plan("decoder-english", values)
+    tokens = TOKENS_PER_PARAMETER * count([build_planned_model(recipe)])
+    steps = f"training.steps={round(tokens / TOKENS_PER_STEP[preset])}"
+    return plan_run(*load_plan("decoder-english", [*values, steps, *machines]))
+
+
+def name(plan: Plan) -> str:
+    """Name a model and its size."""
+    return f"{plan.recipe.model.preset} ({digits(plan.parameters / 1e6)} M)"
+
+
+def memory(outlook: Outlook) -> str:
+    """Write what a device holds, in brackets if that is too much."""
+    amount = gigabytes(outlook.memory.total)
+    return amount if outlook.fits else f"({amount})"
+
+
+def fastest(plan: Plan) -> list[str]:
+    """Describe the run in the fastest layout that fits."""
+    fitting = [outlook for outlook in plan.outlooks if outlook.fits]
+    if not fitting:
+        return ["none fits", "-", "-", "-"]
+    best = max(fitting, key=lambda outlook: outlook.tokens_per_second)
+    return [
+        best.layout.name,
+        f"{best.tokens_per_second:,.0f}",
+        duration(best.hours * 3600),
+        digits(best.device_hours),
+    ]
+
+
+def main(machines: list[str]) -> None:
+    """Print memory and traffic in every layout, then speed and cost in the fastest."""
+    plans = [plan_size(preset, machines) for preset in TOKENS_PER_STEP]
+    layouts = [outlook.layout.name for outlook in plans[0].outlooks]
+    rows = [[name(plan), *map(memory, plan.outlooks)] for plan in plans]
+    print(table(["GB on a device", *layouts], rows), end="\n\n")
+    rows = [[name(plan), *(gigabytes(outlook.traffic) for outlook in plan.outlooks)] for plan in plans]
+    print(table(["GB sent in a step", *layouts], rows), end="\n\n")
+    rows = [
+        [name(plan), f"{digits(plan.tokens / 1e9)} billion", f"{short(plan.flops)}FLOP", *fastest(plan)]
+        for plan in plans
+    ]
+    print(table(["the run", "tokens", "operations", "layout", "tokens/s", "time", "device-hours"], rows))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["devices=64"])
