@@ -9,10 +9,11 @@ Other machines: python examples/compare_sizes.py devices=256 device=a100
 
 import sys
 
+from tercet.pretraining.layouts import Zero
 from tercet.pretraining.model_costs import build_planned_model, count
 from tercet.pretraining.plan import Outlook, Plan, plan_run
 from tercet.pretraining.plan_recipe import load_plan
-from tercet.pretraining.plan_report import digits, duration, gigabytes, short, table
+from tercet.pretraining.plan_report import digits, duration, short, size, table
 
 TOKENS_PER_STEP = {
     "decoder-base": 2**19,
@@ -50,13 +51,13 @@ def name(plan: Plan) -> str:
 
 def memory(outlook: Outlook) -> str:
     """Write what a device holds, in brackets if that is too much."""
-    amount = gigabytes(outlook.memory.total)
+    amount = size(outlook.memory.total)
     return amount if outlook.fits else f"({amount})"
 
 
 def fastest(plan: Plan) -> list[str]:
-    """Describe the run in the fastest layout that fits."""
-    fitting = [outlook for outlook in plan.outlooks if outlook.fits]
+    """Describe the run in the fastest layout that fits; ZeRO is there for comparison."""
+    fitting = [o for o in plan.outlooks if o.fits and not isinstance(o.layout, Zero)]
     if not fitting:
         return ["none fits", "-", "-", "-"]
     best = max(fitting, key=lambda outlook: outlook.tokens_per_second)
@@ -73,9 +74,9 @@ def main(machines: list[str]) -> None:
     plans = [plan_size(preset, machines) for preset in TOKENS_PER_STEP]
     layouts = [outlook.layout.name for outlook in plans[0].outlooks]
     rows = [[name(plan), *map(memory, plan.outlooks)] for plan in plans]
-    print(table(["GB on a device", *layouts], rows), end="\n\n")
-    rows = [[name(plan), *(gigabytes(outlook.traffic) for outlook in plan.outlooks)] for plan in plans]
-    print(table(["GB sent in a step", *layouts], rows), end="\n\n")
+    print(table(["memory of a device", *layouts], rows), end="\n\n")
+    rows = [[name(plan), *(size(outlook.traffic) for outlook in plan.outlooks)] for plan in plans]
+    print(table(["sent in a step", *layouts], rows), end="\n\n")
     rows = [
         [name(plan), f"{digits(plan.tokens / 1e9)} billion", f"{short(plan.flops)}FLOP", *fastest(plan)]
         for plan in plans

@@ -1,9 +1,9 @@
 """How devices can share a run, and what each way costs a device in memory and in traffic.
 
-    data parallel   every device holds everything and averages gradients (torch's DDP)
-    ZeRO-1          the optimizer's state is divided                     (DeepSpeed, through accelerate)
-    ZeRO-2          gradients as well                                    (DeepSpeed, through accelerate)
-    FSDP2           weights as well, gathered layer by layer: ZeRO-3     (torch, through accelerate)
+    DDP       every device holds everything and averages gradients     (torch)
+    ZeRO-1    the optimizer's state is divided                         (DeepSpeed; for comparison)
+    ZeRO-2    gradients as well                                        (DeepSpeed; for comparison)
+    FSDP2     weights as well, gathered layer by layer, as in ZeRO-3   (torch)
 
 Sources: Rajbhandari et al., 2020, "ZeRO", sections 5 and 7; Zhao et al., 2023, "PyTorch FSDP"; how many bytes
 a number has, what is gathered when, and how large buffers are by default, is read from torch 2.13, accelerate
@@ -68,6 +68,8 @@ class Load:
     """For the backward pass, where weights are in float32 and products cast them."""
     kept_of_cast: Kept
     """The same where the weights themselves have the format of the products."""
+    kept_of_inputs: Kept
+    """The same where layers are computed again, so that only their inputs are kept."""
     loss_bytes: Callable[[int], float]
     """What the vocabulary's loss holds of a micro-batch, by its sequences."""
 
@@ -98,6 +100,11 @@ class Layout(ABC):
     @abstractmethod
     def traffic(self, load: Load, share: Share) -> float:
         """Count the bytes that one device sends in a step."""
+
+    @property
+    def passes(self) -> float:
+        """Times that every operation is carried out: more than once where some are repeated."""
+        return 1.0
 
     @property
     def sent(self) -> float:
@@ -154,6 +161,23 @@ class Zero(Layout):
 class FullySharded(Layout):
     """FSDP2, a unit for each layer: weights, gradients and state divided, layers gathered when needed."""
 
+    recomputes: bool = False
+    """Whether layers run again in the backward pass, so that only one at a time has activations."""
+
+    @property
+    def passes(self) -> float:
+        """Count the forward pass, a third of the operations, twice if it is repeated."""
+        return 4 / 3 if self.recomputes else 1.0
+
+    def activations(self, load: Load, sequences: int) -> float:
+        """Count what is kept: everything, or the layers' inputs and all of the layer that runs again."""
+        whole = load.kept_of_cast.per_sequence
+        if not self.recomputes:
+            return sequences * whole
+        return sequences * (
+            load.kept_of_inputs.per_sequence + whole * load.largest_block / load.block_parameters
+        )
+
     def memory(self, load: Load, share: Share) -> Memory:
         """Divide all that stays; hold the layer at work and the next one, and what is outside of layers.
 
@@ -168,7 +192,7 @@ class FullySharded(Layout):
             weights=held + load.kept_of_cast.fixed,
             gradients=held + undivided,
             optimizer=load.optimizer_bytes / self.devices,
-            activations=share.sequences * load.kept_of_cast.per_sequence,
+            activations=self.activations(load, share.sequences),
             loss=load.loss_bytes(share.sequences),
             buffers=2 * load.product_bytes * gathered,  # the weights, and as many gradients
         )
@@ -191,4 +215,5 @@ def layouts(devices: int) -> list[Layout]:
         Zero("ZeRO-1", devices, shards_gradients=False),
         Zero("ZeRO-2", devices, shards_gradients=True),
         FullySharded("FSDP2", devices),
+        FullySharded("FSDP2 recomputing", devices, recomputes=True),
     ]

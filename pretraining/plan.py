@@ -111,10 +111,7 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
     sequence = full_sequence(recipe)
     sequences = sequences_per_step(recipe, sequence.tokens, machines.devices)
     is_cpu = machines.device == "cpu"
-    kept, kept_of_cast = (
-        trace_kept(model.config, sequence, precision=precision, weights=weights, is_cpu=is_cpu)
-        for weights in (DTYPES["fp32"], DTYPES[precision])
-    )
+    trace = partial(trace_kept, model.config, sequence, precision=precision, is_cpu=is_cpu)
     blocks = blocks_of(model)
     load = Load(
         parameters=count([model]),
@@ -122,8 +119,9 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
         largest_block=max(count([block]) for block in blocks),
         optimizer_bytes=optimizer_bytes(model, recipe.training),
         product_bytes=DTYPES[precision].itemsize,
-        kept=kept,
-        kept_of_cast=kept_of_cast,
+        kept=trace(),
+        kept_of_cast=trace(weights=DTYPES[precision]),
+        kept_of_inputs=trace(weights=DTYPES[precision], recomputes=True),
         loss_bytes=partial(loss_bytes, model.config, sequence, DTYPES[precision]),
     )
     work = Work(recipe, machines, peak, sequence, sequences, count_flops(model, sequence), load)
@@ -182,7 +180,7 @@ class Work:
         share = self.share(layout)
         memory = layout.memory(self.load, share)
         traffic = layout.traffic(self.load, share)
-        flops = self.flops_per_sequence * self.sequences / layout.devices
+        flops = self.flops_per_sequence * self.sequences * layout.passes / layout.devices
         computing, sending = flops / (self.peak * self.machines.mfu), traffic / self.machines.link
         seconds = max(computing, sending)
         hours = seconds * self.recipe.training.steps / SECONDS_PER_HOUR

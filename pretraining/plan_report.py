@@ -24,7 +24,7 @@ def report_plan(plan: Plan) -> str:
         f"# {recipe.model.preset}, {recipe.objective.kind.replace('_', ' ')}, on {machines.devices:,} x "
         f"{machines.device}",
         table(["the run", ""], run_rows(plan)),
-        "Memory of one device, in GB:",
+        "Memory of one device:",
         table(["layout", *(field.name for field in fields(Memory)), "sum", "fits"], memory_rows(plan)),
         "Speed and cost (micro-batches: how many x sequences of each):",
         table(
@@ -58,7 +58,7 @@ def memory_rows(plan: Plan) -> list[list[str]]:
     rows = []
     for outlook in plan.outlooks:
         parts = [getattr(outlook.memory, field.name) for field in fields(Memory)]
-        amounts = map(gigabytes, [*parts, outlook.memory.total])
+        amounts = map(size, [*parts, outlook.memory.total])
         rows.append([outlook.layout.name, *amounts, "yes" if outlook.fits else "no"])
     return rows
 
@@ -74,7 +74,7 @@ def speed_rows(plan: Plan) -> list[list[str]]:
         [
             outlook.layout.name,
             f"{outlook.share.micro_batches:,} x {outlook.share.sequences:,}",
-            f"{gigabytes(outlook.traffic)} GB",
+            size(outlook.traffic),
             duration(outlook.computing),
             duration(outlook.sending),
             f"{outlook.tokens_per_second:,.0f}",
@@ -88,22 +88,19 @@ def speed_rows(plan: Plan) -> list[list[str]]:
 
 def verdicts(plan: Plan) -> list[str]:
     """Say which layouts fit, what would make the others fit, and which wait for their traffic."""
-    available = gigabytes(plan.machines.available_memory)
+    available = size(plan.machines.available_memory)
     lines = [f"Fits: {names(outlook for outlook in plan.outlooks if outlook.fits) or 'nothing'}."]
     for outlook in plan.outlooks:
         if outlook.fits:
             continue
-        line = f"{outlook.layout.name} does not fit: {gigabytes(outlook.memory.total)} of {available} GB"
+        line = f"{outlook.layout.name} does not fit: {size(outlook.memory.total)} of {available}"
         if outlook.fitting_sequences is None:
             lines.append(f"{line}, and no micro-batch is small enough.")
         else:
             tokens = outlook.fitting_sequences * plan.sequence.tokens
             lines.append(f"{line}; it would with training.tokens_per_micro_batch={tokens}.")
     if waiting := names(outlook for outlook in plan.outlooks if outlook.sending > outlook.computing):
-        lines.append(
-            f"Traffic takes longer than computing: {waiting}. Larger steps or micro-batches, or a faster "
-            "network, would help."
-        )
+        lines.append(f"Waits for its traffic: {waiting}; larger steps or micro-batches would help.")
     return lines
 
 
@@ -117,10 +114,11 @@ def assumptions(plan: Plan) -> list[str]:
     machines = plan.machines
     return [
         f"Assumed: {machines.mfu:.0%} of {short(machines.peak(plan.precision))}FLOP/s in {plan.precision}, "
-        f"{gigabytes(machines.available_memory)} GB to fill, {gigabytes(machines.link)} GB/s to others.",
+        f"{size(machines.available_memory)} to fill, {size(machines.link)}/s to other devices.",
         f"Numbers of {machines.device}: {machines.kind.source}.",
-        f"Every sequence is full, the vocabulary has {plan.vocab_size:,} entries, traffic runs beside "
-        "computing; evaluation, checkpoints and the preparation of data are not counted.",
+        "ZeRO-1 and ZeRO-2 are DeepSpeed's, and here for comparison: runs take DDP or FSDP2.",
+        f"Every sequence is full, and the vocabulary has {plan.vocab_size:,} entries.",
+        "Traffic runs beside computing; evaluation, checkpoints and preparing data are not counted.",
     ]
 
 
@@ -140,9 +138,9 @@ def aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     ]
 
 
-def gigabytes(amount: float) -> str:
-    """Write bytes in billions."""
-    return digits(amount / 1e9)
+def size(amount: float) -> str:
+    """Write a number of bytes."""
+    return f"{short(amount)}B"
 
 
 def digits(number: float) -> str:
