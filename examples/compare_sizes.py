@@ -3,7 +3,7 @@
     python examples/compare_sizes.py
 
 Prints the tables of docs/scaling.md. Each model learns from 20 tokens per parameter (Hoffmann et al., 2022,
-section 3), in steps as large as GPT-3's (Brown et al., 2020, table 2.1), two sequences at a time on a device.
+section 3), in steps as large as GPT-3's (Brown et al., 2020, table 2.1), four sequences at a time.
 Other machines: python examples/compare_sizes.py devices=256 device=a100
 """
 
@@ -36,7 +36,7 @@ def plan_size(preset: str, machines: list[str]) -> Plan:
         f"corpus.sequence_length={LENGTH}",
         "tokenizer.vocab_size=50257",
         f"training.tokens_per_step={TOKENS_PER_STEP[preset]}",
-        f"training.tokens_per_micro_batch={2 * LENGTH}",
+        f"training.tokens_per_micro_batch={4 * LENGTH}",
     ]
     recipe, _ = load_plan("decoder-english", values)
     tokens = TOKENS_PER_PARAMETER * count([build_planned_model(recipe)])

@@ -9,7 +9,7 @@ Sources: Rajbhandari et al., 2020, "ZeRO", sections 5 and 7; Zhao et al., 2023, 
 a number has, what is gathered when, and how large buffers are by default, is read from torch 2.13, accelerate
 1.15 and DeepSpeed 0.19. Traffic counts what one device sends in one step; it receives as much. All-gather and
 reduce-scatter of X bytes by N devices send X (N - 1) / N each, and an all-reduce is both (Patarasuk and Yuan,
-2009).
+2009). What FSDP2 gathers and sums, and when, is as `training/` asks for it.
 
 Legend: P parameters, N devices, b bytes of a number in a product (2 or 4).
 """
@@ -68,8 +68,6 @@ class Load:
     """For the backward pass, where weights are in float32 and products cast them."""
     kept_of_cast: Kept
     """The same where the weights themselves have the format of the products."""
-    kept_of_inputs: Kept
-    """The same where layers are computed again, so that only their inputs are kept."""
     loss_bytes: Callable[[int], float]
     """What the vocabulary's loss holds of a micro-batch, by its sequences."""
 
@@ -100,11 +98,6 @@ class Layout(ABC):
     @abstractmethod
     def traffic(self, load: Load, share: Share) -> float:
         """Count the bytes that one device sends in a step."""
-
-    @property
-    def passes(self) -> float:
-        """Times that every operation is carried out: more than once where some are repeated."""
-        return 1.0
 
     @property
     def sent(self) -> float:
@@ -161,47 +154,26 @@ class Zero(Layout):
 class FullySharded(Layout):
     """FSDP2, a unit for each layer: weights, gradients and state divided, layers gathered when needed."""
 
-    recomputes: bool = False
-    """Whether layers run again in the backward pass, so that only one at a time has activations."""
-
-    @property
-    def passes(self) -> float:
-        """Count the forward pass, a third of the operations, twice if it is repeated."""
-        return 4 / 3 if self.recomputes else 1.0
-
-    def activations(self, load: Load, sequences: int) -> float:
-        """Count what is kept: everything, or the layers' inputs and all of the layer that runs again."""
-        whole = load.kept_of_cast.per_sequence
-        if not self.recomputes:
-            return sequences * whole
-        return sequences * (
-            load.kept_of_inputs.per_sequence + whole * load.largest_block / load.block_parameters
-        )
-
     def memory(self, load: Load, share: Share) -> Memory:
-        """Divide all that stays; hold the layer at work and the next one, and what is outside of layers.
+        """Divide what stays; hold the layer at work and the next one, and what is outside of layers.
 
-        The token table, tied to the head or not, and the final norm stay gathered from the forward to the
-        backward pass. Between micro-batches gradients are not divided (`no_sync`).
+        Token table, final norm and heads stay gathered from the forward to the end of the backward pass.
         """
-        outside = load.parameters - load.block_parameters
-        gathered = outside + 2 * load.largest_block
         held = MASTER * load.parameters / self.devices
-        undivided = load.product_bytes * load.parameters if share.micro_batches > 1 else 0
+        gathered = load.parameters - load.block_parameters + 2 * load.largest_block
         return Memory(
             weights=held + load.kept_of_cast.fixed,
-            gradients=held + undivided,
+            gradients=held,
             optimizer=load.optimizer_bytes / self.devices,
-            activations=self.activations(load, share.sequences),
+            activations=share.sequences * load.kept_of_cast.per_sequence,
             loss=load.loss_bytes(share.sequences),
-            buffers=2 * load.product_bytes * gathered,  # the weights, and as many gradients
+            buffers=(load.product_bytes + MASTER) * gathered,
         )
 
     def traffic(self, load: Load, share: Share) -> float:
-        """Gather layers forward and backward in every micro-batch, the rest once; reduce once a step."""
-        outside = load.parameters - load.block_parameters
-        gathered = share.micro_batches * (2 * load.block_parameters + outside)
-        return self.sent * load.product_bytes * (gathered + load.parameters)
+        """In every micro-batch: gather layers twice and the rest once, and sum gradients in float32."""
+        gathered = load.product_bytes * (load.parameters + load.block_parameters)
+        return self.sent * share.micro_batches * (gathered + MASTER * load.parameters)
 
 
 def layouts(devices: int) -> list[Layout]:
@@ -215,5 +187,4 @@ def layouts(devices: int) -> list[Layout]:
         Zero("ZeRO-1", devices, shards_gradients=False),
         Zero("ZeRO-2", devices, shards_gradients=True),
         FullySharded("FSDP2", devices),
-        FullySharded("FSDP2 recomputing", devices, recomputes=True),
     ]

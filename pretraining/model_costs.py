@@ -12,12 +12,10 @@ and with a model that computes.
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.checkpoint import checkpoint
 from transformers import AutoModel, PreTrainedModel
 
 from ..modeling import TercetConfig
@@ -140,7 +138,6 @@ def trace_kept(
     precision: str,
     weights: torch.dtype = torch.float32,
     is_cpu: bool = False,
-    recomputes: bool = False,
 ) -> Kept:
     """Run a model's stacks on one and on two sequences without storage, and count what autograd keeps.
 
@@ -154,8 +151,6 @@ def trace_kept(
         precision: Format of the products, by its name in `DTYPES`.
         weights: Format of the weights: half precision is what sharding engines compute with.
         is_cpu: Whether the planned device is one.
-        recomputes: Whether layers keep their input alone and run again in the backward pass (gradient
-            checkpointing; Chen et al., 2016).
     """
     config = deepcopy(config)
     by_definition = is_cpu and max(sequence.read, sequence.written) <= SHORT
@@ -167,8 +162,6 @@ def trace_kept(
         model = AutoModel.from_config(
             config, dtype=weights, attn_implementation="eager" if by_definition else "sdpa"
         ).train()
-        for block in blocks_of(model) if recomputes else []:
-            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
         one, two = (kept_bytes(model, sequence, size, precision) for size in (1, 2))
     return Kept(fixed=2 * one - two, per_sequence=two - one)
 

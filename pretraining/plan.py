@@ -121,7 +121,6 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
         product_bytes=DTYPES[precision].itemsize,
         kept=trace(),
         kept_of_cast=trace(weights=DTYPES[precision]),
-        kept_of_inputs=trace(weights=DTYPES[precision], recomputes=True),
         loss_bytes=partial(loss_bytes, model.config, sequence, DTYPES[precision]),
     )
     work = Work(recipe, machines, peak, sequence, sequences, count_flops(model, sequence), load)
@@ -180,7 +179,7 @@ class Work:
         share = self.share(layout)
         memory = layout.memory(self.load, share)
         traffic = layout.traffic(self.load, share)
-        flops = self.flops_per_sequence * self.sequences * layout.passes / layout.devices
+        flops = self.flops_per_sequence * self.sequences / layout.devices
         computing, sending = flops / (self.peak * self.machines.mfu), traffic / self.machines.link
         seconds = max(computing, sending)
         hours = seconds * self.recipe.training.steps / SECONDS_PER_HOUR
