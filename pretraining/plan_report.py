@@ -27,9 +27,7 @@ def report_plan(plan: Plan) -> str:
         "Memory of one device:",
         table(["layout", *(field.name for field in fields(Memory)), "sum", "fits"], memory_rows(plan)),
         "Speed and cost (micro-batches: how many x sequences of each):",
-        table(
-            [*SPEED_COLUMNS, *(["price"] if plan.machines.price_per_device_hour else [])], speed_rows(plan)
-        ),
+        table([*SPEED_COLUMNS, *(["price"] if machines.price_per_device_hour else [])], speed_rows(plan)),
         "\n".join(f"- {line}" for line in [*verdicts(plan), *assumptions(plan)]),
     ]
     return "\n\n".join(parts)
@@ -112,11 +110,12 @@ def names(outlooks: Iterable[Outlook]) -> str:
 def assumptions(plan: Plan) -> list[str]:
     """Say what the numbers rest on."""
     machines = plan.machines
+    comparison = "ZeRO-1 and ZeRO-2 are DeepSpeed's, and here for comparison: runs take DDP or FSDP2."
     return [
         f"Assumed: {machines.mfu:.0%} of {short(machines.peak(plan.precision))}FLOP/s in {plan.precision}, "
         f"{size(machines.available_memory)} to fill, {size(machines.link)}/s to other devices.",
         f"Numbers of {machines.device}: {machines.kind.source}.",
-        "ZeRO-1 and ZeRO-2 are DeepSpeed's, and here for comparison: runs take DDP or FSDP2.",
+        *([comparison] if machines.devices > 1 else []),
         f"Every sequence is full, and the vocabulary has {plan.vocab_size:,} entries.",
         "Traffic runs beside computing; evaluation, checkpoints and preparing data are not counted.",
     ]
