@@ -24,7 +24,8 @@ MASTER = 4
 """Bytes of a weight, or a gradient of it, in float32."""
 
 DEEPSPEED_BUCKET = 500_000_000
-"""Numbers of the buffer in which DeepSpeed collects gradients to send (its `reduce_bucket_size`)."""
+"""Numbers of the buffer in which DeepSpeed collects gradients to send (its default `reduce_bucket_size`); it
+is as large for small models."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Zero(Layout):
             optimizer=(load.optimizer_bytes + MASTER * load.parameters) / self.devices,
             activations=share.sequences * load.kept_of_cast.per_sequence,
             loss=load.loss_bytes(share.sequences),
-            buffers=load.product_bytes * min(load.parameters, DEEPSPEED_BUCKET),
+            buffers=load.product_bytes * DEEPSPEED_BUCKET,
         )
 
     def traffic(self, load: Load, share: Share) -> float:
