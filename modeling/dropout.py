@@ -35,11 +35,16 @@ def drop(x: Tensor, probability: float) -> Tensor:
     return _Drop.apply(x, probability)
 
 
-def draw_kept(shape: torch.Size, probability: float) -> tuple[Tensor, float]:
-    """Draw which elements are kept, as ones and zeros in uint8, and the factor of those that are.
+def draw_kept(x: Tensor, probability: float) -> tuple[Tensor, float]:
+    """Draw which elements of `x` are kept, as ones and zeros in uint8, and the factor of those that are.
 
-    The factor is the inverse of the share that is kept in the mean, a multiple of 1 / 65,536.
+    The factor is the inverse of the share that is kept in the mean, a multiple of 1 / 65,536. Where `x` is
+    more or less than a plain tensor (sharded, or without data) torch draws.
     """
+    if type(x) is not Tensor:
+        kept = torch.empty_like(x, dtype=torch.uint8, requires_grad=False)
+        return kept.bernoulli_(1 - probability), 1 / (1 - probability)
+    shape = x.shape
     num_dropped = min(round(probability * LEVELS), LEVELS - 1)
     seed = int(torch.randint(2**63 - 1, ()))
     bits = np.random.SFC64(seed).random_raw(-(-shape.numel() // 4)).view(np.int16)[: shape.numel()]
@@ -56,7 +61,7 @@ def keep(x: Tensor, is_kept: Tensor, factor: float) -> Tensor:
 class _Drop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:
-        is_kept, ctx.factor = draw_kept(x.shape, probability)
+        is_kept, ctx.factor = draw_kept(x, probability)
         ctx.save_for_backward(is_kept)
         return keep(x, is_kept, ctx.factor)
 

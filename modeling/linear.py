@@ -24,13 +24,15 @@ class ResidualLinear(nn.Linear):
 
 
 def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
-    """Apply each of several linear layers to `x`; in training as one product of matrices.
+    """Apply each of several linear layers to `x`; in training on a CPU as one product of matrices.
 
-    One product reads its input once, and its gradient needs no sum of several. A layer that is more than a
-    plain one (wrapped by PEFT, quantized, hooked by whoever wants to see or move it) is called.
+    One product reads its input once, and its gradient needs no sum of several. On a GPU the products are
+    large enough, and their joined weights, which the backward pass keeps, would outlive what FSDP frees.
+    A layer that is more than a plain one (wrapped by PEFT, quantized, hooked by whoever wants to see or move
+    it) is called.
     """
     plain = [layer for layer in layers if is_plain(layer) and layer.training]
-    if len(plain) < len(layers):
+    if not x.is_cpu or len(plain) < len(layers):
         return tuple(layer(x) for layer in layers)
     weights = torch.cat([layer.weight for layer in plain])
     biases = None if plain[0].bias is None else torch.cat([layer.bias for layer in plain])

@@ -47,7 +47,7 @@ class _ShortAttention(torch.autograd.Function):
             query = query * scaling
             scores = query @ key.mT  # (b, H, t, s)
             weights = (scores if bias is None else scores.add_(bias)).softmax(dim=-1)
-            is_kept, ctx.factor = draw_kept(weights.shape, dropout) if dropout else (None, 1.0)
+            is_kept, ctx.factor = draw_kept(weights, dropout) if dropout else (None, 1.0)
             value = value * ctx.factor if dropout else value  # smaller than the weights, so scaled instead
             read = masked(weights, is_kept) @ value
         ctx.scaling = scaling

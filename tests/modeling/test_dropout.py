@@ -24,7 +24,7 @@ def test_elements_are_dropped_at_the_given_rate_and_the_others_scaled(dtype, pro
 
 def test_the_factor_keeps_the_expectation():
     for probability in (1e-6, 0.1, 1 / 3, 0.999_999):
-        _, factor = draw_kept(torch.Size([4]), probability)
+        _, factor = draw_kept(torch.ones(4), probability)
         num_kept = LEVELS / factor
         assert num_kept == pytest.approx(round(num_kept))
         assert 1 <= round(num_kept) <= LEVELS
