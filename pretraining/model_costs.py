@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import AutoModel, PreTrainedModel
+from transformers import AttentionInterface, AutoModel, PreTrainedModel
 
 from ..modeling import TercetConfig
 from ..modeling.attention import CrossAttention, SelfAttention
 from ..modeling.block import Block
-from ..modeling.cross_entropy import LOGITS_PER_CHUNK
-from ..modeling.packed_attention import SHORT
+from ..modeling.cross_entropy import CHUNK_BYTES, LARGE_CHUNK_BYTES
 from ..modeling.pretrained_tercet import TercetStack, TercetVocabularyModel
+from ..modeling.short_attention import SHORT, short_attention
 from ..training.optimizers import build_optimizer
 from ..training.recipe import TrainingRecipe
 from .full_sequences import FullSequence
@@ -33,6 +33,9 @@ from .tokenizer import load_tokenizer
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Format of the products, by the name of the precision."""
+
+SHORT_KERNEL = "tercet_short"
+"""Name of short attention among transformers' kernels, for traces alone."""
 
 FORWARD_AND_BACKWARD = 6
 """Operations for each weight and vector that meet in a product: a multiplication and an addition, forward,
@@ -143,7 +146,7 @@ def trace_kept(
 
     The operations are a CPU's. They keep somewhat more than a GPU's, whose root-mean-square norm and dropout
     are fused. Attention is the fused kernel's, which keeps no weights of pairs, or on a CPU, up to `SHORT`
-    positions, the definition's, which does.
+    positions and wherever weights are dropped, the short one, which does.
 
     Args:
         config: Of the model.
@@ -153,17 +156,39 @@ def trace_kept(
         is_cpu: Whether the planned device is one.
     """
     config = deepcopy(config)
-    by_definition = is_cpu and max(sequence.read, sequence.written) <= SHORT
+    is_short = max(sequence.read, sequence.written) <= SHORT or config.attention_dropout > 0
     if not is_cpu:  # a fused kernel draws its dropout again; a CPU's knows none
         config.attention_dropout = 0.0
     if config.position_embedding_type == "learned":  # a table looks at its indices, which are not there
         config.position_embedding_type = "none"
     with FakeTensorMode(), torch.random.fork_rng(devices=[]):
         model = AutoModel.from_config(
-            config, dtype=weights, attn_implementation="eager" if by_definition else "sdpa"
+            config, dtype=weights, attn_implementation=SHORT_KERNEL if is_cpu and is_short else "sdpa"
         ).train()
+        for layer in model.modules() if not is_cpu else ():
+            if isinstance(layer, nn.Linear):  # elsewhere, layers that read the same are not one product
+                layer.training = False
         one, two = (kept_bytes(model, sequence, size, precision) for size in (1, 2))
     return Kept(fixed=2 * one - two, per_sequence=two - one)
+
+
+def attend_shortly(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: None,
+    *,
+    scaling: float,
+    dropout: float = 0.0,
+    **_: object,
+) -> tuple[Tensor, None]:
+    """Be the kernel of packed sequences in a trace, where lengths are no numbers: heads (1, H, T, D)."""
+    positions_first = (x.transpose(1, 2) for x in (query, key, value))
+    return short_attention(*positions_first, attention_mask, scaling=scaling, dropout=dropout), None
+
+
+AttentionInterface.register(SHORT_KERNEL, attend_shortly)
 
 
 def kept_bytes(model: PreTrainedModel, sequence: FullSequence, batch_size: int, precision: str) -> int:
@@ -188,16 +213,22 @@ def kept_bytes(model: PreTrainedModel, sequence: FullSequence, batch_size: int, 
 
 
 def loss_bytes(
-    config: TercetConfig, sequence: FullSequence, products: torch.dtype, num_sequences: int
+    config: TercetConfig,
+    sequence: FullSequence,
+    products: torch.dtype,
+    num_sequences: int,
+    *,
+    is_cpu: bool = False,
 ) -> float:
     """Count what the vocabulary's loss holds of a micro-batch at the height of its forward pass.
 
-    A chunk of logits in float32 and its gradient in the format of the products; the head's gradient in
-    float32 and its weights in that format; the targets' states and their gradient.
+    A chunk of logits and its gradient, both in the format of the products, and so the head's weights and what
+    a chunk adds to their gradient; that gradient, the targets' states and theirs in float32.
     """
-    single = torch.float32.itemsize
-    cast = products.itemsize % single  # float32 is not cast
+    single, size = torch.float32.itemsize, products.itemsize
     targets = num_sequences * sequence.targets
-    rows = min(targets, max(1, LOGITS_PER_CHUNK // config.vocab_size))
-    chunk_and_head = (rows + config.hidden_size) * config.vocab_size
-    return (single + cast) * chunk_and_head + 2 * single * targets * config.hidden_size
+    limit = CHUNK_BYTES["cpu"] if is_cpu else LARGE_CHUNK_BYTES
+    rows = min(targets, max(1, limit // (size * config.vocab_size)))
+    cast = size % single  # float32 is not cast
+    of_head = (single + size + cast) * config.vocab_size * config.hidden_size
+    return 2 * size * rows * config.vocab_size + of_head + 2 * single * targets * config.hidden_size

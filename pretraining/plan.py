@@ -121,7 +121,7 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
         product_bytes=DTYPES[precision].itemsize,
         kept=trace(),
         kept_of_cast=trace(weights=DTYPES[precision]),
-        loss_bytes=partial(loss_bytes, model.config, sequence, DTYPES[precision]),
+        loss_bytes=partial(loss_bytes, model.config, sequence, DTYPES[precision], is_cpu=is_cpu),
     )
     work = Work(recipe, machines, peak, sequence, sequences, count_flops(model, sequence), load)
     return Plan(

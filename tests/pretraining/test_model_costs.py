@@ -172,13 +172,13 @@ def kept_in_training(model, objective, batch, precision: str) -> int:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("kind", PRESETS)
 def test_activations_are_those_that_training_keeps(kind, precision, tokenizer):
-    """Of the stacks, within 4 %: what the heads keep does not grow with the layers, and is left out here."""
+    """Of the stacks, within 6 %: what the heads keep does not grow with the layers, and is left out here."""
     recipe = recipe_of(kind)
     four, eight = (kept_in_training(*prepare(recipe, tokenizer, size), precision) for size in (4, 8))
     planned = trace_kept(
         build_planned_model(recipe).config, full_sequence(recipe), precision=precision, is_cpu=True
     )
-    assert planned.per_sequence == pytest.approx((eight - four) / 4, rel=0.04)
+    assert planned.per_sequence == pytest.approx((eight - four) / 4, rel=0.06)
 
 
 def test_activations_are_those_of_the_formula():
