@@ -5,8 +5,8 @@
     evaluation.json   scores of the finished model  model/         the finished model, for `from_pretrained`
     non_finite/       why a run was given up
 
-Nothing of an earlier run is overwritten unless the user says so, and never what no run of ours wrote. A run that
-is killed while it writes leaves `.NAME.partial`, which the next one deletes.
+Nothing of an earlier run is overwritten unless the user says so, and never what no run of ours wrote. A run
+that is killed while it writes leaves `.NAME.partial`, which the next one deletes.
 """
 
 import shutil
