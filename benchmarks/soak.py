@@ -33,14 +33,14 @@ from tercet.training.tracking import LOG, Record, read_log
 RECIPE: dict[str, Any] = {
     "model": {
         "preset": "encoder-tiny",
-        "overrides": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2},
+        "overrides": {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2},
     },
     "tokenizer": {"kind": "wordpiece", "vocab_size": 2000},
     "corpus": {"sequence_length": 64},
     "objective": {"kind": "masked_language_modeling_with_next_sentence"},
     # Neither records nor evaluations come in the rhythm of checkpoints.
     "training": {
-        "tokens_per_step": 2048,
+        "tokens_per_step": 512,
         "checkpoint_every": 25,
         "evaluate_every": 70,
         "log_every": 3,
@@ -53,13 +53,16 @@ TRIAL_STEPS = 200
 """Steps of a first run, by whose speed the others are given as many as the time allows."""
 
 KILLS = 60
-"""How many kills the whole time is divided by."""
+"""How many kills fit into the whole time, if it is long."""
 
 SHORTEST_MEAN_LIFE = 10.0
-"""Seconds between two kills at least, on average; a run needs some to begin."""
+"""Seconds between a run's first step and its kill at least, on average."""
 
 FLAT = 1.0
 """Growth of resident memory per 1,000 steps, in MiB, that is taken for none."""
+
+SETTLED = 1000
+"""Steps after which memory can be judged: the kept heap and the kept products have their size by then."""
 
 OF_THE_MACHINE = {"seconds", "tokens_per_second", "memory_mib", "utilization"}
 """What two runs need not have in common."""
@@ -77,9 +80,11 @@ def main(arguments: list[str]) -> int:
         steps = affordable_steps(trial, ends - time.monotonic(), mean_life)
         straight, killed = (Run(recipe, folder / name, steps) for name in ("straight", "killed"))
         alone = straight.live()
+        mean_life += alone.seconds_to_begin
         lives = list(killed.live_dangerously(mean_life, ends, random.Random(options.seed)))
         describe(steps, alone, lives)
-        verdicts = [*compare(straight.folder, killed.folder, steps), judge_memory(alone)]
+        was_killed = (len(lives) > 1, f"kills: {len(lives) - 1}")
+        verdicts = [was_killed, *compare(straight.folder, killed.folder, steps), judge_memory(alone)]
     for is_good, said in verdicts:
         print(f"{'ok    ' if is_good else 'FAILED'}  {said}")
     return 0 if all(is_good for is_good, _ in verdicts) else 1
@@ -109,11 +114,13 @@ def write_recipe(folder: Path, seed: int) -> Path:
 def affordable_steps(trial: Life, seconds: float, mean_life: float) -> int:
     """Tell how many steps fit into the time when they are taken twice, once by a run that is often killed.
 
-    A life of random length (exponential) is long enough to begin with a chance of e^(-beginning / mean).
+    A life of random length (exponential) is long enough to begin with a chance of e^(-beginning / mean), and
+    then has the mean before it again.
     """
-    rate = TRIAL_STEPS / (trial.seconds - trial.seconds_to_begin)
-    share = math.exp(-trial.seconds_to_begin / mean_life)
-    return max(TRIAL_STEPS, int(rate * (seconds - 2 * trial.seconds_to_begin) / (1 + 1 / share)))
+    begin = trial.seconds_to_begin
+    rate = TRIAL_STEPS / (trial.seconds - begin)
+    share = math.exp(-begin / (begin + mean_life))
+    return max(TRIAL_STEPS, int(rate * (seconds - 2 * begin) / (1 + 1 / share)))
 
 
 def describe(steps: int, alone: Life, lives: Sequence[Life]) -> None:
@@ -167,11 +174,13 @@ def difference(one: dict[Any, torch.Tensor], other: dict[Any, torch.Tensor]) -> 
 
 
 def judge_memory(life: Life) -> tuple[bool, str]:
-    """Fit a line through the resident memory of a process, over the second half of its steps.
+    """Fit a line through the resident memory of a process and its data worker, once it has settled.
 
-    After its last step it is left out: the data worker is gone then.
+    After the last step it is left out: the worker is gone then.
     """
-    samples = [(step, mib) for _, step, mib in life.samples if life.last_step / 2 <= step < life.last_step]
+    samples = [(step, mib) for _, step, mib in life.samples if SETTLED <= step < life.last_step]
+    if life.last_step < 2 * SETTLED:
+        return False, f"memory: {life.last_step} steps are too few to judge it: give it more minutes"
     step, memory = np.array(samples).T
     slope = 1000 * float(np.polyfit(step, memory, 1)[0])
     return slope < FLAT, (

@@ -19,8 +19,8 @@ from tercet.training.manifest import find_damage
 from tercet.training.tracking import LOG
 
 KILLS = 30
-STEPS = 60
-LIFE = 0.3
+STEPS = 45
+LIFE = 0.25
 """Seconds after which a run is killed, at most, where no moment is aimed at."""
 
 SAVE = 0.01
