@@ -10,7 +10,7 @@ WORKERS ?= 2
 # Two workers with one thread each beat one worker with two threads on models as small as the tests'.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help demo test slow check format bench clean
+.PHONY: help demo test slow check format bench soak clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -37,6 +37,10 @@ format: $(VENV)/.installed ## rewrite the sources in the house format
 
 bench: $(VENV)/.installed ## measure the training step beside the stock models
 	$(BIN)/python benchmarks/pretraining.py
+
+MINUTES ?= 60
+soak: $(VENV)/.installed ## train for an hour (MINUTES=60) under random kills: nothing may come of it
+	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
 
 clean: ## remove what was built, keep what was trained
 	rm -rf $(VENV) build dist typings *.egg-info .pytest_cache .ruff_cache

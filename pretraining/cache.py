@@ -12,17 +12,17 @@ def cache_folder(choice: str | Path | None = None) -> Path:
     return Path(choice or os.environ.get("TERCET_CACHE") or "~/.cache/tercet").expanduser()
 
 
-def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+def made_once(folder: Path, make: Callable[[Path], object]) -> Path:
     """Return `folder`, after `make` has filled it if it is not there yet.
 
-    `make` writes into a temporary folder beside it, which gets its name only when it is complete: an
-    interrupted run leaves nothing that a later one could mistake for finished work, and of two runs at once
-    the first one wins.
+    `make` writes into a temporary folder beside it, hidden and called `.partial`, which gets its name only
+    when it is complete: an interrupted run leaves nothing that a later one could mistake for finished work,
+    and of two runs at once the first one wins.
     """
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(".partial", f".{folder.name}.", folder.parent))
     try:
         make(temporary)
         temporary.chmod(0o755)  # mkdtemp's folders are closed to everybody else

@@ -12,8 +12,8 @@ from typing import cast
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from ..training.evaluation import HeldOut
 from ..training.examples import ExampleSource
-from ..training.fit import HeldOut
 from .chunks import FullSequences, ParallelPairs
 from .corpus import TokenizedCorpus
 from .objective_recipes import Corpus, build_examples

@@ -3,8 +3,10 @@
     recipe.yaml       what the run does             checkpoints/   from which it can be resumed
     tokenizer/        if the run trained one        log.jsonl      losses, speed and evaluations
     evaluation.json   scores of the finished model  model/         the finished model, for `from_pretrained`
+    non_finite/       why a run was given up
 
-Nothing of an earlier run is overwritten unless the user says so, and never what no run of ours wrote.
+Nothing of an earlier run is overwritten unless the user says so, and never what no run of ours wrote. A run
+that is killed while it writes leaves `.NAME.partial`, which the next one deletes.
 """
 
 import shutil
@@ -15,14 +17,18 @@ import yaml
 
 from ..configs.documents import read_document
 from ..configs.recipe import recipe_data
+from ..training.disk import replace_text
 from .recipe import PretrainingRecipe
 
 RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
 MODEL = "model"
 EVALUATION = "evaluation.json"
-WRITTEN = (RECIPE, TOKENIZER, MODEL, EVALUATION, "checkpoints", "log.jsonl")
+WRITTEN = (RECIPE, TOKENIZER, MODEL, EVALUATION, "checkpoints", "log.jsonl", "non_finite")
 """Everything that a run writes."""
+
+UNFINISHED = tuple(f".{name}*.partial" for name in WRITTEN)
+"""Patterns of the names that these have while they are being written."""
 
 WHAT_IS_LEARNED = (
     "model",
@@ -68,8 +74,11 @@ def claim_output(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) ->
     elif (folder / TOKENIZER).exists():
         require_same_recipe(folder, recipe, WHAT_IS_TOKENIZED)
     folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if is_unfinished(path):
+            delete(path)
     text = yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True)
-    (folder / RECIPE).write_text(text, encoding="utf-8")
+    replace_text(folder / RECIPE, text)
     return folder
 
 
@@ -78,18 +87,23 @@ def delete_run(folder: Path) -> None:
     if not (folder / RECIPE).exists():
         return
     for name in WRITTEN:
-        path = folder / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        delete(folder / name)
+
+
+def delete(path: Path) -> None:
+    """Delete a file, or a folder with all that is in it, or nothing."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def require_unused(folder: Path, allowed: tuple[str, ...]) -> None:
     """Raise a `ValueError` if a folder holds anything but what is allowed."""
     if folder.is_file():
         raise ValueError(f"output is {folder}, which is a file: name a folder")
-    found = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    paths = folder.iterdir() if folder.exists() else []
+    found = sorted(path.name for path in paths if not is_unfinished(path))
     unexpected = [name for name in found if name not in allowed]
     if not unexpected:
         return
@@ -101,6 +115,11 @@ def require_unused(folder: Path, allowed: tuple[str, ...]) -> None:
     raise ValueError(
         f"output {folder} holds {unexpected[0]}, which no run wrote: choose another folder with output=..."
     )
+
+
+def is_unfinished(path: Path) -> bool:
+    """Tell whether a killed run left this while it wrote."""
+    return any(path.match(pattern) for pattern in UNFINISHED)
 
 
 def require_same_recipe(folder: Path, recipe: PretrainingRecipe, keys: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
+from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.examples import Examples, ExampleSource
 from ..training.fit import Outcome, fit
 from ..training.precision import build_accelerator
@@ -40,6 +41,8 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         ValueError: Parts of the recipe do not fit each other, the text or the output folder.
         FileNotFoundError: A named file does not exist.
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
+        DiskFullError: There is no room; what was written before is intact.
+        DamagedCheckpointError: The run is to be resumed, and none of its checkpoints is as it was written.
     """
     build_config(recipe)  # what is wrong with the model should show before anything takes time
     accelerator = build_accelerator(recipe.training, recipe.folder)
@@ -136,8 +139,10 @@ def save(
 ) -> None:
     """Write the finished model with its tokenizer and recipe, and its scores beside it."""
     folder = recipe.folder / MODEL
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    shutil.copy(recipe.folder / RECIPE, folder)
+    remedy = "make room and continue with --resume; the checkpoint of the last step is there"
+    with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy):
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        shutil.copy(recipe.folder / RECIPE, folder)
     summary = outcome.progress.state_dict() | {"scores": as_json(outcome.scores)}
-    (recipe.folder / EVALUATION).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    replace_text(recipe.folder / EVALUATION, json.dumps(summary, indent=2) + "\n")

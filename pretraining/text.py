@@ -11,6 +11,7 @@ from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
+from .cache import made_once
 from .documents import Documents, open_documents
 from .model import build_config, config_class_of
 from .objective_recipes import Corpus, SpanCorruptionRecipe, TranslationRecipe
@@ -97,5 +98,5 @@ def prepare_tokenizer(recipe: PretrainingRecipe, folder: Path) -> PreTrainedToke
             template=TEMPLATES[config_class_of(recipe.objective.kind).model_type],
             model_max_length=build_config(recipe).max_position_embeddings,
         )
-        tokenizer.save_pretrained(folder)
+        made_once(folder, tokenizer.save_pretrained)
     return load_tokenizer(str(folder))

@@ -4,19 +4,22 @@
         model.safetensors   the weights
         optimizer.pt        the optimizer's, schedule's and scaler's state
         random-0.pt         process 0's generators
-        state.json          progress, score, recipe, versions
+        window-0.pt         what process 0 has added up for the log's next record
+        state.json          progress, scores, recipe, versions
+        manifest.json       every other file's size and hash
 
-A checkpoint is written to a hidden folder, flushed to the disk and renamed, so that what bears its name is
-complete. Nothing in it can run code: it is read by safetensors, JSON and `weights_only` loading.
+A checkpoint is written to a hidden folder, flushed to the disk and renamed, so that what bears its name was
+complete. `recovery.py` tells whether it still is. Nothing in it can run code: it is read by safetensors, JSON
+and `weights_only` loading.
 """
 
 import json
-import os
+import math
 import platform
 import random
 import shutil
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +29,20 @@ import safetensors.torch
 import torch
 import transformers
 from accelerate import Accelerator
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from .disk import explaining_a_full_disk, flush, partial_path, removing_on_failure
 from .loop import Progress
+from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
+from .window import Window
 
 PREFIX = "step-"
 """What the name of a complete checkpoint begins with; the step follows in eight digits."""
+
+REMEDY = "make room or lower training.keep_checkpoints, and resume; the earlier checkpoints are intact"
+"""What to do when there is no room for a checkpoint."""
 
 
 @dataclass
@@ -45,10 +54,18 @@ class RunState:
     schedule: LRScheduler
     progress: Progress
     accelerator: Accelerator
+    window: Window = field(default_factory=Window)
+
+    @property
+    def num_bytes(self) -> int:
+        """Count the bytes of the weights and the optimizer's state: nearly all that a checkpoint takes."""
+        states = (value for state in self.optimizer.state.values() for value in state.values())
+        tensors = [*self.model.parameters(), *self.model.buffers(), *states]
+        return sum(value.numel() * value.element_size() for value in tensors if isinstance(value, Tensor))
 
 
 def save_checkpoint(
-    folder: Path, run: RunState, *, recipe: dict[str, Any], score: float | None = None
+    folder: Path, run: RunState, *, recipe: dict[str, Any], scores: dict[str, float] | None = None
 ) -> Path:
     """Write a checkpoint below `folder`; every process calls this.
 
@@ -56,30 +73,40 @@ def save_checkpoint(
         folder: Holds the run's checkpoints.
         run: What to save.
         recipe: Plain data, kept for whoever asks what made these weights.
-        score: Held-out loss at this step, if it was measured; the lowest is the best checkpoint.
+        scores: What was measured on held-out data at this step; the lowest `loss` is the best checkpoint.
 
     Returns:
         The checkpoint's folder, `folder/step-00000100`.
+
+    Raises:
+        DiskFullError: There is no room; what was written of it is deleted.
     """
-    name = f"{PREFIX}{run.progress.step:08d}"
-    partial, final = folder / f".{name}.partial", folder / name
-    if run.accelerator.is_main_process:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-    run.accelerator.wait_for_everyone()
-    _write(partial / f"random-{run.accelerator.process_index}.pt", random_state())
-    if run.accelerator.is_main_process:
-        _write_shared(partial, run, recipe, score)
-    run.accelerator.wait_for_everyone()
-    if run.accelerator.is_main_process:
-        for path in partial.iterdir():
-            _flush(path)
-        _flush(partial)
-        shutil.rmtree(final, ignore_errors=True)  # left by a run that was resumed from an earlier step
-        partial.rename(final)
-        _flush(folder)
-    run.accelerator.wait_for_everyone()
+    final = folder / f"{PREFIX}{run.progress.step:08d}"
+    partial = partial_path(final)
+    with explaining_a_full_disk(final, run.num_bytes, REMEDY), removing_on_failure(partial):
+        if run.accelerator.is_main_process:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+        run.accelerator.wait_for_everyone()
+        _write(partial / f"random-{run.accelerator.process_index}.pt", random_state())
+        _write(partial / f"window-{run.accelerator.process_index}.pt", run.window.state_dict())
+        if run.accelerator.is_main_process:
+            _write_shared(partial, run, recipe, scores or {})
+        run.accelerator.wait_for_everyone()
+        if run.accelerator.is_main_process:
+            write_manifest(partial)
+            _publish(partial, final)
+        run.accelerator.wait_for_everyone()
     return final
+
+
+def _publish(partial: Path, final: Path) -> None:
+    """Bring a complete folder to the disk, and then give it its name."""
+    for path in [*partial.iterdir(), partial]:
+        flush(path)
+    shutil.rmtree(final, ignore_errors=True)
+    partial.rename(final)
+    flush(final.parent)
 
 
 def load_checkpoint(checkpoint: Path, run: RunState) -> None:
@@ -99,7 +126,10 @@ def load_checkpoint(checkpoint: Path, run: RunState) -> None:
     run.schedule.load_state_dict(states["schedule"])
     if run.accelerator.scaler is not None and states["scaler"]:
         run.accelerator.scaler.load_state_dict(states["scaler"])
-    run.progress.load_state_dict(read_state(checkpoint)["progress"])
+    state = read_state(checkpoint)
+    run.progress.load_state_dict(state["progress"])
+    windows = [_read(checkpoint / f"window-{index}.pt") for index in range(state["num_processes"])]
+    run.window.load_state_dicts(windows, run.accelerator.process_index, run.accelerator.num_processes)
     generators = checkpoint / f"random-{run.accelerator.process_index}.pt"
     if generators.exists():
         restore_random_state(_read(generators))
@@ -110,13 +140,13 @@ def load_checkpoint(checkpoint: Path, run: RunState) -> None:
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """Read what `state.json` tells of a checkpoint: progress, score, recipe, versions."""
+    """Read what `state.json` tells of a checkpoint: progress, scores, recipe, versions."""
     return json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """List the complete checkpoints below a folder, oldest first."""
-    return sorted(path for path in folder.glob(f"{PREFIX}*") if (path / "state.json").exists())
+    return sorted(path for path in folder.glob(f"{PREFIX}*") if (path / MANIFEST).exists())
 
 
 def latest(folder: Path) -> Path | None:
@@ -125,14 +155,29 @@ def latest(folder: Path) -> Path | None:
 
 
 def best(folder: Path) -> Path | None:
-    """Find the checkpoint with the lowest score; `None` if no score was measured."""
-    scores = {path: read_state(path)["score"] for path in checkpoints(folder)}
-    return min((path for path in scores if scores[path] is not None), key=lambda p: scores[p], default=None)
+    """Find the checkpoint with the lowest held-out loss; `None` if none was measured."""
+    losses = {path: _held_out_loss(path) for path in checkpoints(folder)}
+    return min((path for path in losses if math.isfinite(losses[path])), key=losses.__getitem__, default=None)
+
+
+def _held_out_loss(checkpoint: Path) -> float:
+    """Look up the loss that decides which checkpoint is the best; infinite if it is not known."""
+    try:
+        return float(read_state(checkpoint)["scores"].get("loss", math.inf))
+    except UNREADABLE as error:
+        warnings.warn(
+            f"checkpoint {checkpoint} is damaged: state.json cannot be read ({error})", stacklevel=2
+        )
+        return math.inf
 
 
 def prune(folder: Path, keep: int) -> None:
-    """Delete all checkpoints but the `keep` newest and the best, and what unfinished writing left behind."""
-    stay = {*checkpoints(folder)[-keep:], best(folder)}
+    """Delete all checkpoints but the `keep` newest and the best, and what unfinished writing left behind.
+
+    A checkpoint that lacks a file, or a part of one, counts for none: it makes no other one leave.
+    """
+    whole = [path for path in checkpoints(folder) if find_damage(path, contents=False) is None]
+    stay = {*whole[-keep:], best(folder)}
     for path in [*checkpoints(folder), *folder.glob(f".{PREFIX}*.partial")]:
         if path not in stay:
             shutil.rmtree(path)
@@ -161,7 +206,7 @@ def restore_random_state(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(state["cuda"])
 
 
-def _write_shared(folder: Path, run: RunState, recipe: dict[str, Any], score: float | None) -> None:
+def _write_shared(folder: Path, run: RunState, recipe: dict[str, Any], scores: dict[str, float]) -> None:
     """Write what all processes have in common."""
     bare = run.accelerator.unwrap_model(run.model, keep_torch_compile=False)
     safetensors.torch.save_model(bare, str(folder / "model.safetensors"))
@@ -174,7 +219,7 @@ def _write_shared(folder: Path, run: RunState, recipe: dict[str, Any], score: fl
     _write(folder / "optimizer.pt", states)
     state = {
         "progress": run.progress.state_dict(),
-        "score": score,
+        "scores": scores,
         "recipe": recipe,
         "num_processes": run.accelerator.num_processes,
         "versions": versions(),
@@ -191,17 +236,10 @@ def versions() -> dict[str, str]:
 
 
 def _write(path: Path, state: Any) -> None:
-    torch.save(state, path)
+    # Through a file of Python's: what torch raises without one does not say that the disk is full.
+    with path.open("wb") as file:
+        torch.save(state, file)
 
 
 def _read(path: Path) -> Any:
     return torch.load(path, map_location="cpu", weights_only=True)
-
-
-def _flush(path: Path) -> None:
-    """Wait until a file or a folder's list of files is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,8 +5,9 @@ of text that its targets cover, and so compares models whatever their vocabulari
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
@@ -14,6 +15,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from .batches import Step
+from .examples import ExampleSource
 from .objective import Batch, Objective
 
 SUMS = ("targets", "loss", "accuracy")
@@ -21,6 +23,29 @@ SUMS = ("targets", "loss", "accuracy")
 
 LARGEST_LOSS = 700.0
 """A larger mean loss has a perplexity that no float holds; it is given as infinite."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What a run is measured on."""
+
+    source: ExampleSource
+    """Its epoch 0 is scored, the same way every time."""
+    num_bytes: Mapping[str, int] = field(default_factory=dict)
+    """UTF-8 bytes that a term's targets cover, by the term's name, for bits per byte."""
+    measure: Callable[[nn.Module], dict[str, float]] = lambda model: {}
+    """Further scores of the bare model, such as BLEU; called on every process, the main one's are kept."""
+
+
+def evaluate_held_out(
+    model: nn.Module, objective: Objective, held_out: HeldOut, steps: Iterable[Step], accelerator: Accelerator
+) -> dict[str, float]:
+    """Score a model on its held-out examples, cut into `steps`, by everything that they say."""
+    batches = micro_batches(steps, accelerator.device)
+    scores = evaluate(model, objective, batches, accelerator, num_bytes=held_out.num_bytes)
+    bare = accelerator.unwrap_model(model)
+    with undisturbed_randomness(accelerator.device), evaluation_mode(bare):
+        return scores | held_out.measure(bare)
 
 
 def evaluate(

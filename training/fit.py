@@ -3,11 +3,10 @@
 recipe -> optimizer, schedule, steps -> train() -> log, evaluations and checkpoints on the way
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -15,37 +14,27 @@ from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
 from .batches import Step, StepDataset, endless_steps, one_pass
-from .checkpoint import RunState, latest, load_checkpoint, prune, read_state, save_checkpoint
-from .evaluation import evaluate, evaluation_mode, micro_batches, undisturbed_randomness
+from .checkpoint import RunState, load_checkpoint, prune, read_state, save_checkpoint
+from .disk import DiskFullError
+from .evaluation import HeldOut, evaluate_held_out
 from .examples import ExampleSource
 from .heap import bound_kernel_cache, retain_heap
-from .interruption import Interruption, listening
+from .inspection import keep_for_inspection
+from .interruption import BrokenOff, Interruption, leaving_no_workers, listening
 from .loop import Progress, train
 from .objective import Objective
 from .optimizers import build_optimizer
 from .precision import fastest_float32_products
 from .recipe import TrainingRecipe
+from .recovery import newest_whole, require_same_data
 from .schedules import build_schedule
+from .skipping import NonFiniteError
 from .tracking import Tracker, Utilization
 from .utilization import count_flops_per_token, measure_peak
+from .window import Window
 
 CHECKPOINTS = "checkpoints"
 """Folder of the checkpoints in the run's folder."""
-
-ASK_EVERY = 10
-"""Steps after which several processes ask each other whether one of them was told to stop."""
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """What a run is measured on."""
-
-    source: ExampleSource
-    """Its epoch 0 is scored, the same way every time."""
-    num_bytes: Mapping[str, int] = field(default_factory=dict)
-    """UTF-8 bytes that a term's targets cover, by the term's name, for bits per byte."""
-    measure: Callable[[nn.Module], dict[str, float]] = lambda model: {}
-    """Further scores of the bare model, such as BLEU; called on every process, the main one's are kept."""
 
 
 @dataclass(frozen=True)
@@ -87,20 +76,23 @@ def fit(
         width: The model's width, from which the Noam schedule derives the rate.
         held_out: What it is measured on.
         about: The whole recipe as plain data, kept with the checkpoints.
-        resume: Whether to continue from the newest checkpoint in the folder, if there is one.
+        resume: Whether to continue from the newest whole checkpoint in the folder, if there is one.
 
     Raises:
         ValueError: The recipe does not fit the corpus, the machine or the checkpoint.
-        FloatingPointError: Too many steps in a row had no finite gradient.
+        FloatingPointError: Too many steps in a row had no finite gradient; the message says where the last
+            batch and the weights are.
+        DiskFullError: There is no room for a checkpoint; the earlier ones are intact.
+        DamagedCheckpointError: There are checkpoints, and none is as it was written.
     """
     bound_kernel_cache()
     if recipe.retain_heap and accelerator.device.type == "cpu":
         retain_heap()
-    with listening() as interruption, fastest_float32_products(accelerator.device):
+    with listening() as interruption, leaving_no_workers(), fastest_float32_products(accelerator.device):
         run = _Run(
             model, objective, source, recipe, folder, accelerator, interruption, width, held_out, about
         )
-        if resume and (checkpoint := latest(folder / CHECKPOINTS)) is not None:
+        if resume and (checkpoint := newest_whole(folder / CHECKPOINTS, accelerator)):
             run.continue_from(checkpoint)
         return run.carry_out()
 
@@ -130,6 +122,8 @@ class _Run:
         self.about = (about or {}) | {"training": recipe_data(recipe)}
         self.scores: dict[str, float] = {}
         self.scored_step = -1
+        self.saved_step = -1
+        self.window = Window()
 
         torch.manual_seed(recipe.seed + accelerator.process_index)  # dropout; the weights are drawn already
         bare = model
@@ -145,7 +139,9 @@ class _Run:
     @property
     def state(self) -> RunState:
         """What a checkpoint holds."""
-        return RunState(self.model, self.optimizer, self.schedule, self.progress, self.accelerator)
+        return RunState(
+            self.model, self.optimizer, self.schedule, self.progress, self.accelerator, self.window
+        )
 
     def continue_from(self, checkpoint: Path) -> None:
         """Go on where a checkpoint ends.
@@ -153,35 +149,49 @@ class _Run:
         Raises:
             ValueError: The recipe orders the data otherwise, so that the place in them would mean nothing.
         """
-        earlier, present = read_state(checkpoint)["recipe"]["training"], self.about["training"]
-        for key in ("seed", "tokens_per_step"):
-            if earlier[key] != present[key]:
-                raise ValueError(
-                    f"training.{key} = {present[key]}, but {checkpoint} was made with {earlier[key]}: resume "
-                    "with that, or begin anew in another folder"
-                )
+        require_same_data(checkpoint, self.about["training"])
         load_checkpoint(checkpoint, self.state)
+        self.saved_step = self.progress.step
+        self.checkpoint = checkpoint
+        self.scores = read_state(checkpoint)["scores"]
+        self.scored_step = self.progress.step if self.scores else -1
 
     def carry_out(self) -> Outcome:
         """Train to the end or an interruption; evaluate and save what is not yet."""
-        batches = endless_steps(
-            self.steps,
-            self.progress.place,
-            num_workers=self.recipe.num_workers,
-            pin_memory=self.accelerator.device.type == "cuda",
-        )
-        first = next(batches)
         if self.recipe.trackers:
             self.accelerator.init_trackers(self.folder.name)
-        utilization = self._measure_utilization(first) if self.recipe.measure_utilization else None
         self.tracker = Tracker(
             self.accelerator,
             self.folder,
             self.progress,
             steps=self.recipe.steps,
             log_every=self.recipe.log_every,
-            utilization=utilization,
+            window=self.window,
         )
+        self.loader = endless_steps(
+            self.steps,
+            self.progress.place,
+            num_workers=self.recipe.num_workers,
+            pin_memory=self.accelerator.device.type == "cuda",
+        )
+        try:
+            self._train()
+        except BrokenOff:
+            pass  # between two steps: all that was learned can be saved
+        except NonFiniteError as error:
+            raise FloatingPointError(f"{error}; {self._keep(error)}") from None
+        outcome = self._finish()
+        del self.loader  # not before all is saved: a worker that waits for data takes seconds to end
+        return outcome
+
+    def _train(self) -> None:
+        # Several processes can only stop together, after a step.
+        is_alone = self.accelerator.num_processes == 1
+        batches = self.interruption.waiting_for(self.loader) if is_alone else self.loader
+        with self.tracker.paused():
+            first = next(batches)
+            if self.recipe.measure_utilization:
+                self.tracker.utilization = self._measure_utilization(first)
         self.model.train()
         train(
             self.model,
@@ -195,68 +205,63 @@ class _Run:
             max_grad_norm=self.recipe.max_grad_norm,
             max_skipped_steps=self.recipe.max_skipped_steps,
             after_step=self._after_step,
-            should_stop=self._should_stop,
+            should_stop=lambda: self.interruption.is_heard(self.accelerator, self.progress.step),
         )
-        return self._finish()
 
     def _after_step(self, progress: Progress, metrics: dict[str, Tensor]) -> None:
         self.tracker.record_step(metrics)
-        if _is_due(self.recipe.evaluate_every, progress.step):
+        is_last = progress.step == self.recipe.steps
+        if is_last or _is_due(self.recipe.evaluate_every, progress.step):
             self._evaluate()
-        if _is_due(self.recipe.checkpoint_every, progress.step):
-            self._save()
+        if is_last or _is_due(self.recipe.checkpoint_every, progress.step):
+            self._save()  # after the evaluation, so that a resumed run never repeats one
 
     def _finish(self) -> Outcome:
         is_finished = self.progress.step >= self.recipe.steps
         if is_finished and self.scored_step != self.progress.step:
             self._evaluate()
-        newest = latest(self.folder / CHECKPOINTS)
-        if newest is None or read_state(newest)["progress"]["step"] != self.progress.step:
-            newest = self._save()
+        if self.saved_step != self.progress.step:
+            self._save()
         self.tracker.close()
         for tracker in self.accelerator.trackers:
             tracker.finish()
         if is_finished:
-            return Outcome(self.progress, self.scores, newest, None)
+            return Outcome(self.progress, self.scores, self.checkpoint, None)
         signal = self.interruption.name or "a signal to another process"
         self.tracker.say(
-            f"{signal}: stopped after step {self.progress.step} of {self.recipe.steps}; resume from {newest}"
+            f"{signal}: stopped after step {self.progress.step} of {self.recipe.steps}; resume from "
+            f"{self.checkpoint}"
         )
-        return Outcome(self.progress, self.scores, newest, signal)
+        return Outcome(self.progress, self.scores, self.checkpoint, signal)
 
     def _evaluate(self) -> None:
         if self.held_out is None or self.held_out_steps is None:
             return
         with self.tracker.paused():
-            batches = micro_batches(one_pass(self.held_out_steps), self.accelerator.device)
-            scores = evaluate(
-                self.model, self.objective, batches, self.accelerator, num_bytes=self.held_out.num_bytes
+            self.scores = evaluate_held_out(
+                self.model, self.objective, self.held_out, one_pass(self.held_out_steps), self.accelerator
             )
-            bare = self.accelerator.unwrap_model(self.model)
-            with undisturbed_randomness(self.accelerator.device), evaluation_mode(bare):
-                self.scores = scores | self.held_out.measure(bare)
             self.scored_step = self.progress.step
         self.tracker.record_evaluation(self.scores)
 
-    def _save(self) -> Path:
+    def _save(self) -> None:
         with self.tracker.paused():
-            score = self.scores["loss"] if self.scored_step == self.progress.step else None
-            checkpoint = save_checkpoint(
-                self.folder / CHECKPOINTS, self.state, recipe=self.about, score=score
+            self.tracker.flush()  # a run that resumes here does not write these records again
+            scores = self.scores if self.scored_step == self.progress.step else {}
+            self.checkpoint = save_checkpoint(
+                self.folder / CHECKPOINTS, self.state, recipe=self.about, scores=scores
             )
+            self.saved_step = self.progress.step
             if self.accelerator.is_main_process:
                 prune(self.folder / CHECKPOINTS, self.recipe.keep_checkpoints)
-        return checkpoint
 
-    def _should_stop(self) -> bool:
-        """Tell whether any process was told to stop, in the same step on all of them."""
-        is_asked = self.interruption.name is not None
-        if self.accelerator.num_processes == 1:
-            return is_asked
-        if self.progress.step % ASK_EVERY:
-            return False
-        asked = torch.tensor(float(is_asked), device=self.accelerator.device)
-        return bool(cast(Tensor, self.accelerator.reduce(asked)) > 0)
+    def _keep(self, error: NonFiniteError) -> str:
+        """Keep what is needed to see why the run was given up, and say where."""
+        try:
+            folder = keep_for_inspection(self.folder, error, self.state, self.about)
+        except DiskFullError as full:
+            return f"its data could not be kept: {full}"
+        return f"its batch and the weights are in {folder}; the checkpoints are as they were"
 
     def _steps(self, source: ExampleSource, *, is_training: bool) -> StepDataset:
         """Cut a source into steps for this process; what is held out keeps its order and may be small."""

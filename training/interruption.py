@@ -1,9 +1,27 @@
-"""Signals that ask a run to stop: the step is finished and a checkpoint written before it does."""
+"""Signals that ask a run to stop: the step is finished and a checkpoint written before it does.
+
+So is an evaluation or a checkpoint that the signal falls into. Only waiting for data ends at once.
+"""
 
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import active_children
+from typing import TypeVar, cast
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+ASK_EVERY = 10
+"""Steps after which several processes ask each other whether one of them was told to stop."""
+
+Item = TypeVar("Item")
+
+
+class BrokenOff(BaseException):
+    """A signal came while the run waited for data; no code of a data source should take it for an error."""
 
 
 class Interruption:
@@ -11,11 +29,40 @@ class Interruption:
 
     def __init__(self):
         self.name: str | None = None
+        self.is_waiting = False
 
     def ask(self, number: int, frame=None) -> None:
         """Remember the signal. A second one acts at once, as if nobody listened."""
         self.name = signal.Signals(number).name
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        if self.is_waiting:
+            raise BrokenOff
+
+    def is_heard(self, accelerator: Accelerator, step: int) -> bool:
+        """Tell whether any process was asked to stop, in the same step on all of them."""
+        is_asked = self.name is not None
+        if accelerator.num_processes == 1:
+            return is_asked
+        if step % ASK_EVERY:
+            return False
+        asked = torch.tensor(float(is_asked), device=accelerator.device)
+        return bool(cast(Tensor, accelerator.reduce(asked)) > 0)
+
+    def waiting_for(self, items: Iterator[Item]) -> Iterator[Item]:
+        """Iterate without an end; the signal breaks off whatever the next item takes, be it for ever.
+
+        Raises:
+            BrokenOff: The signal has come.
+        """
+        while True:
+            self.is_waiting = True
+            try:
+                if self.name is not None:
+                    raise BrokenOff
+                item = next(items)
+            finally:
+                self.is_waiting = False
+            yield item
 
 
 @contextmanager
@@ -34,6 +81,21 @@ def listening() -> Iterator[Interruption]:
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def leaving_no_workers() -> Iterator[None]:
+    """End the data workers that were started inside and are still there: one may wait for data for ever.
+
+    They ignore the signal with which a loader ends them, and the interpreter would wait for them at its exit.
+    """
+    earlier = active_children()
+    try:
+        yield
+    finally:
+        for process in active_children():
+            if process not in earlier:
+                process.kill()
 
 
 def ignore_interruptions(worker: int) -> None:

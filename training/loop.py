@@ -102,7 +102,7 @@ def train(
         should_stop: Asked after every step; once it is true, the loop returns.
 
     Raises:
-        FloatingPointError: `max_skipped_steps` steps in a row had no finite gradient.
+        NonFiniteError: `max_skipped_steps` steps in a row had no finite gradient.
     """
     broken = NonFiniteSteps(max_skipped_steps, accelerator.device)
     while progress.step < steps:
@@ -114,8 +114,9 @@ def train(
         schedule.step()
         optimizer.zero_grad()
         progress.advance(step)
-        progress.skipped += broken.count(progress.step)
-        after_step(progress, metrics | {"grad_norm": grad_norm.detach(), "learning_rate": learning_rate})
+        metrics |= {"grad_norm": grad_norm.detach(), "learning_rate": learning_rate}
+        progress.skipped += broken.count(progress.step, step, metrics)
+        after_step(progress, metrics)
         if should_stop():
             return
 

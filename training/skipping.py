@@ -8,11 +8,23 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from .batches import Step
+
 FOUND_INF = "found_inf"
 """Attribute in which torch's fused optimizers look for a number that tells them to do nothing."""
 
 READ_EVERY = 10
 """Steps between two readings of the counts on a GPU; on a CPU, where reading is free, every step is read."""
+
+
+class NonFiniteError(FloatingPointError):
+    """Too many steps in a row had no finite gradient."""
+
+    def __init__(self, message: str, step: Step, metrics: dict[str, Tensor]):
+        """Keep the data of the last of them, and what came of them."""
+        super().__init__(message)
+        self.step = step
+        self.metrics = metrics
 
 
 class NonFiniteSteps:
@@ -40,18 +52,25 @@ class NonFiniteSteps:
         elif not is_broken:
             inner.step()
 
-    def count(self, step: int) -> int:
+    def count(self, number: int, step: Step, metrics: dict[str, Tensor]) -> int:
         """Give how many steps were skipped since the last reading; in steps without a reading, 0.
 
+        Args:
+            number: Steps of the run so far.
+            step: The data of the latest.
+            metrics: What came of them.
+
         Raises:
-            FloatingPointError: The latest `limit` steps were all skipped.
+            NonFiniteError: The latest `limit` steps were all skipped.
         """
-        if step % self.read_every:
+        if number % self.read_every:
             return 0
         if (in_a_row := int(self.in_a_row)) >= self.limit:
-            raise FloatingPointError(
-                f"the gradient was not finite in {in_a_row} steps in a row, up to step {step}: lower the "
-                "learning rate, lengthen the warm-up, or train in bf16 or fp32"
+            raise NonFiniteError(
+                f"the gradient was not finite in {in_a_row} steps in a row, up to step {number}: lower the "
+                "learning rate, lengthen the warm-up, or train in bf16 or fp32",
+                step,
+                metrics,
             )
         unread = int(self.unread)
         self.unread.zero_()

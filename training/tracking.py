@@ -1,29 +1,34 @@
 """What a run tells of itself while it runs: a progress bar or plain lines, a log, and accelerate's trackers.
 
-`log.jsonl` holds one JSON object per line: a record of every `log_every`-th step (means over the steps since
-the one before it) and of every evaluation (its scores, under `evaluation/`). Time counts steps alone:
+`log.jsonl` holds one JSON object per line: a record of every `log_every`-th step (means over the finite steps
+since the one before it) and of every evaluation (its scores, under `evaluation/`). Time counts steps alone:
 evaluation and checkpoints are left out of `seconds` and of every rate.
+
+A full disk does not end a run for the sake of its log: records wait in memory until there is room.
 """
 
 import json
 import math
+import os
 import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor
 from tqdm import tqdm
 
+from .disk import DiskFullError, explaining_a_full_disk, flush, replace_text
 from .loop import Progress
 from .utilization import wait_for
+from .window import Window
 
 LOG = "log.jsonl"
 """Name of the log in the run's folder."""
@@ -54,18 +59,20 @@ class Tracker:
         steps: int,
         log_every: int,
         utilization: Utilization | None = None,
+        window: Window | None = None,
     ):
-        """Open the log of a run of `steps` steps, without the records of steps that will be taken again."""
+        """Open the log of a run of `steps` steps, without the records of steps that will be taken again.
+
+        A resumed run goes on adding up in the `window` of its checkpoint.
+        """
         self.accelerator = accelerator
         self.log = folder / LOG
         self.steps = steps
         self.log_every = log_every
         self.utilization = utilization
-        self.sums: dict[str, Tensor] = {}
         self.progress = progress
-        self.seconds_before = progress.seconds
-        self.tokens_before = progress.tokens
-        self.step_before = progress.step
+        self.window = window or Window(progress.step, progress.tokens, progress.seconds)
+        self.unwritten = b""
         self.since = time.perf_counter()
         self.bar = None
         if accelerator.is_main_process:
@@ -76,14 +83,13 @@ class Tracker:
 
     def record_step(self, metrics: dict[str, Tensor]) -> None:
         """Add one step's metrics up, and write a record if it is due; only then a GPU is waited for."""
-        for name, value in metrics.items():
-            self.sums[name] = self.sums.get(name, 0) + value
         # Of the learning rate, the present value says more than a mean.
-        learning_rate = float(self.sums.pop("learning_rate"))
+        averaged = {name: value for name, value in metrics.items() if name != "learning_rate"}
+        self.window.add(averaged, self.accelerator.num_processes)
         if self.bar is not None:
             self.bar.update()
         if self.progress.step % self.log_every == 0 or self.progress.step == self.steps:
-            self._write_step(learning_rate)
+            self._write_step(float(metrics["learning_rate"]))
 
     def record_evaluation(self, scores: dict[str, float]) -> None:
         """Write the scores of an evaluation at the present step."""
@@ -102,15 +108,28 @@ class Tracker:
     def paused(self) -> Iterator[None]:
         """Stop the clock while something other than steps runs."""
         self._read_clock()
-        yield
-        self.since = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.since = time.perf_counter()
 
     def say(self, message: str) -> None:
         """Show a line to whoever watches, once and not per process."""
         if self.bar is not None:
             self.bar.write(message, file=sys.stderr)
         elif self.accelerator.is_main_process:
-            print(message, file=sys.stderr, flush=True)
+            with suppress(OSError):  # a full disk or a closed terminal behind the stream ends no run
+                print(message, file=sys.stderr, flush=True)
+
+    def flush(self) -> None:
+        """Bring all records to the disk, as a checkpoint expects whose run will not write them again.
+
+        Raises:
+            DiskFullError: There is no room for them.
+        """
+        if self.accelerator.is_main_process:
+            self._append()
+            flush(self.log)
 
     def close(self) -> None:
         """End the bar."""
@@ -120,11 +139,11 @@ class Tracker:
 
     def _write_step(self, learning_rate: float) -> None:
         """Write the means since the record before, and show the most important."""
-        num_steps = self.progress.step - self.step_before
-        means = {name: value / num_steps for name, value in self._added_up().items()}
+        num_steps = self.progress.step - self.window.step
+        means = self.window.means(self.accelerator)
         self._read_clock()
-        seconds = self.progress.seconds - self.seconds_before
-        speed = (self.progress.tokens - self.tokens_before) / max(seconds, 1e-9)
+        seconds = self.progress.seconds - self.window.seconds
+        speed = (self.progress.tokens - self.window.tokens) / max(seconds, 1e-9)
         record: Record = {
             "step": self.progress.step,
             "epoch": self.progress.epoch,
@@ -145,15 +164,7 @@ class Tracker:
             record["utilization"] = reached / self.utilization.peak_flops
         self._write(record)
         self._show(record, (self.steps - self.progress.step) * seconds / num_steps)
-        self.sums = {}
-        self.seconds_before, self.tokens_before = self.progress.seconds, self.progress.tokens
-        self.step_before = self.progress.step
-
-    def _added_up(self) -> dict[str, float]:
-        """Sum over processes what each holds a share of; the gradient's norm they all know."""
-        values = torch.stack([value.float() for value in self.sums.values()])
-        totals = dict(zip(self.sums, cast(Tensor, self.accelerator.reduce(values)).tolist(), strict=True))
-        return totals | {"grad_norm": totals["grad_norm"] / self.accelerator.num_processes}
+        self.window.begin(self.progress.step, self.progress.tokens, self.progress.seconds)
 
     def _read_clock(self) -> None:
         """Add the time since the clock was last read to the run's."""
@@ -169,6 +180,8 @@ class Tracker:
         parts += [f"lr {record['learning_rate']:.2e}", f"{record['tokens_per_second']:,.0f} tokens/s"]
         if "utilization" in record:
             parts += [f"{record['utilization']:.0%} of peak"]
+        if record["skipped"]:
+            parts += [f"{record['skipped']} skipped"]
         if self.bar is not None:
             self.bar.set_postfix_str(", ".join(parts))
         else:
@@ -177,10 +190,25 @@ class Tracker:
 
     def _write(self, record: Record) -> None:
         if self.accelerator.is_main_process:
-            with self.log.open("a", encoding="utf-8") as log:
-                log.write(json.dumps(as_json(record), allow_nan=False) + "\n")
+            self.unwritten += json.dumps(as_json(record), allow_nan=False).encode() + b"\n"
+            try:
+                self._append()
+            except DiskFullError as error:
+                self.say(f"{error}; until then the log waits in memory")
         numbers = {name: value for name, value in record.items() if name != "step"}
         self.accelerator.log(numbers, step=record["step"])
+
+    def _append(self) -> None:
+        """Write what is not written yet, whole lines or nothing."""
+        size = self.log.stat().st_size if self.log.exists() else 0
+        with explaining_a_full_disk(self.log, len(self.unwritten)):
+            try:
+                with self.log.open("ab") as log:
+                    log.write(self.unwritten)
+            except OSError:
+                os.truncate(self.log, size)
+                raise
+        self.unwritten = b""
 
 
 def read_log(path: Path) -> list[Record]:
@@ -201,7 +229,7 @@ def rewind(path: Path, step: int) -> None:
     """Drop the records after `step`, which a resumed run will write again."""
     if path.exists():
         kept = [record for record in read_log(path) if record["step"] <= step]
-        path.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+        replace_text(path, "".join(json.dumps(record) + "\n" for record in kept))
 
 
 def peak_memory(device: torch.device) -> float:

@@ -56,6 +56,20 @@ def test_overwriting_deletes_the_earlier_run(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
 
 
+@pytest.mark.parametrize("leftover", [".recipe.yaml.partial", ".tokenizer.x1_.partial", ".log.jsonl.partial"])
+@pytest.mark.parametrize("resume", [False, True])
+def test_what_a_killed_run_was_writing_goes_and_hinders_nobody(leftover, resume, tmp_path):
+    (tmp_path / leftover).write_text("half of i")
+    claim_output(recipe_for(tmp_path), resume=resume, overwrite=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+
+
+def test_unfinished_files_of_others_are_not_taken_for_ours(tmp_path):
+    (tmp_path / ".thesis.partial").write_text("years of work")
+    with pytest.raises(ValueError, match=r"thesis\.partial, which no run wrote"):
+        claim_output(recipe_for(tmp_path), resume=True, overwrite=False)
+
+
 def test_folder_without_a_run_is_not_overwritten(tmp_path):
     (tmp_path / "model").mkdir()
     with pytest.raises(ValueError, match="model, which no run wrote"):

@@ -3,11 +3,12 @@
 import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer
+from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
 
 from tercet.configs.recipe import load_recipe, parse_recipe
 from tercet.pretraining.recipe import PretrainingRecipe
@@ -119,6 +120,20 @@ def test_tokenizer_trained_beforehand_is_used(texts, tmp_path):
     earlier = (folder / "tokenizer.json").stat().st_mtime_ns
     pretrain(recipe)
     assert (folder / "tokenizer.json").stat().st_mtime_ns == earlier
+
+
+def test_tokenizer_whose_saving_is_cut_short_is_trained_again(texts, tmp_path, monkeypatch):
+    recipe = recipe_of("causal_language_modeling", texts, tmp_path)
+
+    def save_half(self, folder):
+        Path(folder, "tokenizer.json").write_text("{")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PreTrainedTokenizerFast, "save_pretrained", save_half)
+        with pytest.raises(KeyboardInterrupt):
+            train_recipe_tokenizer(recipe)
+    assert len(AutoTokenizer.from_pretrained(train_recipe_tokenizer(recipe))) > 0
 
 
 def test_streamed_text_is_learned_from(texts, tmp_path):

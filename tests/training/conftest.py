@@ -1,27 +1,37 @@
 """A toy of everything that the engine joins: guessing tokens from themselves.
 
-Also a program that trains the toy, for tests of several processes.
+Also a program that trains the toy, for tests of several processes; with `serve`, one that trains it again and
+again without importing everything anew.
 
 Legend: N packed tokens, S sequences.
 """
 
+import json
 import os
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tercet.configs.recipe import load_recipe
-from tercet.training.fit import HeldOut, fit
+from tercet.training.checkpoint import RunState
+from tercet.training.evaluation import HeldOut
+from tercet.training.fit import fit
+from tercet.training.loop import Progress
 from tercet.training.objective import IGNORE, Batch, Objective
+from tercet.training.optimizers import build_optimizer
 from tercet.training.packing import pack
 from tercet.training.precision import build_accelerator
-from tercet.training.recipe import TrainingRecipe
+from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
+from tercet.training.schedules import build_schedule
+from tercet.training.tracking import Record, read_log
 
 VOCABULARY = 23
 WIDTH = 16
@@ -115,11 +125,63 @@ def toy_recipe(**changes) -> TrainingRecipe:
     return TrainingRecipe(**(fixed | changes))
 
 
+def toy_state(step: int = 0, model: nn.Module | None = None) -> RunState:
+    """Prepare a run that has taken `step` steps along random gradients."""
+    accelerator = Accelerator(cpu=True)
+    model = model or ToyModel()
+    optimizer = build_optimizer(model, OptimizerRecipe())
+    schedule = build_schedule(optimizer, ScheduleRecipe(), steps=100, width=WIDTH)
+    run = RunState(model, accelerator.prepare(optimizer), schedule, Progress(), accelerator)
+    for _ in range(step):
+        move(run)
+    return run
+
+
+def move(run: RunState) -> None:
+    """Take one step along random gradients."""
+    for parameter in run.model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    run.optimizer.step()
+    run.schedule.step()
+    run.progress.step += 1
+
+
+class Server:
+    """Runs the toy in children of one process that has imported everything, one after the other."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "serve"],
+            env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def start(self, folder: Path, *, dropout: float = 0.1, resume: bool = False) -> int:
+        """Start a run of `folder/recipe.yaml`; give the number of its process."""
+        print(json.dumps([str(folder), str(dropout), str(int(resume))]), file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline())
+
+    def wait(self) -> int:
+        """Wait for the end of the run; give its exit status, or minus the signal that ended it."""
+        return int(self.process.stdout.readline())
+
+    def close(self) -> None:
+        """End the server, which finishes the run that it has started."""
+        self.process.communicate(timeout=60)
+
+
 class Toys:
     """What the tests use of this file, by way of the fixture `toys`."""
 
     Objective, Source, Model, recipe = ToyObjective, ToySource, ToyModel, staticmethod(toy_recipe)
+    state, move = staticmethod(toy_state), staticmethod(move)
     width = WIDTH
+
+    @staticmethod
+    def timeless(log: Path) -> list[Record]:
+        """Read a log without what depends on the machine's mood."""
+        machine = {"seconds", "tokens_per_second", "memory_mib"}
+        return [{key: value for key, value in r.items() if key not in machine} for r in read_log(log)]
 
     @staticmethod
     def run(folder: Path, *overrides: str, processes: int = 1, dropout: float = 0.1, resume: bool = False):
@@ -163,6 +225,29 @@ def source() -> ToySource:
     return ToySource()
 
 
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    server.close()
+
+
+def serve() -> None:
+    """Run `main` in a child for every line of arguments; say the child's number and how it ended."""
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+            try:
+                main(*json.loads(line))
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
 def main(folder: str, dropout: str, resume: str, *overrides: str) -> None:
     """Train the toy by `folder/recipe.yaml` in a process of its own, and keep its final weights."""
     torch.use_deterministic_algorithms(True)
@@ -178,4 +263,4 @@ def main(folder: str, dropout: str, resume: str, *overrides: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve() if sys.argv[1:] == ["serve"] else main(*sys.argv[1:])

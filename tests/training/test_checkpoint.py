@@ -1,15 +1,14 @@
 """Checkpoints: complete or absent, and enough to continue from."""
 
 import json
+import math
 import random
 
 import numpy as np
 import pytest
 import torch
-from accelerate import Accelerator
 
 from tercet.training.checkpoint import (
-    RunState,
     best,
     checkpoints,
     latest,
@@ -20,50 +19,26 @@ from tercet.training.checkpoint import (
     restore_random_state,
     save_checkpoint,
 )
-from tercet.training.loop import Progress
-from tercet.training.optimizers import build_optimizer
-from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe
-from tercet.training.schedules import build_schedule
 
 
 @pytest.fixture
 def make(toys):
-    """A run that has taken `step` steps along random gradients."""
-
-    def make(step: int = 0, model=None) -> RunState:
-        accelerator = Accelerator(cpu=True)
-        model = model or toys.Model()
-        optimizer = build_optimizer(model, OptimizerRecipe())
-        schedule = build_schedule(optimizer, ScheduleRecipe(), steps=100, width=toys.width)
-        run = RunState(model, accelerator.prepare(optimizer), schedule, Progress(), accelerator)
-        for _ in range(step):
-            move(run)
-        return run
-
-    return make
-
-
-def move(run: RunState) -> None:
-    for parameter in run.model.parameters():
-        parameter.grad = torch.randn_like(parameter)
-    run.optimizer.step()
-    run.schedule.step()
-    run.progress.step += 1
+    return toys.state
 
 
 def draws() -> list[float]:
     return [random.random(), float(np.random.rand()), float(torch.rand(()))]
 
 
-def test_a_loaded_run_moves_as_the_saved_one_does(make, tmp_path):
+def test_a_loaded_run_moves_as_the_saved_one_does(toys, make, tmp_path):
     run = make(3)
     path = save_checkpoint(tmp_path, run, recipe={"a": 1})
     random_before = draws()
-    move(run)
+    toys.move(run)
     again = make()
     load_checkpoint(path, again)
     assert draws() == random_before
-    move(again)
+    toys.move(again)
     assert again.progress == run.progress
     for expected, found in zip(run.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(found, expected)
@@ -78,11 +53,11 @@ def test_generators_return_to_where_they_were():
 
 
 def test_a_checkpoint_tells_what_made_it(make, tmp_path):
-    path = save_checkpoint(tmp_path, make(2), recipe={"training": {"steps": 9}}, score=1.5)
+    path = save_checkpoint(tmp_path, make(2), recipe={"training": {"steps": 9}}, scores={"loss": 1.5})
     assert path == tmp_path / "step-00000002"
     state = read_state(path)
     assert state["recipe"] == {"training": {"steps": 9}}
-    assert (state["score"], state["progress"]["step"]) == (1.5, 2)
+    assert (state["scores"]["loss"], state["progress"]["step"]) == (1.5, 2)
     assert state["versions"]["torch"] == torch.__version__
 
 
@@ -96,16 +71,16 @@ def test_unfinished_checkpoints_are_not_found(make, tmp_path):
 
 def test_a_step_that_is_saved_again_replaces_the_earlier_one(make, tmp_path):
     for score in (1.0, 2.0):
-        path = save_checkpoint(tmp_path, make(1), recipe={}, score=score)
+        path = save_checkpoint(tmp_path, make(1), recipe={}, scores={"loss": score})
     assert checkpoints(tmp_path) == [path]
-    assert read_state(path)["score"] == 2.0
+    assert read_state(path)["scores"]["loss"] == 2.0
 
 
-def test_the_newest_and_the_best_stay(make, tmp_path):
+def test_the_newest_and_the_best_stay(toys, make, tmp_path):
     run = make()
-    for score in (3.0, 1.0, 2.0, None, 2.5):
-        move(run)
-        save_checkpoint(tmp_path, run, recipe={}, score=score)
+    for score in (math.nan, 1.0, 2.0, math.inf, 2.5):
+        toys.move(run)
+        save_checkpoint(tmp_path, run, recipe={}, scores={"loss": score})
     (tmp_path / ".step-00000009.partial").mkdir()
     prune(tmp_path, keep=2)
     assert [path.name[-1] for path in checkpoints(tmp_path)] == ["2", "4", "5"]

@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 
 from tercet.configs.recipe import recipe_data
 from tercet.training.checkpoint import checkpoints, latest, read_state
-from tercet.training.fit import CHECKPOINTS, HeldOut, fit
+from tercet.training.evaluation import HeldOut
+from tercet.training.fit import CHECKPOINTS, fit
 from tercet.training.tracking import LOG, read_log
 
 
@@ -143,13 +144,15 @@ def test_the_best_checkpoint_has_the_lowest_held_out_loss(here, tmp_path):
     }
     for path in checkpoints(tmp_path / "run" / CHECKPOINTS):
         state = read_state(path)
-        assert state["score"] == scores[state["progress"]["step"]]
+        assert state["scores"]["loss"] == scores[state["progress"]["step"]]
 
 
 def test_a_finished_run_that_is_resumed_only_tells_its_scores(here, tmp_path):
     first = here()
-    again = here(resume=True)
+    log = (tmp_path / "run" / LOG).read_text()
+    again = here(resume=True, measure=lambda model: {"never": 1.0})
     assert again.scores == first.scores
+    assert (tmp_path / "run" / LOG).read_text() == log
     assert again.progress.step == 6
     assert again.checkpoint == first.checkpoint
 

@@ -1,6 +1,7 @@
 """What a run tells of itself."""
 
 import json
+import math
 import time
 from typing import Any
 
@@ -21,10 +22,10 @@ def track(tmp_path):
     return track
 
 
-def take(tracker, progress, loss, tokens=100):
+def take(tracker, progress, loss, tokens=100, grad_norm=2.0):
     progress.step += 1
     progress.tokens += tokens
-    values = {"loss": loss, "mlm": loss, "grad_norm": 2.0, "learning_rate": 0.1 * progress.step}
+    values = {"loss": loss, "mlm": loss, "grad_norm": grad_norm, "learning_rate": 0.1 * progress.step}
     tracker.record_step({name: torch.tensor(value) for name, value in values.items()})
 
 
@@ -40,6 +41,25 @@ def test_a_record_holds_means_since_the_one_before(track, tmp_path):
     ]
     assert [record["learning_rate"] for record in records] == pytest.approx([0.2, 0.4])
     assert [record["grad_norm"] for record in records] == [2, 2]
+
+
+def test_a_step_that_is_not_finite_is_left_out_of_the_means_and_counted(track, tmp_path, capsys):
+    progress = Progress()
+    tracker = track(progress, log_every=3)
+    for loss in (4.0, math.nan, 3.0):
+        progress.skipped += math.isnan(loss)
+        take(tracker, progress, loss, grad_norm=loss)
+    (record,) = read_log(tmp_path / LOG)
+    assert (record["loss"], record["grad_norm"], record["skipped"]) == (3.5, 3.5, 1)
+    assert ", 1 skipped, " in capsys.readouterr().err
+
+
+def test_a_record_without_a_finite_step_has_no_mean(track, tmp_path):
+    progress = Progress()
+    tracker = track(progress)
+    for _ in range(2):
+        take(tracker, progress, math.inf, grad_norm=math.nan)
+    assert [record["loss"] for record in read_log(tmp_path / LOG)] == [None]
 
 
 def test_pauses_are_not_counted(track):

@@ -1,0 +1,202 @@
+"""Train for an hour under random kills, and see that nothing comes of it.
+
+    python benchmarks/soak.py                  one hour
+    python benchmarks/soak.py --minutes 4
+
+The same recipe is run twice through `tercet pretrain`. One run is left alone. The other is killed at random
+moments, by SIGKILL or SIGTERM, and resumed until it is done. Their logs, final weights and optimizers must be
+equal bit for bit, and the resident memory of the run that was left alone must be flat. The exit code is 1 if
+any of it fails.
+"""
+
+import math
+import random
+import signal
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from lives import Life, Run
+from safetensors.torch import load_file
+
+from tercet.training.fit import CHECKPOINTS
+from tercet.training.tracking import LOG, Record, read_log
+
+RECIPE: dict[str, Any] = {
+    "model": {
+        "preset": "encoder-tiny",
+        "overrides": {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2},
+    },
+    "tokenizer": {"kind": "wordpiece", "vocab_size": 2000},
+    "corpus": {"sequence_length": 64},
+    "objective": {"kind": "masked_language_modeling_with_next_sentence"},
+    # Neither records nor evaluations come in the rhythm of checkpoints.
+    "training": {
+        "tokens_per_step": 512,
+        "checkpoint_every": 25,
+        "evaluate_every": 70,
+        "log_every": 3,
+        "num_workers": 1,
+    },
+}
+"""What is trained: small, so that there are many steps and checkpoints to be disturbed."""
+
+TRIAL_STEPS = 200
+"""Steps of a first run, by whose speed the others are given as many as the time allows."""
+
+KILLS = 60
+"""How many kills fit into the whole time, if it is long."""
+
+SHORTEST_MEAN_LIFE = 10.0
+"""Seconds between a run's first step and its kill at least, on average."""
+
+FLAT = 1.0
+"""Growth of resident memory per 1,000 steps, in MiB, that is taken for none."""
+
+SETTLED = 1000
+"""Steps after which memory can be judged: the kept heap and the kept products have their size by then."""
+
+OF_THE_MACHINE = {"seconds", "tokens_per_second", "memory_mib", "utilization"}
+"""What two runs need not have in common."""
+
+
+def main(arguments: list[str]) -> int:
+    """Soak as long as the arguments say, and print what was found."""
+    options = parse(arguments)
+    ends = time.monotonic() + 60 * options.minutes
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        recipe = write_recipe(folder, options.seed)
+        trial = Run(recipe, folder / "trial", TRIAL_STEPS).live()
+        mean_life = max(60 * options.minutes / KILLS, SHORTEST_MEAN_LIFE)
+        steps = affordable_steps(trial, ends - time.monotonic(), mean_life)
+        straight, killed = (Run(recipe, folder / name, steps) for name in ("straight", "killed"))
+        alone = straight.live()
+        mean_life += alone.seconds_to_begin
+        lives = list(killed.live_dangerously(mean_life, ends, random.Random(options.seed)))
+        describe(steps, alone, lives)
+        was_killed = (len(lives) > 1, f"kills: {len(lives) - 1}")
+        verdicts = [was_killed, *compare(straight.folder, killed.folder, steps), judge_memory(alone)]
+    for is_good, said in verdicts:
+        print(f"{'ok    ' if is_good else 'FAILED'}  {said}")
+    return 0 if all(is_good for is_good, _ in verdicts) else 1
+
+
+def write_recipe(folder: Path, seed: int) -> Path:
+    """Write the recipe and a corpus of words as frequent as their rank says (Zipf's law), in documents."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = np.random.default_rng(seed)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    words = ["".join(draw.choice(letters, size)) for size in draw.integers(2, 9, 1500)]
+    chances = 1 / np.arange(2, len(words) + 2)
+    for name, documents in (("train", 400), ("validation", 20)):
+        sentences = [
+            [" ".join(draw.choice(words, 12, p=chances / chances.sum())) + "." for _ in range(12)]
+            for _ in range(documents)
+        ]
+        (folder / f"{name}.txt").write_text("\n\n".join(map("\n".join, sentences)), encoding="utf-8")
+    texts = {name: str(folder / f"{name}.txt") for name in ("train", "validation")}
+    corpus = RECIPE["corpus"] | texts | {"cache": str(folder / "cache")}
+    training = RECIPE["training"] | {"steps": TRIAL_STEPS, "seed": seed}
+    recipe = RECIPE | {"corpus": corpus, "training": training, "output": str(folder / "run")}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
+    return folder / "recipe.yaml"
+
+
+def affordable_steps(trial: Life, seconds: float, mean_life: float) -> int:
+    """Tell how many steps fit into the time when they are taken twice, once by a run that is often killed.
+
+    A life of random length (exponential) is long enough to begin with a chance of e^(-beginning / mean), and
+    then has the mean before it again.
+    """
+    begin = trial.seconds_to_begin
+    rate = TRIAL_STEPS / (trial.seconds - begin)
+    share = math.exp(-begin / (begin + mean_life))
+    return max(TRIAL_STEPS, int(rate * (seconds - 2 * begin) / (1 + 1 / share)))
+
+
+def describe(steps: int, alone: Life, lives: Sequence[Life]) -> None:
+    """Print what happened."""
+    signals = [-signal.SIGKILL, -signal.SIGTERM, 130]
+    killed, deaf, heard = (sum(life.status == status for life in lives) for status in signals)
+    again = sum(life.last_step - after.began_at_step for life, after in pairwise(lives))
+    rows = [
+        ("", "left alone", "killed"),
+        ("steps", f"{steps:,}", f"{steps:,}"),
+        ("seconds", f"{alone.seconds:,.0f}", f"{sum(life.seconds for life in lives):,.0f}"),
+        ("processes", "1", str(len(lives))),
+        ("ended by SIGKILL", "", str(killed)),
+        ("ended by SIGTERM, with a checkpoint", "", str(heard)),
+        ("ended by SIGTERM, before it listened", "", str(deaf)),
+        ("logged steps that were taken again", "", f"{again:,}"),
+    ]
+    for row in rows:
+        print("{:38}{:>12}{:>12}".format(*row))
+
+
+def compare(straight: Path, killed: Path, steps: int) -> list[tuple[bool, str]]:
+    """Compare two finished runs bit by bit."""
+    logs = [[timeless(record) for record in read_log(folder / LOG)] for folder in (straight, killed)]
+    weights = [load_file(folder / "model" / "model.safetensors") for folder in (straight, killed)]
+    path = Path(CHECKPOINTS, f"step-{steps:08d}", "optimizer.pt")
+    moments = [torch.load(folder / path)["optimizer"]["state"] for folder in (straight, killed)]
+    flat = [{(i, name): moment[i][name] for i in moment for name in moment[i]} for moment in moments]
+    differing = sum(one != other for one, other in zip(*logs, strict=False))
+    num_weights = sum(weight.numel() for weight in weights[0].values())
+    return [
+        (logs[0] == logs[1], f"log: {len(logs[0]):,} and {len(logs[1]):,} records, {differing} differ"),
+        (are_equal(*weights), f"weights: {num_weights:,}, largest difference {difference(*weights):g}"),
+        (are_equal(*flat), f"optimizer: largest difference {difference(*flat):g}"),
+    ]
+
+
+def timeless(record: Record) -> Record:
+    """Leave out of a record what depends on the machine's mood."""
+    return {name: value for name, value in record.items() if name not in OF_THE_MACHINE}
+
+
+def are_equal(one: dict[Any, torch.Tensor], other: dict[Any, torch.Tensor]) -> bool:
+    """Tell whether two states are equal bit for bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def difference(one: dict[Any, torch.Tensor], other: dict[Any, torch.Tensor]) -> float:
+    """Find the largest difference between what two states have in common."""
+    return max((float((one[name] - other[name]).abs().max()) for name in one.keys() & other), default=0.0)
+
+
+def judge_memory(life: Life) -> tuple[bool, str]:
+    """Fit a line through the resident memory of a process and its data worker, once it has settled.
+
+    After the last step it is left out: the worker is gone then.
+    """
+    samples = [(step, mib) for _, step, mib in life.samples if SETTLED <= step < life.last_step]
+    if life.last_step < 2 * SETTLED:
+        return False, f"memory: {life.last_step} steps are too few to judge it: give it more minutes"
+    step, memory = np.array(samples).T
+    slope = 1000 * float(np.polyfit(step, memory, 1)[0])
+    return slope < FLAT, (
+        f"memory: {slope:+.2f} MiB per 1,000 steps ({memory[:10].mean():,.0f} MiB at step {step[0]:,.0f}, "
+        f"{memory[-10:].mean():,.0f} MiB at step {step[-1]:,.0f}); flat is below {FLAT:g}"
+    )
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """Read the command line."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=60, help="how long it may take (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the corpus, the runs and the kills")
+    parser.add_argument("--folder", type=Path, help="where the runs are left; deleted if not given")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

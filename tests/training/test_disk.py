@@ -1,0 +1,51 @@
+"""Files that are whole or not there, and what is said when the disk is full."""
+
+import errno
+import os
+
+import pytest
+
+from tercet.training.disk import DiskFullError, explaining_a_full_disk, is_disk_full, replace_text
+
+
+def no_room(*arguments):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_replaced_text_is_new(tmp_path):
+    for text in ("one", "two"):
+        replace_text(tmp_path / "file", text)
+        assert (tmp_path / "file").read_text() == text
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_text_that_finds_no_room_leaves_the_old_one(call, monkeypatch, tmp_path):
+    replace_text(tmp_path / "file", "one")
+    monkeypatch.setattr(os, call, no_room)
+    with pytest.raises(DiskFullError):
+        replace_text(tmp_path / "file", "two")
+    assert (tmp_path / "file").read_text() == "one"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_full_disk_says_where_how_much_and_what_to_do(tmp_path):
+    path = tmp_path / "not" / "yet" / "there"
+    said = rf"no room on the disk for {path}, which takes 3.00 MiB where [\d,.]+ MiB are free: buy another$"
+    with pytest.raises(DiskFullError, match=said), explaining_a_full_disk(path, 3 * 2**20, "buy another"):
+        no_room()
+
+
+def test_what_torch_and_safetensors_make_of_a_full_disk_is_understood():
+    wrapped = RuntimeError("unexpected pos 704 vs 598")
+    wrapped.__context__ = OSError(errno.ENOSPC, "No space left on device")
+    assert is_disk_full(wrapped)
+    assert is_disk_full(RuntimeError("I/O error: No space left on device (os error 28)"))
+    assert is_disk_full(OSError(errno.EDQUOT, "Disk quota exceeded"))
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "bad"), RuntimeError("os error 2"), ValueError("28")])
+def test_other_errors_remain_what_they_are(error, tmp_path):
+    with pytest.raises(type(error)) as raised, explaining_a_full_disk(tmp_path / "file", 1):
+        raise error
+    assert raised.value is error

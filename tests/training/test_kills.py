@@ -1,0 +1,105 @@
+"""A run that is killed at any moment and resumed equals one that nobody disturbed."""
+
+import os
+import random
+import shutil
+import signal
+import time
+from contextlib import suppress
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from tercet.configs.recipe import recipe_data
+from tercet.training.checkpoint import checkpoints, latest, read_state
+from tercet.training.fit import CHECKPOINTS
+from tercet.training.manifest import find_damage
+from tercet.training.tracking import LOG
+
+KILLS = 30
+STEPS = 45
+LIFE = 0.25
+"""Seconds after which a run is killed, at most, where no moment is aimed at."""
+
+SAVE = 0.01
+"""Seconds within which a run is killed after it has begun to write a checkpoint, where that is aimed at."""
+
+PATIENCE = 3.0
+"""Seconds in which a run is expected to write one, unless it is finished."""
+
+
+@pytest.fixture
+def recipe(toys):
+    return toys.recipe(steps=STEPS, checkpoint_every=3, evaluate_every=10, log_every=7)
+
+
+@pytest.fixture
+def prepare(recipe, tmp_path):
+    def prepare(name):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe_data(recipe)))
+        return folder
+
+    return prepare
+
+
+def is_saving(folder):
+    return any(folder.glob(f"{CHECKPOINTS}/.step-*.partial"))
+
+
+def kill_at_some_moment(process, folder, draw):
+    """Kill a run after a random time; every other time, after it has begun to write a checkpoint."""
+    if draw.random() < 0.5:
+        time.sleep(draw.uniform(0, LIFE))
+    else:
+        gives_up = time.monotonic() + PATIENCE
+        for expected in (False, True):  # what an earlier kill left behind is deleted first
+            while is_saving(folder) is not expected and time.monotonic() < gives_up:
+                pass
+        time.sleep(draw.uniform(0, SAVE))
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+
+
+def newest_step(folder):
+    newest = latest(folder / CHECKPOINTS)
+    return read_state(newest)["progress"]["step"] if newest else 0
+
+
+def assert_equal_runs(toys, found, expected):
+    last = f"{CHECKPOINTS}/step-{STEPS:08d}"
+    one, other = (load_file(folder / last / "model.safetensors") for folder in (found, expected))
+    assert all(torch.equal(one[name], other[name]) for name in other)
+    one, other = (torch.load(folder / last / "optimizer.pt")["optimizer"] for folder in (found, expected))
+    for index, state in other["state"].items():
+        assert all(torch.equal(one["state"][index][key], state[key]) for key in state)
+    assert toys.timeless(found / LOG) == toys.timeless(expected / LOG)
+
+
+def test_thirty_kills_lose_nothing_but_the_steps_since_the_last_checkpoint(toys, server, prepare):
+    """The run is taken from its beginning again and again until it was killed often enough."""
+    draw = random.Random(0)
+    straight = prepare("straight")
+    server.start(straight)
+    assert server.wait() == 0
+    kills = kills_within_a_save = 0
+    while kills < KILLS:
+        folder = prepare("killed")
+        status = -1
+        while status != 0:
+            kept = newest_step(folder)
+            process = server.start(folder, resume=True)
+            if kills < KILLS:
+                kill_at_some_moment(process, folder, draw)
+            status = server.wait()
+            assert status in (0, -signal.SIGKILL)
+            kills += status != 0
+            kills_within_a_save += status != 0 and is_saving(folder)
+            assert newest_step(folder) >= kept
+            assert all(find_damage(path) is None for path in checkpoints(folder / CHECKPOINTS))
+        assert_equal_runs(toys, folder, straight)
+        shutil.rmtree(folder)
+    assert kills_within_a_save > 0

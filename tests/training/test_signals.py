@@ -1,0 +1,139 @@
+"""A signal at an awkward moment: the run ends with a checkpoint even so, and continues as it would have."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+from accelerate import Accelerator
+from safetensors.torch import load_file
+from torch.utils.data import _utils
+
+from tercet.training import checkpoint
+from tercet.training.checkpoint import checkpoints, read_state
+from tercet.training.evaluation import HeldOut
+from tercet.training.fit import CHECKPOINTS, fit
+from tercet.training.schedules import build_schedule
+from tercet.training.tracking import LOG
+
+PATIENCE = 60
+"""Seconds that a data source takes which does not answer."""
+
+
+@pytest.fixture
+def run(toys, objective, tmp_path):
+    """Train for six steps, with an evaluation after the third and a checkpoint after every second."""
+
+    def run(name="run", *, measure=lambda model: {}, source=None, **changes):
+        torch.manual_seed(0)
+        held_out = HeldOut(toys.Source(30, seed=1), {}, measure)
+        recipe = toys.recipe(**{"checkpoint_every": 2, "evaluate_every": 3, "log_every": 4} | changes)
+        return fit(
+            toys.Model(0.1), objective, source or toys.Source(), recipe, tmp_path / name,
+            Accelerator(cpu=True), width=toys.width, held_out=held_out, resume=True,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def continue_and_compare(run, toys, tmp_path):
+    """Finish a run, and compare it with one that nobody disturbed."""
+
+    def continue_and_compare():
+        assert run().interrupted_by is None
+        run("straight")
+        last = f"{CHECKPOINTS}/step-00000006/model.safetensors"
+        one, other = (load_file(tmp_path / name / last) for name in ("run", "straight"))
+        assert all(torch.equal(one[name], other[name]) for name in other)
+        assert toys.timeless(tmp_path / "run" / LOG) == toys.timeless(tmp_path / "straight" / LOG)
+
+    return continue_and_compare
+
+
+class Silent:
+    """A data source that stops answering after so many examples."""
+
+    def __init__(self, source, answers):
+        self.source, self.answers, self.lengths = source, answers, source.lengths
+
+    def __len__(self):
+        return len(self.source)
+
+    def __getitem__(self, index):
+        self.answers -= 1
+        if self.answers < 0:
+            time.sleep(PATIENCE)
+        return self.source[index]
+
+    def epoch(self, number):
+        return self
+
+
+def signalled_once(number):
+    """Send a signal in the first call, nothing later."""
+    numbers = [number]
+
+    def signalled(*arguments):
+        if numbers:
+            os.kill(os.getpid(), numbers.pop())
+        return {}
+
+    return signalled
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_an_evaluation_lets_it_finish(run, continue_and_compare, tmp_path, number):
+    outcome = run(measure=signalled_once(number))
+    assert (outcome.interrupted_by, outcome.progress.step) == (number.name, 3)
+    assert read_state(outcome.checkpoint)["scores"] == outcome.scores
+    assert "token/loss" in outcome.scores
+    continue_and_compare()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_a_save_lets_it_finish(run, continue_and_compare, monkeypatch, tmp_path, number):
+    notice, write_manifest = signalled_once(number), checkpoint.write_manifest
+
+    def interrupted(folder):
+        notice()
+        write_manifest(folder)
+
+    monkeypatch.setattr(checkpoint, "write_manifest", interrupted)
+    outcome = run()
+    assert (outcome.interrupted_by, outcome.progress.step) == (number.name, 2)
+    assert checkpoints(tmp_path / "run" / CHECKPOINTS) == [outcome.checkpoint]
+    continue_and_compare()
+
+
+@pytest.mark.parametrize("answers", [0, 40])
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_signal_while_waiting_for_data_ends_the_waiting(
+    run, toys, continue_and_compare, monkeypatch, answers, num_workers
+):
+    """At the beginning, and after some steps."""
+    monkeypatch.setattr(_utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # what a loader grants its workers, twice
+    began = time.monotonic()
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    outcome = run(source=Silent(toys.Source(), answers), num_workers=num_workers)
+    assert outcome.interrupted_by == "SIGTERM"
+    assert time.monotonic() - began < PATIENCE / 2
+    assert (outcome.progress.step > 0) == (answers > 0)
+    continue_and_compare()
+
+
+def test_a_signal_while_a_run_is_prepared_ends_it_before_its_first_step(
+    run, continue_and_compare, monkeypatch
+):
+    notice = signalled_once(signal.SIGTERM)
+
+    def prepared(*arguments, **options):
+        notice()
+        return build_schedule(*arguments, **options)
+
+    monkeypatch.setattr("tercet.training.fit.build_schedule", prepared)
+    outcome = run()
+    assert (outcome.interrupted_by, outcome.progress.step) == ("SIGTERM", 0)
+    continue_and_compare()

@@ -1,0 +1,63 @@
+"""What is kept of a run that was given up, to find out why: the last batch, what came of it, and the weights.
+
+non_finite/
+    batch-0.safetensors   process 0's sequences of the batch, and the edges of its micro-batches
+    step.json             step, place in the data, losses, norm of the gradient
+    step-00000100/        a checkpoint, apart from those from which the run continues
+"""
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from .checkpoint import RunState, save_checkpoint
+from .disk import explaining_a_full_disk
+from .skipping import NonFiniteError
+
+NON_FINITE = "non_finite"
+"""Name of the folder, in the run's."""
+
+
+def keep_for_inspection(folder: Path, error: NonFiniteError, run: RunState, recipe: dict[str, Any]) -> Path:
+    """Write down the step that an error is about, in place of an earlier one; every process calls this.
+
+    Returns:
+        The folder in which it lies.
+
+    Raises:
+        DiskFullError: There is no room.
+    """
+    target = folder / NON_FINITE
+    if run.accelerator.is_main_process:
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+    run.accelerator.wait_for_everyone()
+    batch = error.step.batch.items()  # its numbers follow from its tensors
+    tensors = {name: value.contiguous() for name, value in batch if isinstance(value, Tensor)}
+    path = target / f"batch-{run.accelerator.process_index}.safetensors"
+    num_bytes = sum(value.numel() * value.element_size() for value in tensors.values())
+    with explaining_a_full_disk(path, num_bytes):
+        safetensors.torch.save_file(tensors | {"edges": torch.tensor(error.step.edges)}, path)
+        numbers = _numbers(error, run)
+        if run.accelerator.is_main_process:
+            (target / "step.json").write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    save_checkpoint(target, run, recipe=recipe)
+    return target
+
+
+def _numbers(error: NonFiniteError, run: RunState) -> dict[str, Any]:
+    """Name what is known of the step; a number that is not finite is a word, since JSON has none for it."""
+    common = {name: float(error.metrics[name]) for name in ("learning_rate", "grad_norm")}
+    shares = {name: value.float() for name, value in error.metrics.items() if name not in common}
+    losses = cast(Tensor, run.accelerator.reduce(torch.stack(list(shares.values())))).tolist()
+    names = [name if name == "loss" else f"{name}/loss" for name in shares]
+    numbers = common | dict(zip(names, losses, strict=True))
+    epoch, number = error.step.place
+    known = {"step": run.progress.step, "epoch": epoch, "number": number, "skipped": run.progress.skipped}
+    return known | {name: value if math.isfinite(value) else str(value) for name, value in numbers.items()}

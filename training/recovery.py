@@ -1,0 +1,82 @@
+"""From which checkpoint a run continues: the newest that still is as it was written."""
+
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+
+from .checkpoint import PREFIX, read_state
+from .manifest import find_damage
+
+DAMAGED = "damaged-"
+"""Stands before the name of a checkpoint that was set aside."""
+
+
+class DamagedCheckpointError(RuntimeError):
+    """A run cannot be continued: none of its checkpoints is as it was written."""
+
+
+def newest_whole(folder: Path, accelerator: Accelerator) -> Path | None:
+    """Find the newest checkpoint below a folder that equals its manifest; every process calls this.
+
+    Damaged ones that are newer are named in a warning and get another name, with which they no longer count
+    as checkpoints; only what was never finished is deleted. Without any checkpoint, the answer is `None`.
+
+    Raises:
+        DamagedCheckpointError: There are checkpoints, and all are damaged.
+    """
+    found = [_search(folder) if accelerator.is_main_process else (None, {})]
+    checkpoint, damages = broadcast_object_list(found)[0]
+    if checkpoint is None:
+        if not damages:
+            return None
+        told = "; ".join(f"{path.name}: {damage}" for path, damage in damages.items())
+        raise DamagedCheckpointError(
+            f"every checkpoint in {folder} is damaged ({told}): bring back a copy of one, or begin anew in "
+            "another folder"
+        )
+    if accelerator.is_main_process:
+        for path, damage in damages.items():
+            aside = _set_aside(path)
+            warnings.warn(
+                f"checkpoint {path} is damaged: {damage}; it is now called {aside.name}, and the run "
+                f"continues from {checkpoint.name}",
+                stacklevel=2,
+            )
+    return checkpoint
+
+
+def _search(folder: Path) -> tuple[Path | None, dict[Path, str]]:
+    """Delete what was never finished; then look at the newest checkpoint first, until one is whole."""
+    for path in folder.glob(f".{PREFIX}*.partial"):
+        shutil.rmtree(path)
+    damages: dict[Path, str] = {}
+    for path in sorted(folder.glob(f"{PREFIX}*"), reverse=True):
+        if (damage := find_damage(path)) is None:
+            return path, damages
+        damages[path] = damage
+    return None, damages
+
+
+def _set_aside(path: Path) -> Path:
+    aside = path.with_name(f"{DAMAGED}{path.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    return path.rename(aside)
+
+
+def require_same_data(checkpoint: Path, present: dict[str, Any]) -> None:
+    """Compare what orders the data in the `training` part of a recipe with what a checkpoint was made with.
+
+    Raises:
+        ValueError: They differ, so that the checkpoint's place in the data would mean nothing.
+    """
+    earlier = read_state(checkpoint)["recipe"]["training"]
+    for key in ("seed", "tokens_per_step"):
+        if earlier[key] != present[key]:
+            raise ValueError(
+                f"training.{key} = {present[key]}, but {checkpoint} was made with {earlier[key]}: resume "
+                "with that, or begin anew in another folder"
+            )
