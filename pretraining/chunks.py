@@ -20,10 +20,12 @@ from itertools import chain, islice, repeat
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from ..training.examples import Examples
+from ..training.examples import Examples, PackedExamples
 from ..training.objective import Example
+from ..training.packing import Ragged
 from .corpus import TokenizedCorpus
 from .documents import Documents
+from .layout import Frame, Layout, lay_out
 from .tokenization import tokenize
 
 FEWEST_TOKENS = 4
@@ -66,8 +68,8 @@ class FullSequences:
         if document_end_ids is None:
             document_end_ids = [] if isolate_documents else suffix_ids
         self.corpus = corpus
-        self.prefix, self.suffix, self.document_end = (
-            np.array(ids, dtype=np.int64) for ids in (prefix_ids, suffix_ids, document_end_ids)
+        self.prefix, self.suffix, self.document_end = self.frame = Frame(
+            *(np.array(ids, dtype=np.int64) for ids in (prefix_ids, suffix_ids, document_end_ids))
         )
         # Documents lie in one stream, each followed by its end; chunks are stretches of that stream.
         self.document_starts = corpus.token_offsets + np.arange(corpus.num_documents + 1) * len(
@@ -108,6 +110,17 @@ class FullSequences:
             "sentence_starts": np.pad(sentences, (len(self.prefix), len(self.suffix)), constant_values=False),
             "index": index,
         }
+
+    def pack(self, indices: np.ndarray) -> PackedExamples:
+        """Prepare many sequences at once, each as `__getitem__` defines it."""
+        breaks = self.document_starts if len(self.document_end) else self.document_starts[[0, -1]]
+        layout = lay_out(self.starts[indices], self.stops[indices], breaks, self.frame)
+        makers = {
+            "input_ids": lambda: layout.input_ids(self.corpus.tokens),
+            "word_starts": lambda: layout.word_starts(self.corpus.word_starts),
+            "sentence_starts": lambda: layout.sentence_starts(self.corpus.sentence_offsets),
+        }
+        return PackedExamples(self, indices, makers)
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Collect a stretch of the stream: ids, word starts and sentence starts, piece by piece."""

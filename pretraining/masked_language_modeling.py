@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
+from ..training.examples import gather, has_field
 from ..training.objective import IGNORE, Batch, Example, Objective
 from .rates import check_rate, check_share
 from .special_tokens import is_special, required_token_id
@@ -43,15 +44,15 @@ def choose_words(
     expectation, whatever the words' lengths. Words are read from `word_starts`, and end also where a special
     token stands or the next sequence begins. (Whole-word masking of BERT's code of May 2019.)
     """
-    if "word_starts" not in examples[0]:
+    if not has_field(examples, "word_starts"):
         raise ValueError(
             "whole-word masking needs examples with `word_starts`, and these have none: "
             "use a fast tokenizer, or choose single tokens with unit: token"
         )
-    starts = np.concatenate([example["word_starts"] for example in examples]) | special
+    words = gather(examples, "word_starts")
+    starts = words.values | special
     starts[1:] |= special[:-1]
-    lengths = [len(example["input_ids"]) for example in examples[:-1]]
-    starts[np.cumsum([0, *lengths])] = True
+    starts[words.edges[:-1]] = True
     word_of_token = np.cumsum(starts) - 1  # (N,)
     return (rng.random(word_of_token[-1] + 1, dtype=np.float32) < rate)[word_of_token]
 
@@ -166,15 +167,15 @@ class MaskedLanguageModeling(Objective):
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack the examples, then corrupt all of their tokens at once."""
-        batch = one_stream([example["input_ids"] for example in examples])
+        batch = one_stream(gather(examples, "input_ids"))
         ids = batch["input_ids"][0].numpy()
         corrupted, labels = self.masking(examples, ids, rng)
         batch["input_ids"], batch["labels"] = (
             torch.from_numpy(corrupted)[None],
             torch.from_numpy(labels)[None],
         )
-        if "token_type_ids" in examples[0]:
-            types = np.concatenate([example["token_type_ids"] for example in examples])
+        if has_field(examples, "token_type_ids"):
+            types = gather(examples, "token_type_ids").values
             batch["token_type_ids"] = torch.from_numpy(types.astype(np.int64))[None]
         return batch
 

@@ -27,7 +27,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
+from ..training.examples import PackedExamples, gather
 from ..training.objective import IGNORE, Batch, Example, Objective
+from ..training.packing import Ragged, stretches
 from .corpus import TokenizedCorpus
 from .masked_language_modeling import MaskedLanguageModeling
 from .rates import check_share
@@ -79,6 +81,29 @@ class SentencePairs:
             "next_sentence_label": int(self.labels[index]),
             "index": index,
         }
+
+
+    def pack(self, indices: np.ndarray) -> PackedExamples:
+        """Prepare many pairs at once, each as `__getitem__` defines it."""
+        first, second = self.first[indices], self.second[indices]
+        # [CLS] A [SEP] and B [SEP] are stretches of the corpus, longer than A and B where the signs stand.
+        starts = np.stack([first[:, 0] - 1, second[:, 0]], axis=1).ravel()  # (2 P,)
+        sizes = np.stack([first[:, 1] - first[:, 0] + 2, second[:, 1] - second[:, 0] + 1], axis=1).ravel()
+        lengths, ends = sizes.reshape(-1, 2).sum(axis=1), np.cumsum(sizes)
+        clss, seps = (ends - sizes)[::2], ends - 1
+
+        def take(values: np.ndarray, cls: int, sep: int) -> np.ndarray:
+            taken = values.take(stretches(starts, sizes), mode="clip")
+            taken[clss], taken[seps] = cls, sep
+            return taken
+
+        makers = {
+            "input_ids": lambda: Ragged(take(self.corpus.tokens, self.cls_id, self.sep_id), lengths),
+            "word_starts": lambda: Ragged(take(self.corpus.word_starts, True, True), lengths),
+            "token_type_ids": lambda: Ragged(np.repeat(np.arange(len(sizes)) % 2, sizes), lengths),
+            "next_sentence_label": lambda: Ragged(self.labels[indices], np.ones_like(indices)),
+        }
+        return PackedExamples(self, indices, makers)
 
 
 class NextSentencePairs:
@@ -209,7 +234,7 @@ class MaskedLanguageModelingWithNextSentence(Objective):
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack and corrupt the pairs; `next_sentence_label` is (S,)."""
         batch = self.masked_language_modeling.collate(examples, rng)
-        batch["next_sentence_label"] = torch.tensor([example["next_sentence_label"] for example in examples])
+        batch["next_sentence_label"] = torch.from_numpy(gather(examples, "next_sentence_label").values)
         return batch
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:

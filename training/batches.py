@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from .examples import Examples, ExampleSource
+from .examples import Examples, ExampleSource, pick
 from .interruption import ignore_interruptions
 from .objective import Batch, Objective
 from .packing import select_sequences, sequence_lengths, slice_sequences
@@ -188,7 +188,7 @@ class StepDataset(Dataset):
         """Collate the step at `place` and take this process's share."""
         epoch, number = place
         examples, steps = self.plan(epoch)
-        chosen = [examples[int(index)] for index in steps[number]]
+        chosen = pick(examples, steps[number])
         # The leading 1 keeps this stream apart from the one that shuffles the epoch, which begins with 0.
         whole = self.objective.collate(chosen, np.random.default_rng([1, self.seed, epoch, number]))
         lengths = sequence_lengths(whole)
