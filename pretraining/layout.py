@@ -12,6 +12,7 @@ lengthened at both sides by as many places as special tokens stand there:
 Shapes: S sequences, K pieces, N packed tokens, M special tokens among them, D documents.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,13 +21,13 @@ from ..training.packing import Ragged, stretches
 
 
 class Frame(NamedTuple):
-    """The special tokens of a kind of sequences; each may be empty."""
+    """The ids of special tokens in a kind of sequences; each may be empty."""
 
-    prefix: np.ndarray
+    prefix: Sequence[int]
     """Before the text."""
-    suffix: np.ndarray
+    suffix: Sequence[int]
     """Behind the text."""
-    document_end: np.ndarray
+    document_end: Sequence[int]
     """Behind each document, as part of the text."""
 
 
@@ -37,10 +38,8 @@ class Layout(NamedTuple):
     """Tokens of each sequence (S,)."""
     places: np.ndarray
     """Where each packed token is in the corpus (N,); those of special tokens mean nothing."""
-    special: np.ndarray
-    """Numbers of the packed tokens that are special (M,) ..."""
-    special_ids: np.ndarray
-    """... and their ids (M,)."""
+    special: list[tuple[int, np.ndarray]]
+    """An id, and the numbers of the packed tokens where it stands; as often as a sequence has such ids."""
     text_begins: np.ndarray
     """Numbers of the packed tokens that are the first of a text (S,)."""
     pieces: tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -49,13 +48,16 @@ class Layout(NamedTuple):
     def input_ids(self, tokens: np.ndarray) -> Ragged:
         """Give the ids, from the corpus's tokens."""
         ids = self._take(tokens).astype(np.int64)
-        ids[self.special] = self.special_ids
+        for special_id, numbers in self.special:
+            ids[numbers] = special_id
         return Ragged(ids, self.lengths)
 
     def word_starts(self, word_starts: np.ndarray) -> Ragged:
         """Tell where words begin; a special token is one, and a text begins with one."""
         flags = self._take(word_starts)
-        flags[self.special] = flags[self.text_begins] = True
+        for _, numbers in self.special:
+            flags[numbers] = True
+        flags[self.text_begins] = True
         return Ragged(flags, self.lengths)
 
     def sentence_starts(self, sentence_offsets: np.ndarray) -> Ragged:
@@ -83,34 +85,39 @@ def lay_out(starts: np.ndarray, stops: np.ndarray, breaks: np.ndarray, frame: Fr
         frame: What stands around and between texts.
     """
     num_prefix, num_suffix, num_end = map(len, frame)
-    first = np.searchsorted(breaks, starts, side="right") - 1
-    num_pieces = np.searchsorted(breaks, stops) - first
-    sequence, document = np.repeat(np.arange(len(starts)), num_pieces), stretches(first, num_pieces)  # (K,)
-    piece_starts = np.maximum(starts[sequence], breaks[document])
-    piece_stops = np.minimum(stops[sequence], breaks[document + 1])
-    is_last = np.diff(sequence, append=len(starts)) > 0
-    is_first = np.roll(is_last, 1)
+    lengths = stops - starts + (num_prefix + num_suffix)
+    ends = lengths.cumsum()
+    text_begins = ends - lengths + num_prefix
 
-    shift = document * num_end  # the ends of earlier documents are not in the corpus
-    before = is_first * num_prefix
-    sizes = before + piece_stops - piece_starts + is_last * num_suffix
-    ends = np.cumsum(sizes)
-    text_begins = ends - sizes + before
-    places = stretches(piece_starts - shift - before, sizes)
-
-    special = [(text_begins[is_first] - num_prefix)[:, None] + np.arange(num_prefix)]
-    special += [(ends[is_last] - num_suffix)[:, None] + np.arange(num_suffix)]
-    ids = [np.broadcast_to(frame.prefix, special[0].shape), np.broadcast_to(frame.suffix, special[1].shape)]
+    first = breaks.searchsorted(starts, side="right") - 1
+    num_pieces = breaks.searchsorted(stops) - first
+    document = stretches(first, num_pieces)  # (K,)
+    piece_starts = np.maximum(starts.repeat(num_pieces), breaks[document])
+    piece_stops = np.minimum(stops.repeat(num_pieces), breaks[document + 1])
     text_stops = breaks[document + 1] - num_end
+    # From the stream to the corpus, which lacks the ends of earlier documents; and to the packed tokens.
+    to_corpus, to_packed = -document * num_end, (text_begins - starts).repeat(num_pieces)
+
+    sizes = piece_stops - piece_starts
+    lasts = num_pieces.cumsum() - 1
+    sizes[lasts - num_pieces + 1] += num_prefix
+    sizes[lasts] += num_suffix
+    places = np.arange(ends[-1])
+    places += (to_corpus - to_packed).repeat(sizes)
+
+    special = [(ids, text_begins - num_prefix + idx) for idx, ids in enumerate(frame.prefix)]
+    special += [(ids, ends - num_suffix + idx) for idx, ids in enumerate(frame.suffix)]
     for idx, end_id in enumerate(frame.document_end):
         is_here = (piece_starts <= text_stops + idx) & (text_stops + idx < piece_stops)
-        special.append((text_begins + text_stops + idx - piece_starts)[is_here])
-        ids.append(np.full(len(special[-1]), end_id))
+        special.append((end_id, (text_stops + idx + to_packed)[is_here]))
     return Layout(
-        lengths=np.diff(ends[is_last], prepend=0),
-        places=places,
-        special=np.concatenate([numbers.ravel() for numbers in special]),
-        special_ids=np.concatenate([row.ravel() for row in ids]),
-        text_begins=text_begins[is_first],
-        pieces=(piece_starts - shift, np.minimum(piece_stops, text_stops) - shift, text_begins),
+        lengths,
+        places,
+        special,
+        text_begins,
+        pieces=(
+            piece_starts + to_corpus,
+            np.minimum(piece_stops, text_stops) + to_corpus,
+            piece_starts + to_packed,
+        ),
     )

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from ..training.examples import PackedExamples, gather
+from ..training.examples import PackableExamples, PackedExamples, gather
 from ..training.objective import IGNORE, Batch, Example, Objective
 from ..training.packing import Ragged, stretches
 from .corpus import TokenizedCorpus
@@ -45,7 +45,7 @@ and how many tokens a random B shall have (0: B is what follows)."""
 
 
 @dataclass(frozen=True, eq=False)
-class SentencePairs:
+class SentencePairs(PackableExamples):
     """The pairs of one epoch, as places in a corpus: `Examples` of the layout `[CLS] A [SEP] B [SEP]`."""
 
     corpus: TokenizedCorpus

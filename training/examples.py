@@ -10,6 +10,7 @@ and `gather` finds a field of all of them without making a single one. Both ways
 Shapes: E examples, S picked examples, N tokens of theirs.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -46,13 +47,12 @@ class ExampleSource(Protocol):
         ...
 
 
-@runtime_checkable
-class PackableExamples(Examples, Protocol):
-    """Examples of which many can be made at once."""
+class PackableExamples(ABC):
+    """`Examples` of which many can be made at once."""
 
+    @abstractmethod
     def pack(self, indices: np.ndarray) -> "PackedExamples":
         """Prepare the examples at `indices` (S,), to be made field by field."""
-        ...
 
 
 class PackedExamples(Sequence[Example]):

@@ -71,18 +71,18 @@ class Packed(NamedTuple):
 
 def pack(sequences: Sequence[np.ndarray]) -> Packed:
     """Lay 1-D arrays of token ids end to end."""
-    tokens, lengths = (joined := ragged(sequences)).values, joined.lengths
+    tokens = ragged(sequences)
     return Packed(
-        torch.from_numpy(tokens.astype(np.int64, copy=False))[None],
-        torch.from_numpy(restarting_positions(lengths))[None],
-        torch.from_numpy(boundaries(lengths).astype(np.int32)),
-        int(lengths.max()),
+        torch.from_numpy(tokens.values.astype(np.int64, copy=False))[None],
+        torch.from_numpy(restarting_positions(tokens.lengths))[None],
+        torch.from_numpy(tokens.edges.astype(np.int32)),
+        int(tokens.lengths.max()),
     )
 
 
 def boundaries(lengths: np.ndarray) -> np.ndarray:
     """Cumulate lengths (S,) into boundaries (S + 1,) that begin at 0."""
-    return np.concatenate(([0], np.cumsum(lengths)))
+    return np.concatenate(([0], lengths.cumsum()))
 
 
 def restarting_positions(lengths: np.ndarray) -> np.ndarray:
@@ -96,8 +96,9 @@ def stretches(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     >>> stretches(np.array([70, 5]), np.array([2, 3])).tolist()
     [70, 71, 5, 6, 7]
     """
-    positions = np.arange(lengths.sum())
-    positions += np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    ends = lengths.cumsum()
+    positions = np.arange(ends[-1] if len(ends) else 0)
+    positions += (starts - ends + lengths).repeat(lengths)
     return positions
 
 
@@ -108,7 +109,10 @@ def sequence_lengths(batch: Batch) -> np.ndarray:
 
 
 def select_sequences(batch: Batch, chosen: np.ndarray) -> Batch:
-    """Copy the sequences whose numbers are `chosen` out of a packed batch, in that order."""
+    """Copy the sequences whose numbers are `chosen` out of a packed batch; all, in their order, are the batch."""
+    num_sequences = len(batch["cu_seq_lens_k"]) - 1
+    if len(chosen) == num_sequences and (chosen == np.arange(num_sequences)).all():
+        return batch
     selected: Batch = {}
     streams: dict[Tensor, _Selection] = {}  # both sides of attention often share their boundaries
     for name, value in batch.items():
@@ -125,7 +129,7 @@ def select_sequences(batch: Batch, chosen: np.ndarray) -> Batch:
         if value is edges:
             selected[name], selected[f"max_length_{side}"] = stream.cu_seq_lens, stream.max_length
         else:
-            selected[name] = value.index_select(1, stream.positions)
+            selected[name] = value[0].index_select(0, stream.positions)[None]
     return selected
 
 
@@ -138,7 +142,8 @@ class _Selection(NamedTuple):
 
 
 def _select(edges: np.ndarray, chosen: np.ndarray) -> _Selection:
-    starts, lengths = edges[chosen].astype(np.int64), np.diff(edges)[chosen].astype(np.int64)
+    starts = edges[chosen].astype(np.int64)
+    lengths = edges[chosen + 1] - starts
     return _Selection(
         torch.from_numpy(stretches(starts, lengths)),
         torch.from_numpy(boundaries(lengths).astype(np.int32)),
@@ -148,19 +153,21 @@ def _select(edges: np.ndarray, chosen: np.ndarray) -> _Selection:
 
 def slice_sequences(batch: Batch, first: int, last: int) -> Batch:
     """View the sequences numbered from `first` up to `last` (excluded); token streams are not copied."""
+    if last - first == len(batch["cu_seq_lens_k"]) - 1:
+        return batch
     sliced: Batch = {}
     for name, value in batch.items():
         if not isinstance(value, Tensor):
             continue
         if name.startswith("cu_seq_lens_"):
-            edges = value[first : last + 1]
-            sliced[name] = edges - edges[0]
-            sliced[f"max_length_{name[-1]}"] = int(edges.diff().max())
+            edges = value.numpy()[first : last + 1]
+            sliced[name] = torch.from_numpy(edges - edges[0])
+            sliced[f"max_length_{name[-1]}"] = int(np.diff(edges).max())
         elif value.dim() == 1:
             sliced[name] = value[first:last]
         else:
             edges = _boundaries_of(batch, _stream_of(name))
-            sliced[name] = value[:, edges[first] : edges[last]]
+            sliced[name] = value[:, int(edges[first]) : int(edges[last])]
     return sliced
 
 
@@ -172,4 +179,4 @@ def _stream_of(name: str) -> str:
 def _boundaries_of(batch: Batch, stream: str) -> np.ndarray:
     edges = batch[f"cu_seq_lens_{stream}"]
     assert isinstance(edges, Tensor)
-    return edges.numpy().astype(np.int64)
+    return edges.numpy()
