@@ -105,7 +105,8 @@ def cut_evenly(lengths: np.ndarray, parts: int) -> list[int]:
         return [0, len(lengths)]
     ends = np.cumsum(lengths)
     goals = ends[-1] * np.arange(1, parts) / parts
-    edges = np.searchsorted(ends - lengths / 2, goals)  # a length belongs to the side that holds its middle
+    edges = np.searchsorted(ends, goals)
+    edges += ends[edges] - lengths[edges] / 2 < goals  # a length belongs to the side that holds its middle
     steps = np.arange(1, parts)
     edges = np.maximum.accumulate(np.maximum(edges, 1) - steps) + steps  # every part takes at least one ...
     edges = np.minimum(edges, len(lengths) - parts + steps)  # ... and leaves one for each that follows
