@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..training.examples import gather
 from ..training.objective import Batch, Example, Objective
 from .streams import one_stream
 from .token_scores import token_scores, without_targets
@@ -28,7 +29,7 @@ class CausalLanguageModeling(Objective):
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack the examples; nothing is random."""
-        batch = one_stream([example["input_ids"] for example in examples])
+        batch = one_stream(gather(examples, "input_ids"))
         batch["labels"] = batch["input_ids"].clone()
         return batch
 

@@ -20,17 +20,19 @@ from itertools import chain, islice, repeat
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from ..training.examples import Examples
+from ..training.examples import Examples, PackableExamples, PackedExamples
 from ..training.objective import Example
+from ..training.packing import Ragged, stretches
 from .corpus import TokenizedCorpus
 from .documents import Documents
+from .layout import Frame, lay_out
 from .tokenization import tokenize
 
 FEWEST_TOKENS = 4
 """Chunks with less text teach nothing and are left out."""
 
 
-class FullSequences:
+class FullSequences(PackableExamples):
     """Every token of a corpus once, in sequences as long as allowed; the same in every epoch.
 
     Args:
@@ -66,9 +68,8 @@ class FullSequences:
         if document_end_ids is None:
             document_end_ids = [] if isolate_documents else suffix_ids
         self.corpus = corpus
-        self.prefix, self.suffix, self.document_end = (
-            np.array(ids, dtype=np.int64) for ids in (prefix_ids, suffix_ids, document_end_ids)
-        )
+        self.frame = Frame(prefix_ids, suffix_ids, document_end_ids)
+        self.prefix, self.suffix, self.document_end = (np.array(ids, dtype=np.int64) for ids in self.frame)
         # Documents lie in one stream, each followed by its end; chunks are stretches of that stream.
         self.document_starts = corpus.token_offsets + np.arange(corpus.num_documents + 1) * len(
             self.document_end
@@ -108,6 +109,17 @@ class FullSequences:
             "sentence_starts": np.pad(sentences, (len(self.prefix), len(self.suffix)), constant_values=False),
             "index": index,
         }
+
+    def pack(self, indices: np.ndarray) -> PackedExamples:
+        """Prepare many sequences at once, each as `__getitem__` defines it."""
+        breaks = self.document_starts if len(self.document_end) else self.document_starts[[0, -1]]
+        layout = lay_out(self.starts[indices], self.stops[indices], breaks, self.frame)
+        makers = {
+            "input_ids": lambda: layout.input_ids(self.corpus.tokens),
+            "word_starts": lambda: layout.word_starts(self.corpus.word_starts),
+            "sentence_starts": lambda: layout.sentence_starts(self.corpus.sentence_offsets),
+        }
+        return PackedExamples(self, indices, makers)
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Collect a stretch of the stream: ids, word starts and sentence starts, piece by piece."""
@@ -149,7 +161,7 @@ def cut(bounds: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
     return starts, np.minimum(starts + room, np.repeat(bounds[1:], num_pieces))
 
 
-class ParallelPairs:
+class ParallelPairs(PackableExamples):
     """Sources and their targets, each closed by `closing_ids`; the same in every epoch.
 
     A pair is one document of either corpus. Pairs with an empty side are left out; pairs with a side that is
@@ -203,6 +215,24 @@ class ParallelPairs:
             "labels": np.concatenate([self.target.document(document), self.closing]),
             "index": index,
         }
+
+
+    def pack(self, indices: np.ndarray) -> PackedExamples:
+        """Prepare many pairs at once, each as `__getitem__` defines it."""
+        documents = self.documents[indices]
+        makers = {
+            "input_ids": lambda: self._closed(self.source, documents),
+            "labels": lambda: self._closed(self.target, documents),
+        }
+        return PackedExamples(self, indices, makers)
+
+    def _closed(self, corpus: TokenizedCorpus, documents: np.ndarray) -> Ragged:
+        starts = corpus.sentence_offsets[corpus.document_offsets[documents]]
+        stops = corpus.sentence_offsets[corpus.document_offsets[documents + 1]]
+        lengths = stops - starts + len(self.closing)
+        ids = corpus.tokens.take(stretches(starts, lengths), mode="clip").astype(np.int64)
+        ids[lengths.cumsum()[:, None] - np.arange(len(self.closing), 0, -1)] = self.closing
+        return Ragged(ids, lengths)
 
 
 class StreamedExamples:

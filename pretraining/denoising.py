@@ -18,7 +18,9 @@ from collections.abc import Sequence
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from ..training.examples import gather
 from ..training.objective import Example
+from ..training.packing import Ragged, stretches
 from .draws import choose_each, poisson_until
 from .rates import check_rate
 from .special_tokens import required_token_id
@@ -54,11 +56,10 @@ class Denoising(TeacherForcing):
 
     def pairs(
         self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
         """Permute the sentences, then hide runs; the target is the text. Examples have `sentence_starts`."""
-        ids = np.concatenate([example["input_ids"] for example in examples]).astype(np.int64)
-        starts = np.concatenate([example["sentence_starts"] for example in examples])
-        lengths = np.array([len(example["input_ids"]) for example in examples])
+        texts, starts = gather(examples, "input_ids"), gather(examples, "sentence_starts").values
+        ids, lengths = texts.values.astype(np.int64, copy=False), texts.lengths
         permuted = ids[permutation(starts, lengths, rng)]
         spoiled, spoiled_lengths = infill(
             permuted, lengths, self.rate, self.mean_span_length, self.mask_id, rng
@@ -108,7 +109,9 @@ def infill(
     return spoiled, slots
 
 
-def ended(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> list[np.ndarray]:
-    """Part packed texts and put the end-of-sequence token after each."""
-    ends = np.cumsum(lengths)
-    return np.split(np.insert(ids, ends, eos_id), (ends + np.arange(1, len(ends) + 1))[:-1])
+def ended(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> Ragged:
+    """Put the end-of-sequence token after each of some packed texts."""
+    ends = lengths.cumsum()
+    longer = ids.take(stretches(ends - lengths, lengths + 1), mode="clip")
+    longer[ends + np.arange(len(ends))] = eos_id
+    return Ragged(longer, lengths + 1)

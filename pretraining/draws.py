@@ -7,14 +7,24 @@ import numpy as np
 
 
 def choose_each(items: np.ndarray, chosen: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Choose `chosen` (S,) of the `items` (S,) of each sequence, all choices alike likely; flags (I,)."""
-    starts = np.cumsum(items) - items
-    # Sorting by a random key within each sequence is a shuffle; the first of a shuffle are a fair choice.
-    order = np.argsort(np.repeat(np.arange(len(items)), items) + rng.random(items.sum()))
-    rank = np.arange(len(order)) - np.repeat(starts, items)
-    flags = np.zeros(len(order), dtype=bool)
-    flags[order[rank < np.repeat(chosen, items)]] = True
-    return flags
+    """Choose `chosen` (S,) of the `items` (S,) of each sequence, all choices alike likely; flags (I,).
+
+    Items are drawn until enough different ones have been: which these are does not depend on the repetitions
+    in between. Where most are to be chosen, those that are not are drawn.
+    """
+    starts = items.cumsum() - items
+    is_complement = 2 * chosen > items
+    sequence = np.arange(len(items)).repeat(np.where(is_complement, items - chosen, chosen))  # of each draw
+    flags = np.zeros(items.sum(), dtype=bool)
+    latest = np.empty(len(flags), dtype=np.int64)
+    while len(sequence):
+        drawn = starts[sequence] + (rng.random(len(sequence)) * items[sequence]).astype(np.int64)
+        number = np.arange(len(drawn))
+        latest[drawn] = number
+        is_repeated = flags[drawn] | (latest[drawn] != number)
+        flags[drawn] = True
+        sequence = sequence[is_repeated]
+    return flags ^ is_complement.repeat(items)
 
 
 def segment_each(items: np.ndarray, segments: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -23,13 +33,13 @@ def segment_each(items: np.ndarray, segments: np.ndarray, rng: np.random.Generat
     `random_segmentation` of T5's code (Raffel et al., 2020). No run is empty, but a sequence of no items is
     one run of length 0.
     """
-    counts = np.maximum(items, 1)
-    begins = np.ones(counts.sum(), dtype=bool)
-    inner = np.ones(counts.sum(), dtype=bool)
-    inner[np.cumsum(counts) - counts] = False
-    begins[inner] = choose_each(counts - 1, segments - 1, rng)
-    lengths = np.diff(np.flatnonzero(begins), append=len(begins))
-    return lengths * np.repeat(items > 0, segments)
+    inner = np.maximum(items - 1, 0)  # items that may begin a run; each sequence's first one does
+    cuts = np.flatnonzero(choose_each(inner, segments - 1, rng))
+    cuts += np.arange(1, len(items) + 1).repeat(segments - 1)
+    first_runs = segments.cumsum() - segments
+    begins = np.insert(cuts, first_runs - np.arange(len(items)), np.cumsum(inner + 1) - inner - 1)
+    lengths = np.diff(begins, append=len(items) + inner.sum())
+    return lengths * (items > 0).repeat(segments)
 
 
 def poisson_until(totals: np.ndarray, mean: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -17,43 +17,48 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
+from ..training.examples import gather, has_field
 from ..training.objective import IGNORE, Batch, Example, Objective
+from .randomness import Draws, GeneratedDraws, HashedDraws
 from .rates import check_rate, check_share
 from .special_tokens import is_special, required_token_id
 from .streams import one_stream
 from .token_scores import target_positions, token_scores, without_targets
 
-Choose = Callable[[Sequence[Example], np.ndarray, float, np.random.Generator], np.ndarray]
+CHOICE, FATE, REPLACEMENT = range(3)
+"""What a random number of a token is for."""
+
+Choose = Callable[[Sequence[Example], np.ndarray, float, Draws], np.ndarray]
 """Decides which packed tokens (N,) of some examples become targets; special ones are struck out later."""
 
 
 def choose_tokens(
-    examples: Sequence[Example], special: np.ndarray, rate: float, rng: np.random.Generator
+    examples: Sequence[Example], special: np.ndarray, rate: float, draws: Draws
 ) -> np.ndarray:
     """Choose every token by its own coin."""
-    return rng.random(len(special), dtype=np.float32) < rate
+    return draws.uniform(np.arange(len(special)), CHOICE) < rate
 
 
 def choose_words(
-    examples: Sequence[Example], special: np.ndarray, rate: float, rng: np.random.Generator
+    examples: Sequence[Example], special: np.ndarray, rate: float, draws: Draws
 ) -> np.ndarray:
-    """Choose every word, with all of its tokens, by its own coin.
+    """Choose every word, with all of its tokens, by the coin of its first one.
 
     A token is in one word, so it is a target as often as its word is chosen: the token rate is met in
     expectation, whatever the words' lengths. Words are read from `word_starts`, and end also where a special
     token stands or the next sequence begins. (Whole-word masking of BERT's code of May 2019.)
     """
-    if "word_starts" not in examples[0]:
+    if not has_field(examples, "word_starts"):
         raise ValueError(
             "whole-word masking needs examples with `word_starts`, and these have none: "
             "use a fast tokenizer, or choose single tokens with unit: token"
         )
-    starts = np.concatenate([example["word_starts"] for example in examples]) | special
+    words = gather(examples, "word_starts")
+    starts = words.values | special
     starts[1:] |= special[:-1]
-    lengths = [len(example["input_ids"]) for example in examples[:-1]]
-    starts[np.cumsum([0, *lengths])] = True
-    word_of_token = np.cumsum(starts) - 1  # (N,)
-    return (rng.random(word_of_token[-1] + 1, dtype=np.float32) < rate)[word_of_token]
+    starts[words.edges[:-1]] = True
+    begins = np.flatnonzero(starts)  # (W,)
+    return (draws.uniform(begins, CHOICE) < rate).repeat(np.diff(begins, append=len(starts)))
 
 
 UNITS: dict[str, Choose] = {"token": choose_tokens, "word": choose_words}
@@ -94,21 +99,19 @@ class Corruption:
         self.ordinary_ids = np.flatnonzero(~self.special)
 
     def __call__(
-        self, examples: Sequence[Example], ids: np.ndarray, rng: np.random.Generator
+        self, examples: Sequence[Example], ids: np.ndarray, draws: Draws
     ) -> tuple[np.ndarray, np.ndarray]:
         """Corrupt the packed `ids` (N,) of the examples; return them and their labels, both (N,)."""
         special = self.special[ids]
-        chosen = np.flatnonzero(self.choose(examples, special, self.rate, rng) & ~special)  # (n,)
+        chosen = np.flatnonzero(self.choose(examples, special, self.rate, draws) & ~special)  # (n,)
         labels = np.full_like(ids, IGNORE)
         labels[chosen] = ids[chosen]
 
-        fate = rng.random(len(chosen), dtype=np.float32)
-        replacements = rng.integers(len(self.ordinary_ids), size=len(chosen))
-        hidden = chosen[fate < self.masked]
-        swapped = (fate >= self.masked) & (fate < self.masked + self.randomized)
+        fate = draws.uniform(chosen, FATE)
+        swapped = chosen[(fate >= self.masked) & (fate < self.masked + self.randomized)]
         corrupted = ids.copy()
-        corrupted[hidden] = self.mask_id
-        corrupted[chosen[swapped]] = self.ordinary_ids[replacements[swapped]]
+        corrupted[chosen[fate < self.masked]] = self.mask_id
+        corrupted[swapped] = self.ordinary_ids[draws.below(len(self.ordinary_ids), swapped, REPLACEMENT)]
         return corrupted, labels
 
 
@@ -122,7 +125,7 @@ class DynamicMasking:
         self, examples: Sequence[Example], ids: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
         """Corrupt the whole pack at once."""
-        return self.corruption(examples, ids, rng)
+        return self.corruption(examples, ids, GeneratedDraws(rng))
 
 
 class StaticMasking:
@@ -139,18 +142,10 @@ class StaticMasking:
     def __call__(
         self, examples: Sequence[Example], ids: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Corrupt each example with its own generator, and not with `rng`."""
-        ends = np.cumsum([len(example["input_ids"]) for example in examples])
-        parts = [
-            self.corruption([example], part, self.generator(example["index"]))
-            for example, part in zip(examples, np.split(ids, ends[:-1]), strict=True)
-        ]
-        corrupted, labels = zip(*parts, strict=True)
-        return np.concatenate(corrupted), np.concatenate(labels)
-
-    def generator(self, index: int) -> np.random.Generator:
-        """Make the generator of an example: a counter-based one, fast to seed (Salmon et al., 2011)."""
-        return np.random.Generator(np.random.Philox(key=np.array([self.seed, index], dtype=np.uint64)))
+        """Corrupt the whole pack at once, by what each example is, and not by `rng`."""
+        lengths = gather(examples, "input_ids").lengths
+        draws = HashedDraws(self.seed, gather(examples, "index").values, lengths)
+        return self.corruption(examples, ids, draws)
 
 
 class MaskedLanguageModeling(Objective):
@@ -166,21 +161,21 @@ class MaskedLanguageModeling(Objective):
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack the examples, then corrupt all of their tokens at once."""
-        batch = one_stream([example["input_ids"] for example in examples])
+        batch = one_stream(gather(examples, "input_ids"))
         ids = batch["input_ids"][0].numpy()
         corrupted, labels = self.masking(examples, ids, rng)
         batch["input_ids"], batch["labels"] = (
             torch.from_numpy(corrupted)[None],
             torch.from_numpy(labels)[None],
         )
-        if "token_type_ids" in examples[0]:
-            types = np.concatenate([example["token_type_ids"] for example in examples])
+        if has_field(examples, "token_type_ids"):
+            types = gather(examples, "token_type_ids").values
             batch["token_type_ids"] = torch.from_numpy(types.astype(np.int64))[None]
         return batch
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the chosen tokens."""
-        return {"mlm": (batch["labels"] != IGNORE).sum()}
+        return {"mlm": (batch["labels"] != IGNORE).count_nonzero()}
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the cross-entropy of the chosen tokens."""

@@ -17,17 +17,17 @@ Legend: P pairs of an epoch, S packed sequences (pairs) of a batch, D documents,
 """
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
+from ..training.examples import PackableExamples, PackedExamples, gather
 from ..training.objective import IGNORE, Batch, Example, Objective
+from ..training.packing import Ragged, stretches
 from .corpus import TokenizedCorpus
 from .masked_language_modeling import MaskedLanguageModeling
 from .rates import check_share
@@ -37,13 +37,12 @@ from .token_scores import target_positions, token_scores, without_targets
 NEXT, RANDOM = 0, 1
 """The labels, as in `BertForPreTraining`."""
 
-RECORD = 5
-"""Numbers of a drawn pair: A's document, where among the sentences A begins and ends and what follows A ends,
-and how many tokens a random B shall have (0: B is what follows)."""
+BLOCK = 2**17
+"""Sentences, about, whose pairs are drawn at once: few enough to need little memory."""
 
 
 @dataclass(frozen=True, eq=False)
-class SentencePairs:
+class SentencePairs(PackableExamples):
     """The pairs of one epoch, as places in a corpus: `Examples` of the layout `[CLS] A [SEP] B [SEP]`."""
 
     corpus: TokenizedCorpus
@@ -79,6 +78,28 @@ class SentencePairs:
             "next_sentence_label": int(self.labels[index]),
             "index": index,
         }
+
+
+    def pack(self, indices: np.ndarray) -> PackedExamples:
+        """Prepare many pairs at once, each as `__getitem__` defines it."""
+        first, second = self.first[indices], self.second[indices]
+        # [CLS] A [SEP] and B [SEP] are stretches of the corpus, longer than A and B where the signs stand.
+        starts = np.stack([first[:, 0] - 1, second[:, 0]], axis=1).ravel()  # (2 P,)
+        sizes = np.stack([first[:, 1] - first[:, 0] + 2, second[:, 1] - second[:, 0] + 1], axis=1).ravel()
+        lengths, ends = sizes.reshape(-1, 2).sum(axis=1), sizes.cumsum()
+
+        def take(values: np.ndarray, cls: int, sep: int) -> np.ndarray:
+            taken = values.take(stretches(starts, sizes), mode="clip")
+            taken[(ends - sizes)[::2]], taken[ends - 1] = cls, sep
+            return taken
+
+        makers = {
+            "input_ids": lambda: Ragged(take(self.corpus.tokens, self.cls_id, self.sep_id), lengths),
+            "word_starts": lambda: Ragged(take(self.corpus.word_starts, True, True), lengths),
+            "token_type_ids": lambda: Ragged(np.repeat(np.arange(len(sizes)) % 2, sizes), lengths),
+            "next_sentence_label": lambda: Ragged(self.labels[indices], np.ones_like(indices)),
+        }
+        return PackedExamples(self, indices, makers)
 
 
 class NextSentencePairs:
@@ -123,44 +144,42 @@ class NextSentencePairs:
         """Draw the pairs of epoch `number`."""
         rng = np.random.default_rng([self.seed, number])
         order = rng.permutation(len(self.documents))
-        document, start, split, stop, wanted = self.walk(order, Random(int(rng.integers(2**63)))).T
-        offsets = self.corpus.sentence_offsets
-        labels = np.where(wanted == 0, NEXT, RANDOM)
-        first = np.stack([offsets[start], offsets[split]], axis=1)
-        second = np.stack([offsets[split], offsets[stop]], axis=1)
-
-        drawn = np.flatnonzero(labels == RANDOM)
-        second[drawn] = self.elsewhere(document[drawn], wanted[drawn], rng)
-        shorten(first, second, self.budget, rng)
+        sentences = np.diff(self.documents[order]).cumsum()
+        blocks = np.split(order, np.flatnonzero(np.diff(sentences // BLOCK)) + 1)
+        walk = Walk()
+        pairs = zip(*(self.block(documents, walk, rng) for documents in blocks), strict=True)
+        first, second, labels = (np.concatenate(parts) for parts in pairs)
         return SentencePairs(self.corpus, self.cls_id, self.sep_id, first, second, labels)
 
-    def walk(self, order: np.ndarray, random: Random) -> np.ndarray:
-        """Cut documents, in some order (D,), into pairs (P, 5), as `RECORD` says.
+    def block(
+        self, documents: np.ndarray, walk: "Walk", rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Draw the pairs of some documents (D,): A's and B's places, (P, 2) each, and the labels (P,).
 
-        Where the next pair begins depends on the label of this one, so this is a loop over pairs, in plain
-        numbers; everything about a pair that the next one does not depend on is drawn for all at once
-        elsewhere.
+        First a pair is drawn for every sentence, as if it began one; then the walk tells which ones do.
         """
-        pairs, draw, owed = array("q"), random.random, 0
-        for document, (first, last) in zip(order.tolist(), self.documents[order].tolist(), strict=True):
-            offsets = self.corpus.sentence_offsets[first : last + 1].tolist()
-            start, end = 0, last - first
-            while start < end:
-                is_short = draw() < self.short_rate
-                tokens = 2 + int(draw() * (self.budget - 1)) if is_short else self.budget
-                stop = bisect_left(offsets, offsets[start] + tokens, min(start + 2, end), end)
-                split = start + 1 + int(draw() * (stop - start - 1))
-                is_random = draw() < 0.5
-                if stop - start == 1:  # nothing follows: one random pair too many, in half of the cases
-                    split, is_random, owed = stop, True, owed + 1
-                elif is_random and owed >= 2:  # a random pair made a true one moves the balance by two
-                    is_random, owed = False, owed - 2
-                room = max(tokens - (offsets[split] - offsets[start]), 1)
-                rest = offsets[stop] - offsets[split] or room
-                wanted = min(rest, room) if is_random else 0
-                pairs.extend((document, first + start, first + split, first + stop, wanted))
-                start = split if is_random else stop
-        return np.frombuffer(pairs, dtype=np.int64).reshape(-1, RECORD)
+        offsets = self.corpus.sentence_offsets
+        first, last = self.documents[documents].T
+        counts = last - first
+        start, last = stretches(first, counts), last.repeat(counts)  # of pairs, one for each sentence (S,)
+        tokens = np.full(len(start), self.budget)
+        is_short = rng.random(len(start)) < self.short_rate
+        tokens[is_short] = rng.integers(2, self.budget + 1, size=is_short.sum())
+        stop = np.minimum(np.maximum(offsets.searchsorted(offsets[start] + tokens), start + 2), last)
+        split = start + 1 + (rng.random(len(start)) * (stop - start - 1)).astype(np.int64)
+        is_random = rng.random(len(start)) < 0.5
+
+        shift = start - np.arange(len(start))
+        chosen = walk.follow(counts, split - shift, stop - shift, is_random)  # (P,)
+        start, split, stop, is_random = start[chosen], split[chosen], stop[chosen], is_random[chosen]
+        parts = np.stack([offsets[start], offsets[split], offsets[stop]], axis=1)
+        room = np.maximum(tokens[chosen] - (parts[:, 1] - parts[:, 0]), 1)
+        rest = parts[:, 2] - parts[:, 1]
+        wanted = np.minimum(np.where(rest == 0, room, rest), room)
+        a, b = parts[:, :2].copy(), parts[:, 1:].copy()
+        b[is_random] = self.elsewhere(documents.repeat(counts)[chosen][is_random], wanted[is_random], rng)
+        shorten(a, b, self.budget, rng)
+        return a, b, np.where(is_random, RANDOM, NEXT)
 
     def elsewhere(self, document: np.ndarray, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw whole sentences (P, 2) from other documents, until `wanted` (P,) tokens are reached.
@@ -175,6 +194,39 @@ class NextSentencePairs:
         start = np.maximum(np.minimum(rng.integers(first, last), latest), first)
         stop = np.clip(np.searchsorted(offsets, offsets[start] + wanted), start + 1, last)
         return np.stack([offsets[start], offsets[stop]], axis=1)
+
+
+class Walk:
+    """The way through documents, from pair to pair; it remembers how many random pairs there were too many."""
+
+    def __init__(self) -> None:
+        self.owed = 0
+
+    def follow(
+        self, counts: np.ndarray, split: np.ndarray, stop: np.ndarray, is_random: np.ndarray
+    ) -> np.ndarray:
+        """Find the sentences at which pairs begin (P,), in documents of `counts` sentences (D,), end to end.
+
+        Where the next pair begins depends on the label of this one, so this is a loop over pairs, in plain
+        numbers: behind its A (at `split`, (S,)) if B is random, else behind its B (at `stop`, (S,)).
+        `is_random` (S,) is changed where a label has to be.
+        """
+        chosen, owed, end = array("q"), self.owed, 0
+        splits, stops, labels = memoryview(split), memoryview(stop), memoryview(is_random)
+        for count in counts.tolist():
+            start, end = end, end + count
+            while start < end:
+                chosen.append(start)
+                split_here, stop_here = splits[start], stops[start]
+                if split_here == stop_here:  # nothing follows: one random pair too many, in half of the cases
+                    labels[start] = True
+                    owed += 1
+                elif labels[start] and owed >= 2:  # a random pair made a true one moves the balance by two
+                    labels[start] = False
+                    owed -= 2
+                start = split_here if labels[start] else stop_here
+        self.owed = owed
+        return np.frombuffer(chosen, dtype=np.int64)
 
 
 def shorten(first: np.ndarray, second: np.ndarray, budget: int, rng: np.random.Generator) -> None:
@@ -209,7 +261,7 @@ class MaskedLanguageModelingWithNextSentence(Objective):
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack and corrupt the pairs; `next_sentence_label` is (S,)."""
         batch = self.masked_language_modeling.collate(examples, rng)
-        batch["next_sentence_label"] = torch.tensor([example["next_sentence_label"] for example in examples])
+        batch["next_sentence_label"] = torch.from_numpy(gather(examples, "next_sentence_label").values)
         return batch
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:

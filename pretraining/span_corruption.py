@@ -17,7 +17,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from ..training.examples import gather
 from ..training.objective import Example
+from ..training.packing import Ragged, boundaries, restarting_positions, stretches
 from .draws import segment_each
 from .rates import check_rate
 from .special_tokens import SENTINEL, required_token_id, sentinel_ids
@@ -102,39 +104,41 @@ class SpanCorruption(TeacherForcing):
 
     def pairs(
         self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
         """Hide runs of the examples' tokens; sources and targets, each with its end."""
-        ids = np.concatenate([example["input_ids"] for example in examples])
-        lengths = np.array([len(example["input_ids"]) for example in examples])
-        return self.split(ids, lengths, hidden_mask(lengths, self.rate, self.mean_span_length, rng))
+        ids = gather(examples, "input_ids")
+        hidden = hidden_mask(ids.lengths, self.rate, self.mean_span_length, rng)
+        return self.split(ids.values, ids.lengths, hidden)
 
-    def split(
-        self, ids: np.ndarray, lengths: np.ndarray, hidden: np.ndarray
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Part packed `ids` (N,) into sources and targets; a text's first token is never `hidden` (N,)."""
-        begins = hidden.copy()  # (N,): a hidden run begins here
-        begins[1:] &= ~hidden[:-1]
-        ends = np.cumsum(lengths)
-        spans_before = np.concatenate([[0], np.cumsum(begins)[ends - 1]])
-        spans = np.diff(spans_before)  # (S,)
-        number = np.arange(spans.sum()) - np.repeat(spans_before[:-1], spans)  # of each run in its text, (K,)
-        sentinels = self.sentinels[number]
+    def split(self, ids: np.ndarray, lengths: np.ndarray, hidden: np.ndarray) -> tuple[Ragged, Ragged]:
+        """Part packed `ids` (N,) into sources and targets; a text's first token is never `hidden` (N,).
 
-        source = ids.astype(np.int64)
-        source[begins] = sentinels
-        shown = ~hidden | begins
-        edges = np.cumsum(shown)[ends - 1]
-        source = np.insert(source[shown], edges, self.eos_id)
-        sources = np.split(source, (edges + np.arange(1, len(edges) + 1))[:-1])
+        A source is kept runs, each longer by one place for a sign behind it: a sentinel, or at last the end.
+        A target is hidden runs, each longer by one place for a sentinel before it, and at last two signs.
+        """
+        begins = np.flatnonzero(hidden & ~np.append(False, hidden[:-1]))  # of hidden runs (K,)
+        stops = np.flatnonzero(hidden & ~np.append(hidden[1:], False)) + 1
+        text_ends = lengths.cumsum()
+        runs_before = boundaries(np.diff(begins.searchsorted(text_ends), prepend=0))  # (S + 1,)
+        spans = np.diff(runs_before)
+        sentinels = self.sentinels[restarting_positions(spans)]
+        last = runs_before[1:]  # where a text's last piece goes among all runs
+        last_piece = last + np.arange(len(spans))
 
-        told = np.cumsum(hidden)
-        edges = told[ends - 1]
-        closing = np.stack([self.sentinels[spans], np.full(len(spans), self.eos_id)], axis=1).ravel()
-        # Where one text's end and the next one's first sentinel meet, `insert` keeps the order given here.
-        places = np.concatenate([np.repeat(edges, 2), told[begins] - 1])
-        target = np.insert(ids[hidden].astype(np.int64), places, np.concatenate([closing, sentinels]))
-        targets = np.split(target, (edges + spans_before[1:] + 2 * np.arange(1, len(edges) + 1))[:-1])
-        return sources, targets
+        starts = np.insert(stops, runs_before[:-1], text_ends - lengths)
+        sizes = np.insert(begins, last, text_ends) - starts + 1
+        edges = sizes.cumsum()
+        source = ids.take(stretches(starts, sizes), mode="clip").astype(np.int64)
+        source[edges - 1] = np.insert(sentinels, last, self.eos_id)
+        sources = Ragged(source, np.diff(edges[last_piece], prepend=0))
+
+        starts = np.insert(begins - 1, last, text_ends)
+        sizes = np.insert(stops - begins + 1, last, 2)
+        edges = sizes.cumsum()
+        target = ids.take(stretches(starts, sizes), mode="clip").astype(np.int64)
+        target[edges - sizes] = np.insert(sentinels, last, self.sentinels[spans])
+        target[edges[last_piece] - 1] = self.eos_id
+        return sources, Ragged(target, np.diff(edges[last_piece], prepend=0))
 
 
 def splice(source: Iterable[int], target: Iterable[int], sentinels: Iterable[int], eos_id: int) -> list[int]:

@@ -45,7 +45,7 @@ def two_streams(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], de
 def one_step_late(packed: Packed, start_id: int) -> Tensor:
     """Shift each packed sequence one place to the right, behind `start_id`: (1, M) to (1, M)."""
     late = packed.input_ids.roll(1, dims=1)
-    late[packed.position_ids == 0] = start_id
+    late[0, packed.cu_seq_lens[:-1]] = start_id
     return late
 
 

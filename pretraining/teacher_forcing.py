@@ -14,13 +14,14 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor, nn
 
-from ..training.examples import Examples
+from ..training.examples import Examples, PackableExamples, PackedExamples
 from ..training.objective import IGNORE, Batch, Example, Objective
+from .chunks import FullSequences
 from .streams import two_streams
 from .token_scores import target_positions, token_scores, without_targets
 
 
-class SpoiledTexts:
+class SpoiledTexts(PackableExamples):
     """Texts that are both source and target: `ExampleSource` and `Examples` that count what both sides read.
 
     Args:
@@ -28,7 +29,7 @@ class SpoiledTexts:
         lengths: Tokens of source and target together (E,).
     """
 
-    def __init__(self, texts: Examples, lengths: np.ndarray):
+    def __init__(self, texts: FullSequences, lengths: np.ndarray):
         assert len(texts) == len(lengths)
         self.texts = texts
         self.lengths = lengths
@@ -44,6 +45,10 @@ class SpoiledTexts:
     def __getitem__(self, index: int) -> Example:
         """Make one text, unspoiled."""
         return self.texts[index]
+
+    def pack(self, indices: np.ndarray) -> PackedExamples:
+        """Prepare many texts at once."""
+        return self.texts.pack(indices)
 
 
 class TeacherForcing(Objective):
@@ -77,7 +82,7 @@ class TeacherForcing(Objective):
     @abstractmethod
     def pairs(
         self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
         """Make sources and targets, token ids that end with the end-of-sequence token."""
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
@@ -87,7 +92,7 @@ class TeacherForcing(Objective):
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the tokens of the targets."""
-        return {self.term: (batch["labels"] != IGNORE).sum()}
+        return {self.term: (batch["labels"] != IGNORE).count_nonzero()}
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the smoothed cross-entropy of the targets."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..training.examples import gather
 from ..training.objective import Example
 from .teacher_forcing import TeacherForcing
 
@@ -26,6 +27,6 @@ class Translation(TeacherForcing):
 
     def pairs(
         self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
         """Take the pairs as they are: `input_ids` and `labels`, both with the end-of-sequence token."""
-        return [example["input_ids"] for example in examples], [example["labels"] for example in examples]
+        return gather(examples, "input_ids"), gather(examples, "labels")

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from .examples import Examples, ExampleSource
+from .examples import Examples, ExampleSource, pick
 from .interruption import ignore_interruptions
 from .objective import Batch, Objective
 from .packing import select_sequences, sequence_lengths, slice_sequences
@@ -68,7 +68,8 @@ def plan_steps(
     """Cut examples of the given lengths (E,) into steps of nearly equal tokens, every example in exactly one.
 
     Steps have at most `tokens_per_step` tokens, and nearly as many; no small one is left over at the end.
-    Without `rng` the examples keep their order.
+    Without `rng` the steps follow the examples' order. A step's examples go from short to long, as its
+    micro-batches will: to cut these, nothing has to be moved.
 
     Raises:
         ValueError: There are fewer tokens than one step takes.
@@ -80,8 +81,10 @@ def plan_steps(
             f"{tokens_per_step:,}: lower tokens_per_step, or bring more text"
         )
     order = np.arange(len(lengths)) if rng is None else rng.permutation(len(lengths))
-    edges = _step_edges(lengths[order], tokens_per_step)
-    return [order[first:last] for first, last in pairwise(edges)]
+    steps = [order[first:last] for first, last in pairwise(_step_edges(lengths[order], tokens_per_step))]
+    for step in steps:
+        step[:] = step[np.argsort(lengths[step], kind="stable")]
+    return steps
 
 
 def _step_edges(lengths: np.ndarray, limit: int) -> list[int]:
@@ -98,9 +101,12 @@ def _step_edges(lengths: np.ndarray, limit: int) -> list[int]:
 
 def cut_evenly(lengths: np.ndarray, parts: int) -> list[int]:
     """Cut a row of lengths into consecutive non-empty parts of nearly equal sums; return the edges."""
+    if parts == 1:
+        return [0, len(lengths)]
     ends = np.cumsum(lengths)
     goals = ends[-1] * np.arange(1, parts) / parts
-    edges = np.searchsorted(ends - lengths / 2, goals)  # a length belongs to the side that holds its middle
+    edges = np.searchsorted(ends, goals)
+    edges += ends[edges] - lengths[edges] / 2 < goals  # a length belongs to the side that holds its middle
     steps = np.arange(1, parts)
     edges = np.maximum.accumulate(np.maximum(edges, 1) - steps) + steps  # every part takes at least one ...
     edges = np.minimum(edges, len(lengths) - parts + steps)  # ... and leaves one for each that follows
@@ -188,7 +194,7 @@ class StepDataset(Dataset):
         """Collate the step at `place` and take this process's share."""
         epoch, number = place
         examples, steps = self.plan(epoch)
-        chosen = [examples[int(index)] for index in steps[number]]
+        chosen = pick(examples, steps[number])
         # The leading 1 keeps this stream apart from the one that shuffles the epoch, which begins with 0.
         whole = self.objective.collate(chosen, np.random.default_rng([1, self.seed, epoch, number]))
         lengths = sequence_lengths(whole)

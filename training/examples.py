@@ -3,14 +3,21 @@
 An `Examples` is one epoch's list of examples; an `ExampleSource` gives such a list for every epoch. Data that
 are the same in every epoch are both at once: `epoch` returns the object itself.
 
-Shapes: E examples.
+A step needs hundreds of examples at once, and an objective soon lays their arrays end to end. `PackableExamples`
+make them so from the beginning: what `pick` then returns still is a sequence of examples, one dictionary each,
+and `gather` finds a field of all of them without making a single one. Both ways give the same arrays.
+
+Shapes: E examples, S picked examples, N tokens of theirs.
 """
 
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from .objective import Example
+from .packing import Ragged, ragged
 
 
 @runtime_checkable
@@ -38,3 +45,59 @@ class ExampleSource(Protocol):
     def epoch(self, number: int) -> Examples:
         """Return the examples of epoch `number`, counted from 0: a function of the number alone."""
         ...
+
+
+class PackableExamples(ABC):
+    """`Examples` of which many can be made at once."""
+
+    @abstractmethod
+    def pack(self, indices: np.ndarray) -> "PackedExamples":
+        """Prepare the examples at `indices` (S,), to be made field by field."""
+
+
+class PackedExamples(Sequence[Example]):
+    """Some examples, each made when it is asked for, and each field of all of them likewise.
+
+    Args:
+        examples: Where they are from.
+        indices: Which they are (S,).
+        makers: Makes a field of all of them, by its name: what their own arrays or numbers are, end to end.
+            `index`, which they are, is added.
+    """
+
+    def __init__(
+        self, examples: Examples, indices: np.ndarray, makers: Mapping[str, Callable[[], Ragged]]
+    ):
+        self.examples = examples
+        self.indices = indices
+        self.makers = {**makers, "index": lambda: Ragged(indices, np.ones_like(indices))}
+
+    def __len__(self) -> int:
+        """Count the examples, S."""
+        return len(self.indices)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Make one of the examples, or a slice of them as a list."""
+        chosen = self.indices[index]
+        if isinstance(index, slice):
+            return [self.examples[int(number)] for number in chosen]
+        return self.examples[int(chosen)]
+
+
+def pick(examples: Examples, indices: np.ndarray) -> Sequence[Example]:
+    """Give the examples at `indices` (S,), all at once where that is possible."""
+    if isinstance(examples, PackableExamples):
+        return examples.pack(indices)
+    return [examples[int(index)] for index in indices]
+
+
+def has_field(examples: Sequence[Example], name: str) -> bool:
+    """Tell whether examples, which all have the same fields, have this one."""
+    return name in (examples.makers if isinstance(examples, PackedExamples) else examples[0])
+
+
+def gather(examples: Sequence[Example], name: str) -> Ragged:
+    """Give a field of all examples, end to end."""
+    if isinstance(examples, PackedExamples):
+        return examples.makers[name]()
+    return ragged([example[name] for example in examples])

@@ -10,13 +10,50 @@ Legend: N packed tokens of one stream, S sequences.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .objective import Batch
+
+
+class Ragged(Sequence[np.ndarray]):
+    """One-dimensional arrays of any lengths that lie end to end in memory already.
+
+    Args:
+        values: All of them (N,).
+        lengths: Of each (S,).
+    """
+
+    def __init__(self, values: np.ndarray, lengths: np.ndarray):
+        self.values = values
+        self.lengths = lengths
+
+    @cached_property
+    def edges(self) -> np.ndarray:
+        """Say where each begins, and where the last one ends (S + 1,)."""
+        return boundaries(self.lengths)
+
+    def __len__(self) -> int:
+        """Count the arrays, S."""
+        return len(self.lengths)
+
+    def __getitem__(self, index: Any) -> Any:
+        """View one of them, or a slice of them as a list."""
+        number = range(len(self))[index]
+        if isinstance(number, range):
+            return [self[idx] for idx in number]
+        return self.values[self.edges[number] : self.edges[number + 1]]
+
+
+def ragged(arrays: Sequence[Any]) -> Ragged:
+    """Lay arrays, or numbers, end to end, unless they are already."""
+    if isinstance(arrays, Ragged):
+        return arrays
+    return Ragged(np.hstack(arrays), np.fromiter(map(np.size, arrays), dtype=np.int64, count=len(arrays)))
 
 
 class Packed(NamedTuple):
@@ -34,25 +71,35 @@ class Packed(NamedTuple):
 
 def pack(sequences: Sequence[np.ndarray]) -> Packed:
     """Lay 1-D arrays of token ids end to end."""
-    lengths = np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
-    tokens = np.concatenate(sequences).astype(np.int64, copy=False)
+    tokens = ragged(sequences)
     return Packed(
-        torch.from_numpy(tokens)[None],
-        torch.from_numpy(restarting_positions(lengths))[None],
-        torch.from_numpy(boundaries(lengths).astype(np.int32)),
-        int(lengths.max()),
+        torch.from_numpy(tokens.values.astype(np.int64, copy=False))[None],
+        torch.from_numpy(restarting_positions(tokens.lengths))[None],
+        torch.from_numpy(tokens.edges.astype(np.int32)),
+        int(tokens.lengths.max()),
     )
 
 
 def boundaries(lengths: np.ndarray) -> np.ndarray:
     """Cumulate lengths (S,) into boundaries (S + 1,) that begin at 0."""
-    return np.concatenate(([0], np.cumsum(lengths)))
+    return np.concatenate(([0], lengths.cumsum()))
 
 
 def restarting_positions(lengths: np.ndarray) -> np.ndarray:
     """Count from 0 in every sequence: lengths (S,) into positions (N,)."""
-    starts = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) - np.repeat(starts, lengths)
+    return stretches(np.zeros_like(lengths), lengths)
+
+
+def stretches(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Count from each of `starts` (S,) as far as its length (S,): positions (N,).
+
+    >>> stretches(np.array([70, 5]), np.array([2, 3])).tolist()
+    [70, 71, 5, 6, 7]
+    """
+    ends = lengths.cumsum()
+    positions = np.arange(ends[-1] if len(ends) else 0)
+    positions += (starts - ends + lengths).repeat(lengths)
+    return positions
 
 
 def sequence_lengths(batch: Batch) -> np.ndarray:
@@ -62,38 +109,65 @@ def sequence_lengths(batch: Batch) -> np.ndarray:
 
 
 def select_sequences(batch: Batch, chosen: np.ndarray) -> Batch:
-    """Copy the sequences whose numbers are `chosen` out of a packed batch, in that order."""
+    """Copy the sequences whose numbers are `chosen` out of a packed batch; all, in their order, are the batch."""
+    num_sequences = len(batch["cu_seq_lens_k"]) - 1
+    if len(chosen) == num_sequences and (chosen == np.arange(num_sequences)).all():
+        return batch
     selected: Batch = {}
+    streams: dict[Tensor, _Selection] = {}  # both sides of attention often share their boundaries
     for name, value in batch.items():
-        if name.startswith("cu_seq_lens_"):
-            lengths = np.diff(_boundaries_of(batch, name[-1]))[chosen]
-            selected[name] = torch.from_numpy(boundaries(lengths).astype(np.int32))
-            selected[f"max_length_{name[-1]}"] = int(lengths.max(initial=0))
-        elif isinstance(value, Tensor) and value.dim() == 1:
+        if not isinstance(value, Tensor):
+            continue
+        if value.dim() == 1 and not name.startswith("cu_seq_lens_"):
             selected[name] = value[torch.from_numpy(chosen)]
-        elif isinstance(value, Tensor):
-            edges = _boundaries_of(batch, _stream_of(name))
-            lengths = np.diff(edges)[chosen]
-            positions = np.repeat(edges[:-1][chosen], lengths) + restarting_positions(lengths)
-            selected[name] = value[:, torch.from_numpy(positions)]
+            continue
+        side = name[-1] if name.startswith("cu_seq_lens_") else _stream_of(name)
+        edges = batch[f"cu_seq_lens_{side}"]
+        if edges not in streams:
+            streams[edges] = _select(edges.numpy(), chosen)
+        stream = streams[edges]
+        if value is edges:
+            selected[name], selected[f"max_length_{side}"] = stream.cu_seq_lens, stream.max_length
+        else:
+            selected[name] = value[0].index_select(0, stream.positions)[None]
     return selected
+
+
+class _Selection(NamedTuple):
+    """Some sequences of a stream: where their tokens are in it, and their own boundaries."""
+
+    positions: Tensor
+    cu_seq_lens: Tensor
+    max_length: int
+
+
+def _select(edges: np.ndarray, chosen: np.ndarray) -> _Selection:
+    starts = edges[chosen].astype(np.int64)
+    lengths = edges[chosen + 1] - starts
+    return _Selection(
+        torch.from_numpy(stretches(starts, lengths)),
+        torch.from_numpy(boundaries(lengths).astype(np.int32)),
+        int(lengths.max(initial=0)),
+    )
 
 
 def slice_sequences(batch: Batch, first: int, last: int) -> Batch:
     """View the sequences numbered from `first` up to `last` (excluded); token streams are not copied."""
+    if last - first == len(batch["cu_seq_lens_k"]) - 1:
+        return batch
     sliced: Batch = {}
     for name, value in batch.items():
         if not isinstance(value, Tensor):
             continue
         if name.startswith("cu_seq_lens_"):
-            edges = value[first : last + 1]
-            sliced[name] = edges - edges[0]
-            sliced[f"max_length_{name[-1]}"] = int(edges.diff().max())
+            edges = value.numpy()[first : last + 1]
+            sliced[name] = torch.from_numpy(edges - edges[0])
+            sliced[f"max_length_{name[-1]}"] = int(np.diff(edges).max())
         elif value.dim() == 1:
             sliced[name] = value[first:last]
         else:
             edges = _boundaries_of(batch, _stream_of(name))
-            sliced[name] = value[:, edges[first] : edges[last]]
+            sliced[name] = value[:, int(edges[first]) : int(edges[last])]
     return sliced
 
 
@@ -105,4 +179,4 @@ def _stream_of(name: str) -> str:
 def _boundaries_of(batch: Batch, stream: str) -> np.ndarray:
     edges = batch[f"cu_seq_lens_{stream}"]
     assert isinstance(edges, Tensor)
-    return edges.numpy().astype(np.int64)
+    return edges.numpy()

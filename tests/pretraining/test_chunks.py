@@ -10,7 +10,7 @@ from tercet.pretraining.chunks import FullSequences, ParallelPairs, StreamedExam
 from tercet.pretraining.corpus import TokenizedCorpus, offsets
 from tercet.pretraining.documents import Documents
 from tercet.pretraining.tokenizer import train_tokenizer
-from tercet.training.examples import Examples, ExampleSource
+from tercet.training.examples import Examples, ExampleSource, PackableExamples, gather
 
 OPENING, CLOSING, END = 1000, 1001, 1002
 
@@ -98,6 +98,33 @@ def test_words_and_sentences_begin_where_they_do_in_the_corpus():
     assert second["word_starts"].tolist() == [True, True, True, True], "the text's first token begins a word"
     assert second["sentence_starts"].tolist() == [False, True, False, False]
     assert [sequences[index]["index"] for index in range(len(sequences))] == [*range(len(sequences))]
+
+
+@pytest.mark.parametrize("prefix", [[], [OPENING], [OPENING, OPENING + 9]])
+@pytest.mark.parametrize("suffix", [[], [CLOSING], [CLOSING, CLOSING + 9]])
+@pytest.mark.parametrize("document_end", [[], [END], [END, END + 9, END + 10]])
+@pytest.mark.parametrize("isolate_documents", [True, False])
+@pytest.mark.parametrize("room", [2, 3, 7, 100])
+def test_packed_sequences_equal_those_made_one_by_one(prefix, suffix, document_end, isolate_documents, room):
+    """Also those that begin or end amid the signs of a document's end, and over empty documents."""
+    length = room + len(prefix) + len(suffix)
+    corpus = corpus_of([3, 4], [], [10, 1, 1], [], [], [2], [1])
+    sequences = FullSequences(corpus, length, prefix, suffix, isolate_documents, document_end, fewest_tokens=1)
+    indices = np.random.default_rng(0).permutation(len(sequences))
+    assert_packing_equals_making_one_by_one(sequences, indices)
+    assert_packing_equals_making_one_by_one(sequences, indices[:1])
+
+
+def assert_packing_equals_making_one_by_one(examples: Examples, indices: np.ndarray) -> None:
+    assert isinstance(examples, PackableExamples)
+    packed, expected = examples.pack(indices), [examples[int(index)] for index in indices]
+    assert list(packed.makers) == list(expected[0])
+    for name in packed.makers:
+        joined = gather(expected, name)
+        assert gather(packed, name).values.tolist() == joined.values.tolist(), name
+        assert gather(packed, name).lengths.tolist() == joined.lengths.tolist(), name
+        assert gather(packed, name).values.dtype == joined.values.dtype, name
+    assert [example["index"] for example in packed] == indices.tolist()
 
 
 def test_examples_do_not_change_the_corpus():

@@ -51,7 +51,7 @@ def test_parts_saved_one_after_another_are_the_whole(saved):
 
 
 def test_a_saved_corpus_is_mapped_not_read(saved):
-    assert isinstance(saved.tokens, np.memmap)
+    assert isinstance(saved.tokens.base, np.memmap)
     assert not saved.tokens.flags.writeable
 
 

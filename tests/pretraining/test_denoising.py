@@ -42,8 +42,11 @@ class Script:
 
 
 def test_hand_worked_infilling():
-    """Of ten tokens five are hidden: runs of 0, 3 and (cut from 4) 2, each one mask in a row of eight."""
-    rng: Any = Script([[0.9, 0.1, 0.8, 0.2, 0.7, 0.3, 0.6, 0.5]], [[0, 3, 4]])
+    """Of ten tokens five are hidden: runs of 0, 3 and (cut from 4) 2, each one mask in a row of eight.
+
+    The places of the masks are drawn: 1, 3, and 1 once more, in whose stead comes 5.
+    """
+    rng: Any = Script([[0.2, 0.4, 0.13], [0.7]], [[0, 3, 4]])
     spoiled, lengths = infill(np.arange(10, 20), np.array([10]), 0.5, 3.0, MASK, rng)
     assert lengths.tolist() == [8]
     assert spoiled.tolist() == [10, MASK, 11, MASK, 15, MASK, 18, 19]

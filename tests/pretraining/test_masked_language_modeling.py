@@ -1,7 +1,5 @@
 """The corruption of Devlin et al. (2019), section 3.1: its definition, its rates, its determinism."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -15,6 +13,7 @@ from tercet.pretraining.masked_language_modeling import (
     MaskedLanguageModeling,
     StaticMasking,
 )
+from tercet.pretraining.randomness import GeneratedDraws
 from tercet.training.objective import IGNORE
 
 SIGNS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
@@ -58,29 +57,32 @@ def within_three_sigma(count: int, trials: int, probability: float) -> bool:
     return abs(count - trials * probability) <= 3 * sigma
 
 
+def generated(seed: int) -> GeneratedDraws:
+    return GeneratedDraws(np.random.default_rng(seed))
+
+
 class Coins:
-    """A generator whose draws are written down."""
+    """Draws that are written down."""
 
     def __init__(self, draws: list[list[float]], integers: list[int]):
         self.draws = iter(draws)
         self.replacements = integers
 
-    def random(self, size, dtype=float):
+    def uniform(self, places, purpose):
         draw = next(self.draws)
-        assert len(draw) == size
+        assert len(draw) == len(places)
         return np.array(draw)
 
-    def integers(self, high, size):
+    def below(self, limit, places, purpose):
+        assert len(self.replacements) == len(places)
         return np.array(self.replacements)
 
 
 def test_hand_worked_example(tokenizer):
     """Five of six words are chosen: two become [MASK], one a random token, two stay; [SEP] never is."""
     ids = np.array([1, 10, 11, 12, 13, 14, 15, 2])
-    rng: Any = Coins(
-        [[0.0, 0.1, 0.14, 0.15, 0.0, 0.1, 0.1, 0.0], [0.0, 0.79, 0.81, 0.91, 0.99]], [0, 1, 7, 3, 4]
-    )
-    corrupted, labels = Corruption(tokenizer)([{"input_ids": ids}], ids, rng)
+    draws = Coins([[0.0, 0.1, 0.14, 0.15, 0.0, 0.1, 0.1, 0.0], [0.0, 0.79, 0.81, 0.91, 0.99]], [7])
+    corrupted, labels = Corruption(tokenizer)([{"input_ids": ids}], ids, draws)
     assert corrupted.tolist() == [1, MASK, MASK, 12, FIRST_WORD + 7, 14, 15, 2]
     assert labels.tolist() == [IGNORE, 10, 11, IGNORE, 13, 14, 15, IGNORE]
 
@@ -89,7 +91,7 @@ def test_hand_worked_example(tokenizer):
 def test_rates_hold_within_three_sigma(tokenizer, unit):
     examples = make_examples([500] * 800)
     ids = np.concatenate([example["input_ids"] for example in examples]).astype(np.int64)
-    corrupted, labels = Corruption(tokenizer, unit=unit)(examples, ids, np.random.default_rng(1))
+    corrupted, labels = Corruption(tokenizer, unit=unit)(examples, ids, generated(1))
     chosen = labels != IGNORE
     ordinary = ids >= FIRST_WORD
     masked, kept = corrupted[chosen] == MASK, corrupted[chosen] == ids[chosen]
@@ -111,7 +113,7 @@ def test_rates_hold_within_three_sigma(tokenizer, unit):
 def test_random_tokens_cover_the_vocabulary_and_are_never_special(tokenizer):
     ids = np.full(100_000, FIRST_WORD)
     corruption = Corruption(tokenizer, rate=0.5, masked=0.0, randomized=1.0)
-    corrupted, labels = corruption([{"input_ids": ids}], ids, np.random.default_rng(2))
+    corrupted, labels = corruption([{"input_ids": ids}], ids, generated(2))
     drawn = np.unique(corrupted[labels != IGNORE])
     assert drawn.tolist() == list(range(FIRST_WORD, FIRST_SENTINEL))
 
@@ -119,7 +121,7 @@ def test_random_tokens_cover_the_vocabulary_and_are_never_special(tokenizer):
 def test_words_are_chosen_whole(tokenizer):
     examples = make_examples([40] * 50)
     ids = np.concatenate([example["input_ids"] for example in examples]).astype(np.int64)
-    _, labels = Corruption(tokenizer, rate=0.3, unit="word")(examples, ids, np.random.default_rng(3))
+    _, labels = Corruption(tokenizer, rate=0.3, unit="word")(examples, ids, generated(3))
     word = np.cumsum(np.concatenate([example["word_starts"] for example in examples])) - 1
     chosen_tokens = np.bincount(word, weights=labels != IGNORE)
     assert set(chosen_tokens / np.bincount(word)) == {0.0, 1.0}
@@ -129,8 +131,7 @@ def test_words_end_where_the_next_sequence_begins(tokenizer):
     """Two sequences without [CLS] and [SEP], both begun inside a word, share no word."""
     examples = [{"input_ids": np.array([5, 6]), "word_starts": np.array([False, False])}] * 2
     corruption = Corruption(tokenizer, unit="word")
-    rng: Any = Coins([[0.1, 0.9]], [])
-    chosen = corruption.choose(examples, np.zeros(4, dtype=bool), 0.5, rng)
+    chosen = corruption.choose(examples, np.zeros(4, dtype=bool), 0.5, Coins([[0.1, 0.9]], []))
     assert chosen.tolist() == [True, True, False, False]
 
 
@@ -144,6 +145,15 @@ def test_static_masks_of_an_example_never_change(tokenizer):
     assert all(torch.equal(a, b) for a, b in zip(parts, again, strict=True))
     reseeded = MaskedLanguageModeling(StaticMasking(Corruption(tokenizer), seed=8))
     assert not torch.equal(one["labels"], reseeded.collate(examples, np.random.default_rng(1))["labels"])
+
+
+@pytest.mark.parametrize("unit", ["token", "word"])
+def test_static_masks_of_a_pack_are_those_of_its_examples(tokenizer, unit):
+    objective = MaskedLanguageModeling(StaticMasking(Corruption(tokenizer, unit=unit), seed=7))
+    examples, rng = make_examples([30, 1, 50, 20]), np.random.default_rng(0)
+    whole, parts = objective.collate(examples, rng), [objective.collate([one], rng) for one in examples]
+    for name in ("input_ids", "labels"):
+        assert torch.equal(whole[name], torch.cat([part[name] for part in parts], dim=1))
 
 
 def test_static_rates_hold_within_three_sigma(tokenizer):

@@ -1,0 +1,192 @@
+"""Make batches side by side with `datasets` and transformers' collators: real tokens per second, and their ratio.
+
+    python benchmarks/data_pipeline.py                                everything, five minutes
+    python benchmarks/data_pipeline.py --flows encoder --rounds 9
+    python benchmarks/data_pipeline.py --page docs/performance.md     and put the table there
+
+`flows.py` says what is made. A pass is a whole epoch in random order, from files on the disk to batches in
+memory; ours includes the plan of the epoch, the corruption and the cutting into micro-batches. Both sides share
+one process, which keeps its heap, and one thread, and take turns: A B B A. What counts is the processor's time,
+so that other work on the machine, which takes turns with ours, does not count. Only the last column is measured
+by the clock, since it is about two processes more: ours with two workers of the data loader.
+"""
+
+import json
+import os
+import sys
+import time
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from datetime import date
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import datasets
+import torch
+from flows import FLOWS, Flow
+from measuring import QUIET_LOAD, describe_machine, turns
+from reporting import write_between_marks
+from torch.utils.data import DataLoader
+
+from tercet.training.batches import StepDataset, endless_steps
+from tercet.training.heap import retain_heap
+
+RESULTS = Path(__file__).parent / "results" / "data_pipeline.json"
+BEGIN, END = "<!-- benchmarks/data_pipeline.py: begin -->", "<!-- benchmarks/data_pipeline.py: end -->"
+"""Between these lines of a page stands the table."""
+
+CPU = torch.device("cpu")
+EPOCHS = 4
+"""Of ours in a pass: one would be over too soon."""
+
+HEAD = """\
+| flow | stock, tokens/s | slowest to fastest | tercet, tokens/s | slowest to fastest | ratio | with 2 workers |
+|---|--:|--:|--:|--:|--:|--:|"""
+
+
+def main(arguments: list[str]) -> int:
+    """Measure what the arguments ask for, print it, and write it down."""
+    options = parse(arguments)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    torch.set_num_threads(1)
+    retain_heap()
+    datasets.disable_progress_bars()
+    machine = describe_machine()
+    machine["versions"]["datasets"] = datasets.__version__
+    result: dict[str, Any] = {
+        "date": date.today().isoformat(),
+        "machine": machine,
+        "rounds": options.rounds,
+        "is_noisy": machine["load_average"] > QUIET_LOAD,
+        "flows": {},
+    }
+    for name in options.flows:
+        print(f"measuring {name} ...", file=sys.stderr, flush=True)
+        flow = FLOWS[name].shrunk() if options.smoke else FLOWS[name]
+        result["flows"][name] = measure_flow(flow, options.rounds)
+    print(render(result))
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if options.page:
+        write_between_marks(options.page, render(result), BEGIN, END)
+    return 0
+
+
+def measure_flow(flow: Flow, rounds: int) -> dict[str, Any]:
+    """Time both sides in turns: `tokens_per_second` of each pass, and what our loader's workers bring."""
+    with TemporaryDirectory() as folder:
+        steps = flow.steps(Path(folder) / "corpus")
+        examples = steps.source.epoch(0)
+        loader = flow.stock(examples, Path(folder) / "table")
+        passes: dict[str, Callable[[], int]] = {"tercet": Pass(steps)}
+        if loader is not None:
+            tokens = sum(len(examples[idx][name]) for idx in range(len(examples)) for name in streams(examples))
+            passes = {"stock": lambda: drain(loader, tokens)} | passes
+        speeds: dict[str, list[float]] = {name: [] for name in passes}
+        for make_batches in passes.values():
+            make_batches()
+        for name in turns(list(passes), rounds):
+            speeds[name].append(speed(passes[name], time.process_time))
+        return {
+            "examples": len(examples),
+            "tokens_per_step": flow.tokens_per_step,
+            "stock_batch_size": flow.batch_size,
+            "speeds": speeds,
+            "speed_with_workers": speed_with_workers(steps),
+        }
+
+
+def streams(examples: Any) -> list[str]:
+    """Name the fields of an example that hold its tokens."""
+    return [name for name in ("input_ids", "labels") if name in examples[0]]
+
+
+class Pass:
+    """Ours: every call makes the batches of the next epochs."""
+
+    def __init__(self, steps: StepDataset):
+        self.steps = steps
+        self.epoch = 0
+
+    def __call__(self) -> int:
+        """Make them all, cut into micro-batches; the tokens of it."""
+        tokens, last = 0, self.epoch + EPOCHS
+        for step in endless_steps(self.steps, (self.epoch, 0)):
+            if step.place[0] == last:
+                break
+            step.micro_batches(CPU)
+            tokens += step.tokens
+        self.epoch = last
+        return tokens
+
+
+def drain(loader: DataLoader, tokens: int) -> int:
+    """Make the batches of a stock epoch, which has so many tokens."""
+    for _ in loader:
+        pass
+    return tokens
+
+
+def speed(make_batches: Callable[[], int], clock: Callable[[], float]) -> float:
+    """Relate the tokens of a pass to its seconds."""
+    start = clock()
+    tokens = make_batches()
+    return tokens / (clock() - start)
+
+
+def speed_with_workers(steps: StepDataset, num_workers: int = 2, num_steps: int = 300) -> float:
+    """Time our loader by the clock, with workers that have begun already."""
+    batches = endless_steps(steps, (0, 0), num_workers=num_workers)
+    next(batches)
+
+    def take() -> int:
+        return sum(step.tokens for step in islice(batches, num_steps))
+
+    take()
+    return speed(take, time.perf_counter)
+
+
+def render(result: dict[str, Any]) -> str:
+    """Write a run's result as Markdown."""
+    machine = result["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    lines = [
+        f"{result['date']}: {machine['processor']}, one thread; Python {machine['python']}, {versions}. "
+        f"Rounds: {result['rounds']}; load average {machine['load_average']:.2f} at the start.",
+        "",
+        HEAD,
+        *(row(name, flow) for name, flow in result["flows"].items()),
+    ]
+    return "\n".join(lines)
+
+
+def row(name: str, flow: dict[str, Any]) -> str:
+    """Write one flow's line of the table."""
+    speeds = flow["speeds"]
+    ratio = f"{median(speeds['tercet']) / median(speeds['stock']):.0f}x" if "stock" in speeds else "-"
+    cells = [name]
+    for side in ("stock", "tercet"):
+        found = speeds.get(side)
+        cells += (
+            [f"{median(found):,.0f}", f"{min(found):,.0f} to {max(found):,.0f}"] if found else ["none", "-"]
+        )
+    cells += [ratio, f"{flow['speed_with_workers']:,.0f}"]
+    return f"| {' | '.join(cells)} |"
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """Read the command line."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--flows", nargs="+", choices=FLOWS, default=list(FLOWS), metavar="FLOW")
+    parser.add_argument("--rounds", type=int, default=5, help="passes of every side that count")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
+    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
+    parser.add_argument("--smoke", action="store_true", help="tiny flows: only to see that it runs")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
