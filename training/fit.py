@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedType
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
@@ -135,7 +135,10 @@ class _Run:
         bare = model
         self.model = accelerator.prepare(model)
         sets_rate = recipe.schedule.kind == "noam"
-        optimizer = build_optimizer(bare, recipe.optimizer, sets_learning_rate=sets_rate)
+        is_sharded = accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
+        optimizer = build_optimizer(
+            bare, recipe.optimizer, sets_learning_rate=sets_rate, is_sharded=is_sharded
+        )
         self.schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=width)
         self.optimizer = accelerator.prepare(optimizer)
         self.progress = Progress()
