@@ -14,7 +14,7 @@ from accelerate import Accelerator, DistributedType
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
-from .batches import Step, StepDataset, endless_steps, one_pass
+from .batches import Step, one_pass
 from .checkpoint import RunState, latest, load_checkpoint, prune, read_state, save_checkpoint
 from .evaluation import evaluate, evaluation_mode, micro_batches, undisturbed_randomness
 from .examples import ExampleSource
@@ -26,6 +26,7 @@ from .optimizers import build_optimizer
 from .precision import fastest_float32_products
 from .recipe import TrainingRecipe
 from .schedules import build_schedule
+from .stages import SourceOfLength, build_stages, cut_held_out, staged_steps
 from .tracking import Tracker, Utilization
 from .utilization import count_flops_per_token, measure_peak
 
@@ -71,6 +72,7 @@ def fit(
     accelerator: Accelerator,
     *,
     width: int,
+    source_of_length: SourceOfLength | None = None,
     held_out: HeldOut | None = None,
     about: dict[str, Any] | None = None,
     resume: bool = False,
@@ -85,6 +87,7 @@ def fit(
         folder: Receives `log.jsonl` and `checkpoints/`.
         accelerator: From `build_accelerator`, with the same recipe.
         width: The model's width, from which the Noam schedule derives the rate.
+        source_of_length: Makes the sources of stages with other sequence lengths.
         held_out: What it is measured on.
         about: The whole recipe as plain data, kept with the checkpoints.
         resume: Whether to continue from the newest checkpoint in the folder, if there is one.
@@ -98,7 +101,17 @@ def fit(
         retain_heap()
     with listening() as interruption, fastest_float32_products(accelerator.device):
         run = _Run(
-            model, objective, source, recipe, folder, accelerator, interruption, width, held_out, about
+            model,
+            objective,
+            source,
+            recipe,
+            folder,
+            accelerator,
+            interruption,
+            width,
+            source_of_length,
+            held_out,
+            about,
         )
         if resume and (checkpoint := latest(folder / CHECKPOINTS)) is not None:
             run.continue_from(checkpoint)
@@ -118,6 +131,7 @@ class _Run:
         accelerator: Accelerator,
         interruption: Interruption,
         width: int,
+        source_of_length: SourceOfLength | None,
         held_out: HeldOut | None,
         about: dict[str, Any] | None,
     ):
@@ -142,8 +156,10 @@ class _Run:
         self.schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=width)
         self.optimizer = accelerator.prepare(optimizer)
         self.progress = Progress()
-        self.steps = self._steps(source, is_training=True)
-        self.held_out_steps = self._steps(held_out.source, is_training=False) if held_out else None
+        self.stages = build_stages(source, source_of_length, objective, recipe, accelerator)
+        self.held_out_steps = (
+            cut_held_out(held_out.source, objective, recipe, accelerator) if held_out else None
+        )
 
     @property
     def state(self) -> RunState:
@@ -157,18 +173,19 @@ class _Run:
             ValueError: The recipe orders the data otherwise, so that the place in them would mean nothing.
         """
         earlier, present = read_state(checkpoint)["recipe"]["training"], self.about["training"]
-        for key in ("seed", "tokens_per_step"):
-            if earlier[key] != present[key]:
+        for key in ("seed", "tokens_per_step", "stages"):
+            if earlier.get(key) != present[key]:
                 raise ValueError(
-                    f"training.{key} = {present[key]}, but {checkpoint} was made with {earlier[key]}: resume "
-                    "with that, or begin anew in another folder"
+                    f"training.{key} = {present[key]}, but {checkpoint} was made with {earlier.get(key)}: "
+                    "resume with that, or begin anew in another folder"
                 )
         load_checkpoint(checkpoint, self.state)
 
     def carry_out(self) -> Outcome:
         """Train to the end or an interruption; evaluate and save what is not yet."""
-        batches = endless_steps(
-            self.steps,
+        batches = staged_steps(
+            self.stages,
+            self.progress.step,
             self.progress.place,
             num_workers=self.recipe.num_workers,
             pin_memory=self.accelerator.device.type == "cuda",
@@ -260,20 +277,6 @@ class _Run:
             return False
         asked = torch.tensor(float(is_asked), device=self.accelerator.device)
         return bool(cast(Tensor, self.accelerator.reduce(asked)) > 0)
-
-    def _steps(self, source: ExampleSource, *, is_training: bool) -> StepDataset:
-        """Cut a source into steps for this process; what is held out keeps its order and may be small."""
-        size = self.recipe.tokens_per_step
-        return StepDataset(
-            source,
-            self.objective,
-            tokens_per_step=size if is_training else min(size, int(source.epoch(0).lengths.sum())),
-            tokens_per_micro_batch=self.recipe.tokens_per_micro_batch or size,
-            seed=self.recipe.seed,
-            shuffle=is_training,
-            num_processes=self.accelerator.num_processes,
-            process_index=self.accelerator.process_index,
-        )
 
     def _measure_utilization(self, step: Step) -> Utilization:
         per_token = count_flops_per_token(self.model, self.objective, step, self.accelerator)

@@ -57,11 +57,26 @@ class ScheduleRecipe:
 
 
 @dataclass(frozen=True)
+class StageRecipe:
+    """What some steps at the beginning of a run do otherwise; what is left out is as in the rest of it."""
+
+    steps: Positive
+    """Optimizer steps of the stage."""
+    tokens_per_step: Positive | None = None
+    """Tokens from which one of them learns at most."""
+    sequence_length: Positive | None = None
+    """Tokens of a sequence at most, special tokens included."""
+
+
+@dataclass(frozen=True)
 class TrainingRecipe:
     """How long, how fast and on what a run trains, and what it records on the way."""
 
     steps: Positive
     """Optimizer steps of the whole run."""
+    stages: tuple[StageRecipe, ...] = ()
+    """What the first steps do otherwise, one stage after another: smaller steps, shorter sequences. They are
+    steps of the run like all others, so that the learning rate does not know of them."""
     tokens_per_step: Positive = 16_384
     """Tokens from which one optimizer step learns at most, over all processes; it comes near to them."""
     tokens_per_micro_batch: Positive | None = None
