@@ -51,16 +51,16 @@ def render(result: dict[str, Any]) -> str:
     )
 
 
-def write_between_marks(page: Path, text: str) -> None:
-    """Replace what stands between the marks of a page.
+def write_between_marks(page: Path, text: str, first: str = BEGIN, last: str = END) -> None:
+    """Replace what stands between two marks of a page.
 
     Raises:
-        ValueError: The page has no marks.
+        ValueError: The page has no such marks.
     """
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = page.read_text(encoding="utf-8").partition(first)
+    _, end, after = rest.partition(last)
     if not end:
-        raise ValueError(f"{page} has no place for the table: add the lines {BEGIN} and {END}")
+        raise ValueError(f"{page} has no place for the table: add the lines {first} and {last}")
     page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 

@@ -69,13 +69,14 @@ def test_each_part_moves_as_it_does_alone(twins):
 
 def test_an_update_is_as_long_as_adamws(toys):
     model = toys.Model()
-    model.blocks = nn.ModuleList([nn.Linear(64, 192, bias=False)])
+    block = nn.Linear(64, 192, bias=False)
+    model.blocks = nn.ModuleList([block])
     optimizer = build_optimizer(model, OptimizerRecipe("muon", learning_rate=1e-3, weight_decay=0.0))
-    before = model.blocks[0].weight.clone()
+    before = block.weight.clone()
     give_gradients(model, 0)
     optimizer.step()
     # AdamW's updates have a root mean square of 0.2 to 0.4 times the rate (Liu et al., 2025, section 2.2).
-    update = (model.blocks[0].weight - before).detach()
+    update = (block.weight - before).detach()
     assert float(update.square().mean().sqrt()) == pytest.approx(0.2e-3, rel=0.3)
 
 
