@@ -83,7 +83,9 @@ def measure_flow(flow: Flow, rounds: int) -> dict[str, Any]:
         loader = flow.stock(examples, Path(folder) / "table")
         passes: dict[str, Callable[[], int]] = {"tercet": Pass(steps)}
         if loader is not None:
-            tokens = sum(len(examples[idx][name]) for idx in range(len(examples)) for name in streams(examples))
+            tokens = sum(
+                len(examples[idx][name]) for idx in range(len(examples)) for name in streams(examples)
+            )
             passes = {"stock": lambda: drain(loader, tokens)} | passes
         speeds: dict[str, list[float]] = {name: [] for name in passes}
         for make_batches in passes.values():

@@ -55,7 +55,9 @@ Draw = Callable[[Path, int, int], Corpus]
 """Writes a random corpus into a folder, for so many examples of at most so many tokens."""
 
 
-def write(folder: Path, documents: list[np.ndarray] | np.ndarray, rng: np.random.Generator) -> TokenizedCorpus:
+def write(
+    folder: Path, documents: list[np.ndarray] | np.ndarray, rng: np.random.Generator
+) -> TokenizedCorpus:
     """Save random documents, whose sentences have the given lengths, and map them into memory."""
     sentences = np.hstack(documents)
     size, first = int(sentences.sum()), len(SIGNS) + SENTINELS

@@ -49,9 +49,13 @@ class Conditions:
     heap: Literal["own", "default", "retained"] = "own"
     """Whether freed memory is kept: as each side says, on none, or on all."""
     own_scheduler_group: bool = True
+    processors: tuple[int, ...] = ()
+    """Which processors may be used; all of this process's if none is named."""
 
     def settle(self) -> None:
         """Bring the present process, which must not lead its group yet, into these conditions."""
+        if self.processors:
+            os.sched_setaffinity(0, self.processors)
         torch.set_num_threads(self.threads)
         torch.manual_seed(0)
         if self.own_scheduler_group:

@@ -79,7 +79,6 @@ class SentencePairs(PackableExamples):
             "index": index,
         }
 
-
     def pack(self, indices: np.ndarray) -> PackedExamples:
         """Prepare many pairs at once, each as `__getitem__` defines it."""
         first, second = self.first[indices], self.second[indices]

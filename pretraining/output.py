@@ -37,6 +37,7 @@ WHAT_IS_LEARNED = (
     "objective",
     "training.seed",
     "training.tokens_per_step",
+    "training.stages",
 )
 """Keys of a recipe that a resumed run may not change."""
 

@@ -7,6 +7,7 @@ recipe -> output folder -> tokenizer -> corpus -> examples
 
 import json
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -71,6 +72,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         recipe.folder,
         accelerator,
         width=model.config.hidden_size,
+        source_of_length=partial(build_source_of_length, recipe, tokenizer),
         held_out=held_out,
         about=recipe_data(recipe),
         resume=resume,
@@ -125,6 +127,25 @@ def build_source(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) 
     if others:
         raise ValueError("corpus.streaming is true, but pairs cannot be streamed: set corpus.streaming=false")
     return StreamedExamples(documents, tokenizer, partial(examples_of_window, recipe, tokenizer))
+
+
+def build_source_of_length(
+    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, sequence_length: int
+) -> ExampleSource:
+    """Make the examples of a stage with shorter sequences, from the same tokenized text.
+
+    Raises:
+        ValueError: They would be longer than the run's.
+    """
+    longest = recipe.corpus.sequence_length
+    if sequence_length > longest:
+        raise ValueError(
+            f"training.stages: sequence_length = {sequence_length} exceeds corpus.sequence_length = "
+            f"{longest}: shorten the stage's sequences, or let the run's be as long"
+        )
+    return build_source(
+        replace(recipe, corpus=replace(recipe.corpus, sequence_length=sequence_length)), tokenizer
+    )
 
 
 def examples_of_window(

@@ -65,9 +65,7 @@ class PackedExamples(Sequence[Example]):
             `index`, which they are, is added.
     """
 
-    def __init__(
-        self, examples: Examples, indices: np.ndarray, makers: Mapping[str, Callable[[], Ragged]]
-    ):
+    def __init__(self, examples: Examples, indices: np.ndarray, makers: Mapping[str, Callable[[], Ragged]]):
         self.examples = examples
         self.indices = indices
         self.makers = {**makers, "index": lambda: Ragged(indices, np.ones_like(indices))}

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedType
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
-from .batches import Step, StepDataset, endless_steps, one_pass
+from .batches import Step, one_pass
 from .checkpoint import RunState, load_checkpoint, prune, read_state, save_checkpoint
 from .disk import DiskFullError
 from .evaluation import HeldOut, evaluate_held_out
@@ -29,6 +29,7 @@ from .recipe import TrainingRecipe
 from .recovery import newest_whole, require_same_data
 from .schedules import build_schedule
 from .skipping import NonFiniteError
+from .stages import SourceOfLength, build_stages, cut_held_out, staged_steps
 from .tracking import Tracker, Utilization
 from .utilization import count_flops_per_token, measure_peak
 from .window import Window
@@ -60,6 +61,7 @@ def fit(
     accelerator: Accelerator,
     *,
     width: int,
+    source_of_length: SourceOfLength | None = None,
     held_out: HeldOut | None = None,
     about: dict[str, Any] | None = None,
     resume: bool = False,
@@ -74,6 +76,7 @@ def fit(
         folder: Receives `log.jsonl` and `checkpoints/`.
         accelerator: From `build_accelerator`, with the same recipe.
         width: The model's width, from which the Noam schedule derives the rate.
+        source_of_length: Makes the sources of stages with other sequence lengths.
         held_out: What it is measured on.
         about: The whole recipe as plain data, kept with the checkpoints.
         resume: Whether to continue from the newest whole checkpoint in the folder, if there is one.
@@ -90,7 +93,17 @@ def fit(
         retain_heap()
     with listening() as interruption, leaving_no_workers(), fastest_float32_products(accelerator.device):
         run = _Run(
-            model, objective, source, recipe, folder, accelerator, interruption, width, held_out, about
+            model,
+            objective,
+            source,
+            recipe,
+            folder,
+            accelerator,
+            interruption,
+            width,
+            source_of_length,
+            held_out,
+            about,
         )
         if resume and (checkpoint := newest_whole(folder / CHECKPOINTS, accelerator)):
             run.continue_from(checkpoint)
@@ -110,6 +123,7 @@ class _Run:
         accelerator: Accelerator,
         interruption: Interruption,
         width: int,
+        source_of_length: SourceOfLength | None,
         held_out: HeldOut | None,
         about: dict[str, Any] | None,
     ):
@@ -129,12 +143,17 @@ class _Run:
         bare = model
         self.model = accelerator.prepare(model)
         sets_rate = recipe.schedule.kind == "noam"
-        optimizer = build_optimizer(bare, recipe.optimizer, sets_learning_rate=sets_rate)
+        is_sharded = accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
+        optimizer = build_optimizer(
+            bare, recipe.optimizer, sets_learning_rate=sets_rate, is_sharded=is_sharded
+        )
         self.schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=width)
         self.optimizer = accelerator.prepare(optimizer)
         self.progress = Progress()
-        self.steps = self._steps(source, is_training=True)
-        self.held_out_steps = self._steps(held_out.source, is_training=False) if held_out else None
+        self.stages = build_stages(source, source_of_length, objective, recipe, accelerator)
+        self.held_out_steps = (
+            cut_held_out(held_out.source, objective, recipe, accelerator) if held_out else None
+        )
 
     @property
     def state(self) -> RunState:
@@ -168,8 +187,9 @@ class _Run:
             log_every=self.recipe.log_every,
             window=self.window,
         )
-        self.loader = endless_steps(
-            self.steps,
+        self.loader = staged_steps(
+            self.stages,
+            self.progress.step,
             self.progress.place,
             num_workers=self.recipe.num_workers,
             pin_memory=self.accelerator.device.type == "cuda",
@@ -262,20 +282,6 @@ class _Run:
         except DiskFullError as full:
             return f"its data could not be kept: {full}"
         return f"its batch and the weights are in {folder}; the checkpoints are as they were"
-
-    def _steps(self, source: ExampleSource, *, is_training: bool) -> StepDataset:
-        """Cut a source into steps for this process; what is held out keeps its order and may be small."""
-        size = self.recipe.tokens_per_step
-        return StepDataset(
-            source,
-            self.objective,
-            tokens_per_step=size if is_training else min(size, int(source.epoch(0).lengths.sum())),
-            tokens_per_micro_batch=self.recipe.tokens_per_micro_batch or size,
-            seed=self.recipe.seed,
-            shuffle=is_training,
-            num_processes=self.accelerator.num_processes,
-            process_index=self.accelerator.process_index,
-        )
 
     def _measure_utilization(self, step: Step) -> Utilization:
         per_token = count_flops_per_token(self.model, self.objective, step, self.accelerator)

@@ -1,17 +1,27 @@
 """Optimizers, and which parameters they decay."""
 
+from collections.abc import Collection
+
 import torch
 from torch import nn
-from torch.optim import Adam, AdamW, Optimizer
+from torch.optim import Adam, AdamW, Muon, Optimizer
 
+from .muon import MuonWithAdamW, hidden_matrices
 from .recipe import OptimizerRecipe
 
 LEARNING_RATE = 5e-4
 """Highest learning rate of a recipe that names none; small models of this family take it well."""
 
+WEIGHT_DECAY = {"adamw": 0.01, "muon": 0.1}
+"""Weight decay of a recipe that names none."""
+
 
 def build_optimizer(
-    model: nn.Module, recipe: OptimizerRecipe, *, sets_learning_rate: bool = False
+    model: nn.Module,
+    recipe: OptimizerRecipe,
+    *,
+    sets_learning_rate: bool = False,
+    is_sharded: bool = False,
 ) -> Optimizer:
     """Build the recipe's optimizer over a model that is already on its device.
 
@@ -19,38 +29,67 @@ def build_optimizer(
         model: Its trainable parameters are optimized.
         recipe: Constants left out are those of the sources below.
         sets_learning_rate: Whether the schedule derives the rate itself; the recipe must then name none.
+        is_sharded: Whether processes hold parts of the parameters.
 
     Raises:
-        ValueError: The recipe names constants that its choice of optimizer or schedule does not use.
+        ValueError: The recipe names constants that its choice of optimizer or schedule does not use, or an
+            optimizer that needs whole matrices where there are only parts.
 
     Sources: `adamw` is Loshchilov and Hutter, 2019, with the constants of RoBERTa (Liu et al., 2019, section
-    3.1); `adam` is Kingma and Ba, 2015, with the constants of Vaswani et al., 2017, section 5.3.
+    3.1); `adam` is Kingma and Ba, 2015, with the constants of Vaswani et al., 2017, section 5.3; `muon` is
+    described in `muon.py`, its weight decay and scaling are those of Liu et al., 2025, section 2.2.
     """
-    if sets_learning_rate and recipe.learning_rate is not None:
-        raise ValueError(
-            f"optimizer.learning_rate = {recipe.learning_rate}: the noam schedule derives the rate from the "
-            "model's width; remove it, and scale the rate by schedule.factor"
-        )
-    if recipe.kind == "adam" and recipe.weight_decay:
-        raise ValueError(
-            f"optimizer.weight_decay = {recipe.weight_decay}: adam decays nothing; choose kind adamw"
-        )
+    require_used_constants(recipe, sets_learning_rate)
     rate = 1.0 if sets_learning_rate else recipe.learning_rate or LEARNING_RATE
     betas = recipe.betas or (0.9, 0.98)
     fused = has_fused_kernel(model)
     if recipe.kind == "adam":
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         return Adam(parameters, rate, betas, recipe.epsilon or 1e-9, fused=fused)
-    decay = 0.01 if recipe.weight_decay is None else recipe.weight_decay
-    return AdamW(decay_groups(model, decay), rate, betas, recipe.epsilon or 1e-6, fused=fused)
+    decay = WEIGHT_DECAY[recipe.kind] if recipe.weight_decay is None else recipe.weight_decay
+    if recipe.kind == "adamw":
+        return AdamW(decay_groups(model, decay), rate, betas, recipe.epsilon or 1e-6, fused=fused)
+    if is_sharded:
+        raise ValueError(
+            "optimizer.kind = muon orthogonalizes whole matrices, but under FSDP and ZeRO a process holds "
+            "parts of them: choose adamw, or launch without sharding"
+        )
+    matrices = hidden_matrices(model)
+    others = decay_groups(model, decay, without=matrices)
+    return MuonWithAdamW(
+        AdamW(others, rate, betas, recipe.epsilon or 1e-6, fused=fused),
+        Muon(matrices, recipe.matrix_learning_rate or rate, decay, adjust_lr_fn="match_rms_adamw"),
+    )
 
 
-def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:
+def require_used_constants(recipe: OptimizerRecipe, sets_learning_rate: bool) -> None:
+    """Raise a `ValueError` if a recipe names a constant that nothing would read."""
+    for name in ("learning_rate", "matrix_learning_rate"):
+        if sets_learning_rate and (rate := getattr(recipe, name)) is not None:
+            raise ValueError(
+                f"optimizer.{name} = {rate}: the noam schedule derives the rate from the "
+                "model's width; remove it, and scale the rate by schedule.factor"
+            )
+    if recipe.kind == "adam" and recipe.weight_decay:
+        raise ValueError(
+            f"optimizer.weight_decay = {recipe.weight_decay}: adam decays nothing; choose kind adamw"
+        )
+    if recipe.kind != "muon" and recipe.matrix_learning_rate is not None:
+        raise ValueError(
+            f"optimizer.matrix_learning_rate = {recipe.matrix_learning_rate}: {recipe.kind} has one rate for "
+            "everything; remove it, or choose kind muon"
+        )
+
+
+def decay_groups(
+    model: nn.Module, weight_decay: float, *, without: Collection[nn.Parameter] = ()
+) -> list[dict]:
     """Split a model's trainable parameters into those that decay and those that do not.
 
     Only weight matrices decay. Biases and norms never did (Devlin et al., 2019, in their code). Embeddings,
     and the head tied to them, do not either, as in GPT-2's reimplementations and unlike BERT's code: most
     rows have no gradient in a step, and decay would shrink the rows of rare words only because they are rare.
+    The parameters in `without` are left out.
     """
     embeddings = {
         id(parameter)
@@ -58,7 +97,8 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:
         if isinstance(module, nn.Embedding)
         for parameter in module.parameters(recurse=False)
     }
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    left_out = {id(parameter) for parameter in without}
+    trainable = [p for p in model.parameters() if p.requires_grad and id(p) not in left_out]
     decays = {id(parameter) for parameter in trainable if parameter.dim() >= 2} - embeddings
     return [
         {"params": [p for p in trainable if id(p) in decays], "weight_decay": weight_decay},

@@ -19,16 +19,21 @@ NonNegative = Annotated[float, Field(ge=0)]
 class OptimizerRecipe:
     """Which optimizer, and its constants; what is left out takes the value its paper gives."""
 
-    kind: Literal["adamw", "adam"] = "adamw"
-    """`adamw` decays weights beside the gradient; `adam` is the Transformer paper's and decays nothing."""
+    kind: Literal["adamw", "adam", "muon"] = "adamw"
+    """`adamw` decays weights beside the gradient; `adam` is the Transformer paper's and decays nothing;
+    `muon` orthogonalizes the updates of the matrices inside the blocks and leaves all else to `adamw`."""
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     """Highest rate of the run; 5e-4 if left out, as it must be with `noam`, which sets the rate itself."""
+    matrix_learning_rate: Annotated[float, Field(gt=0)] | None = None
+    """Highest rate of the matrices that `muon` orthogonalizes; `learning_rate` if left out: their updates are
+    scaled to be as long as those of `adamw`."""
     betas: tuple[Fraction, Fraction] | None = None
     """Decay of the gradient's running mean and running square; (0.9, 0.98) if left out."""
     epsilon: Annotated[float, Field(gt=0)] | None = None
-    """Added to the root of the running square; 1e-6 for `adamw` and 1e-9 for `adam` if left out."""
+    """Added to the root of the running square; 1e-6, but 1e-9 for `adam`, if left out."""
     weight_decay: NonNegative | None = None
-    """How fast `adamw` shrinks weight matrices, relative to the learning rate; 0.01 if left out."""
+    """How fast weight matrices shrink, relative to the learning rate; 0.01 for `adamw` and 0.1 for `muon` if
+    left out."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +57,26 @@ class ScheduleRecipe:
 
 
 @dataclass(frozen=True)
+class StageRecipe:
+    """What some steps at the beginning of a run do otherwise; what is left out is as in the rest of it."""
+
+    steps: Positive
+    """Optimizer steps of the stage."""
+    tokens_per_step: Positive | None = None
+    """Tokens from which one of them learns at most."""
+    sequence_length: Positive | None = None
+    """Tokens of a sequence at most, special tokens included."""
+
+
+@dataclass(frozen=True)
 class TrainingRecipe:
     """How long, how fast and on what a run trains, and what it records on the way."""
 
     steps: Positive
     """Optimizer steps of the whole run."""
+    stages: tuple[StageRecipe, ...] = ()
+    """What the first steps do otherwise, one stage after another: smaller steps, shorter sequences. They are
+    steps of the run like all others, so that the learning rate does not know of them."""
     tokens_per_step: Positive = 16_384
     """Tokens from which one optimizer step learns at most, over all processes; it comes near to them."""
     tokens_per_micro_batch: Positive | None = None

@@ -74,9 +74,9 @@ def require_same_data(checkpoint: Path, present: dict[str, Any]) -> None:
         ValueError: They differ, so that the checkpoint's place in the data would mean nothing.
     """
     earlier = read_state(checkpoint)["recipe"]["training"]
-    for key in ("seed", "tokens_per_step"):
-        if earlier[key] != present[key]:
+    for key in ("seed", "tokens_per_step", "stages"):
+        if earlier.get(key) != present[key]:
             raise ValueError(
-                f"training.{key} = {present[key]}, but {checkpoint} was made with {earlier[key]}: resume "
-                "with that, or begin anew in another folder"
+                f"training.{key} = {present[key]}, but {checkpoint} was made with {earlier.get(key)}: "
+                "resume with that, or begin anew in another folder"
             )

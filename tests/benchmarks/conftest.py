@@ -4,9 +4,12 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+WORDS = [f"{first}{second}" for first in "bdfgklmnprstvz" for second in ("a", "er", "in", "ost")]
 
 
 @pytest.fixture
@@ -23,3 +26,14 @@ def module(monkeypatch):
 @pytest.fixture(params=["encoder", "decoder", "seq2seq"])
 def case(request, module):
     return module("cases").CASES[request.param].shrunk()
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory):
+    """Write documents of random sentences, to learn from and to be judged by."""
+    folder, rng = tmp_path_factory.mktemp("text"), np.random.default_rng(0)
+    for split, size in (("train", 60), ("validation", 3)):
+        (folder / split).mkdir()
+        documents = ("\n".join(" ".join(rng.choice(WORDS, 9)) + "." for _ in range(30)) for _ in range(size))
+        (folder / split / "text.txt").write_text("\n\n".join(documents))
+    return folder

@@ -109,7 +109,9 @@ def test_packed_sequences_equal_those_made_one_by_one(prefix, suffix, document_e
     """Also those that begin or end amid the signs of a document's end, and over empty documents."""
     length = room + len(prefix) + len(suffix)
     corpus = corpus_of([3, 4], [], [10, 1, 1], [], [], [2], [1])
-    sequences = FullSequences(corpus, length, prefix, suffix, isolate_documents, document_end, fewest_tokens=1)
+    sequences = FullSequences(
+        corpus, length, prefix, suffix, isolate_documents, document_end, fewest_tokens=1
+    )
     indices = np.random.default_rng(0).permutation(len(sequences))
     assert_packing_equals_making_one_by_one(sequences, indices)
     assert_packing_equals_making_one_by_one(sequences, indices[:1])

@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -13,6 +14,7 @@ from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoToke
 from tercet.configs.recipe import load_recipe, parse_recipe
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
+from tercet.training.tracking import LOG, read_log
 
 WORDS = ["the", "a", "cat", "dog", "fish", "tree", "sat", "ran", "ate", "saw", "under", "over", "big", "and"]
 TINY = {
@@ -66,6 +68,24 @@ def recipe_of(kind, texts, output, **training) -> PretrainingRecipe:
             "output": str(output),
         },
     )
+
+
+def test_a_stage_may_have_shorter_sequences_and_not_longer_ones(texts, tmp_path):
+    stage = {"steps": 3, "tokens_per_step": 128, "sequence_length": 16}
+    recipe = recipe_of("span_corruption", texts, tmp_path / "run", stages=[stage], steps=5, log_every=1)
+    pretrain(recipe)
+    records = [record for record in read_log(tmp_path / "run" / LOG) if "epoch" in record]
+    assert [record["epoch"] for record in records] == [0, 0, 0, 1, 1]
+    examples = np.diff([0, *(record["examples"] for record in records)])
+    tokens = np.diff([0, *(record["tokens"] for record in records)])
+    assert (tokens / examples)[:3].max() < (tokens / examples)[3:].min()
+    longer = recipe_of(
+        "denoising", texts, tmp_path / "longer", stages=[stage | {"sequence_length": 65}], steps=5
+    )
+    with pytest.raises(
+        ValueError, match=r"sequence_length = 65 exceeds corpus.sequence_length = 64: shorten"
+    ):
+        pretrain(longer)
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES)

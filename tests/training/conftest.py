@@ -105,6 +105,7 @@ class ToyModel(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         self.hidden = nn.Linear(WIDTH, WIDTH)
+        self.blocks = nn.ModuleList([nn.Linear(WIDTH, WIDTH, bias=False)])
         self.norm = nn.LayerNorm(WIDTH)
         self.dropout = nn.Dropout(dropout)
         self.tokens = nn.Linear(WIDTH, VOCABULARY, bias=False)
@@ -113,6 +114,7 @@ class ToyModel(nn.Module):
 
     def forward(self, input_ids: Tensor, cu_seq_lens: Tensor) -> tuple[Tensor, Tensor]:
         x = self.dropout(self.norm(self.hidden(self.embedding(input_ids[0])).relu()))  # (N, C)
+        x = x + self.blocks[0](x)
         bags = [rows.sum(dim=0) for rows in x.split(cu_seq_lens.diff().tolist())]
         return self.tokens(x), self.lengths(torch.stack(bags))
 

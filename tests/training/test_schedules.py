@@ -72,6 +72,12 @@ def test_warmup_stable_decay_falls_only_in_its_last_part():
     assert found == pytest.approx([0.5, 1, 1, 1, 1, 1, 1, *expected])
 
 
+def test_warmup_stable_decay_never_falls_before_its_warmup_is_over():
+    found = rates(kind="warmup_stable_decay", warmup_steps=8, decay_ratio=0.9, final_ratio=0.25)
+    expected = [0.25 + 0.75 * (1 - math.sqrt(part / 3)) for part in (1, 2)]
+    assert found == pytest.approx([*(n / 8 for n in range(1, 9)), *expected])
+
+
 @pytest.mark.parametrize(
     "kind", ["linear", "cosine", "constant", "inverse_square_root", "warmup_stable_decay"]
 )

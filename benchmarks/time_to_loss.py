@@ -1,0 +1,134 @@
+"""Race the stock models to a loss: the wall-clock time until a held-out loss is reached.
+
+    python benchmarks/time_to_loss.py --data data/pretrain_en          both races, two hours on two cores
+    python benchmarks/time_to_loss.py --data ... --contests decoder --minutes 10 --cpus 2 3
+    python benchmarks/time_to_loss.py --data ... --page docs/performance.md      and put the result there
+
+The stock side tries its learning rates in short runs, and then trains for the given minutes with the best of
+them. The loss that it ends with is the target, and our side's time is that of its first judgement that is as
+good. `contests.py` says what is raced and how it is judged, `contestants.py` how each side trains.
+
+A run that is finished is kept in --folder and not repeated. The data are a folder with `train` and
+`validation`: text files, one sentence per line, a blank line between documents. Let the machine rest.
+"""
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+from contestants import race_stock, race_tercet
+from contests import CONTESTS, Contest
+from measuring import QUIET_LOAD, Conditions, describe_machine, in_fresh_process
+from reporting import write_between_marks
+from standings import BEGIN, END, draw, render, time_to
+
+from tercet.configs.recipe import recipe_data
+
+RESULTS = Path(__file__).parent / "results" / "time_to_loss.json"
+
+MOST_DIFFERENCE = 0.03
+"""By how much the numbers of parameters may differ."""
+
+
+def main(arguments: list[str]) -> int:
+    """Race what the arguments ask for, print the result, and write it down."""
+    options = parse(arguments)
+    conditions = Conditions(
+        options.threads,
+        own_scheduler_group=not options.common_scheduler_group,
+        processors=tuple(options.cpus or ()),
+    )
+    result: dict[str, Any] = {
+        "date": date.today().isoformat(),
+        "machine": describe_machine(),
+        "conditions": asdict(conditions),
+        "contests": {},
+    }
+    result["is_noisy"] = result["machine"]["load_average"] > QUIET_LOAD
+    for name in options.contests:
+        result["contests"][name] = race(CONTESTS[name], conditions, options)
+    print(render(result))
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    draw(result, options.output.with_suffix(".png"))
+    if options.page:
+        picture = options.page.with_name(options.output.stem + ".png")
+        draw(result, picture)
+        write_between_marks(options.page, f"{render(result)}\n\n![]({picture.name})", BEGIN, END)
+    return 0
+
+
+def race(contest: Contest, conditions: Conditions, options: Namespace) -> dict[str, Any]:
+    """Let the stock side choose its rate and run, then ours; and compare their times.
+
+    Raises:
+        ValueError: The models differ in size.
+    """
+    folder = options.folder.resolve() / contest.name
+    recipe = contest.our_recipe(options.data.resolve(), folder, options.override)
+
+    def stock(rate: float, minutes: float) -> dict[str, Any]:
+        name = f"stock-{rate:g}-{minutes:g}-minutes"
+        return once(folder / name, conditions, race_stock, contest, recipe, folder / name, rate, minutes)
+
+    rates = options.rates or contest.rates
+    pilots = {rate: stock(rate, options.pilot_minutes) for rate in rates} if len(rates) > 1 else {}
+    best = min(rates, key=lambda rate: pilots[rate]["curve"][-1]["loss"] if pilots else 0)
+    theirs = stock(best, options.minutes)
+    ours = once(folder / "tercet", conditions, race_tercet, contest, recipe, folder / "tercet")
+    if abs(ours["parameters"] / theirs["parameters"] - 1) > MOST_DIFFERENCE:
+        raise ValueError(f"parameters: {ours['parameters']:,} against {theirs['parameters']:,}")
+    target = theirs["curve"][-1]["loss"]
+    return {
+        "contest": asdict(contest),
+        "recipe": recipe_data(recipe),
+        "pilots": {f"{rate:g}": pilot["curve"][-1] for rate, pilot in pilots.items()},
+        "pilot_minutes": options.pilot_minutes,
+        "target": target,
+        "sides": {
+            f"stock, rate {best:g}": theirs | {"seconds": theirs["curve"][-1]["seconds"]},
+            f"tercet, {contest.recipe}": ours | {"seconds": time_to(target, ours["curve"])},
+        },
+    }
+
+
+def once(
+    folder: Path, conditions: Conditions, function: Callable[..., dict[str, Any]], *arguments: Any
+) -> dict[str, Any]:
+    """Call a function in a process of its own and keep the result, or find what an earlier call gave."""
+    kept = folder / "result.json"
+    if not kept.exists():
+        print(f"racing: {folder} ...", file=sys.stderr, flush=True)
+        result = in_fresh_process(conditions, function, *arguments)
+        kept.write_text(json.dumps(result) + "\n", encoding="utf-8")
+    return json.loads(kept.read_text(encoding="utf-8"))
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """Read the command line."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with train and validation")
+    parser.add_argument("--contests", nargs="+", choices=CONTESTS, default=list(CONTESTS), metavar="CONTEST")
+    parser.add_argument("--minutes", type=float, default=30, help="how long the stock side trains")
+    parser.add_argument("--pilot-minutes", type=float, default=3, help="how long it tries each of its rates")
+    parser.add_argument("--rates", nargs="+", type=float, help="its rates, instead of the contest's")
+    parser.add_argument("--override", nargs="+", default=[], metavar="KEY=VALUE", help="of our recipe")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--cpus", nargs="+", type=int, help="processors that both sides are bound to")
+    parser.add_argument("--folder", type=Path, default=Path("runs/time-to-loss"), help="where runs are kept")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
+    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the result")
+    parser.add_argument(
+        "--common-scheduler-group", action="store_true", help="do not raise our sessions' priority"
+    )
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

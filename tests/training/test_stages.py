@@ -1,0 +1,136 @@
+"""The stages of a run: which steps they take, from what, and that a run can stop and go on in any of them."""
+
+import signal
+from itertools import islice
+
+import pytest
+import torch
+from accelerate import Accelerator
+from safetensors.torch import load_file
+
+from tercet.training.fit import HeldOut, fit
+from tercet.training.loop import Progress
+from tercet.training.recipe import OptimizerRecipe, StageRecipe
+from tercet.training.stages import build_stages, staged_steps
+
+STAGES = (
+    StageRecipe(steps=3, tokens_per_step=60, sequence_length=8),
+    StageRecipe(steps=16, tokens_per_step=150),
+)
+"""Three steps of short examples, then more than an epoch of whole ones, in smaller steps."""
+
+
+@pytest.fixture
+def shortened(toys, source):
+    """Make the source whose rows are the others' beginnings."""
+
+    def shortened(length: int):
+        short = toys.Source()
+        short.rows = [row[:length] for row in source.rows]
+        short.lengths = source.lengths.clip(max=length)
+        return short
+
+    return shortened
+
+
+@pytest.fixture
+def build(toys, objective, source, shortened):
+    def build(stages=STAGES, source_of_length=shortened, steps=30, **changes):
+        recipe = toys.recipe(steps=steps, stages=stages, **changes)
+        return build_stages(source, source_of_length, objective, recipe, Accelerator(cpu=True))
+
+    return build
+
+
+def assert_same_data(found, expected):
+    assert found.place == expected.place
+    for name in ("input_ids", "labels"):
+        assert torch.equal(found.batch[name], expected.batch[name])
+
+
+def test_every_stage_has_its_size_and_length_and_begins_an_epoch(build):
+    steps = list(islice(staged_steps(build(), 0, (0, 0)), 22))
+    assert [step.place for step in steps[:5]] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    epochs = [step.place[0] for step in steps]
+    assert epochs == sorted(epochs)
+    assert epochs[18] == 2, "the second stage goes on in a further epoch"
+    assert steps[19].place == (3, 0)
+    for part, limit, longest in ((steps[:3], 60, 8), (steps[3:19], 150, 20), (steps[19:], 200, 20)):
+        assert limit / 2 < min(step.tokens for step in part)
+        assert max(step.tokens for step in part) <= limit
+        assert max(step.batch["max_length_k"] for step in part) == longest
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_starting_late_continues_the_same_sequence(build, num_workers):
+    whole = list(islice(staged_steps(build(), 0, (0, 0)), 22))
+    progress = Progress()
+    for taken in range(22):
+        if num_workers == 0 or taken in (2, 3, 18):
+            late = staged_steps(build(), progress.step, progress.place, num_workers=num_workers)
+            for found, expected in zip(islice(late, 3), whole[taken:], strict=False):
+                assert_same_data(found, expected)
+        progress.advance(whole[taken])
+
+
+def test_without_stages_a_run_has_one(build):
+    (stage,) = build(stages=())
+    for found, expected in zip(islice(staged_steps([stage], 0, (0, 0)), 20), iter_places(stage), strict=True):
+        assert_same_data(found, expected)
+
+
+def iter_places(stage):
+    """Twenty steps, in the order of epochs and of the steps in them."""
+    places = ((epoch, number) for epoch in range(9) for number in range(len(stage.steps.plan(epoch)[1])))
+    return (stage.steps[place] for place in islice(places, 20))
+
+
+def test_stages_that_leave_no_step_are_refused(build):
+    with pytest.raises(ValueError, match=r"training.stages last 19 steps, but training.steps = 19: shorten"):
+        build(steps=19)
+
+
+def test_a_length_that_cannot_be_had_is_refused(build):
+    with pytest.raises(ValueError, match=r"sequence_length = 8, but the examples of this run cannot be"):
+        build(source_of_length=None)
+
+
+def test_a_later_stage_that_does_not_fit_the_corpus_is_refused_before_the_first(build):
+    with pytest.raises(ValueError, match=r"fewer than tokens_per_step = 9,000: lower tokens_per_step"):
+        build(stages=(STAGES[0], StageRecipe(steps=1, tokens_per_step=9000)))
+
+
+@pytest.fixture
+def train(toys, objective, source, shortened, tmp_path):
+    def train(name, *, measure=lambda model: {}, resume=False, stages=STAGES, evaluate_every=None):
+        torch.manual_seed(0)
+        muon = OptimizerRecipe("muon", learning_rate=1e-2)
+        recipe = toys.recipe(steps=20, stages=stages, optimizer=muon, evaluate_every=evaluate_every)
+        return fit(
+            toys.Model(0.1), objective, source, recipe, tmp_path / name, Accelerator(cpu=True),
+            width=toys.width, source_of_length=shortened, held_out=HeldOut(toys.Source(9), measure=measure),
+            resume=resume,
+        )  # fmt: skip
+
+    return train
+
+
+def test_a_run_that_stops_in_any_stage_goes_on_bit_for_bit_with_muon(train):
+    def stop(model):
+        signal.raise_signal(signal.SIGTERM)
+        return {}
+
+    expected = load_file(train("straight").checkpoint / "model.safetensors")
+    for step in (2, 3, 9, 19):
+        halted = train(f"halted-{step}", measure=stop, evaluate_every=step)
+        assert (halted.progress.step, halted.interrupted_by) == (step, "SIGTERM")
+        resumed = train(f"halted-{step}", resume=True)
+        found = load_file(resumed.checkpoint / "model.safetensors")
+        for name in expected:
+            assert torch.equal(found[name], expected[name]), (step, name)
+
+
+def test_resuming_with_other_stages_is_refused(train):
+    train("run")
+    with pytest.raises(ValueError, match=r"training.stages = .* was made with \[.*: resume with that"):
+        train("run", resume=True, stages=())

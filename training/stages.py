@@ -1,0 +1,135 @@
+"""The stages of a run: what its first steps do otherwise, before the recipe's own values hold.
+
+    step       0                  200                1000
+    recipe     |  stages[0]       |  stages[1]       |  tokens_per_step, the run's own source ...
+
+Small steps and short sequences are cheap, and a model that knows nothing yet learns about as much from them.
+Sequences that grow are Press et al., 2021 ("Shortformer", section 4), steps that grow Smith et al., 2018.
+A stage begins with a new epoch: so a place in the data means the same however a run came there.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from accelerate import Accelerator
+
+from .batches import Place, Step, StepDataset, endless_steps
+from .examples import ExampleSource
+from .objective import Objective
+from .recipe import StageRecipe, TrainingRecipe
+
+SourceOfLength = Callable[[int], ExampleSource]
+"""Makes the source of a stage whose sequences have at most so many tokens."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Consecutive steps of a run that are cut alike from one source; the next stage ends it."""
+
+    first_step: int
+    """Number of its first step, counted from 0."""
+    steps: StepDataset
+    """Its data."""
+
+
+def build_stages(
+    source: ExampleSource,
+    source_of_length: SourceOfLength | None,
+    objective: Objective,
+    recipe: TrainingRecipe,
+    accelerator: Accelerator,
+) -> list[Stage]:
+    """Build a recipe's stages, and at last the one in which its own values hold.
+
+    Args:
+        source: The run's own.
+        source_of_length: Makes the others; `None` if examples have a length of their own.
+        objective: Collates the examples.
+        recipe: Says what the stages do.
+        accelerator: Knows this process's share.
+
+    Raises:
+        ValueError: The stages last as long as the run, ask for a length that cannot be had, or one of them
+            does not fit the corpus.
+    """
+    stages, first_step = [], 0
+    for stage in recipe.stages:
+        its_source = source if stage.sequence_length is None else of_length(stage, source_of_length)
+        tokens = stage.tokens_per_step or recipe.tokens_per_step
+        stages.append(Stage(first_step, cut(its_source, tokens, objective, recipe, accelerator)))
+        first_step += stage.steps
+    if first_step >= recipe.steps:
+        raise ValueError(
+            f"training.stages last {first_step} steps, but training.steps = {recipe.steps}: shorten them, or "
+            "set training.stages=[]"
+        )
+    stages.append(Stage(first_step, cut(source, recipe.tokens_per_step, objective, recipe, accelerator)))
+    for stage in stages[1:]:
+        stage.steps.plan(0)  # what is wrong with a later stage shows before the first one begins
+    return stages
+
+
+def of_length(stage: StageRecipe, source_of_length: SourceOfLength | None) -> ExampleSource:
+    """Make the source of a stage with a sequence length of its own."""
+    assert stage.sequence_length is not None
+    if source_of_length is None:
+        raise ValueError(
+            f"training.stages: sequence_length = {stage.sequence_length}, but the examples of this run "
+            "cannot be made shorter: leave it out"
+        )
+    return source_of_length(stage.sequence_length)
+
+
+def cut(
+    source: ExampleSource,
+    tokens_per_step: int,
+    objective: Objective,
+    recipe: TrainingRecipe,
+    accelerator: Accelerator,
+    *,
+    shuffle: bool = True,
+) -> StepDataset:
+    """Cut a source into steps for this process."""
+    return StepDataset(
+        source,
+        objective,
+        tokens_per_step=tokens_per_step,
+        tokens_per_micro_batch=recipe.tokens_per_micro_batch or tokens_per_step,
+        seed=recipe.seed,
+        shuffle=shuffle,
+        num_processes=accelerator.num_processes,
+        process_index=accelerator.process_index,
+    )
+
+
+def cut_held_out(
+    source: ExampleSource, objective: Objective, recipe: TrainingRecipe, accelerator: Accelerator
+) -> StepDataset:
+    """Cut what a run is measured on into steps that keep its order; it may be smaller than one of them."""
+    tokens = min(recipe.tokens_per_step, int(source.epoch(0).lengths.sum()))
+    return cut(source, tokens, objective, recipe, accelerator, shuffle=False)
+
+
+def staged_steps(
+    stages: Sequence[Stage], step: int, start: Place, *, num_workers: int = 0, pin_memory: bool = False
+) -> Iterator[Step]:
+    """Iterate over a run's steps, endlessly; starting late costs nothing.
+
+    Args:
+        stages: The run's, in their order.
+        step: How many steps were taken before.
+        start: The place after them; where a stage begins, the next epoch takes its place.
+        num_workers: Processes that prepare steps ahead.
+        pin_memory: Whether copies to a GPU shall not wait.
+    """
+    stops = [*(stage.first_step for stage in stages[1:]), None]
+    for stage, stop in zip(stages, stops, strict=True):
+        if stop is not None and stop <= step:
+            continue
+        if step == stage.first_step > 0:
+            start = start[0] + 1, 0
+        steps = endless_steps(stage.steps, start, num_workers=num_workers, pin_memory=pin_memory)
+        for taken in islice(steps, None if stop is None else stop - step):
+            step, start = step + 1, taken.place
+            yield taken
