@@ -26,11 +26,18 @@ import safetensors.torch
 import torch
 import transformers
 from accelerate import Accelerator
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from .loop import Progress
+from .sharding import (
+    each_once,
+    load_whole_optimizer_state,
+    load_whole_weights,
+    whole_optimizer_state,
+    whole_weights,
+)
 
 PREFIX = "step-"
 """What the name of a complete checkpoint begins with; the step follows in eight digits."""
@@ -45,6 +52,11 @@ class RunState:
     schedule: LRScheduler
     progress: Progress
     accelerator: Accelerator
+
+    @property
+    def bare_model(self) -> nn.Module:
+        """The model itself, without what compiles it or keeps its copies equal."""
+        return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
 
 
 def save_checkpoint(
@@ -68,8 +80,10 @@ def save_checkpoint(
         partial.mkdir(parents=True)
     run.accelerator.wait_for_everyone()
     _write(partial / f"random-{run.accelerator.process_index}.pt", random_state())
+    weights = whole_weights(run.bare_model, run.accelerator)
+    moments = whole_optimizer_state(run.optimizer, run.accelerator)
     if run.accelerator.is_main_process:
-        _write_shared(partial, run, recipe, score)
+        _write_shared(partial, run, weights, moments, recipe, score)
     run.accelerator.wait_for_everyone()
     if run.accelerator.is_main_process:
         for path in partial.iterdir():
@@ -88,14 +102,12 @@ def load_checkpoint(checkpoint: Path, run: RunState) -> None:
     Raises:
         ValueError: The checkpoint belongs to a model of another shape.
     """
-    bare = run.accelerator.unwrap_model(run.model, keep_torch_compile=False)
     try:
-        safetensors.torch.load_model(bare, checkpoint / "model.safetensors", device="cpu")
+        load_whole_weights(run.bare_model, safetensors.torch.load_file(checkpoint / "model.safetensors"))
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        raise ValueError(f"checkpoint {checkpoint} does not fit the recipe's model: {reason}") from None
+        raise ValueError(f"checkpoint {checkpoint} does not fit the recipe's model: {error}") from None
     states = _read(checkpoint / "optimizer.pt")
-    run.optimizer.load_state_dict(states["optimizer"])
+    load_whole_optimizer_state(run.optimizer, states["optimizer"])
     run.schedule.load_state_dict(states["schedule"])
     if run.accelerator.scaler is not None and states["scaler"]:
         run.accelerator.scaler.load_state_dict(states["scaler"])
@@ -161,13 +173,19 @@ def restore_random_state(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(state["cuda"])
 
 
-def _write_shared(folder: Path, run: RunState, recipe: dict[str, Any], score: float | None) -> None:
+def _write_shared(
+    folder: Path,
+    run: RunState,
+    weights: dict[str, Tensor],
+    moments: dict[str, Any],
+    recipe: dict[str, Any],
+    score: float | None,
+) -> None:
     """Write what all processes have in common."""
-    bare = run.accelerator.unwrap_model(run.model, keep_torch_compile=False)
-    safetensors.torch.save_model(bare, str(folder / "model.safetensors"))
+    safetensors.torch.save_file(each_once(weights), folder / "model.safetensors")
     scaler = run.accelerator.scaler
     states = {
-        "optimizer": run.optimizer.state_dict(),
+        "optimizer": moments,
         "schedule": run.schedule.state_dict(),
         "scaler": scaler.state_dict() if scaler is not None else {},
     }

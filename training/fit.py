@@ -26,6 +26,7 @@ from .optimizers import build_optimizer
 from .precision import fastest_float32_products
 from .recipe import TrainingRecipe
 from .schedules import build_schedule
+from .sharding import gathered, prepare_model
 from .tracking import Tracker, Utilization
 from .utilization import count_flops_per_token, measure_peak
 
@@ -132,12 +133,11 @@ class _Run:
         self.scored_step = -1
 
         torch.manual_seed(recipe.seed + accelerator.process_index)  # dropout; the weights are drawn already
-        bare = model
-        self.model = accelerator.prepare(model)
+        self.model = prepare_model(model, accelerator)
         sets_rate = recipe.schedule.kind == "noam"
-        optimizer = build_optimizer(bare, recipe.optimizer, sets_learning_rate=sets_rate)
+        optimizer = build_optimizer(model, recipe.optimizer, sets_learning_rate=sets_rate)
         self.schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=width)
-        self.optimizer = accelerator.prepare(optimizer)
+        self.optimizer = accelerator.prepare_optimizer(optimizer)
         self.progress = Progress()
         self.steps = self._steps(source, is_training=True)
         self.held_out_steps = self._steps(held_out.source, is_training=False) if held_out else None
@@ -227,7 +227,7 @@ class _Run:
     def _evaluate(self) -> None:
         if self.held_out is None or self.held_out_steps is None:
             return
-        with self.tracker.paused():
+        with self.tracker.paused(), gathered(self.model, self.accelerator):
             batches = micro_batches(one_pass(self.held_out_steps), self.accelerator.device)
             scores = evaluate(
                 self.model, self.objective, batches, self.accelerator, num_bytes=self.held_out.num_bytes

@@ -18,6 +18,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from .batches import Place, Step
 from .objective import Objective
+from .sharding import is_sharded, whole
 from .skipping import NonFiniteSteps
 
 
@@ -108,7 +109,7 @@ def train(
     while progress.step < steps:
         step = next(batches)
         metrics = accumulate_gradients(model, objective, step, accelerator)
-        grad_norm = cast(Tensor, accelerator.clip_grad_norm_(model.parameters(), max_grad_norm))
+        grad_norm = whole(cast(Tensor, accelerator.clip_grad_norm_(model.parameters(), max_grad_norm)))
         broken.step_unless_broken(optimizer, grad_norm)
         learning_rate = torch.tensor(optimizer.param_groups[0]["lr"])
         schedule.step()
@@ -129,8 +130,9 @@ def accumulate_gradients(
     micro_batches = step.micro_batches(accelerator.device)
     for index, batch in enumerate(micro_batches):
         is_last = index == len(micro_batches) - 1
-        # Processes exchange gradients once per step, during its last backward pass.
-        with nullcontext() if is_last else accelerator.no_sync(model):
+        # Processes exchange gradients once per step, during its last backward pass; those of a model in
+        # pieces at once, since no process has room for all of them.
+        with nullcontext() if is_last or is_sharded(model) else accelerator.no_sync(model):
             sums = objective.losses(model, batch)
             means = {name: total / max(step.targets[name], 1) for name, total in sums.items()}
             loss = torch.stack([objective.weights[name] * mean for name, mean in means.items()]).sum()
