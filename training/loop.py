@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import cast
+from zlib import crc32
 
 import torch
 from accelerate import Accelerator
@@ -40,6 +41,8 @@ class Progress:
     """Steps of that epoch that are done."""
     skipped: int = 0
     """Steps whose gradient was not finite, so that no weight moved."""
+    data: int = 0
+    """Checksum of everything read so far, in its order: runs with the same one have read the same."""
     seconds: float = 0.0
     """Time spent in steps, evaluation and checkpoints left out; advanced by whoever keeps the clock."""
 
@@ -55,6 +58,7 @@ class Progress:
         self.tokens += step.tokens
         self.targets += sum(step.targets.values())
         self.epoch, self.position = step.place[0], step.place[1] + 1
+        self.data = crc32(step.fingerprint.to_bytes(4), self.data)
 
     def state_dict(self) -> dict[str, int | float]:
         """Give what a checkpoint keeps."""

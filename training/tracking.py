@@ -132,6 +132,7 @@ class Tracker:
             "tokens": self.progress.tokens,
             "targets": self.progress.targets,
             "skipped": self.progress.skipped,
+            "data": f"{self.progress.data:08x}",
             "learning_rate": learning_rate,
             "loss": means.pop("loss"),
             "grad_norm": means.pop("grad_norm"),
@@ -179,7 +180,7 @@ class Tracker:
         if self.accelerator.is_main_process:
             with self.log.open("a", encoding="utf-8") as log:
                 log.write(json.dumps(as_json(record), allow_nan=False) + "\n")
-        numbers = {name: value for name, value in record.items() if name != "step"}
+        numbers = {name: value for name, value in record.items() if name not in {"step", "data"}}
         self.accelerator.log(numbers, step=record["step"])
 
 
