@@ -4,7 +4,7 @@
         model.safetensors   the weights
         optimizer.pt        the optimizer's, schedule's and scaler's state
         random-0.pt         process 0's generators
-        state.json          progress, score, recipe, versions
+        state.json          progress, score, recipe, circumstances
 
 A checkpoint is written to a hidden folder, flushed to the disk and renamed, so that what bears its name is
 complete. Nothing in it can run code: it is read by safetensors, JSON and `weights_only` loading.
@@ -12,24 +12,21 @@ complete. Nothing in it can run code: it is read by safetensors, JSON and `weigh
 
 import json
 import os
-import platform
 import random
 import shutil
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import accelerate
 import numpy as np
 import safetensors.torch
 import torch
-import transformers
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from .circumstances import circumstances
 from .loop import Progress
 from .sharding import (
     each_once,
@@ -115,14 +112,10 @@ def load_checkpoint(checkpoint: Path, run: RunState) -> None:
     generators = checkpoint / f"random-{run.accelerator.process_index}.pt"
     if generators.exists():
         restore_random_state(_read(generators))
-    else:
-        warnings.warn(
-            f"{checkpoint} has no generators of process {generators.stem}: dropout differs", stacklevel=2
-        )
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """Read what `state.json` tells of a checkpoint: progress, score, recipe, versions."""
+    """Read what `state.json` tells of a checkpoint: progress, score, recipe, circumstances."""
     return json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
 
 
@@ -194,18 +187,9 @@ def _write_shared(
         "progress": run.progress.state_dict(),
         "score": score,
         "recipe": recipe,
-        "num_processes": run.accelerator.num_processes,
-        "versions": versions(),
+        "circumstances": circumstances(run.model, run.accelerator),
     }
     (folder / "state.json").write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
-
-
-def versions() -> dict[str, str]:
-    """Name the versions of what computed a checkpoint."""
-    libraries = (accelerate, np, torch, transformers)
-    return {"python": platform.python_version()} | {
-        library.__name__: library.__version__ for library in libraries
-    }
 
 
 def _write(path: Path, state: Any) -> None:

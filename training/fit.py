@@ -3,6 +3,7 @@
 recipe -> optimizer, schedule, steps -> train() -> log, evaluations and checkpoints on the way
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from ..configs.recipe import recipe_data
 from .batches import Step, StepDataset, endless_steps, one_pass
 from .checkpoint import RunState, latest, load_checkpoint, prune, read_state, save_checkpoint
+from .circumstances import changes, circumstances
 from .evaluation import evaluate, evaluation_mode, micro_batches, undisturbed_randomness
 from .examples import ExampleSource
 from .heap import bound_kernel_cache, retain_heap
@@ -153,7 +155,8 @@ class _Run:
         Raises:
             ValueError: The recipe orders the data otherwise, so that the place in them would mean nothing.
         """
-        earlier, present = read_state(checkpoint)["recipe"]["training"], self.about["training"]
+        state = read_state(checkpoint)
+        earlier, present = state["recipe"]["training"], self.about["training"]
         for key in ("seed", "tokens_per_step"):
             if earlier[key] != present[key]:
                 raise ValueError(
@@ -161,6 +164,10 @@ class _Run:
                     "with that, or begin anew in another folder"
                 )
         load_checkpoint(checkpoint, self.state)
+        if self.accelerator.is_main_process:
+            now = circumstances(self.model, self.accelerator)
+            changed = changes(state.get("circumstances", now) | state["recipe"], now | self.about)
+            print("\n  ".join([f"resuming from {checkpoint}", *changed]), file=sys.stderr, flush=True)
 
     def carry_out(self) -> Outcome:
         """Train to the end or an interruption; evaluate and save what is not yet."""

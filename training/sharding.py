@@ -67,7 +67,7 @@ def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin 
     plugin = getattr(accelerator.state, "fsdp_plugin", None) or FullyShardedDataParallelPlugin()
     if plugin.fsdp_version != 2:
         raise ValueError(f"fsdp_version is {plugin.fsdp_version}: choose --fsdp_version 2")
-    if accelerator.state.dynamo_plugin.backend != DynamoBackend.NO:
+    if getattr(accelerator.state.dynamo_plugin, "backend", DynamoBackend.NO) != DynamoBackend.NO:
         raise ValueError("training.compile does not go with FSDP: set training.compile=false")
     if plugin.activation_checkpointing:
         raise ValueError("fsdp_activation_checkpointing is not supported: set it to false")
