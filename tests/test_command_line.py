@@ -9,7 +9,7 @@ import pytest
 from tercet import command_line, is_command_line
 from tercet.__main__ import main
 
-COMMANDS = ["demo", "recipes", "tokenizer", "pretrain"]
+COMMANDS = ["demo", "recipes", "tokenizer", "pretrain", "verify-resume"]
 
 
 def fail_with(error: BaseException):

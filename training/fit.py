@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import set_seed
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
@@ -134,7 +135,7 @@ class _Run:
         self.scores: dict[str, float] = {}
         self.scored_step = -1
 
-        torch.manual_seed(recipe.seed + accelerator.process_index)  # dropout; the weights are drawn already
+        set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already
         self.model = prepare_model(model, accelerator)
         sets_rate = recipe.schedule.kind == "noam"
         optimizer = build_optimizer(model, recipe.optimizer, sets_learning_rate=sets_rate)
