@@ -188,8 +188,9 @@ def run_until(recipe: Path, folder: Path, step: int, delay: float) -> Kill:
                 time.sleep(LOOK_EVERY)
             time.sleep(delay)
         finally:
-            os.killpg(process.pid, signal.SIGKILL)  # with its data workers
-            process.wait()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # with its data workers
+                process.wait()
     newest = checkpoints(folder / CHECKPOINTS)[-1].name
     return Kill(records_of(folder)[-1]["step"], int(newest.removeprefix(PREFIX)))
 
