@@ -29,7 +29,7 @@ from .optimizers import build_optimizer
 from .precision import fastest_float32_products
 from .recipe import TrainingRecipe
 from .schedules import build_schedule
-from .sharding import gathered, prepare_model
+from .sharding import gathered, prepare_model, settle
 from .tracking import Tracker, Utilization
 from .utilization import count_flops_per_token, measure_peak
 
@@ -191,6 +191,7 @@ class _Run:
             utilization=utilization,
         )
         self.model.train()
+        settle(self.model, self.objective, first, self.accelerator)
         train(
             self.model,
             self.objective,

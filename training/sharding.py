@@ -22,7 +22,12 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
+
+from .batches import Step
+from .evaluation import undisturbed_randomness
+from .objective import Objective
 
 PRECISIONS = {"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 """What gathered weights are rounded to, under accelerate's names for mixed precision."""
@@ -72,6 +77,20 @@ def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin 
     if plugin.activation_checkpointing:
         raise ValueError("fsdp_activation_checkpointing is not supported: set it to false")
     return plugin
+
+
+def settle(model: nn.Module, objective: Objective, step: Step, accelerator: Accelerator) -> None:
+    """Let copies fix the order in which they sum gradients, by a backward pass that is thrown away.
+
+    DDP chooses it anew after its first backward pass. Were that one of the training's, a resumed run of three
+    processes or more would sum in another order than one that never stopped.
+    """
+    if not isinstance(model, DistributedDataParallel):
+        return
+    with undisturbed_randomness(accelerator.device):
+        losses = objective.losses(model, step.micro_batches(accelerator.device)[0])
+        accelerator.backward(torch.stack(list(losses.values())).sum())
+    model.zero_grad()
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:

@@ -24,7 +24,7 @@ CASES = [
     pytest.param("translation", PIECES, id="translation-pieces"),
     pytest.param("translation", COPIES, id="translation-copies", marks=SLOW),
     pytest.param("masked_language_modeling_with_next_sentence", PIECES, id="encoder-pieces", marks=SLOW),
-    pytest.param("masked_language_modeling_with_next_sentence", COPIES, id="encoder-copies"),
+    pytest.param("masked_language_modeling_with_next_sentence", COPIES, id="encoder-copies", marks=SLOW),
     pytest.param("causal_language_modeling", PIECES, id="decoder-pieces", marks=SLOW),
     pytest.param("causal_language_modeling", COPIES, id="decoder-copies", marks=SLOW),
 ]

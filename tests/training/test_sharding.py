@@ -88,11 +88,11 @@ def test_pieces_go_on_with_what_one_process_and_copies_began(toys, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("in_pieces", [False, True])
-def test_two_processes_resumed_twice_equal_two_uninterrupted_ones_bit_for_bit(toys, folder, in_pieces):
+@pytest.mark.parametrize(("processes", "in_pieces"), [(2, False), (3, False), (2, True)])
+def test_processes_resumed_twice_equal_uninterrupted_ones_bit_for_bit(toys, folder, processes, in_pieces):
     """With dropout and workers, across epochs."""
     straight, parts = folder("straight"), folder("parts")
-    way = {"processes": 2, "in_pieces": in_pieces, "resume": True}
+    way = {"processes": processes, "in_pieces": in_pieces, "resume": True}
     settings = [*STEADY, "num_workers=1"]
     toys.finish(toys.run(straight, *settings, "steps=12", **way))
     for steps in (3, 9, 12):
