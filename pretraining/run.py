@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
@@ -18,6 +19,7 @@ from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.examples import Examples, ExampleSource
 from ..training.fit import Outcome, fit
 from ..training.precision import build_accelerator
+from ..training.sharding import whole_weights
 from ..training.tracking import as_json
 from .chunks import StreamedExamples
 from .corpus import TokenizedCorpus
@@ -79,8 +81,9 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
     )
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
+    weights = whole_weights(model, accelerator)
     if accelerator.is_main_process:
-        save(recipe, model, tokenizer, outcome)
+        save(recipe, model, weights, tokenizer, outcome)
     accelerator.wait_for_everyone()
     return recipe.folder / MODEL
 
@@ -156,13 +159,17 @@ def examples_of_window(
 
 
 def save(
-    recipe: PretrainingRecipe, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, outcome: Outcome
+    recipe: PretrainingRecipe,
+    model: PreTrainedModel,
+    weights: dict[str, Tensor],
+    tokenizer: PreTrainedTokenizerBase,
+    outcome: Outcome,
 ) -> None:
     """Write the finished model with its tokenizer and recipe, and its scores beside it."""
     folder = recipe.folder / MODEL
     remedy = "make room and continue with --resume; the checkpoint of the last step is there"
     with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy):
-        model.save_pretrained(folder)
+        model.save_pretrained(folder, state_dict=weights)
         tokenizer.save_pretrained(folder)
         shutil.copy(recipe.folder / RECIPE, folder)
     summary = outcome.progress.state_dict() | {"scores": as_json(outcome.scores)}

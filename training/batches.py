@@ -17,6 +17,7 @@ Legend: E examples of an epoch, S sequences of a step, P processes.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -47,6 +48,8 @@ class Step:
     """Examples, over all processes."""
     tokens: int
     """Tokens, over all processes."""
+    fingerprint: int = 0
+    """Checksum of the ids that the model reads, over all processes: of their order and their corruption."""
 
     def micro_batches(self, device: torch.device) -> list[Batch]:
         """Cut this process's share into micro-batches on `device`."""
@@ -206,6 +209,7 @@ class StepDataset(Dataset):
             targets={name: int(number) for name, number in self.objective.targets(whole).items()},
             examples=len(chosen),
             tokens=int(lengths.sum()),
+            fingerprint=crc32(whole["input_ids"].numpy()),
         )
 
     def _check(self, lengths: np.ndarray) -> None:

@@ -5,7 +5,7 @@
         optimizer.pt        the optimizer's, schedule's and scaler's state
         random-0.pt         process 0's generators
         window-0.pt         what process 0 has added up for the log's next record
-        state.json          progress, scores, recipe, versions
+        state.json          progress, scores, recipe, circumstances
         manifest.json       every other file's size and hash
 
 A checkpoint is written to a hidden folder, flushed to the disk and renamed, so that what bears its name was
@@ -15,7 +15,6 @@ and `weights_only` loading.
 
 import json
 import math
-import platform
 import random
 import shutil
 import warnings
@@ -23,19 +22,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import accelerate
 import numpy as np
 import safetensors.torch
 import torch
-import transformers
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from .circumstances import circumstances
 from .disk import explaining_a_full_disk, flush, partial_path, removing_on_failure
 from .loop import Progress
 from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
+from .sharding import (
+    each_once,
+    load_whole_optimizer_state,
+    load_whole_weights,
+    whole_optimizer_state,
+    whole_weights,
+)
 from .window import Window
 
 PREFIX = "step-"
@@ -62,6 +67,11 @@ class RunState:
         states = (value for state in self.optimizer.state.values() for value in state.values())
         tensors = [*self.model.parameters(), *self.model.buffers(), *states]
         return sum(value.numel() * value.element_size() for value in tensors if isinstance(value, Tensor))
+
+    @property
+    def bare_model(self) -> nn.Module:
+        """The model itself, without what compiles it or keeps its copies equal."""
+        return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
 
 
 def save_checkpoint(
@@ -90,8 +100,10 @@ def save_checkpoint(
         run.accelerator.wait_for_everyone()
         _write(partial / f"random-{run.accelerator.process_index}.pt", random_state())
         _write(partial / f"window-{run.accelerator.process_index}.pt", run.window.state_dict())
+        weights = whole_weights(run.bare_model, run.accelerator)
+        moments = whole_optimizer_state(run.optimizer, run.accelerator)
         if run.accelerator.is_main_process:
-            _write_shared(partial, run, recipe, scores or {})
+            _write_shared(partial, run, weights, moments, recipe, scores or {})
         run.accelerator.wait_for_everyone()
         if run.accelerator.is_main_process:
             write_manifest(partial)
@@ -115,14 +127,12 @@ def load_checkpoint(checkpoint: Path, run: RunState) -> None:
     Raises:
         ValueError: The checkpoint belongs to a model of another shape.
     """
-    bare = run.accelerator.unwrap_model(run.model, keep_torch_compile=False)
     try:
-        safetensors.torch.load_model(bare, checkpoint / "model.safetensors", device="cpu")
+        load_whole_weights(run.bare_model, safetensors.torch.load_file(checkpoint / "model.safetensors"))
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        raise ValueError(f"checkpoint {checkpoint} does not fit the recipe's model: {reason}") from None
+        raise ValueError(f"checkpoint {checkpoint} does not fit the recipe's model: {error}") from None
     states = _read(checkpoint / "optimizer.pt")
-    run.optimizer.load_state_dict(states["optimizer"])
+    load_whole_optimizer_state(run.optimizer, states["optimizer"])
     run.schedule.load_state_dict(states["schedule"])
     if run.accelerator.scaler is not None and states["scaler"]:
         run.accelerator.scaler.load_state_dict(states["scaler"])
@@ -133,14 +143,10 @@ def load_checkpoint(checkpoint: Path, run: RunState) -> None:
     generators = checkpoint / f"random-{run.accelerator.process_index}.pt"
     if generators.exists():
         restore_random_state(_read(generators))
-    else:
-        warnings.warn(
-            f"{checkpoint} has no generators of process {generators.stem}: dropout differs", stacklevel=2
-        )
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """Read what `state.json` tells of a checkpoint: progress, scores, recipe, versions."""
+    """Read what `state.json` tells of a checkpoint: progress, scores, recipe, circumstances."""
     return json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
 
 
@@ -206,13 +212,19 @@ def restore_random_state(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(state["cuda"])
 
 
-def _write_shared(folder: Path, run: RunState, recipe: dict[str, Any], scores: dict[str, float]) -> None:
+def _write_shared(
+    folder: Path,
+    run: RunState,
+    weights: dict[str, Tensor],
+    moments: dict[str, Any],
+    recipe: dict[str, Any],
+    scores: dict[str, float],
+) -> None:
     """Write what all processes have in common."""
-    bare = run.accelerator.unwrap_model(run.model, keep_torch_compile=False)
-    safetensors.torch.save_model(bare, str(folder / "model.safetensors"))
+    safetensors.torch.save_file(each_once(weights), folder / "model.safetensors")
     scaler = run.accelerator.scaler
     states = {
-        "optimizer": run.optimizer.state_dict(),
+        "optimizer": moments,
         "schedule": run.schedule.state_dict(),
         "scaler": scaler.state_dict() if scaler is not None else {},
     }
@@ -221,18 +233,9 @@ def _write_shared(folder: Path, run: RunState, recipe: dict[str, Any], scores: d
         "progress": run.progress.state_dict(),
         "scores": scores,
         "recipe": recipe,
-        "num_processes": run.accelerator.num_processes,
-        "versions": versions(),
+        "circumstances": circumstances(run.model, run.accelerator),
     }
     (folder / "state.json").write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
-
-
-def versions() -> dict[str, str]:
-    """Name the versions of what computed a checkpoint."""
-    libraries = (accelerate, np, torch, transformers)
-    return {"python": platform.python_version()} | {
-        library.__name__: library.__version__ for library in libraries
-    }
 
 
 def _write(path: Path, state: Any) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator, DistributedType
+from accelerate import Accelerator
+from accelerate.utils import set_seed
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
 from .batches import Step, one_pass
 from .checkpoint import RunState, load_checkpoint, prune, read_state, save_checkpoint
+from .circumstances import tell_of_resuming
 from .disk import DiskFullError
 from .evaluation import HeldOut, evaluate_held_out
 from .examples import ExampleSource
@@ -28,6 +30,7 @@ from .precision import fastest_float32_products
 from .recipe import TrainingRecipe
 from .recovery import newest_whole, require_same_data
 from .schedules import build_schedule
+from .sharding import gathered, is_sharded, prepare_model, settle
 from .skipping import NonFiniteError
 from .stages import SourceOfLength, build_stages, cut_held_out, staged_steps
 from .tracking import Tracker, Utilization
@@ -139,16 +142,14 @@ class _Run:
         self.saved_step = -1
         self.window = Window()
 
-        torch.manual_seed(recipe.seed + accelerator.process_index)  # dropout; the weights are drawn already
-        bare = model
-        self.model = accelerator.prepare(model)
+        set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already
+        self.model = prepare_model(model, accelerator)
         sets_rate = recipe.schedule.kind == "noam"
-        is_sharded = accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
         optimizer = build_optimizer(
-            bare, recipe.optimizer, sets_learning_rate=sets_rate, is_sharded=is_sharded
+            model, recipe.optimizer, sets_learning_rate=sets_rate, is_sharded=is_sharded(self.model)
         )
         self.schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=width)
-        self.optimizer = accelerator.prepare(optimizer)
+        self.optimizer = accelerator.prepare_optimizer(optimizer)
         self.progress = Progress()
         self.stages = build_stages(source, source_of_length, objective, recipe, accelerator)
         self.held_out_steps = (
@@ -170,9 +171,11 @@ class _Run:
         """
         require_same_data(checkpoint, self.about["training"])
         load_checkpoint(checkpoint, self.state)
+        state = read_state(checkpoint)
+        tell_of_resuming(checkpoint, state, self.model, self.accelerator, self.about)
         self.saved_step = self.progress.step
         self.checkpoint = checkpoint
-        self.scores = read_state(checkpoint)["scores"]
+        self.scores = state["scores"]
         self.scored_step = self.progress.step if self.scores else -1
 
     def carry_out(self) -> Outcome:
@@ -213,6 +216,7 @@ class _Run:
             if self.recipe.measure_utilization:
                 self.tracker.utilization = self._measure_utilization(first)
         self.model.train()
+        settle(self.model, self.objective, first, self.accelerator)
         train(
             self.model,
             self.objective,
@@ -257,7 +261,7 @@ class _Run:
     def _evaluate(self) -> None:
         if self.held_out is None or self.held_out_steps is None:
             return
-        with self.tracker.paused():
+        with self.tracker.paused(), gathered(self.model, self.accelerator):
             self.scores = evaluate_held_out(
                 self.model, self.objective, self.held_out, one_pass(self.held_out_steps), self.accelerator
             )

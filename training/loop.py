@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import cast
+from zlib import crc32
 
 import torch
 from accelerate import Accelerator
@@ -18,6 +19,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from .batches import Place, Step
 from .objective import Objective
+from .sharding import is_sharded, whole
 from .skipping import NonFiniteSteps
 
 
@@ -39,6 +41,8 @@ class Progress:
     """Steps of that epoch that are done."""
     skipped: int = 0
     """Steps whose gradient was not finite, so that no weight moved."""
+    data: int = 0
+    """Checksum of everything read so far, in its order: runs with the same one have read the same."""
     seconds: float = 0.0
     """Time spent in steps, evaluation and checkpoints left out; advanced by whoever keeps the clock."""
 
@@ -54,6 +58,7 @@ class Progress:
         self.tokens += step.tokens
         self.targets += sum(step.targets.values())
         self.epoch, self.position = step.place[0], step.place[1] + 1
+        self.data = crc32(step.fingerprint.to_bytes(4), self.data)
 
     def state_dict(self) -> dict[str, int | float]:
         """Give what a checkpoint keeps."""
@@ -108,7 +113,7 @@ def train(
     while progress.step < steps:
         step = next(batches)
         metrics = accumulate_gradients(model, objective, step, accelerator)
-        grad_norm = cast(Tensor, accelerator.clip_grad_norm_(model.parameters(), max_grad_norm))
+        grad_norm = whole(cast(Tensor, accelerator.clip_grad_norm_(model.parameters(), max_grad_norm)))
         broken.step_unless_broken(optimizer, grad_norm)
         learning_rate = torch.tensor(optimizer.param_groups[0]["lr"])
         schedule.step()
@@ -130,8 +135,9 @@ def accumulate_gradients(
     micro_batches = step.micro_batches(accelerator.device)
     for index, batch in enumerate(micro_batches):
         is_last = index == len(micro_batches) - 1
-        # Processes exchange gradients once per step, during its last backward pass.
-        with nullcontext() if is_last else accelerator.no_sync(model):
+        # Processes exchange gradients once per step, during its last backward pass; those of a model in
+        # pieces at once, since no process has room for all of them.
+        with nullcontext() if is_last or is_sharded(model) else accelerator.no_sync(model):
             sums = objective.losses(model, batch)
             means = {name: total / max(step.targets[name], 1) for name, total in sums.items()}
             loss = torch.stack([objective.weights[name] * mean for name, mean in means.items()]).sum()

@@ -7,7 +7,7 @@ from typing import cast
 
 import torch
 from accelerate import Accelerator
-from accelerate.state import PartialState
+from accelerate.state import AcceleratorState, PartialState
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import (
     DistributedDataParallelKwargs,
@@ -28,8 +28,11 @@ FLOAT32_ERROR = 1e-5
 def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
     """Take hold of this process's device, in the recipe's precision; trackers write below `folder`.
 
+    Several runs may follow each other in one Python process, each in its own precision.
+
     Raises:
-        ValueError: The device does not compute in the recipe's precision, or a tracker is not installed.
+        ValueError: The device does not compute in the recipe's precision, a tracker is not installed, or an
+            earlier run of the same processes, several together, had another precision.
     """
     # Said explicitly, because without a GPU accelerate would let every process train a model of its own.
     cpu = parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available()
@@ -41,6 +44,7 @@ def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
             raise ValueError(
                 f"trackers: {tracker!r} is not installed; available: {', '.join(installed) or 'none'}"
             )
+    forget_earlier_run(precision)
     backend = DynamoBackend.INDUCTOR if recipe.compile else DynamoBackend.NO
     return Accelerator(
         cpu=cpu,
@@ -52,6 +56,29 @@ def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
             DistributedDataParallelKwargs(broadcast_buffers=False, gradient_as_bucket_view=True)
         ],
     )
+
+
+def forget_earlier_run(precision: Precision) -> None:
+    """Let accelerate take another precision than an earlier run's, which it would keep for good.
+
+    Raises:
+        ValueError: Several processes share the state, and it cannot be replaced.
+    """
+    if not AcceleratorState._shared_state:
+        return
+    earlier = AcceleratorState()
+    if earlier.num_processes == 1:
+        AcceleratorState._reset_state()
+    elif precision_of(earlier) != precision:
+        raise ValueError(
+            f"precision = {precision}, but these {earlier.num_processes} processes ran in "
+            f"{precision_of(earlier)} before: launch a program for each precision"
+        )
+
+
+def precision_of(accelerator: Accelerator | AcceleratorState) -> Precision:
+    """Give the format that an accelerator computes in."""
+    return "fp32" if accelerator.mixed_precision == "no" else accelerator.mixed_precision
 
 
 def choose_precision(wanted: str, device: torch.device) -> Precision:

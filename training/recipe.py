@@ -93,7 +93,7 @@ class TrainingRecipe:
     compile: bool = False
     """Whether to run the model through `torch.compile`. Nothing may then depend on the data: packed attention
     costs the square of a micro-batch, and every position reaches the vocabulary. For small ones only."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seeds the weights, the order of examples and every random choice of the objective."""
     evaluate_every: Positive | None = None
     """Steps between evaluations; only at the end if left out."""

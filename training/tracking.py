@@ -151,6 +151,7 @@ class Tracker:
             "tokens": self.progress.tokens,
             "targets": self.progress.targets,
             "skipped": self.progress.skipped,
+            "data": f"{self.progress.data:08x}",
             "learning_rate": learning_rate,
             "loss": means.pop("loss"),
             "grad_norm": means.pop("grad_norm"),
@@ -195,7 +196,7 @@ class Tracker:
                 self._append()
             except DiskFullError as error:
                 self.say(f"{error}; until then the log waits in memory")
-        numbers = {name: value for name, value in record.items() if name != "step"}
+        numbers = {name: value for name, value in record.items() if name not in {"step", "data"}}
         self.accelerator.log(numbers, step=record["step"])
 
     def _append(self) -> None:

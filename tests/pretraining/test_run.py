@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,11 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
 
 from tercet.configs.recipe import load_recipe, parse_recipe
+from tercet.pretraining import run
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
+from tercet.training.checkpoint import latest, read_state
+from tercet.training.fit import CHECKPOINTS
 from tercet.training.tracking import LOG, read_log
 
 WORDS = ["the", "a", "cat", "dog", "fish", "tree", "sat", "ran", "ate", "saw", "under", "over", "big", "and"]
@@ -160,6 +164,34 @@ def test_streamed_text_is_learned_from(texts, tmp_path):
     recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
     streamed = replace(recipe, corpus=replace(recipe.corpus, streaming=True))
     assert AutoModelForPreTraining.from_pretrained(pretrain(streamed))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_streamed_text_is_resumed_in_the_middle_of_a_window_and_in_a_later_one(
+    num_workers, texts, tmp_path, monkeypatch
+):
+    """A window of 40 of the 60 documents goes on across the stream's end, and has five or six steps."""
+    monkeypatch.setattr(run, "StreamedExamples", partial(run.StreamedExamples, window_documents=40))
+    settings = {"schedule": {"kind": "constant", "warmup_steps": 0}, "num_workers": num_workers}
+
+    def train(name, **more):
+        recipe = recipe_of("masked_language_modeling", texts, tmp_path / name, **settings, **more)
+        return pretrain(replace(recipe, corpus=replace(recipe.corpus, streaming=True)), resume=True)
+
+    for steps in (3, 8, 14):
+        parts = train("parts", steps=steps)
+    whole = train("whole", steps=14)
+    states = [read_state(newest_checkpoint(tmp_path / name)) for name in ("parts", "whole")]
+    assert states[0]["progress"]["epoch"] >= 2
+    assert states[0]["progress"]["data"] == states[1]["progress"]["data"]
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (parts, whole))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def newest_checkpoint(folder):
+    newest = latest(folder / CHECKPOINTS)
+    assert newest is not None
+    return newest
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,8 @@ class ToySource:
 class ToyModel(nn.Module):
     """Tokens and, from each sequence's sum, its length."""
 
+    _no_split_modules = {"LayerNorm"}
+
     def __init__(self, dropout: float = 0.0):
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
@@ -186,7 +188,14 @@ class Toys:
         return [{key: value for key, value in r.items() if key not in machine} for r in read_log(log)]
 
     @staticmethod
-    def run(folder: Path, *overrides: str, processes: int = 1, dropout: float = 0.1, resume: bool = False):
+    def run(
+        folder: Path,
+        *overrides: str,
+        processes: int = 1,
+        in_pieces: bool = False,
+        dropout: float = 0.1,
+        resume: bool = False,
+    ):
         """Start `main` below in new processes; it is not waited for."""
         command = [sys.executable, __file__]
         if processes > 1:
@@ -199,6 +208,8 @@ class Toys:
             ]
             command.append(__file__)
         environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        if in_pieces:
+            environment |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
         return subprocess.Popen(
             [*command, str(folder), str(dropout), str(int(resume)), *overrides],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

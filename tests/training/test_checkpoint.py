@@ -58,7 +58,7 @@ def test_a_checkpoint_tells_what_made_it(make, tmp_path):
     state = read_state(path)
     assert state["recipe"] == {"training": {"steps": 9}}
     assert (state["scores"]["loss"], state["progress"]["step"]) == (1.5, 2)
-    assert state["versions"]["torch"] == torch.__version__
+    assert state["circumstances"]["torch"] == torch.__version__
 
 
 def test_unfinished_checkpoints_are_not_found(make, tmp_path):

@@ -1,4 +1,4 @@
-"""Whole runs: resumed equals uninterrupted, two processes equal one, and signals are heeded."""
+"""Whole runs: resumed equals uninterrupted, and signals are heeded."""
 
 import json
 import signal
@@ -14,6 +14,7 @@ from tercet.configs.recipe import recipe_data
 from tercet.training.checkpoint import checkpoints, latest, read_state
 from tercet.training.evaluation import HeldOut
 from tercet.training.fit import CHECKPOINTS, fit
+from tercet.training.recipe import ScheduleRecipe
 from tercet.training.tracking import LOG, read_log
 
 
@@ -79,22 +80,6 @@ def test_a_resumed_run_in_a_new_process_equals_an_uninterrupted_one_bit_for_bit(
     assert records[0] == records[1]
 
 
-def test_two_processes_compute_what_one_computes(toys, folder):
-    one, two = folder("one", evaluate_every=3), folder("two", evaluate_every=3)
-    runs = [toys.run(one, dropout=0.0), toys.run(two, dropout=0.0, processes=2)]
-    for run in runs:
-        toys.finish(run)
-    expected, found = weights(one, 6), weights(two, 6)
-    for name in expected:
-        torch.testing.assert_close(found[name], expected[name], atol=1e-6, rtol=1e-5)
-    logs = [read_log(folder / LOG) for folder in (one, two)]
-    assert len(logs[0]) == len(logs[1])
-    for left, right in zip(*logs, strict=True):
-        for name in left.keys() - {"seconds", "tokens_per_second", "memory_mib"}:
-            assert right[name] == pytest.approx(left[name], rel=1e-4), name
-    assert (two / CHECKPOINTS / "step-00000006" / "random-1.pt").exists()
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_run_with_a_checkpoint_from_which_it_continues(toys, folder, number):
     path = folder("run", steps=10**6, log_every=1, num_workers=1)
@@ -110,6 +95,36 @@ def test_a_signal_ends_the_run_with_a_checkpoint_from_which_it_continues(toys, f
     assert f"{number.name}: stopped after step {step} of 1000000; resume from {newest}" in said
     assert step == read_log(path / LOG)[-1]["step"]
     assert len(checkpoints(path / CHECKPOINTS)) == 1
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_a_run_resumed_twice_across_epochs_equals_an_uninterrupted_one(here, tmp_path, num_workers):
+    """An epoch has eight steps: one resumption falls into it, one into the next."""
+    constant = ScheduleRecipe(kind="constant", warmup_steps=2)
+    settings = {"schedule": constant, "log_every": 1, "num_workers": num_workers, "evaluate_every": 4}
+    here("whole", steps=14, **settings)
+    for steps in (3, 10, 14):
+        here("parts", steps=steps, **settings, resume=True)
+    assert_same(weights(tmp_path / "parts", 14), weights(tmp_path / "whole", 14))
+    parts, whole = (
+        [known(record) for record in read_log(tmp_path / name / LOG)] for name in ("parts", "whole")
+    )
+    # The parts were evaluated at their ends, too.
+    assert [record for record in parts if record in whole] == whole
+
+
+def known(record):
+    """Leave out of a record what the clock says."""
+    return {k: v for k, v in record.items() if k not in {"seconds", "tokens_per_second", "memory_mib"}}
+
+
+def test_a_resumed_run_says_what_changed(here, tmp_path, capsys):
+    here(steps=2)
+    capsys.readouterr()
+    here(steps=4, num_workers=1, resume=True)
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == f"resuming from {tmp_path / 'run' / CHECKPOINTS / 'step-00000002'}"
+    assert told[1:3] == ["  training.steps: 4, was 2", "  training.num_workers: 1, was 0"]
 
 
 def test_the_log_tells_of_steps_and_evaluations(here, tmp_path):
@@ -173,8 +188,6 @@ def test_a_corpus_smaller_than_a_step_is_refused(here):
 
 
 def test_noam_derives_the_rate_from_the_width(here, toys, tmp_path):
-    from tercet.training.recipe import ScheduleRecipe
-
     here(steps=4, log_every=4, schedule=ScheduleRecipe(kind="noam", warmup_steps=4))
     record = json.loads((tmp_path / "run" / LOG).read_text().splitlines()[0])
     assert record["learning_rate"] == pytest.approx((toys.width * 4) ** -0.5)

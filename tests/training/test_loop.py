@@ -106,8 +106,8 @@ def test_progress_counts_what_was_seen(run, objective, source):
 
 def test_progress_survives_a_checkpoint():
     again = Progress()
-    again.load_state_dict(Progress(3, 4, 5, 6, 1, 2, 0, 1.5).state_dict())
-    assert again == Progress(3, 4, 5, 6, 1, 2, 0, 1.5)
+    again.load_state_dict(Progress(3, 4, 5, 6, 1, 2, 0, 7, 1.5).state_dict())
+    assert again == Progress(3, 4, 5, 6, 1, 2, 0, 7, 1.5)
 
 
 @pytest.mark.parametrize("spoil", [as_nan, as_infinity_with_a_finite_gradient])

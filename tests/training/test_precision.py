@@ -9,6 +9,7 @@ from tercet.training.precision import (
     choose_precision,
     fastest_float32_products,
     has_bfloat16,
+    precision_of,
     product_error,
 )
 
@@ -55,3 +56,11 @@ def test_half_precision_on_a_cpu_is_refused():
 def test_a_tracker_that_is_not_installed_is_refused(toys, tmp_path):
     with pytest.raises(ValueError, match="trackers: 'abacus' is not installed"):
         build_accelerator(toys.recipe(trackers=("abacus",)), tmp_path)
+
+
+def test_runs_of_different_precision_follow_each_other(toys, tmp_path):
+    for precision, expected in (("bf16", torch.bfloat16), ("fp32", torch.float32)) * 2:
+        accelerator = build_accelerator(toys.recipe(precision=precision), tmp_path)
+        assert precision_of(accelerator) == precision
+        with accelerator.autocast():
+            assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == expected

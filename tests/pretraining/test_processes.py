@@ -1,0 +1,58 @@
+"""Several processes, launched as users launch them, make the model that one process makes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from safetensors.torch import load_file
+from transformers import AutoModelForPreTraining
+
+from tercet.pretraining.run import pretrain
+from tercet.training.tracking import LOG, read_log
+
+COPIES = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+PIECES = [
+    "accelerate.commands.launch",
+    "--use_fsdp",
+    "--fsdp_version=2",
+    "--num_processes=2",
+    "--main_process_port=0",
+]
+SLOW = pytest.mark.slow
+CASES = [
+    pytest.param("translation", PIECES, id="translation-pieces"),
+    pytest.param("translation", COPIES, id="translation-copies", marks=SLOW),
+    pytest.param("masked_language_modeling_with_next_sentence", PIECES, id="encoder-pieces", marks=SLOW),
+    pytest.param("masked_language_modeling_with_next_sentence", COPIES, id="encoder-copies", marks=SLOW),
+    pytest.param("causal_language_modeling", PIECES, id="decoder-pieces", marks=SLOW),
+    pytest.param("causal_language_modeling", COPIES, id="decoder-copies", marks=SLOW),
+]
+BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}
+
+
+@pytest.mark.parametrize(("kind", "launcher"), CASES)
+def test_two_processes_make_the_model_of_one(kind, launcher, recipe_on):
+    """Of ragged batches and micro-batches of two terms or smoothed targets, evaluated in between."""
+    settings = {"precision": "fp32", "tokens_per_micro_batch": 140, "evaluate_every": 2}
+    one, _ = recipe_on(kind, "one", **settings)
+    two, file = recipe_on(kind, "two", **settings)
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", *launcher, "-m", "tercet", "pretrain", str(file)]
+    launched = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    expected, found = pretrain(one), two.folder / "model"
+    _, said = launched.communicate(timeout=300)
+    assert launched.returncode == 0, said
+
+    assert {path.name for path in found.iterdir()} == {path.name for path in expected.iterdir()}
+    assert (found / "config.json").read_text() == (expected / "config.json").read_text()
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (found, expected))
+    assert ours.keys() == theirs.keys()
+    for name in theirs:
+        assert (ours[name] - theirs[name]).norm() <= 1e-6 * theirs[name].norm(), name
+    records = [read_log(recipe.folder / LOG) for recipe in (two, one)]
+    for left, right in zip(*records, strict=True):
+        for name in right.keys() - BY_THE_CLOCK - {"data"}:
+            assert left[name] == pytest.approx(right[name], rel=1e-6), name
+        assert left.get("data") == right.get("data")
+    assert AutoModelForPreTraining.from_pretrained(found)

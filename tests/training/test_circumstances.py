@@ -1,0 +1,30 @@
+"""What a run's numbers depend on besides its recipe."""
+
+import torch
+from accelerate import Accelerator
+
+from tercet.training.circumstances import changes, circumstances, flat
+
+
+def test_nothing_changed_within_a_process(toys):
+    model, accelerator = toys.Model(), Accelerator(cpu=True)
+    assert changes(circumstances(model, accelerator), circumstances(model, accelerator)) == []
+
+
+def test_circumstances_name_machine_and_libraries(toys):
+    found = circumstances(toys.Model(), Accelerator(cpu=True))
+    assert (found["processes"], found["weights"], found["torch"]) == (1, "copied", torch.__version__)
+    assert found["device"].startswith("cpu (")
+
+
+def test_a_change_says_what_it_means():
+    (line,) = changes({"processes": 1, "torch": "2.9"}, {"processes": 4, "torch": "2.9"})
+    assert line.startswith("processes: 4, was 1 (the data and their order stay")
+
+
+def test_what_came_or_went_is_a_change():
+    assert changes({"a": {"b": 1}}, {"a": {"c": 2}}) == ["a.c: 2, was None", "a.b: None, was 1"]
+
+
+def test_nested_keys_are_dotted():
+    assert flat({"a": {"b": {"c": 1}}, "d": [2]}) == {"a.b.c": 1, "d": [2]}

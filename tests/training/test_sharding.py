@@ -1,0 +1,147 @@
+"""Several processes: they compute what one computes, and what leaves them is whole."""
+
+import pytest
+import torch
+import yaml
+from accelerate import Accelerator
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from tercet.configs.recipe import recipe_data
+from tercet.training.fit import CHECKPOINTS
+from tercet.training.sharding import each_once, load_whole_weights, prepare_model, whole_weights
+from tercet.training.tracking import LOG, read_log
+
+STEADY = ("schedule.kind=constant", "checkpoint_every=3", "keep_checkpoints=9", "log_every=1")
+BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}
+
+
+@pytest.fixture
+def folder(toys, tmp_path):
+    """Make a folder with the recipe of a run in processes of its own."""
+
+    def folder(name):
+        path = tmp_path / name
+        path.mkdir()
+        (path / "recipe.yaml").write_text(yaml.safe_dump(recipe_data(toys.recipe())))
+        return path
+
+    return folder
+
+
+def state_at(folder, step):
+    """All numbers of a checkpoint, by name."""
+    checkpoint = folder / CHECKPOINTS / f"step-{step:08d}"
+    moments = torch.load(checkpoint / "optimizer.pt")["optimizer"]["state"]
+    flat = {f"{index}/{name}": value for index in moments for name, value in moments[index].items()}
+    return load_file(checkpoint / "model.safetensors") | flat
+
+
+def assert_near(found, expected):
+    """Compare the tensors of two checkpoints: within 1e-6 of their norm."""
+    assert found.keys() == expected.keys()
+    for name in expected:
+        assert (found[name] - expected[name]).norm() <= 1e-6 * expected[name].norm(), name
+
+
+def assert_logs_near(found, expected):
+    records = [read_log(folder / LOG) for folder in (found, expected)]
+    for left, right in zip(*records, strict=True):
+        for name in right.keys() - BY_THE_CLOCK:
+            assert left[name] == (right[name] if name == "data" else pytest.approx(right[name], rel=1e-6)), (
+                name
+            )
+
+
+def test_two_processes_compute_what_one_computes_as_copies_and_in_pieces(toys, folder):
+    """Ragged, accumulated, with tied weights and sizes that two processes cannot halve."""
+    one, copies, pieces = folder("one"), folder("copies"), folder("pieces")
+    runs = [
+        toys.run(one, *STEADY, "evaluate_every=3", dropout=0.0),
+        toys.run(copies, *STEADY, "evaluate_every=3", dropout=0.0, processes=2),
+        toys.run(pieces, *STEADY, "evaluate_every=3", "steps=3", dropout=0.0, processes=2, in_pieces=True),
+    ]
+    for run in runs:
+        toys.finish(run)
+    assert_near(state_at(copies, 6), state_at(one, 6))
+    assert_logs_near(copies, one)
+    assert (copies / CHECKPOINTS / "step-00000006" / "random-1.pt").exists()
+
+    assert_near(state_at(pieces, 3), state_at(one, 3))
+    said = toys.finish(toys.run(pieces, *STEADY, "evaluate_every=3", dropout=0.0, resume=True))
+    assert "\n  processes: 1, was 2 (the data and their order stay" in said
+    assert "\n  weights: copied, was in pieces" in said
+    assert_near(state_at(pieces, 6), state_at(one, 6))
+    assert_logs_near(pieces, one)
+
+
+@pytest.mark.slow
+def test_pieces_go_on_with_what_one_process_and_copies_began(toys, folder):
+    one, mixed = folder("one"), folder("mixed")
+    toys.finish(toys.run(one, *STEADY, "steps=9", "evaluate_every=3", dropout=0.0))
+    for steps, way in ((3, {}), (6, {"processes": 2}), (9, {"processes": 2, "in_pieces": True})):
+        toys.finish(
+            toys.run(mixed, *STEADY, "evaluate_every=3", f"steps={steps}", dropout=0.0, resume=True, **way)
+        )
+        assert_near(state_at(mixed, steps), state_at(one, steps))
+    assert_logs_near(mixed, one)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("processes", "in_pieces"), [(2, False), (3, False), (2, True)])
+def test_processes_resumed_twice_equal_uninterrupted_ones_bit_for_bit(toys, folder, processes, in_pieces):
+    """With dropout and workers, across epochs."""
+    straight, parts = folder("straight"), folder("parts")
+    way = {"processes": processes, "in_pieces": in_pieces, "resume": True}
+    settings = [*STEADY, "num_workers=1"]
+    toys.finish(toys.run(straight, *settings, "steps=12", **way))
+    for steps in (3, 9, 12):
+        toys.finish(toys.run(parts, *settings, f"steps={steps}", **way))
+    expected, found = state_at(straight, 12), state_at(parts, 12)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    straight, parts = (
+        [{k: v for k, v in record.items() if k not in BY_THE_CLOCK} for record in read_log(path / LOG)]
+        for path in (straight, parts)
+    )
+    assert [record for record in parts if "loss" in record] == [r for r in straight if "loss" in r]
+
+
+def test_tied_weights_are_written_once_and_read_back(toys, tmp_path):
+    model, other = toys.Model(), toys.Model()
+    weights = each_once(whole_weights(model, Accelerator(cpu=True)))
+    assert "embedding.weight" in weights
+    assert "tokens.weight" not in weights
+    save_file(weights, tmp_path / "weights")
+    load_whole_weights(other, load_file(tmp_path / "weights"))
+    for left, right in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(left, right)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda weights: weights.pop("norm.bias"), r"missing: \['norm.bias'\], unexpected: \[\]"),
+        (lambda weights: weights.update(extra=torch.ones(1)), r"missing: \[\], unexpected: \['extra'\]"),
+        (lambda weights: weights.update({"norm.bias": torch.ones(3)}), r"norm.bias has the shape \(3,\)"),
+    ],
+)
+def test_weights_of_another_model_are_refused(toys, change, message):
+    weights = {name: weight.clone() for name, weight in each_once(toys.Model().state_dict()).items()}
+    change(weights)
+    with pytest.raises(RuntimeError, match=message):
+        load_whole_weights(toys.Model(), weights)
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"FSDP_VERSION": "1"}, "fsdp_version is 1: choose --fsdp_version 2"),
+        ({"FSDP_VERSION": "2", "FSDP_ACTIVATION_CHECKPOINTING": "true"}, "activation_checkpointing is not"),
+    ],
+)
+def test_what_accelerate_cannot_have_here_is_refused(variables, message, monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    for name, value in {"ACCELERATE_USE_FSDP": "true", **variables}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=message):
+        prepare_model(nn.Linear(2, 2), Accelerator(cpu=True))

@@ -1,0 +1,208 @@
+"""Models on several processes: whole copies kept equal (DDP), or one model shared out in pieces (FSDP2).
+
+Of a model in pieces (Zhao et al., 2023, "PyTorch FSDP"; torch's `fully_shard`), each process holds a part of
+every weight, of its gradient and of the optimizer's state. A block's weights are gathered for as long as it
+computes; what lies outside the blocks (embeddings, final norm, heads) stays gathered from the forward to the
+end of the backward pass, because the loss reads the head's weight without calling the head.
+
+Which of the two, accelerate's user says (`accelerate launch --use_fsdp --fsdp_version 2`). It is carried out
+here: without a GPU accelerate forgets that it was asked, and its versions differ in what they gather at once.
+
+What leaves the processes, checkpoints and finished models, is whole: one process would write the same.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DynamoBackend, FullyShardedDataParallelPlugin, parse_flag_from_env
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from .batches import Step
+from .evaluation import undisturbed_randomness
+from .objective import Objective
+
+PRECISIONS = {"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""What gathered weights are rounded to, under accelerate's names for mixed precision."""
+
+
+def prepare_model(model: nn.Module, accelerator: Accelerator) -> nn.Module:
+    """Bring a model to the accelerator's device and its processes, as copies or in pieces.
+
+    In pieces, bfloat16 means that weights are rounded as they are gathered, and the vectors between the
+    layers with them; gradients are summed in float32. Copies round inside each product (autocast), as one
+    process does.
+
+    Raises:
+        ValueError: accelerate was asked for something that its models cannot have here.
+    """
+    plugin = sharding_plugin(accelerator)
+    if plugin is None:
+        return accelerator.prepare(model)
+    arguments: dict[str, Any] = {
+        "mesh": init_device_mesh(accelerator.device.type, (accelerator.num_processes,)),
+        "offload_policy": plugin.cpu_offload,
+        "mp_policy": MixedPrecisionPolicy(
+            param_dtype=PRECISIONS[accelerator.mixed_precision],
+            reduce_dtype=torch.float32,
+            cast_forward_inputs=False,  # rotations stay in float32
+        ),
+    }
+    for block in blocks_of(model):
+        fully_shard(block, reshard_after_forward=bool(plugin.reshard_after_forward), **arguments)
+    fully_shard(model, reshard_after_forward=False, **arguments)
+    return model
+
+
+def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin | None:
+    """Give what accelerate was told about sharing models out; `None` if processes hold copies.
+
+    Raises:
+        ValueError: It asks for FSDP's first version, or for what does not go with sharing out.
+    """
+    if not (parse_flag_from_env("ACCELERATE_USE_FSDP") and torch.distributed.is_initialized()):
+        return None
+    plugin = getattr(accelerator.state, "fsdp_plugin", None) or FullyShardedDataParallelPlugin()
+    if plugin.fsdp_version != 2:
+        raise ValueError(f"fsdp_version is {plugin.fsdp_version}: choose --fsdp_version 2")
+    if getattr(accelerator.state.dynamo_plugin, "backend", DynamoBackend.NO) != DynamoBackend.NO:
+        raise ValueError("training.compile does not go with FSDP: set training.compile=false")
+    if plugin.activation_checkpointing:
+        raise ValueError("fsdp_activation_checkpointing is not supported: set it to false")
+    return plugin
+
+
+def settle(model: nn.Module, objective: Objective, step: Step, accelerator: Accelerator) -> None:
+    """Let copies fix the order in which they sum gradients, by a backward pass that is thrown away.
+
+    DDP chooses it anew after its first backward pass. Were that one of the training's, a resumed run of three
+    processes or more would sum in another order than one that never stopped.
+    """
+    if not isinstance(model, DistributedDataParallel):
+        return
+    with undisturbed_randomness(accelerator.device):
+        losses = objective.losses(model, step.micro_batches(accelerator.device)[0])
+        accelerator.backward(torch.stack(list(losses.values())).sum())
+    model.zero_grad()
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    """List the modules that transformers' models name as the ones to keep together."""
+    names = getattr(model, "_no_split_modules", None) or ()
+    return [module for module in model.modules() if type(module).__name__ in names]
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Tell whether a prepared model is shared out in pieces."""
+    return isinstance(model, FSDPModule)
+
+
+@contextmanager
+def gathered(model: nn.Module, accelerator: Accelerator) -> Iterator[None]:
+    """Let every process hold all weights for a while, so that it computes without the others.
+
+    Evaluation and generation need this: processes may hold different numbers of batches.
+    """
+    units = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    for unit in units:
+        unit.set_reshard_after_forward(False, recurse=False)
+        unit.unshard()
+    try:
+        yield
+    finally:
+        plugin = sharding_plugin(accelerator)
+        for unit in units:
+            assert plugin is not None
+            unit.reshard()
+            again = unit is not model and bool(plugin.reshard_after_forward)
+            unit.set_reshard_after_forward(again, recurse=False)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Gather a tensor of which every process holds a part; every process calls this."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def whole_weights(model: nn.Module, accelerator: Accelerator) -> dict[str, Tensor]:
+    """Give the whole weights by name, to the main process and on the CPU if they are in pieces.
+
+    Tied weights are one tensor under several names. Every process calls this; the others get nothing.
+    """
+    if not is_sharded(model):
+        return model.state_dict() if accelerator.is_main_process else {}
+    weights: dict[int, Tensor] = {}
+    names: dict[str, int] = {}
+    for name, weight in model.state_dict(keep_vars=True).items():
+        names[name] = id(weight)
+        if id(weight) not in weights:
+            weights[id(weight)] = _to_main(weight.detach(), accelerator)
+    return {name: weights[key] for name, key in names.items()} if accelerator.is_main_process else {}
+
+
+def each_once(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Keep of tensors with several names the first name, in alphabetical order."""
+    first: dict[int | str, str] = {}
+    for name in sorted(weights):
+        first.setdefault(weights[name].data_ptr() or name, name)  # empty tensors have no place in memory
+    return {name: weights[name] for name in first.values()}
+
+
+def load_whole_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Let a model, or its pieces, take whole weights, in which tied ones may occur once.
+
+    Raises:
+        RuntimeError: Names or shapes are not the model's.
+    """
+    parts = model.state_dict(keep_vars=True)
+    missing = {id(part) for part in parts.values()} - {id(parts.get(name)) for name in weights}
+    if missing or weights.keys() - parts.keys():
+        names = [name for name, part in parts.items() if id(part) in missing]
+        raise RuntimeError(f"missing: {names}, unexpected: {sorted(weights.keys() - parts.keys())}")
+    with torch.no_grad():
+        for name, weight in weights.items():
+            if weight.shape != parts[name].shape:
+                raise RuntimeError(f"{name} has the shape {tuple(weight.shape)}")
+            parts[name].copy_(part_of(weight, parts[name]))
+
+
+def whole_optimizer_state(optimizer: Optimizer, accelerator: Accelerator) -> dict[str, Any]:
+    """Give an optimizer's whole state, to the main process; every process calls this."""
+    state = optimizer.state_dict()
+    moments = {
+        index: {name: _to_main(value, accelerator) for name, value in values.items()}
+        for index, values in state["state"].items()
+    }
+    return state | {"state": moments}
+
+
+def load_whole_optimizer_state(optimizer: Optimizer, state: dict[str, Any]) -> None:
+    """Let an optimizer take its parts of a whole state."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    moments = {
+        index: {name: part_of(value, parameters[index]) for name, value in values.items()}
+        for index, values in state["state"].items()
+    }
+    optimizer.load_state_dict(state | {"state": moments})
+
+
+def part_of(value: Any, parameter: Tensor) -> Any:
+    """Cut this process's part out of a whole tensor, as a parameter of the same shape is cut."""
+    if not isinstance(parameter, DTensor) or not isinstance(value, Tensor) or value.shape != parameter.shape:
+        return value
+    value = value.to(parameter.device_mesh.device_type)
+    return distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
+
+
+def _to_main(value: Any, accelerator: Accelerator) -> Any:
+    """Gather a part, and keep the whole on the main process; what is not in pieces stays as it is."""
+    if not isinstance(value, DTensor):
+        return value
+    gathered = whole(value)  # on all processes together
+    return gathered.cpu() if accelerator.is_main_process else None
