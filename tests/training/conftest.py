@@ -95,7 +95,6 @@ class ToyModel(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         self.hidden = nn.Linear(WIDTH, WIDTH)
-        self.blocks = nn.ModuleList([nn.Linear(WIDTH, WIDTH, bias=False)])
         self.norm = nn.LayerNorm(WIDTH)
         self.dropout = nn.Dropout(dropout)
         self.tokens = nn.Linear(WIDTH, VOCABULARY, bias=False)
@@ -104,7 +103,6 @@ class ToyModel(nn.Module):
 
     def forward(self, input_ids: Tensor, cu_seq_lens: Tensor) -> tuple[Tensor, Tensor]:
         x = self.dropout(self.norm(self.hidden(self.embedding(input_ids[0])).relu()))  # (N, C)
-        x = x + self.blocks[0](x)
         bags = [rows.sum(dim=0) for rows in x.split(cu_seq_lens.diff().tolist())]
         return self.tokens(x), self.lengths(torch.stack(bags))
 
@@ -122,6 +120,13 @@ class Toys:
 
     Objective, Source, Model, recipe = ToyObjective, ToySource, ToyModel, staticmethod(toy_recipe)
     width = WIDTH
+
+    @staticmethod
+    def with_blocks(dropout: float = 0.0) -> ToyModel:
+        """Make a toy whose hidden layer is a block."""
+        model = ToyModel(dropout)
+        model.blocks = nn.ModuleList([model.hidden])
+        return model
 
     @staticmethod
     def run(folder: Path, *overrides: str, processes: int = 1, dropout: float = 0.1, resume: bool = False):
