@@ -6,8 +6,8 @@ hidden states; embeddings, heads, norms and biases are left to AdamW. An update 
 of AdamW's, by 0.2 sqrt(max(A, B)) for a matrix (A, B), so that both can take one learning rate and one weight
 decay (Liu et al., 2025, "Muon is scalable for LLM training", section 2.2).
 
-The parts are torch's own `Muon` and `AdamW`. `Muon` computes in bfloat16, whatever the run's precision, and is
-slow where the machine does not. It needs whole matrices: processes that hold copies repeat each other's work.
+The parts are torch's own `Muon` and `AdamW`. `Muon` computes in bfloat16 whatever the run's precision is, and
+is slow where the machine does not. It needs whole matrices: processes that hold copies repeat its work.
 """
 
 from collections.abc import Callable, Iterator

@@ -29,7 +29,7 @@ def assert_same_weights(found: nn.Module, expected: nn.Module) -> None:
 
 @pytest.fixture
 def twins(toys):
-    model = toys.Model()
+    model = toys.with_blocks()
     return model, copy.deepcopy(model)
 
 
@@ -44,7 +44,7 @@ def test_the_matrices_are_those_inside_blocks():
 
 
 def test_frozen_matrices_are_left_out(toys):
-    model = toys.Model()
+    model = toys.with_blocks()
     model.blocks.append(nn.Linear(16, 16))
     model.blocks[0].requires_grad_(False)
     assert [id(p) for p in hidden_matrices(model)] == [id(model.blocks[1].weight)]
@@ -81,7 +81,7 @@ def test_an_update_is_as_long_as_adamws(toys):
 
 
 def test_one_schedule_moves_both_rates(toys):
-    optimizer = build_optimizer(toys.Model(), RECIPE)
+    optimizer = build_optimizer(toys.with_blocks(), RECIPE)
     schedule = build_schedule(optimizer, ScheduleRecipe("linear", warmup_steps=2), steps=4, width=16)
     assert [group["lr"] for group in optimizer.param_groups] == [5e-3, 5e-3, 1.5e-2]
     optimizer.step()
@@ -128,4 +128,4 @@ def test_where_there_are_no_blocks_or_only_parts_of_matrices_it_is_refused(toys)
     with pytest.raises(ValueError, match="Linear has no trainable matrices in blocks"):
         build_optimizer(nn.Linear(3, 3), RECIPE)
     with pytest.raises(ValueError, match="under FSDP and ZeRO a process holds parts"):
-        build_optimizer(toys.Model(), RECIPE, is_sharded=True)
+        build_optimizer(toys.with_blocks(), RECIPE, is_sharded=True)

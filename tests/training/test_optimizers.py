@@ -11,14 +11,14 @@ def test_only_weight_matrices_decay(toys):
     model = toys.Model()
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     decayed, spared = ({names[id(p)] for p in group["params"]} for group in decay_groups(model, 0.1))
-    assert decayed == {"hidden.weight", "blocks.0.weight", "lengths.weight"}
+    assert decayed == {"hidden.weight", "lengths.weight"}
     assert spared == {"embedding.weight", "hidden.bias", "norm.weight", "norm.bias", "lengths.bias"}
 
 
 def test_frozen_parameters_are_left_out(toys):
     model = toys.Model()
     model.hidden.requires_grad_(False)
-    assert sum(len(group["params"]) for group in decay_groups(model, 0.1)) == 6
+    assert sum(len(group["params"]) for group in decay_groups(model, 0.1)) == 5
 
 
 def test_decay_alone_shrinks_by_rate_times_decay(toys):
@@ -66,4 +66,4 @@ def test_constants_that_mean_nothing_are_refused(toys):
         build_optimizer(toys.Model(), OptimizerRecipe(matrix_learning_rate=0.1))
     muon = OptimizerRecipe(kind="muon", matrix_learning_rate=0.1)
     with pytest.raises(ValueError, match=r"matrix_learning_rate = 0.1: the noam schedule derives the rate"):
-        build_optimizer(toys.Model(), muon, sets_learning_rate=True)
+        build_optimizer(toys.with_blocks(), muon, sets_learning_rate=True)

@@ -107,7 +107,7 @@ def train(toys, objective, source, shortened, tmp_path):
         muon = OptimizerRecipe("muon", learning_rate=1e-2)
         recipe = toys.recipe(steps=20, stages=stages, optimizer=muon, evaluate_every=evaluate_every)
         return fit(
-            toys.Model(0.1), objective, source, recipe, tmp_path / name, Accelerator(cpu=True),
+            toys.with_blocks(0.1), objective, source, recipe, tmp_path / name, Accelerator(cpu=True),
             width=toys.width, source_of_length=shortened, held_out=HeldOut(toys.Source(9), measure=measure),
             resume=resume,
         )  # fmt: skip
