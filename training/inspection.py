@@ -38,8 +38,8 @@ def keep_for_inspection(folder: Path, error: NonFiniteError, run: RunState, reci
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
     run.accelerator.wait_for_everyone()
-    batch = error.step.batch.items()  # its numbers follow from its tensors
-    tensors = {name: value.contiguous() for name, value in batch if isinstance(value, Tensor)}
+    batch = error.step.batch.items()  # its numbers follow from its tensors, of which some are one
+    tensors = {name: value.clone() for name, value in batch if isinstance(value, Tensor)}
     path = target / f"batch-{run.accelerator.process_index}.safetensors"
     num_bytes = sum(value.numel() * value.element_size() for value in tensors.values())
     with explaining_a_full_disk(path, num_bytes):
