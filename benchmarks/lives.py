@@ -63,7 +63,8 @@ class Run:
         """Start or resume it, and wait for its end, or send a signal after so many seconds.
 
         Raises:
-            RuntimeError: It ended otherwise than by itself or by the signal, or not at all.
+            RuntimeError: It ended otherwise than by itself or by the signal.
+            TimeoutExpired: The signal did not end it.
         """
         life, start = Life(self.saved_step()), time.monotonic()
         command = [sys.executable, "-m", "tercet", "pretrain", str(self.recipe), "--resume"]
@@ -71,14 +72,17 @@ class Run:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with self.folder.with_suffix(".stderr").open("w+") as errors:
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
-            while process.poll() is None:
-                life.seconds = time.monotonic() - start
-                if kill_after is not None and life.seconds >= kill_after:
-                    process.send_signal(number)
-                    process.wait(GRACE)
-                else:
-                    life.samples.append((life.seconds, self.logged_step(), resident_memory(process.pid)))
-                    time.sleep(SECONDS_BETWEEN_SAMPLES)
+            try:
+                while process.poll() is None:
+                    life.seconds = time.monotonic() - start
+                    if kill_after is not None and life.seconds >= kill_after:
+                        process.send_signal(number)
+                        process.wait(GRACE)
+                    else:
+                        life.samples.append((life.seconds, self.logged_step(), resident_memory(process.pid)))
+                        time.sleep(SECONDS_BETWEEN_SAMPLES)
+            finally:
+                process.kill()
             life.status = process.returncode
             errors.seek(0)
             if life.status not in STATUSES:

@@ -3,13 +3,12 @@
     python benchmarks/soak.py                  one hour
     python benchmarks/soak.py --minutes 4
 
-The same recipe is run twice through `tercet pretrain`. One run is left alone. The other is killed at random
-moments, by SIGKILL or SIGTERM, and resumed until it is done. Their logs, final weights and optimizers must be
-equal bit for bit, and the resident memory of the run that was left alone must be flat. The exit code is 1 if
-any of it fails.
+One recipe is run through `tercet pretrain` and left alone, for a third of the time. Then it is run again and
+again, killed at random moments by SIGKILL or SIGTERM, and resumed until it is done. Log, final weights and
+optimizer must be equal bit for bit every time, and the resident memory of the run that was left alone must be
+flat. The exit code is 1 if any of it fails.
 """
 
-import math
 import random
 import signal
 import sys
@@ -17,7 +16,7 @@ import tempfile
 import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,10 @@ RECIPE: dict[str, Any] = {
 """What is trained: small, so that there are many steps and checkpoints to be disturbed."""
 
 TRIAL_STEPS = 200
-"""Steps of a first run, by whose speed the others are given as many as the time allows."""
+"""Steps of a first run, by whose speed the others are given theirs."""
+
+SHARE = 1 / 3
+"""Part of the time for the run that is left alone."""
 
 KILLS = 60
 """How many kills fit into the whole time, if it is long."""
@@ -76,15 +78,18 @@ def main(arguments: list[str]) -> int:
         folder = options.folder or Path(temporary)
         recipe = write_recipe(folder, options.seed)
         trial = Run(recipe, folder / "trial", TRIAL_STEPS).live()
-        mean_life = max(60 * options.minutes / KILLS, SHORTEST_MEAN_LIFE)
-        steps = affordable_steps(trial, ends - time.monotonic(), mean_life)
-        straight, killed = (Run(recipe, folder / name, steps) for name in ("straight", "killed"))
+        rate = TRIAL_STEPS / (trial.seconds - trial.seconds_to_begin)
+        steps = max(TRIAL_STEPS, int(rate * SHARE * 60 * options.minutes))
+        straight = Run(recipe, folder / "straight", steps)
         alone = straight.live()
-        mean_life += alone.seconds_to_begin
-        lives = list(killed.live_dangerously(mean_life, ends, random.Random(options.seed)))
-        describe(steps, alone, lives)
-        was_killed = (len(lives) > 1, f"kills: {len(lives) - 1}")
-        verdicts = [was_killed, *compare(straight.folder, killed.folder, steps), judge_memory(alone)]
+        mean_life = alone.seconds_to_begin + max(60 * options.minutes / KILLS, SHORTEST_MEAN_LIFE)
+        draw, rounds, verdicts = random.Random(options.seed), [], [judge_memory(alone)]
+        while not rounds or time.monotonic() < ends:
+            killed = Run(recipe, folder / f"killed-{len(rounds) + 1}", steps)
+            rounds.append(list(killed.live_dangerously(mean_life, ends, draw)))
+            verdicts += compare(straight.folder, killed.folder, steps)
+    describe(steps, alone, rounds)
+    verdicts.append((num_kills(rounds) > 0, f"kills: {num_kills(rounds)}"))
     for is_good, said in verdicts:
         print(f"{'ok    ' if is_good else 'FAILED'}  {said}")
     return 0 if all(is_good for is_good, _ in verdicts) else 1
@@ -111,27 +116,23 @@ def write_recipe(folder: Path, seed: int) -> Path:
     return folder / "recipe.yaml"
 
 
-def affordable_steps(trial: Life, seconds: float, mean_life: float) -> int:
-    """Tell how many steps fit into the time when they are taken twice, once by a run that is often killed.
-
-    A life of random length (exponential) is long enough to begin with a chance of e^(-beginning / mean), and
-    then has the mean before it again.
-    """
-    begin = trial.seconds_to_begin
-    rate = TRIAL_STEPS / (trial.seconds - begin)
-    share = math.exp(-begin / (begin + mean_life))
-    return max(TRIAL_STEPS, int(rate * (seconds - 2 * begin) / (1 + 1 / share)))
+def num_kills(rounds: Sequence[Sequence[Life]]) -> int:
+    """Count the lives that did not come to the end of their run."""
+    return sum(len(lives) - 1 for lives in rounds)
 
 
-def describe(steps: int, alone: Life, lives: Sequence[Life]) -> None:
+def describe(steps: int, alone: Life, rounds: Sequence[Sequence[Life]]) -> None:
     """Print what happened."""
+    lives = list(chain.from_iterable(rounds))
     signals = [-signal.SIGKILL, -signal.SIGTERM, 130]
     killed, deaf, heard = (sum(life.status == status for life in lives) for status in signals)
-    again = sum(life.last_step - after.began_at_step for life, after in pairwise(lives))
+    pairs = chain.from_iterable(map(pairwise, rounds))
+    again = sum(life.last_step - after.began_at_step for life, after in pairs)
     rows = [
         ("", "left alone", "killed"),
-        ("steps", f"{steps:,}", f"{steps:,}"),
-        ("seconds", f"{alone.seconds:,.0f}", f"{sum(life.seconds for life in lives):,.0f}"),
+        ("runs", "1", str(len(rounds))),
+        ("steps of each", f"{steps:,}", f"{steps:,}"),
+        ("seconds in all", f"{alone.seconds:,.0f}", f"{sum(life.seconds for life in lives):,.0f}"),
         ("processes", "1", str(len(lives))),
         ("ended by SIGKILL", "", str(killed)),
         ("ended by SIGTERM, with a checkpoint", "", str(heard)),

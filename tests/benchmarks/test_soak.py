@@ -74,7 +74,7 @@ def test_the_last_complete_record_is_read(module, tmp_path):
 def test_a_short_soak_finds_nothing(tmp_path):
     command = [sys.executable, ROOT / "benchmarks" / "soak.py", "--minutes", "1.5", "--folder", tmp_path]
     printed = subprocess.run(command, capture_output=True, text=True).stdout
-    said = dict(reversed(line.split(None, 1)) for line in printed.splitlines() if line[:2] in ("ok", "FA"))
-    assert len(said) == 5
+    verdicts = [line.split(None, 1) for line in printed.splitlines() if line.startswith(("ok", "FAILED"))]
+    assert len(verdicts) >= 5
     # There may be too few steps to judge the memory.
-    assert all(verdict == "ok" for name, verdict in said.items() if not name.startswith("memory"))
+    assert all(verdict == "ok" for verdict, said in verdicts if not said.startswith("memory"))
