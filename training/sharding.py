@@ -20,7 +20,7 @@ from accelerate import Accelerator
 from accelerate.utils import DynamoBackend, FullyShardedDataParallelPlugin, parse_flag_from_env
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -29,7 +29,7 @@ from .batches import Step
 from .evaluation import undisturbed_randomness
 from .objective import Objective
 
-PRECISIONS = {"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+PRECISIONS = {"no": None, "bf16": torch.bfloat16}
 """What gathered weights are rounded to, under accelerate's names for mixed precision."""
 
 
@@ -48,7 +48,6 @@ def prepare_model(model: nn.Module, accelerator: Accelerator) -> nn.Module:
         return accelerator.prepare(model)
     arguments: dict[str, Any] = {
         "mesh": init_device_mesh(accelerator.device.type, (accelerator.num_processes,)),
-        "offload_policy": plugin.cpu_offload,
         "mp_policy": MixedPrecisionPolicy(
             param_dtype=PRECISIONS[accelerator.mixed_precision],
             reduce_dtype=torch.float32,
@@ -72,10 +71,16 @@ def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin 
     plugin = getattr(accelerator.state, "fsdp_plugin", None) or FullyShardedDataParallelPlugin()
     if plugin.fsdp_version != 2:
         raise ValueError(f"fsdp_version is {plugin.fsdp_version}: choose --fsdp_version 2")
-    if getattr(accelerator.state.dynamo_plugin, "backend", DynamoBackend.NO) != DynamoBackend.NO:
-        raise ValueError("training.compile does not go with FSDP: set training.compile=false")
-    if plugin.activation_checkpointing:
-        raise ValueError("fsdp_activation_checkpointing is not supported: set it to false")
+    compiles = getattr(accelerator.state.dynamo_plugin, "backend", DynamoBackend.NO) != DynamoBackend.NO
+    unsupported = {
+        "training.compile": compiles,
+        "precision fp16": accelerator.mixed_precision == "fp16",
+        "fsdp_activation_checkpointing": plugin.activation_checkpointing,
+        "fsdp_offload_params": isinstance(plugin.cpu_offload, CPUOffloadPolicy),
+        "fsdp_ignored_modules": plugin.ignored_modules is not None,
+    }
+    if asked := [name for name, is_asked in unsupported.items() if is_asked]:
+        raise ValueError(f"{' and '.join(asked)} cannot be had together with FSDP: leave it out")
     return plugin
 
 
@@ -204,5 +209,5 @@ def _to_main(value: Any, accelerator: Accelerator) -> Any:
     """Gather a part, and keep the whole on the main process; what is not in pieces stays as it is."""
     if not isinstance(value, DTensor):
         return value
-    gathered = whole(value)  # on all processes together
-    return gathered.cpu() if accelerator.is_main_process else None
+    full = whole(value)  # on all processes together
+    return full.cpu() if accelerator.is_main_process else None
