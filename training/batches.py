@@ -17,6 +17,7 @@ Legend: E examples of an epoch, S sequences of a step, P processes.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,6 +53,19 @@ class Step:
         """Cut this process's share into micro-batches on `device`."""
         slices = (slice_sequences(self.batch, first, last) for first, last in pairwise(self.edges))
         return [{name: _to(device, value) for name, value in batch.items()} for batch in slices]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel to another process as arrays: each tensor would take a file and a connection of its own."""
+        arrays = {name: value.numpy() if isinstance(value, Tensor) else value for name, value in self.batch.items()}
+        return self.__dict__ | {"batch": arrays}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrive there."""
+        batch = {
+            name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+            for name, value in state["batch"].items()
+        }
+        self.__dict__.update(state | {"batch": batch})
 
     def pin_memory(self) -> "Step":
         """Let the data loader pin this object, so that copies to a GPU do not wait."""
