@@ -216,7 +216,6 @@ class ParallelPairs(PackableExamples):
             "index": index,
         }
 
-
     def pack(self, indices: np.ndarray) -> PackedExamples:
         """Prepare many pairs at once, each as `__getitem__` defines it."""
         documents = self.documents[indices]

@@ -145,4 +145,6 @@ def offsets(lengths: np.ndarray) -> np.ndarray:
 def _map(path: Path, kind: np.dtype) -> np.ndarray:
     if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.empty(0, kind)
-    return np.asarray(np.memmap(path, dtype=kind, mode="r"))  # a plain view: each of a memmap's slices is slow
+    return np.asarray(
+        np.memmap(path, dtype=kind, mode="r")
+    )  # a plain view: each of a memmap's slices is slow

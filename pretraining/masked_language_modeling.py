@@ -32,16 +32,12 @@ Choose = Callable[[Sequence[Example], np.ndarray, float, Draws], np.ndarray]
 """Decides which packed tokens (N,) of some examples become targets; special ones are struck out later."""
 
 
-def choose_tokens(
-    examples: Sequence[Example], special: np.ndarray, rate: float, draws: Draws
-) -> np.ndarray:
+def choose_tokens(examples: Sequence[Example], special: np.ndarray, rate: float, draws: Draws) -> np.ndarray:
     """Choose every token by its own coin."""
     return draws.uniform(np.arange(len(special)), CHOICE) < rate
 
 
-def choose_words(
-    examples: Sequence[Example], special: np.ndarray, rate: float, draws: Draws
-) -> np.ndarray:
+def choose_words(examples: Sequence[Example], special: np.ndarray, rate: float, draws: Draws) -> np.ndarray:
     """Choose every word, with all of its tokens, by the coin of its first one.
 
     A token is in one word, so it is a target as often as its word is chosen: the token rate is met in

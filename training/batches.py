@@ -56,7 +56,9 @@ class Step:
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to another process as arrays: each tensor would take a file and a connection of its own."""
-        arrays = {name: value.numpy() if isinstance(value, Tensor) else value for name, value in self.batch.items()}
+        arrays = {
+            name: value.numpy() if isinstance(value, Tensor) else value for name, value in self.batch.items()
+        }
         return self.__dict__ | {"batch": arrays}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -115,8 +117,6 @@ def _step_edges(lengths: np.ndarray, limit: int) -> list[int]:
 
 def cut_evenly(lengths: np.ndarray, parts: int) -> list[int]:
     """Cut a row of lengths into consecutive non-empty parts of nearly equal sums; return the edges."""
-    if parts == 1:
-        return [0, len(lengths)]
     ends = np.cumsum(lengths)
     goals = ends[-1] * np.arange(1, parts) / parts
     edges = np.searchsorted(ends, goals)
@@ -139,6 +139,8 @@ def share(
     Returns the numbers of this process's sequences, and the edges between its micro-batches.
     """
     order = np.argsort(lengths, kind="stable")
+    if num_processes == 1 and lengths.sum() <= limit:
+        return order, [0, len(order)]
     edges = _micro_batch_edges(lengths[order], limit, num_processes)
     mine = list(pairwise(edges))[process_index::num_processes]
     chosen = np.concatenate([order[first:last] for first, last in mine] or [order[:0]])

@@ -109,7 +109,9 @@ def test_packed_sequences_equal_those_made_one_by_one(prefix, suffix, document_e
     """Also those that begin or end amid the signs of a document's end, and over empty documents."""
     length = room + len(prefix) + len(suffix)
     corpus = corpus_of([3, 4], [], [10, 1, 1], [], [], [2], [1])
-    sequences = FullSequences(corpus, length, prefix, suffix, isolate_documents, document_end, fewest_tokens=1)
+    sequences = FullSequences(
+        corpus, length, prefix, suffix, isolate_documents, document_end, fewest_tokens=1
+    )
     indices = np.random.default_rng(0).permutation(len(sequences))
     assert_packing_equals_making_one_by_one(sequences, indices)
     assert_packing_equals_making_one_by_one(sequences, indices[:1])
@@ -150,6 +152,12 @@ def test_pairs_are_the_documents_of_both_sides_closed():
         ([5, END], [4, 5, 6, 7, END]),
     ]
     assert pairs.lengths.tolist() == [6, 7, 7]
+
+
+@pytest.mark.parametrize("closing", [[END], [END, END + 1], []])
+def test_packed_pairs_equal_those_made_one_by_one(closing):
+    pairs = ParallelPairs(corpus_of([2], [3], [1], [1, 1]), corpus_of([1, 1], [2], [4], [2]), 6, closing)
+    assert_packing_equals_making_one_by_one(pairs, np.array([3, 0, 2, 1]))
 
 
 def test_pairs_that_are_too_long_are_counted_and_empty_ones_left_out():

@@ -43,7 +43,11 @@ def test_numbers_are_even_and_unrelated_within_three_sigma():
     every = np.arange(size**2)
     numbers = np.stack([draws.uniform(every, purpose) for purpose in range(4)]).reshape(4, size, size) - 0.5
     assert np.abs(numbers.mean(axis=(1, 2))).max() <= 3 * np.sqrt(1 / 12 / size**2)
-    pairs = [numbers[1:] * numbers[:-1], numbers[:, 1:] * numbers[:, :-1], numbers[..., 1:] * numbers[..., :-1]]
+    pairs = [
+        numbers[1:] * numbers[:-1],
+        numbers[:, 1:] * numbers[:, :-1],
+        numbers[..., 1:] * numbers[..., :-1],
+    ]
     assert all(abs(pair.mean()) <= 3 * np.sqrt(1 / 144 / pair.size) for pair in pairs)
     counts = np.bincount(draws.below(10, every, 0), minlength=10)
     assert len(counts) == 10
