@@ -1,14 +1,14 @@
-"""Make batches side by side with `datasets` and transformers' collators: real tokens per second, and their ratio.
+"""Make batches side by side with `datasets` and transformers' collators: real tokens per second, their ratio.
 
     python benchmarks/data_pipeline.py                                everything, five minutes
     python benchmarks/data_pipeline.py --flows encoder --rounds 9
     python benchmarks/data_pipeline.py --page docs/performance.md     and put the table there
 
-`flows.py` says what is made. A pass is a whole epoch in random order, from files on the disk to batches in
-memory; ours includes the plan of the epoch, the corruption and the cutting into micro-batches. Both sides share
-one process, which keeps its heap, and one thread, and take turns: A B B A. What counts is the processor's time,
-so that other work on the machine, which takes turns with ours, does not count. Only the last column is measured
-by the clock, since it is about two processes more: ours with two workers of the data loader.
+`flows.py` says what is made. A pass is a whole epoch in random order, or a few, from files on the disk to
+batches in memory; ours includes the plan of the epoch, the corruption and the cutting into micro-batches.
+Both sides share one process, which keeps its heap, and one thread, and take turns: A B B A. What counts is
+the processor's time, so that what else the machine does counts little. Only the last column is measured by
+the clock: ours with two workers of the data loader, which are processes of their own.
 """
 
 import json
@@ -43,7 +43,7 @@ EPOCHS = 4
 """Of ours in a pass: one would be over too soon."""
 
 HEAD = """\
-| flow | stock, tokens/s | slowest to fastest | tercet, tokens/s | slowest to fastest | ratio | with 2 workers |
+| flow | stock, tokens/s | slowest to fastest | tercet, tokens/s | slowest to fastest | ratio | two workers |
 |---|--:|--:|--:|--:|--:|--:|"""
 
 

@@ -1,10 +1,11 @@
-"""What the data pipeline is measured with: the same token ids in a corpus of ours and in a table of `datasets`.
+"""What the data pipeline is measured with: equal token ids in a corpus of ours and in a table of `datasets`.
 
-Texts are random, as in `cases.py`: ranks of words follow Zipf's law, and lengths are such that about 58 % of a
-padded batch is text; only the decoder's blocks are full. Both sides map from disk what was tokenized before.
+Texts are random, as in `cases.py`: ranks of words follow Zipf's law, and lengths are such that about 58 % of
+a padded batch is text; only the decoder's blocks are full. Both sides map from disk what was tokenized
+before.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -55,9 +56,7 @@ Draw = Callable[[Path, int, int], Corpus]
 """Writes a random corpus into a folder, for so many examples of at most so many tokens."""
 
 
-def write(
-    folder: Path, documents: list[np.ndarray] | np.ndarray, rng: np.random.Generator
-) -> TokenizedCorpus:
+def write(folder: Path, documents: Sequence[Any], rng: np.random.Generator) -> TokenizedCorpus:
     """Save random documents, whose sentences have the given lengths, and map them into memory."""
     sentences = np.hstack(documents)
     size, first = int(sentences.sum()), len(SIGNS) + SENTINELS
@@ -81,7 +80,7 @@ def random_lengths(longest: int, number: int, rng: np.random.Generator) -> np.nd
 def draw_texts(folder: Path, number: int, length: int) -> Corpus:
     """Draw documents of one sequence each, with room for [CLS] and [SEP]."""
     rng = np.random.default_rng(SEED)
-    return write(folder, random_lengths(length - 2, number, rng), rng)
+    return write(folder, list(random_lengths(length - 2, number, rng)), rng)
 
 
 def draw_documents(folder: Path, number: int, length: int) -> Corpus:
@@ -96,7 +95,7 @@ def draw_pairs(folder: Path, number: int, length: int) -> Corpus:
     rng = np.random.default_rng(SEED)
     sources = random_lengths(length - 1, number, rng)
     targets = np.clip((sources * rng.uniform(0.8, 1.2, number)).astype(int), 1, length - 1)
-    return write(folder / "sources", sources, rng), write(folder / "targets", targets, rng)
+    return write(folder / "sources", list(sources), rng), write(folder / "targets", list(targets), rng)
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ class Flow:
         )
 
     def columns(self, examples: Examples) -> dict[str, list[Any]]:
-        """Turn examples into columns; `run_mlm.py` also stores which tokens are special, to save time later."""
+        """Turn examples into columns; which tokens are special is kept, as by `run_mlm.py`, to save time."""
         made = [examples[idx] for idx in range(len(examples))]
         is_sign = is_special(self.tokenizer())
         for example in made:

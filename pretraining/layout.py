@@ -43,7 +43,7 @@ class Layout(NamedTuple):
     text_begins: np.ndarray
     """Numbers of the packed tokens that are the first of a text (S,)."""
     pieces: tuple[np.ndarray, np.ndarray, np.ndarray]
-    """Where the text of each piece begins and ends in the corpus, and where it begins when packed, all (K,)."""
+    """Where the text of each piece begins and ends in the corpus, and where it begins when packed (K,)."""
 
     def input_ids(self, tokens: np.ndarray) -> Ragged:
         """Give the ids, from the corpus's tokens."""

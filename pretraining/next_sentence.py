@@ -196,7 +196,7 @@ class NextSentencePairs:
 
 
 class Walk:
-    """The way through documents, from pair to pair; it remembers how many random pairs there were too many."""
+    """The way through documents, from pair to pair; it remembers how many random pairs were too many."""
 
     def __init__(self) -> None:
         self.owed = 0
@@ -211,7 +211,7 @@ class Walk:
         `is_random` (S,) is changed where a label has to be.
         """
         chosen, owed, end = array("q"), self.owed, 0
-        splits, stops, labels = memoryview(split), memoryview(stop), memoryview(is_random)
+        splits, stops, labels = split.data, stop.data, is_random.data
         for count in counts.tolist():
             start, end = end, end + count
             while start < end:

@@ -17,6 +17,7 @@ Legend: E examples of an epoch, S sequences of a step, P processes.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -55,6 +56,21 @@ class Step:
         """Cut this process's share into micro-batches on `device`."""
         slices = (slice_sequences(self.batch, first, last) for first, last in pairwise(self.edges))
         return [{name: _to(device, value) for name, value in batch.items()} for batch in slices]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel to another process as arrays: each tensor would take a file and a connection of its own."""
+        arrays = {
+            name: value.numpy() if isinstance(value, Tensor) else value for name, value in self.batch.items()
+        }
+        return self.__dict__ | {"batch": arrays}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrive there."""
+        batch = {
+            name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+            for name, value in state["batch"].items()
+        }
+        self.__dict__.update(state | {"batch": batch})
 
     def pin_memory(self) -> "Step":
         """Let the data loader pin this object, so that copies to a GPU do not wait."""
@@ -104,8 +120,6 @@ def _step_edges(lengths: np.ndarray, limit: int) -> list[int]:
 
 def cut_evenly(lengths: np.ndarray, parts: int) -> list[int]:
     """Cut a row of lengths into consecutive non-empty parts of nearly equal sums; return the edges."""
-    if parts == 1:
-        return [0, len(lengths)]
     ends = np.cumsum(lengths)
     goals = ends[-1] * np.arange(1, parts) / parts
     edges = np.searchsorted(ends, goals)
@@ -128,6 +142,8 @@ def share(
     Returns the numbers of this process's sequences, and the edges between its micro-batches.
     """
     order = np.argsort(lengths, kind="stable")
+    if num_processes == 1 and lengths.sum() <= limit:
+        return order, [0, len(order)]
     edges = _micro_batch_edges(lengths[order], limit, num_processes)
     mine = list(pairwise(edges))[process_index::num_processes]
     chosen = np.concatenate([order[first:last] for first, last in mine] or [order[:0]])

@@ -138,7 +138,9 @@ def load_checkpoint(checkpoint: Path, run: RunState) -> None:
         run.accelerator.scaler.load_state_dict(states["scaler"])
     state = read_state(checkpoint)
     run.progress.load_state_dict(state["progress"])
-    windows = [_read(checkpoint / f"window-{index}.pt") for index in range(state["circumstances"]["processes"])]
+    windows = [
+        _read(checkpoint / f"window-{index}.pt") for index in range(state["circumstances"]["processes"])
+    ]
     run.window.load_state_dicts(windows, run.accelerator.process_index, run.accelerator.num_processes)
     generators = checkpoint / f"random-{run.accelerator.process_index}.pt"
     if generators.exists():

@@ -3,9 +3,10 @@
 An `Examples` is one epoch's list of examples; an `ExampleSource` gives such a list for every epoch. Data that
 are the same in every epoch are both at once: `epoch` returns the object itself.
 
-A step needs hundreds of examples at once, and an objective soon lays their arrays end to end. `PackableExamples`
-make them so from the beginning: what `pick` then returns still is a sequence of examples, one dictionary each,
-and `gather` finds a field of all of them without making a single one. Both ways give the same arrays.
+A step needs hundreds of examples at once, and an objective soon lays their arrays end to end.
+`PackableExamples` make them so from the beginning: what `pick` then returns still is a sequence of examples,
+one dictionary each, but `gather` finds a field of all of them without making a single one. Both ways give the
+same arrays.
 
 Shapes: E examples, S picked examples, N tokens of theirs.
 """

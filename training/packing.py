@@ -109,7 +109,7 @@ def sequence_lengths(batch: Batch) -> np.ndarray:
 
 
 def select_sequences(batch: Batch, chosen: np.ndarray) -> Batch:
-    """Copy the sequences whose numbers are `chosen` out of a packed batch; all, in their order, are the batch."""
+    """Copy the sequences numbered `chosen` out of a packed batch; all of them, in order, are the batch."""
     num_sequences = len(batch["cu_seq_lens_k"]) - 1
     if len(chosen) == num_sequences and (chosen == np.arange(num_sequences)).all():
         return batch

@@ -154,6 +154,12 @@ def test_pairs_are_the_documents_of_both_sides_closed():
     assert pairs.lengths.tolist() == [6, 7, 7]
 
 
+@pytest.mark.parametrize("closing", [[END], [END, END + 1], []])
+def test_packed_pairs_equal_those_made_one_by_one(closing):
+    pairs = ParallelPairs(corpus_of([2], [3], [1], [1, 1]), corpus_of([1, 1], [2], [4], [2]), 6, closing)
+    assert_packing_equals_making_one_by_one(pairs, np.array([3, 0, 2, 1]))
+
+
 def test_pairs_that_are_too_long_are_counted_and_empty_ones_left_out():
     with pytest.warns(UserWarning, match="2 of 4 pairs are longer than 4 tokens and left out"):
         pairs = ParallelPairs(corpus_of([4], [3], [1], []), corpus_of([1], [3], [4], [1]), 4, [END])

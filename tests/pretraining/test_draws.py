@@ -1,6 +1,9 @@
 """Random choices in many sequences at once."""
 
+from math import comb
+
 import numpy as np
+import pytest
 
 from tercet.pretraining.draws import choose_each, poisson_until, segment_each
 
@@ -15,6 +18,18 @@ def test_every_choice_is_alike_likely():
     assert len(choices) == 6
     assert (choices.sum(axis=1) == 2).all()
     assert np.abs(counts - draws / 6).max() <= 3 * np.sqrt(draws / 6 * 5 / 6)
+
+
+@pytest.mark.parametrize(("items", "chosen"), [(5, 1), (5, 3), (6, 3), (7, 6), (4, 4), (4, 0)])
+def test_dense_and_thin_choices_are_alike_likely(items, chosen):
+    """The chi-square statistic of all choices lies within 3 sigma of its mean."""
+    draws, ways = 20_000, comb(items, chosen)
+    flags = choose_each(np.full(draws, items), np.full(draws, chosen), np.random.default_rng(0))
+    choices, counts = np.unique(flags.reshape(draws, items), axis=0, return_counts=True)
+    assert (choices.sum(axis=1) == chosen).all()
+    assert len(choices) == ways
+    chi_square = ((counts - draws / ways) ** 2 / (draws / ways)).sum()
+    assert abs(chi_square - (ways - 1)) <= 3 * np.sqrt(2 * (ways - 1))
 
 
 def test_segments_are_as_many_as_asked_and_make_up_the_whole():

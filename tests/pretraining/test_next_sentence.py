@@ -79,7 +79,7 @@ def test_packed_pairs_equal_those_made_one_by_one(tokenizer):
 
 
 def test_the_walk_goes_on_behind_a_if_b_is_random_and_else_behind_b():
-    """Two documents of four sentences; the last of the first is left alone, the fifth pair repays it twice."""
+    """Two documents of four sentences. The last one of the first is left alone; later a pair repays that."""
     split, stop = np.array([1, 2, 3, 4, 5, 6, 7, 8]), np.array([3, 4, 4, 4, 6, 7, 8, 8])
     is_random = np.array([True, True, True, False, True, False, False, False])
     walk = Walk()

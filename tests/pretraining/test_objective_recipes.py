@@ -16,8 +16,9 @@ from tercet.modeling import (
 )
 from tercet.pretraining.corpus import TokenizedCorpus
 from tercet.pretraining.objective_recipes import ObjectiveRecipe, build_examples, build_objective
+from tercet.training.batches import StepDataset
 from tercet.training.examples import Examples, ExampleSource
-from tercet.training.objective import IGNORE
+from tercet.training.objective import IGNORE, Objective
 from tercet.training.packing import sequence_lengths
 
 SIGNS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
@@ -82,6 +83,81 @@ def test_every_kind_makes_batches_of_its_examples(kind, isolate_documents, token
         assert abs(sequence_lengths(batch).sum() / examples.lengths.sum() - 1) < 0.05
     else:
         assert sequence_lengths(batch).tolist() == examples.lengths.tolist()
+
+
+class OneByOne:
+    """The same examples without the way to make many at once."""
+
+    def __init__(self, source: ExampleSource, number: int = 0):
+        self.source, self.examples = source, source.epoch(number)
+        self.lengths = self.examples.lengths
+
+    def epoch(self, number):
+        return OneByOne(self.source, number)
+
+    def __len__(self):
+        return len(self.examples)
+
+    def __getitem__(self, index):
+        return self.examples[index]
+
+
+RECIPES = [
+    *({"kind": kind} for kind in KINDS),
+    {"kind": "masked_language_modeling", "unit": "word"},
+    {"kind": "masked_language_modeling", "unit": "word", "masking": "static"},
+]
+
+
+@pytest.mark.parametrize("isolate_documents", [True, False])
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "-".join(recipe.values()))
+def test_a_step_of_packed_examples_equals_one_of_single_examples(recipe, isolate_documents, tokenizer):
+    source = make_source(recipe["kind"], tokenizer, isolate_documents)
+    objective = build_objective(read(recipe), tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    fast, slow = (make_steps(examples, objective) for examples in (source, OneByOne(source)))
+    for place in [(0, number) for number in range(len(fast.plan(0)[1]))] + [(1, 0)]:
+        expected, found = slow[place], fast[place]
+        assert (found.edges, found.targets, found.tokens) == (
+            expected.edges,
+            expected.targets,
+            expected.tokens,
+        )
+        assert found.batch.keys() == expected.batch.keys()
+        for name, value in expected.batch.items():
+            torch.testing.assert_close(found.batch[name], value, rtol=0, atol=0)
+
+
+def make_steps(source: ExampleSource, objective: Objective, **changes: int) -> StepDataset:
+    return StepDataset(source, objective, tokens_per_step=200, tokens_per_micro_batch=100, seed=3, **changes)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "next_sentence" not in kind])
+def test_an_epoch_holds_every_token_of_the_corpus_once(kind, tokenizer):
+    """Over the micro-batches of two processes; what was hidden is in the labels."""
+    source = make_source(kind, tokenizer)
+    objective = build_objective(read({"kind": kind}), tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    counts = np.zeros(len(tokenizer), dtype=int)
+    for process_index in (0, 1):
+        steps = make_steps(source, objective, num_processes=2, process_index=process_index)
+        for number in range(len(steps.plan(0)[1])):
+            for batch in steps[0, number].micro_batches(torch.device("cpu")):
+                counts += np.bincount(np.concatenate(written(batch, kind)), minlength=len(counts))
+    corpora = [make_corpus(40, 0), make_corpus(40, 1)] if kind == "translation" else [make_corpus(40, 0)]
+    expected = np.bincount(np.concatenate([corpus.tokens for corpus in corpora]), minlength=len(counts))
+    assert counts[FIRST_WORD:LAST_WORD].tolist() == expected[FIRST_WORD:LAST_WORD].tolist()
+
+
+FIRST_WORD, LAST_WORD = 5, 55
+
+
+def written(batch: dict, kind: str) -> list[np.ndarray]:
+    """The original tokens of a batch."""
+    ids, labels = batch["input_ids"][0].numpy(), batch["labels"][0].numpy()
+    if kind == "masked_language_modeling":
+        return [np.where(labels == IGNORE, ids, labels)]
+    if kind in ("causal_language_modeling", "denoising"):
+        return [labels]
+    return [ids, labels]
 
 
 MODELS = dict(

@@ -1,5 +1,6 @@
 """The plan of an epoch and the sharing of its steps: what they promise for any lengths."""
 
+import pickle
 from itertools import islice, pairwise
 from typing import Any
 
@@ -105,6 +106,21 @@ def test_a_step_is_the_same_whatever_the_micro_batches_and_processes(make):
     assert sorted(sequences(halves[0]) + sequences(halves[1])) == expected
     for step in (small, *halves):
         assert (step.targets, step.examples, step.tokens) == (whole.targets, whole.examples, whole.tokens)
+
+
+def test_a_step_arrives_in_another_process_as_it_was(make):
+    step = make()[0, 1]
+    found = pickle.loads(pickle.dumps(step))
+    assert (found.place, found.edges, found.targets) == (step.place, step.edges, step.targets)
+    assert found.batch.keys() == step.batch.keys()
+    for name, value in step.batch.items():
+        torch.testing.assert_close(found.batch[name], value, rtol=0, atol=0)
+    found.batch["input_ids"] += 1  # what arrives can be written to
+
+
+def test_examples_of_a_step_go_from_short_to_long():
+    lengths = rng(0).integers(1, 30, 500)
+    assert all((np.diff(lengths[step]) >= 0).all() for step in plan_steps(lengths, 333, rng(1)))
 
 
 def test_targets_are_those_of_the_micro_batches(make, objective):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.training.packing import pack, select_sequences, sequence_lengths, slice_sequences
+from tercet.training.packing import pack, ragged, select_sequences, sequence_lengths, slice_sequences
 
 
 def two_streams(lengths: list[tuple[int, int]]) -> dict:
@@ -39,6 +39,19 @@ def test_sequences_lie_end_to_end():
     assert packed.cu_seq_lens.dtype == torch.int32
 
 
+def test_ragged_arrays_are_views_of_one():
+    arrays = ragged([np.array([7, 8, 9]), np.array([], dtype=np.int64), np.array([1, 2])])
+    assert [array.tolist() for array in arrays] == [[7, 8, 9], [], [1, 2]]
+    assert [array.tolist() for array in arrays[1:]] == [[], [1, 2]]
+    assert arrays[-1].tolist() == [1, 2]
+    assert arrays[0].base is arrays.values
+    assert ragged(arrays) is arrays
+    assert ragged([3, 4]).values.tolist() == [3, 4]
+    assert ragged([3, 4]).lengths.tolist() == [1, 1]
+    with pytest.raises(IndexError):
+        arrays[3]
+
+
 def test_selecting_equals_packing_the_selected():
     lengths = [(3, 2), (1, 5), (4, 1), (2, 2)]
     whole = two_streams(lengths)
@@ -50,6 +63,13 @@ def test_selecting_equals_packing_the_selected():
     assert selected["cu_seq_lens_q"].tolist() == [0, 1, 3]
     assert (selected["max_length_k"], selected["max_length_q"]) == (4, 2)
     assert selected["kind"].tolist() == [2, 0]
+
+
+def test_all_in_their_order_are_the_batch_itself():
+    whole = two_streams([(3, 2), (1, 5)])
+    assert select_sequences(whole, np.array([0, 1])) is whole
+    assert slice_sequences(whole, 0, 2) is whole
+    assert select_sequences(whole, np.array([1, 0]))["labels"].tolist() == [[151, 152, 153, 154, 155, 51, 52]]
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 4), (1, 3), (3, 4)])
