@@ -35,9 +35,6 @@ from tercet.training.objective import Batch, Objective
 from tercet.training.precision import build_accelerator
 from tercet.training.tracking import LOG, read_log
 
-JUDGEMENTS = 25
-"""How often the stock side is judged; ours is when its recipe evaluates."""
-
 TRIAL_STEPS = 8
 """Steps that tell how long one takes; the first two do not count."""
 
@@ -81,9 +78,12 @@ def curve_of(log: Sequence[dict[str, Any]]) -> Curve:
 
 
 def race_stock(
-    contest: Contest, recipe: PretrainingRecipe, folder: Path, rate: float, minutes: float
+    contest: Contest, recipe: PretrainingRecipe, folder: Path, *, rate: float, minutes: float, judgements: int
 ) -> dict[str, Any]:
-    """Train transformers' model for so many minutes, in which its schedule runs to its end."""
+    """Train transformers' model for so many minutes, in which its schedule runs to its end.
+
+    It is judged `judgements` times, at the end at last; ours is judged when its recipe evaluates.
+    """
     tokenizer = prepare_tokenizer(recipe, recipe.folder / TOKENIZER)
     judge = stock_judge(contest, recipe, tokenizer)
     trial = StockRun(contest, recipe, tokenizer, rate, TRIAL_STEPS)
@@ -97,7 +97,7 @@ def race_stock(
         seconds = 0.0
         for step in range(1, steps + 1):
             seconds += run.step()
-            if step % max(steps // JUDGEMENTS, 1) == 0 or step == steps:
+            if step * judgements % steps < judgements:  # at equal distances, and at the end
                 loss = judge(run.model)
                 curve.append({"step": step, "seconds": seconds, "tokens": run.tokens, "loss": loss})
                 print(json.dumps(curve[-1]), file=file, flush=True)

@@ -38,7 +38,7 @@ from tercet.pretraining.text import tokenize_text
 from tercet.training.examples import Examples
 from tercet.training.objective import Batch, Example, Objective
 
-HELD_OUT = 768
+HELD_OUT = 512
 """Sequences of the validation text that judge."""
 
 AT_ONCE = 32

@@ -13,11 +13,14 @@ A run that is finished is kept in --folder and not repeated. The data are a fold
 """
 
 import json
+import shutil
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import date
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,9 @@ from standings import BEGIN, END, draw, render, time_to
 from tercet.configs.recipe import recipe_data
 
 RESULTS = Path(__file__).parent / "results" / "time_to_loss.json"
+
+JUDGEMENTS = 12
+"""How often the stock side's long run is judged."""
 
 MOST_DIFFERENCE = 0.03
 """By how much the numbers of parameters may differ."""
@@ -73,15 +79,17 @@ def race(contest: Contest, conditions: Conditions, options: Namespace) -> dict[s
     folder = options.folder.resolve() / contest.name
     recipe = contest.our_recipe(options.data.resolve(), folder, options.override)
 
-    def stock(rate: float, minutes: float) -> dict[str, Any]:
-        name = f"stock-{rate:g}-{minutes:g}-minutes"
-        return once(folder / name, conditions, race_stock, contest, recipe, folder / name, rate, minutes)
+    def stock(rate: float, minutes: float, judgements: int) -> dict[str, Any]:
+        depends_on = (conditions, contest, recipe.tokenizer, recipe.corpus, rate, minutes, judgements)
+        run = partial(race_stock, contest, recipe, rate=rate, minutes=minutes, judgements=judgements)
+        return once(folder, f"stock-{rate:g}-{minutes:g}-minutes", depends_on, conditions, run)
 
     rates = options.rates or contest.rates
-    pilots = {rate: stock(rate, options.pilot_minutes) for rate in rates} if len(rates) > 1 else {}
+    pilots = {rate: stock(rate, options.pilot_minutes, 1) for rate in rates} if len(rates) > 1 else {}
     best = min(rates, key=lambda rate: pilots[rate]["curve"][-1]["loss"] if pilots else 0)
-    theirs = stock(best, options.minutes)
-    ours = once(folder / "tercet", conditions, race_tercet, contest, recipe, folder / "tercet")
+    theirs = stock(best, options.minutes, JUDGEMENTS)
+    depends_on = (conditions, contest, recipe)
+    ours = once(folder, "tercet", depends_on, conditions, partial(race_tercet, contest, recipe))
     if abs(ours["parameters"] / theirs["parameters"] - 1) > MOST_DIFFERENCE:
         raise ValueError(f"parameters: {ours['parameters']:,} against {theirs['parameters']:,}")
     target = theirs["curve"][-1]["loss"]
@@ -99,13 +107,19 @@ def race(contest: Contest, conditions: Conditions, options: Namespace) -> dict[s
 
 
 def once(
-    folder: Path, conditions: Conditions, function: Callable[..., dict[str, Any]], *arguments: Any
+    folder: Path,
+    name: str,
+    depends_on: tuple[Any, ...],
+    conditions: Conditions,
+    run: Callable[[Path], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Call a function in a process of its own and keep the result, or find what an earlier call gave."""
-    kept = folder / "result.json"
+    """Call a run in a process of its own and keep its result, or find what an equal one gave before."""
+    digest = sha256(repr(depends_on).encode()).hexdigest()[:8]
+    kept = folder / f"{name}-{digest}" / "result.json"
     if not kept.exists():
-        print(f"racing: {folder} ...", file=sys.stderr, flush=True)
-        result = in_fresh_process(conditions, function, *arguments)
+        print(f"racing: {kept.parent} ...", file=sys.stderr, flush=True)
+        shutil.rmtree(kept.parent, ignore_errors=True)  # what an interrupted run left
+        result = in_fresh_process(conditions, run, kept.parent)
         kept.write_text(json.dumps(result) + "\n", encoding="utf-8")
     return json.loads(kept.read_text(encoding="utf-8"))
 
