@@ -65,6 +65,7 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
             required=columns,
             split=split,
             streaming=corpus.streaming,
+            skip_bad_records=corpus.skip_bad_records,
             cache=corpus.cache,
         )
         for column in columns

@@ -21,12 +21,13 @@ from tokenizers import Encoding, Tokenizer
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
+from .bad_records import Tally
 from .cache import cache_folder, made_once
 from .corpus import TokenizedCorpus, offsets, save_corpus, token_kind
 from .documents import Documents
 from .sentences import split_sentences
 
-EDITION = 1
+EDITION = 2
 """To be raised whenever the same text gives another corpus."""
 CHARACTERS_AT_ONCE = 2_000_000
 
@@ -41,13 +42,18 @@ def tokenized_corpus(
         tokenizer: A fast one.
         cache: Folder of the cache; by default `TERCET_CACHE`, else `~/.cache/tercet`.
 
+    Warns:
+        UserWarning: Bad records were skipped, be it by an earlier run.
+
     Raises:
         ValueError: The documents cannot be read or are empty, or the tokenizer is not a fast one.
     """
     backend = text_backend(tokenizer)
     key = json.dumps([EDITION, backend.to_str(), documents.fingerprint()])
     folder = cache_folder(cache) / "tokenized" / hashlib.sha256(key.encode()).hexdigest()[:24]
-    return TokenizedCorpus.load(made_once(folder, lambda target: _fill(target, documents, backend)))
+    corpus = TokenizedCorpus.load(made_once(folder, lambda target: _fill(target, documents, backend)))
+    corpus.tally.warn(documents.name)
+    return corpus
 
 
 def tokenize(documents: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> TokenizedCorpus:
@@ -72,14 +78,15 @@ def text_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
 
 def _fill(folder: Path, documents: Documents, backend: Tokenizer) -> None:
     """Write the tokenized documents into a folder, with a progress bar."""
+    tally = Tally()
     with tqdm(desc=f"tokenizing {documents.name}", unit=" documents", disable=None, leave=False) as bar:
 
         def parts() -> Iterator[TokenizedCorpus]:
-            for texts in _batches(documents):
+            for texts in _batches(documents.read(tally)):
                 yield _tokenize(texts, backend)
                 bar.update(len(texts))
 
-        save_corpus(parts(), folder, backend.get_vocab_size())
+        save_corpus(parts(), folder, backend.get_vocab_size(), tally)
 
 
 def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
