@@ -8,6 +8,8 @@ Nothing of an earlier run is overwritten unless the user says so, and never what
 """
 
 import shutil
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +17,24 @@ import yaml
 
 from ..configs.documents import read_document
 from ..configs.recipe import recipe_data
-from .recipe import PretrainingRecipe
+from .recipe import CorpusRecipe, PretrainingRecipe
 
 RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
 MODEL = "model"
 EVALUATION = "evaluation.json"
-WRITTEN = (RECIPE, TOKENIZER, MODEL, EVALUATION, "checkpoints", "log.jsonl")
+PARTIAL = ".partial"
+"""What bears this name is not complete yet."""
+PREPARED = (RECIPE, TOKENIZER, PARTIAL)
+"""What a run finds that only the tokenizer was trained for, or that ended before its first step."""
+WRITTEN = (*PREPARED, MODEL, EVALUATION, "checkpoints", "log.jsonl")
 """Everything that a run writes."""
 
 WHAT_IS_LEARNED = (
     "model",
     "tokenizer",
-    "corpus",
+    # Neither where the corpus is kept nor what would have ended an earlier run says what is learned.
+    *(f"corpus.{key.name}" for key in fields(CorpusRecipe) if key.name not in {"cache", "skip_bad_records"}),
     "objective",
     "training.seed",
     "training.tokens_per_step",
@@ -45,6 +52,22 @@ WHAT_IS_TOKENIZED = (
 """Keys of a recipe on which its tokenizer depends."""
 
 
+def require_claimable(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) -> None:
+    """Make sure that `claim_output` may do as it is told; nothing is changed.
+
+    Raises:
+        ValueError: The folder is in use, or an earlier run there had another recipe.
+    """
+    folder = recipe.folder
+    require_unused(folder, allowed=WRITTEN if resume or is_replaced(recipe, overwrite) else PREPARED)
+    if is_replaced(recipe, overwrite):
+        require_tokenizer_elsewhere(recipe)
+    elif resume:
+        require_same_recipe(folder, recipe, WHAT_IS_LEARNED)
+    elif (folder / TOKENIZER).exists():
+        require_same_recipe(folder, recipe, WHAT_IS_TOKENIZED)
+
+
 def claim_output(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) -> Path:
     """Make the run's folder and write the recipe into it.
 
@@ -56,21 +79,35 @@ def claim_output(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) ->
         overwrite: Whether an earlier run there may be deleted.
 
     Raises:
-        ValueError: The folder is in use, or an earlier run there had another recipe.
+        ValueError: As in `require_claimable`.
     """
+    require_claimable(recipe, resume=resume, overwrite=overwrite)
     folder = recipe.folder
     if overwrite:
-        require_unused(folder, allowed=WRITTEN)
         delete_run(folder)
-    require_unused(folder, allowed=WRITTEN if resume else (RECIPE, TOKENIZER))
-    if resume:
-        require_same_recipe(folder, recipe, WHAT_IS_LEARNED)
-    elif (folder / TOKENIZER).exists():
-        require_same_recipe(folder, recipe, WHAT_IS_TOKENIZED)
     folder.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True)
-    (folder / RECIPE).write_text(text, encoding="utf-8")
+    write_whole(folder / RECIPE, lambda path: path.write_text(text, encoding="utf-8"))
     return folder
+
+
+def prepared_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool) -> Path | None:
+    """Find the tokenizer that an earlier command left for this run, unless it is to be replaced."""
+    folder = recipe.folder / TOKENIZER
+    return folder if folder.exists() and not is_replaced(recipe, overwrite) else None
+
+
+def is_replaced(recipe: PretrainingRecipe, overwrite: bool) -> bool:
+    """Tell whether there is an earlier run, and the user wants it deleted."""
+    return overwrite and (recipe.folder / RECIPE).exists()
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file or a new folder so that whatever happens, what bears its name is complete."""
+    partial = path.with_name(PARTIAL)
+    delete(partial)
+    write(partial)
+    partial.replace(path)
 
 
 def delete_run(folder: Path) -> None:
@@ -78,11 +115,15 @@ def delete_run(folder: Path) -> None:
     if not (folder / RECIPE).exists():
         return
     for name in WRITTEN:
-        path = folder / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        delete(folder / name)
+
+
+def delete(path: Path) -> None:
+    """Delete a file or a folder, if there is one."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def require_unused(folder: Path, allowed: tuple[str, ...]) -> None:
@@ -101,6 +142,15 @@ def require_unused(folder: Path, allowed: tuple[str, ...]) -> None:
     raise ValueError(
         f"output {folder} holds {unexpected[0]}, which no run wrote: choose another folder with output=..."
     )
+
+
+def require_tokenizer_elsewhere(recipe: PretrainingRecipe) -> None:
+    """Raise a `ValueError` if a recipe names a tokenizer in the folder of the run that it replaces."""
+    path = recipe.tokenizer.path
+    if path is not None and Path(path).resolve().is_relative_to(recipe.folder.resolve()):
+        raise ValueError(
+            f"tokenizer.path is {path}, which --overwrite would delete with the run it lies in: copy it first"
+        )
 
 
 def require_same_recipe(folder: Path, recipe: PretrainingRecipe, keys: tuple[str, ...]) -> None:

@@ -1,8 +1,11 @@
 """A pretraining run, from a recipe to a model that the Auto classes load.
 
-recipe -> output folder -> tokenizer -> corpus -> examples
-                               |                     |
-                             model  ->  objective -> fit -> evaluation -> model, tokenizer, recipe on disk
+recipe -> tokenizer -> corpus -> examples
+              |                     |
+            model  ->  objective -> fit -> evaluation -> model, tokenizer, recipe on disk
+
+Whatever may be wrong with recipe and text shows before the output folder is touched: tokenizer and corpus lie
+in the cache until then.
 """
 
 import json
@@ -14,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
 from ..training.examples import Examples, ExampleSource
-from ..training.fit import Outcome, fit
+from ..training.fit import Outcome, fit, steps_of
 from ..training.precision import build_accelerator
 from ..training.tracking import as_json
 from .chunks import StreamedExamples
@@ -22,7 +25,16 @@ from .corpus import TokenizedCorpus
 from .held_out import build_held_out, examples_of
 from .model import build_config, build_model
 from .objective_recipes import build_objective
-from .output import EVALUATION, MODEL, RECIPE, TOKENIZER, claim_output
+from .output import (
+    EVALUATION,
+    MODEL,
+    RECIPE,
+    TOKENIZER,
+    claim_output,
+    prepared_tokenizer,
+    require_claimable,
+    write_whole,
+)
 from .recipe import PretrainingRecipe
 from .text import open_text, prepare_tokenizer, tokenize_text
 from .tokenizer import load_tokenizer
@@ -42,13 +54,11 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
     """
     build_config(recipe)  # what is wrong with the model should show before anything takes time
+    require_inputs(recipe)
+    require_claimable(recipe, resume=resume, overwrite=overwrite)
     accelerator = build_accelerator(recipe.training, recipe.folder)
-    if accelerator.is_main_process:
-        require_inputs(recipe)  # before an earlier run is replaced
-        claim_output(recipe, resume=resume, overwrite=overwrite)
-    accelerator.wait_for_everyone()
     with accelerator.main_process_first():
-        tokenizer = prepare_tokenizer(recipe, recipe.folder / TOKENIZER)
+        tokenizer = prepare_tokenizer(recipe, prepared_tokenizer(recipe, overwrite=overwrite))
         source = build_source(recipe, tokenizer)
         held_out = build_held_out(recipe, tokenizer)
 
@@ -60,6 +70,13 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         seed=recipe.training.seed,
         decoder_start_id=getattr(model.config, "decoder_start_token_id", None),
     )
+    for examples, is_training in ((source, True), (held_out.source, False)):
+        steps_of(examples, objective, recipe.training, accelerator, is_training=is_training).plan(0)
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go
+        claim_output(recipe, resume=resume, overwrite=overwrite)
+        keep_tokenizer(recipe, tokenizer)
+    accelerator.wait_for_everyone()
     outcome = fit(
         model,
         objective,
@@ -92,9 +109,10 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
         )
     build_config(recipe)
     require_inputs(recipe)
-    folder = claim_output(recipe, resume=False, overwrite=overwrite) / TOKENIZER
-    prepare_tokenizer(recipe, folder)
-    return folder
+    require_claimable(recipe, resume=False, overwrite=overwrite)
+    tokenizer = prepare_tokenizer(recipe, prepared_tokenizer(recipe, overwrite=overwrite))
+    claim_output(recipe, resume=False, overwrite=overwrite)
+    return keep_tokenizer(recipe, tokenizer)
 
 
 def require_inputs(recipe: PretrainingRecipe) -> None:
@@ -108,6 +126,14 @@ def require_inputs(recipe: PretrainingRecipe) -> None:
     open_text(recipe, "validation")
     if recipe.tokenizer.path is not None:
         load_tokenizer(recipe.tokenizer.path)
+
+
+def keep_tokenizer(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> Path:
+    """Save a tokenizer that was trained for a run in its folder, unless it is there, and say where."""
+    folder = recipe.folder / TOKENIZER
+    if recipe.tokenizer.path is None and not folder.exists():
+        write_whole(folder, tokenizer.save_pretrained)
+    return folder
 
 
 def build_source(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> ExampleSource:

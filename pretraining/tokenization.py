@@ -10,8 +10,6 @@ The parallelism is the tokenizer's own threads. On two cores they were faster (1
 than two processes (0.8 million), which have to send what they made.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -22,7 +20,7 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from .bad_records import Tally
-from .cache import cache_folder, made_once
+from .cache import cache_folder, made_once, name_of
 from .corpus import TokenizedCorpus, offsets, save_corpus, token_kind
 from .documents import Documents
 from .sentences import split_sentences
@@ -49,8 +47,7 @@ def tokenized_corpus(
         ValueError: The documents cannot be read or are empty, or the tokenizer is not a fast one.
     """
     backend = text_backend(tokenizer)
-    key = json.dumps([EDITION, backend.to_str(), documents.fingerprint()])
-    folder = cache_folder(cache) / "tokenized" / hashlib.sha256(key.encode()).hexdigest()[:24]
+    folder = cache_folder(cache) / "tokenized" / name_of(EDITION, backend.to_str(), documents.fingerprint())
     corpus = TokenizedCorpus.load(made_once(folder, lambda target: _fill(target, documents, backend)))
     corpus.tally.warn(documents.name)
     return corpus

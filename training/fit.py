@@ -105,6 +105,28 @@ def fit(
         return run.carry_out()
 
 
+def steps_of(
+    source: ExampleSource,
+    objective: Objective,
+    recipe: TrainingRecipe,
+    accelerator: Accelerator,
+    *,
+    is_training: bool,
+) -> StepDataset:
+    """Cut a source into steps for this process; what is held out keeps its order and may be small."""
+    size = recipe.tokens_per_step
+    return StepDataset(
+        source,
+        objective,
+        tokens_per_step=size if is_training else min(size, int(source.epoch(0).lengths.sum())),
+        tokens_per_micro_batch=recipe.tokens_per_micro_batch or size,
+        seed=recipe.seed,
+        shuffle=is_training,
+        num_processes=accelerator.num_processes,
+        process_index=accelerator.process_index,
+    )
+
+
 class _Run:
     """The parts of a run, and what happens after each of its steps."""
 
@@ -139,8 +161,10 @@ class _Run:
         self.schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=width)
         self.optimizer = accelerator.prepare(optimizer)
         self.progress = Progress()
-        self.steps = self._steps(source, is_training=True)
-        self.held_out_steps = self._steps(held_out.source, is_training=False) if held_out else None
+        self.steps = steps_of(source, objective, recipe, accelerator, is_training=True)
+        self.held_out_steps = (
+            steps_of(held_out.source, objective, recipe, accelerator, is_training=False) if held_out else None
+        )
 
     @property
     def state(self) -> RunState:
@@ -257,20 +281,6 @@ class _Run:
             return False
         asked = torch.tensor(float(is_asked), device=self.accelerator.device)
         return bool(cast(Tensor, self.accelerator.reduce(asked)) > 0)
-
-    def _steps(self, source: ExampleSource, *, is_training: bool) -> StepDataset:
-        """Cut a source into steps for this process; what is held out keeps its order and may be small."""
-        size = self.recipe.tokens_per_step
-        return StepDataset(
-            source,
-            self.objective,
-            tokens_per_step=size if is_training else min(size, int(source.epoch(0).lengths.sum())),
-            tokens_per_micro_batch=self.recipe.tokens_per_micro_batch or size,
-            seed=self.recipe.seed,
-            shuffle=is_training,
-            num_processes=self.accelerator.num_processes,
-            process_index=self.accelerator.process_index,
-        )
 
     def _measure_utilization(self, step: Step) -> Utilization:
         per_token = count_flops_per_token(self.model, self.objective, step, self.accelerator)
