@@ -107,7 +107,8 @@ def learned_tokenizer(recipe: PretrainingRecipe) -> Path:
         "model_max_length": build_config(recipe).max_position_embeddings,
     }
     name = name_of(EDITION, options, [part.fingerprint() for part in parts])
-    return made_once(
-        cache_folder(recipe.corpus.cache) / "tokenizers" / name,
-        lambda folder: train_tokenizer(Joined(parts), **options).save_pretrained(folder),
-    )
+
+    def make(folder: Path) -> None:
+        train_tokenizer(Joined(parts), **options).save_pretrained(folder)
+
+    return made_once(cache_folder(recipe.corpus.cache) / "tokenizers" / name, make)

@@ -207,20 +207,21 @@ class _Run:
             utilization=utilization,
         )
         self.model.train()
-        train(
-            self.model,
-            self.objective,
-            chain([first], batches),
-            self.optimizer,
-            self.schedule,
-            self.accelerator,
-            self.progress,
-            steps=self.recipe.steps,
-            max_grad_norm=self.recipe.max_grad_norm,
-            max_skipped_steps=self.recipe.max_skipped_steps,
-            after_step=self._after_step,
-            should_stop=self._should_stop,
-        )
+        with batches.explained():
+            train(
+                self.model,
+                self.objective,
+                chain([first], batches),
+                self.optimizer,
+                self.schedule,
+                self.accelerator,
+                self.progress,
+                steps=self.recipe.steps,
+                max_grad_norm=self.recipe.max_grad_norm,
+                max_skipped_steps=self.recipe.max_skipped_steps,
+                after_step=self._after_step,
+                should_stop=self._should_stop,
+            )
         return self._finish()
 
     def _after_step(self, progress: Progress, metrics: dict[str, Tensor]) -> None:

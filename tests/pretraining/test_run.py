@@ -1,17 +1,23 @@
 """Whole pretraining runs on a page of text: from a recipe to models that the Auto classes load."""
 
 import json
+import os
 import random
+import re
+import signal
 from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.utils.data import get_worker_info
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer
 
-from tercet.configs.recipe import load_recipe, parse_recipe
+from tercet.__main__ import main
+from tercet.configs.recipe import load_recipe, parse_recipe, recipe_data
 from tercet.pretraining.chunks import StreamedExamples
+from tercet.pretraining.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
 
@@ -121,6 +127,39 @@ def test_tokenizer_trained_beforehand_is_used(texts, tmp_path):
     earlier = (folder / "tokenizer.json").stat().st_mtime_ns
     pretrain(recipe)
     assert (folder / "tokenizer.json").stat().st_mtime_ns == earlier
+
+
+@pytest.mark.parametrize(
+    ("accident", "code", "message"),
+    [
+        (
+            lambda: os.kill(os.getpid(), signal.SIGKILL),
+            1,
+            r"a data worker died \(SIGKILL\) while it prepared",
+        ),
+        (lambda: [][0], 1, "cannot be prepared: IndexError: list index out of range"),
+    ],
+    ids=["killed", "mistaken"],
+)
+def test_failing_worker_ends_the_run_with_one_line(
+    accident, code, message, texts, tmp_path, monkeypatch, capfd
+):
+    collate = MaskedLanguageModeling.collate
+
+    def fail_late(self, examples, rng):
+        if get_worker_info() is not None and (tmp_path / "run" / "checkpoints").exists():
+            accident()
+        return collate(self, examples, rng)
+
+    monkeypatch.setattr(MaskedLanguageModeling, "collate", fail_late)
+    recipe = recipe_of(
+        "masked_language_modeling", texts, tmp_path / "run", steps=200, num_workers=2, checkpoint_every=1
+    )
+    (tmp_path / "recipe.yaml").write_text(json.dumps(recipe_data(recipe)))
+    assert main(["pretrain", str(tmp_path / "recipe.yaml")]) == code
+    line = capfd.readouterr().err.strip().splitlines()[-1]
+    assert re.search(message, line)
+    assert re.search(r"step \d+ of epoch \d+ \(examples \d+", line)
 
 
 def test_streamed_text_is_learned_from(texts, tmp_path):
