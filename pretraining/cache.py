@@ -1,5 +1,7 @@
 """Where finished work is kept between runs, and how it gets there: whole or not at all."""
 
+import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -10,6 +12,11 @@ from pathlib import Path
 def cache_folder(choice: str | Path | None = None) -> Path:
     """Find the cache: the recipe's `choice`, else `TERCET_CACHE` of the environment, else a default."""
     return Path(choice or os.environ.get("TERCET_CACHE") or "~/.cache/tercet").expanduser()
+
+
+def name_of(*dependencies: object) -> str:
+    """Name work by all that it depends on."""
+    return hashlib.sha256(json.dumps(dependencies).encode()).hexdigest()[:24]
 
 
 def made_once(folder: Path, make: Callable[[Path], object]) -> Path:

@@ -261,16 +261,20 @@ class StreamedExamples:
         self.window_documents = window_documents
         self.windows = self._endless_windows()
         self.next_window = 0
+        self.latest: tuple[int, Examples] | None = None
 
     def epoch(self, number: int) -> Examples:
         """Return the examples of window `number`, going on in the stream where that is possible."""
+        if self.latest is not None and self.latest[0] == number:
+            return self.latest[1]
         if number < self.next_window:
             self.windows, self.next_window = self._endless_windows(), 0
         for _ in range(number - self.next_window):
             next(self.windows)
         window = next(self.windows)
         self.next_window = number + 1
-        return self.make_examples(tokenize(window, self.tokenizer))
+        self.latest = number, self.make_examples(tokenize(window, self.tokenizer))
+        return self.latest[1]
 
     def _endless_windows(self) -> Iterator[Sequence[str]]:
         documents = chain.from_iterable(repeat(self.documents))

@@ -13,13 +13,17 @@ Shapes: N tokens, S sentences, D documents.
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
+from .bad_records import Tally
+
 ARRAYS = ("tokens", "word_starts", "sentence_offsets", "document_offsets", "document_bytes")
+ABOUT = "corpus.json"
+"""File that says of what kinds the arrays' numbers are, and what was met while the text was read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +40,8 @@ class TokenizedCorpus:
     """Where documents begin among the sentences, and where the last one ends: (D + 1,), int64."""
     document_bytes: np.ndarray
     """Bytes of each document's text in UTF-8 (D,), int64: what bits per byte divide by."""
+    tally: Tally = field(default_factory=Tally)
+    """What was met in the text's files: how many records, and how many of them were skipped."""
     folder: Path | None = None
     """Where the arrays are mapped from, if they are."""
 
@@ -74,8 +80,9 @@ class TokenizedCorpus:
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Map a saved corpus into memory."""
-        kinds = json.loads((folder / "corpus.json").read_text())
-        return cls(**{name: _map(folder / name, np.dtype(kinds[name])) for name in ARRAYS}, folder=folder)
+        about = json.loads((folder / ABOUT).read_text())
+        arrays = {name: _map(folder / name, np.dtype(about["kinds"][name])) for name in ARRAYS}
+        return cls(**arrays, tally=Tally(**about["tally"]), folder=folder)
 
     def __reduce__(self) -> tuple[Callable[..., "TokenizedCorpus"], tuple[object, ...]]:
         """Send a mapped corpus to another process by the name of its folder, never by its contents."""
@@ -94,7 +101,7 @@ class CorpusWriter:
             **dict.fromkeys(ARRAYS[2:], np.dtype(np.int64)),
         }
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "corpus.json").write_text(json.dumps({name: kind.name for name, kind in kinds.items()}))
+        self.folder = folder
         self.kinds = kinds
         self.files = {name: (folder / name).open("wb") for name in ARRAYS}
         self.num_tokens = self.num_sentences = self.num_documents = 0
@@ -112,23 +119,30 @@ class CorpusWriter:
         self.num_sentences += part.num_sentences
         self.num_documents += part.num_documents
 
-    def close(self) -> None:
+    def close(self, tally: Tally) -> None:
         """Finish the files; the folder can then be loaded."""
         for file in self.files.values():
             file.close()
+        kinds = {name: kind.name for name, kind in self.kinds.items()}
+        (self.folder / ABOUT).write_text(json.dumps({"kinds": kinds, "tally": asdict(tally)}))
 
     def _write(self, name: str, values: np.ndarray) -> None:
         self.files[name].write(values.astype(self.kinds[name]).tobytes())
 
 
-def save_corpus(parts: Iterable[TokenizedCorpus], folder: Path, vocabulary_size: int) -> CorpusWriter:
-    """Write `parts` one after another as one corpus, and return the writer, which knows what it counted."""
+def save_corpus(
+    parts: Iterable[TokenizedCorpus], folder: Path, vocabulary_size: int, tally: Tally
+) -> CorpusWriter:
+    """Write `parts` one after another as one corpus, and return the writer, which knows what it counted.
+
+    `tally` is what the parts' text was counted by while they were made.
+    """
     writer = CorpusWriter(folder, vocabulary_size)
     try:
         for part in parts:
             writer.append(part)
     finally:
-        writer.close()
+        writer.close(tally)
     return writer
 
 

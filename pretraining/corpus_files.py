@@ -1,67 +1,104 @@
-"""One file of a corpus: its rows, whatever its format and compression, or one line that says what is wrong.
+"""One file of a corpus: its records, whatever its format and compression, each with its place.
 
-The readers are those of `datasets`, in streaming mode: nothing is copied, nothing must fit into memory.
+    .txt           the lines between two blank ones are a record
+    .jsonl         a line is a record
+    .csv .tsv      a row is a record, and may go on over lines within quotes (RFC 4180)
+    .parquet       a row is a record
+
+A bad record does not end the reading of its file: bytes that are not UTF-8 become surrogates (PEP 383), which
+no text holds. What is compressed is read as a stream, and Arrow notices where it breaks off.
 """
 
-import logging
+import csv
+import json
 import shutil
+import sys
 import tempfile
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from io import BufferedReader, TextIOWrapper
 from itertools import groupby
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO
 
-import fsspec
-import zstandard
-from datasets import Dataset, IterableDataset, load_dataset
+import pyarrow
+from pyarrow.parquet import ParquetFile
 
-Row = Mapping[str, Any]
+from .bad_records import Record, foreign_character, listed
+
+Row = dict[str, Any]
 """Contents of a row by the names of the columns."""
 
-READERS: dict[str, tuple[str, dict[str, Any]]] = {
-    ".txt": ("text", {"encoding": "utf-8-sig"}),
-    ".jsonl": ("json", {}),
-    ".csv": ("csv", {"keep_default_na": False}),
-    ".tsv": ("csv", {"keep_default_na": False, "sep": "\t"}),
-    ".parquet": ("parquet", {}),
-}
-"""Ending of a file -> the builder of `datasets` that reads it, and that builder's options."""
+Numbered = tuple[int, Row | str]
+"""The line or row at which a record begins or is bad, and its contents or what is wrong."""
 
-COMPRESSIONS = (".gz", ".zst")
-KNOWN_ENDINGS = f"{', '.join(READERS)} (each also with {' or '.join(COMPRESSIONS)})"
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+"""Ending of a compressed file -> Arrow's name for what it is compressed by."""
+
+BYTES_AT_ONCE = 2**20
 ROWS_AT_ONCE = 1000
 
-# Its readers log a broken file before they raise: the user would be told twice.
-logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL)
 
+def find_files(path: Path) -> list[Path]:
+    """Find a corpus file, or those of a folder and of the folders in it, in the order of their names.
 
-def rows_of_file(file: Path) -> Iterator[Row]:
-    """Read the rows of a file. In a `.txt` file, the lines between two blank ones are the `text` of a row.
+    Links are followed. What has another ending than a corpus file is left out of a folder.
 
     Raises:
-        ValueError: The file is broken; the message names it.
+        FileNotFoundError: There is nothing.
+        ValueError: A file has an unknown ending or is none, or a folder has no corpus file or holds itself.
     """
     try:
-        yield from _rows_of_text(file) if ending(file) == ".txt" else _rows_of_table(file)
-    except UnicodeDecodeError as error:
-        byte = f"0x{error.object[error.start]:02x}"
-        raise ValueError(
-            f"{file} is not UTF-8 (byte {byte}): convert it, e.g. with iconv -t utf-8"
-        ) from error
-    except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
-        raise ValueError(f"{file} cannot be read ({first_line(error)}): copy or pack it again") from error
-    except _ReadingError as error:
-        reason = first_line(error.__cause__)
-        raise ValueError(f"{file} is not valid {ending(file)} ({reason}): correct the file") from error
+        if path.is_dir():
+            if files := list(_files_below(path, ())):
+                return files
+            raise ValueError(f"folder {path} has no corpus files: their names end in {KNOWN_ENDINGS}")
+        if not path.exists():
+            raise FileNotFoundError(f"corpus {path} does not exist: check the path, relative to {Path.cwd()}")
+    except PermissionError as error:
+        raise ValueError(f"{error.filename} cannot be read: check its permissions") from error
+    if ending(path) not in READERS:
+        raise ValueError(f"corpus {path} has an unknown ending: use {KNOWN_ENDINGS}")
+    return [_file(path)]
 
 
-def rows_of_dataset(dataset: Dataset | IterableDataset) -> Iterator[Row]:
-    """Read the rows of a data set in the order of its files."""
-    for columns in cast(Iterator[dict[str, list[Any]]], dataset.iter(batch_size=ROWS_AT_ONCE)):
-        names = list(columns)
-        for values in zip(*columns.values(), strict=True):
-            yield dict(zip(names, values, strict=True))
+def _files_below(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
+    if folder.resolve() in above:
+        raise ValueError(f"{folder} is a link to a folder that it lies in: remove it, or name the files")
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            yield from _files_below(path, (*above, folder.resolve()))
+        elif ending(path) in READERS:
+            yield _file(path)
+
+
+def _file(path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"corpus {path} is no file but a pipe, a device or a link to nothing: remove it")
+    return path
+
+
+def records_of_file(file: Path, columns: Sequence[str]) -> Iterator[Record]:
+    """Read the records of a file; one that is damaged ends with a bad record.
+
+    Args:
+        file: Its ending says what it is.
+        columns: Those that are needed.
+
+    Raises:
+        ValueError: The file cannot be opened, or has no such columns.
+    """
+    unit, read = READERS[ending(file)]
+    try:
+        for number, row in read(file, columns):
+            place = f"{file}, {unit} {number}"
+            yield Record(place, {}, row) if isinstance(row, str) else Record(place, row)
+    except _DamageError as damage:
+        problem = f"cannot be read from here on ({first_line(damage.__cause__)})"
+        yield Record(f"{file}, {unit} {damage.number}", {}, problem)
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read ({error.strerror}): check its permissions") from error
 
 
 def ending(path: Path) -> str:
@@ -75,53 +112,161 @@ def first_line(error: BaseException | None) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-class _ReadingError(Exception):
-    """A reader of `datasets` refused a file; its cause says why."""
+class _DamageError(Exception):
+    """From a line or row on, a file is no file of its kind; the cause says why."""
+
+    def __init__(self, number: int):
+        self.number = number
 
 
-def _rows_of_text(file: Path) -> Iterator[Row]:
-    lines = (row["text"] for row in _rows_of_table(file))
-    return ({"text": "\n".join(group)} for has_text, group in groupby(lines, _has_text) if has_text)
-
-
-def _has_text(line: str) -> bool:
-    return bool(line.strip())
-
-
-def _rows_of_table(file: Path) -> Iterator[Row]:
-    builder, options = READERS[ending(file)]
-    if file.suffix.lower() == ".zst":
-        _raise_if_cut_off(file)
-    with tempfile.TemporaryDirectory() as folder:
-        readable = _unpacked(file, Path(folder)) if builder == "parquet" else file
-        try:
-            yield from rows_of_dataset(
-                load_dataset(builder, data_files=str(readable), split="train", streaming=True, **options)
+def _rows_of_text(file: Path, columns: Sequence[str]) -> Iterator[Numbered]:
+    _require_columns(file, ["text"], columns)
+    for has_text, group in groupby(_lines(file), lambda numbered: bool(numbered[1].strip())):
+        numbers, lines = zip(*group, strict=True)
+        text = "".join(lines)
+        if has_text and not foreign_character(text):
+            yield numbers[0], {"text": text}
+        elif has_text:
+            problems = map(_problem_of_bytes, lines)
+            yield next(
+                (number, problem) for number, problem in zip(numbers, problems, strict=True) if problem
             )
-        except (UnicodeDecodeError, OSError, EOFError, zlib.error, zstandard.ZstdError):
-            raise
-        except Exception as error:  # each reader has exceptions of its own (pyarrow, pandas, json)
-            raise _ReadingError from error
 
 
-def _unpacked(file: Path, folder: Path) -> Path:
-    """Unpack a Parquet file: its reader begins at the end, and compressed files are read forwards."""
+def _rows_of_json(file: Path, columns: Sequence[str]) -> Iterator[Numbered]:
+    for number, line in _lines(file):
+        if line.strip():
+            yield number, _problem_of_bytes(line) or _parsed(line)
+
+
+def _parsed(line: str) -> Row | str:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        return f"not valid JSON ({error.msg}, character {error.pos + 1})"
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        return f"not valid JSON ({first_line(error)})"
+    return row if isinstance(row, dict) else f"not keys with values but {type(row).__name__}"
+
+
+def _rows_of_csv(file: Path, columns: Sequence[str], delimiter: str) -> Iterator[Numbered]:
+    rows = _fields_of_csv(file, delimiter)
+    number, names = next(rows, (0, list(columns)))
+    if isinstance(names, str):  # without names, no field means anything
+        raise _DamageError(number) from ValueError(names)
+    _require_columns(file, names, columns)
+    for number, fields in rows:
+        if isinstance(fields, str):
+            yield number, fields
+        elif len(fields) != len(names):
+            yield number, f"not valid CSV ({len(fields)} fields under {len(names)} names)"
+        else:
+            yield number, dict(zip(names, fields, strict=True))
+
+
+def _fields_of_csv(file: Path, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
+    """Read the rows that are not blank, or what is wrong with them."""
+    csv.field_size_limit(sys.maxsize)
+    # Line ends within quotes are text, so they stay what they are.
+    reader = csv.reader((line for _, line in _lines(file, newline="")), delimiter=delimiter, strict=True)
+    while True:
+        number = reader.line_num + 1
+        try:
+            if fields := next(reader):
+                yield number, _problem_of_bytes("".join(fields)) or fields
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield number, f"not valid CSV ({error})"
+
+
+def _rows_of_parquet(file: Path, columns: Sequence[str]) -> Iterator[Numbered]:
+    number = 0
+    with _seekable(file) as source, _damage_at(lambda: number + 1):
+        table = ParquetFile(source, page_checksum_verification=True)
+        _require_columns(file, table.schema_arrow.names, columns)
+        for batch in table.iter_batches(ROWS_AT_ONCE, columns=list(columns), use_threads=False):
+            for scalars in zip(*(batch.column(name) for name in columns), strict=True):
+                number += 1
+                yield number, _values(columns, scalars)
+
+
+def _values(columns: Sequence[str], scalars: Sequence[pyarrow.Scalar]) -> Row | str:
+    try:
+        return {name: scalar.as_py() for name, scalar in zip(columns, scalars, strict=True)}
+    except UnicodeDecodeError as error:
+        return _not_utf8(error.object[error.start])
+
+
+@contextmanager
+def _seekable(file: Path) -> Iterator[BinaryIO]:
+    """Open a file whose reader begins at its end; a compressed one, which is read forwards, is unpacked."""
     if file.suffix.lower() not in COMPRESSIONS:
-        return file
-    unpacked = folder / "unpacked.parquet"
-    with fsspec.open(str(file), "rb", compression="infer") as packed, unpacked.open("wb") as target:
-        shutil.copyfileobj(packed, target)  # pyright: ignore[reportArgumentType]
-    return unpacked
+        with file.open("rb") as source:
+            yield source
+        return
+    with tempfile.TemporaryFile() as unpacked:
+        with _damage_at(lambda: 1), _unpacked(file) as packed:
+            shutil.copyfileobj(packed, unpacked)
+        yield unpacked
 
 
-def _raise_if_cut_off(file: Path) -> None:
-    """Raise an error if a Zstandard file is incomplete: its readers take that for the end of the text."""
-    frame = None
-    with file.open("rb") as packed:
-        while chunk := packed.read(2**20):
-            while chunk:
-                frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                frame.decompress(chunk)
-                chunk, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
-    if frame is not None:
-        raise EOFError("it breaks off")
+def _lines(file: Path, newline: str | None = None) -> Iterator[tuple[int, str]]:
+    """Read the lines of a file, numbered from 1; `newline` is that of `open`."""
+    number = 0
+    with _damage_at(lambda: number + 1), _unpacked(file) as source:
+        for line in TextIOWrapper(source, "utf-8", errors="surrogateescape", newline=newline):
+            number += 1
+            yield number, line.removeprefix("\ufeff") if number == 1 else line
+
+
+def _unpacked(file: Path) -> BinaryIO:
+    """Open a file for reading its contents forwards."""
+    compression = COMPRESSIONS.get(file.suffix.lower())
+    if compression is None:
+        return file.open("rb", buffering=BYTES_AT_ONCE)
+    if file.stat().st_size == 0:
+        raise EOFError("it is empty")
+    return BufferedReader(pyarrow.input_stream(str(file), compression), BYTES_AT_ONCE)
+
+
+@contextmanager
+def _damage_at(number: Callable[[], int]) -> Iterator[None]:
+    """Say at which line or row Arrow, or what unpacks for it, no longer understood a file."""
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError, EOFError) as error:
+        if getattr(error, "errno", None) is not None:  # of the machine, not of the file
+            raise
+        raise _DamageError(number()) from error
+
+
+def _problem_of_bytes(text: str) -> str:
+    """Say what in a file's contents is no text."""
+    character = foreign_character(text)
+    if character == "\0":
+        return "a NUL byte is no text: is this UTF-16, or no text file at all?"
+    return _not_utf8(ord(character) - 0xDC00) if character else ""
+
+
+def _not_utf8(byte: int) -> str:
+    return f"byte 0x{byte:02x} is not UTF-8 (iconv -t utf-8 converts)"
+
+
+def _require_columns(file: Path, names: Sequence[str], columns: Sequence[str]) -> None:
+    for column in columns:
+        if names.count(column) != 1:
+            has = "several columns" if column in names else "no column"
+            raise ValueError(f"{file} has {has} {column!r}: name one of its columns {listed(names)}")
+
+
+READERS: dict[str, tuple[str, Callable[[Path, Sequence[str]], Iterator[Numbered]]]] = {
+    ".txt": ("line", _rows_of_text),
+    ".jsonl": ("line", _rows_of_json),
+    ".csv": ("line", partial(_rows_of_csv, delimiter=",")),
+    ".tsv": ("line", partial(_rows_of_csv, delimiter="\t")),
+    ".parquet": ("row", _rows_of_parquet),
+}
+"""Ending of a file -> what its records are numbered by, and their reader."""
+
+KNOWN_ENDINGS = f"{', '.join(READERS)} (each also with {' or '.join(COMPRESSIONS)})"

@@ -1,4 +1,4 @@
-"""Documents: the texts that a model learns from, found and read by `datasets`.
+"""Documents: the texts that a model learns from, found and read.
 
     .txt                 lines of sentences or paragraphs, a blank line between documents
     .jsonl .csv .tsv     a row is a document, its text in the column `text` or another
@@ -11,22 +11,29 @@
 Files are read as streams: what should be read more than once is tokenized once (`tokenization.py`).
 """
 
+import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from datasets import Dataset, IterableDataset, load_dataset
 
+from .bad_records import Record, Tally, problem_of, refusal
 from .cache import cache_folder
-from .corpus_files import KNOWN_ENDINGS, READERS, Row, ending, first_line, rows_of_dataset, rows_of_file
+from .corpus_files import READERS, ending, find_files, first_line, records_of_file
 from .documentation import documentation_file
 
 Source = str | Path | Sequence[str | Path]
 """What a recipe may name as a corpus."""
 
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
+ROWS_AT_ONCE = 1000
+
+# Its readers log a broken file before they raise: the user would be told twice.
+logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True)
@@ -36,18 +43,39 @@ class Documents(ABC):
     column: str
     """Column of the text, where rows have columns."""
     required: tuple[str, ...]
-    """Columns that a row must all have filled: both, for the sides of a pair to stay in step."""
+    """Columns that a record must all have: both, for the sides of a pair to stay in step."""
+    skip_bad_records: bool
+    """Whether bad records are left out, counted and told of, instead of being refused."""
 
     def __iter__(self) -> Iterator[str]:
-        """Read the documents; empty ones are left out."""
+        """Read the documents, and warn at the end if some were skipped."""
+        tally = Tally()
+        yield from self.read(tally)
+        tally.warn(self.name)
+
+    def read(self, tally: Tally) -> Iterator[str]:
+        """Read the documents and count what is met; empty ones are left out.
+
+        Raises:
+            ValueError: A record is bad and not to be skipped, or no document is left.
+        """
         is_empty = True
-        for row in self.rows():
-            texts = {name: _text(row, name, self.name) for name in self.required}
+        for place, row, problem in self.records():
+            tally.records += 1
+            if problem := problem or problem_of(row, self.required):
+                if not self.skip_bad_records:
+                    raise refusal(place, problem)
+                tally.skip(place, problem)
+                continue
+            texts = {name: (row[name] or "").strip() for name in self.required}
             if all(texts.values()):
                 is_empty = False
                 yield texts[self.column]
         if is_empty:
-            raise ValueError(f"corpus {self.name} has no text: give a file with at least one document")
+            reason = f" ({tally})" if tally.skipped else ""
+            raise ValueError(
+                f"corpus {self.name} has no text{reason}: give a file with at least one document"
+            )
 
     @property
     @abstractmethod
@@ -55,12 +83,16 @@ class Documents(ABC):
         """Name the source as its user did."""
 
     @abstractmethod
-    def rows(self) -> Iterator[Row]:
-        """Read the rows, one after another."""
+    def records(self) -> Iterator[Record]:
+        """Read the records, one after another."""
 
     @abstractmethod
     def fingerprint(self) -> str:
         """Describe the source so that it reads differently when its contents may have changed."""
+
+    def _reading(self) -> tuple[object, ...]:
+        """Say what is read of the source, for its fingerprint."""
+        return self.column, self.required, self.skip_bad_records
 
 
 @dataclass(frozen=True)
@@ -75,15 +107,15 @@ class FileDocuments(Documents):
         first, *others = self.files
         return f"{first} and {len(others)} more" if others else str(first)
 
-    def rows(self) -> Iterator[Row]:
+    def records(self) -> Iterator[Record]:
         """Read one file after another."""
         for file in self.files:
-            yield from rows_of_file(file)
+            yield from records_of_file(file, self.required)
 
     def fingerprint(self) -> str:
         """List paths, sizes and times of last change."""
         stats = [(str(file.resolve()), file.stat()) for file in self.files]
-        return repr([self.column, self.required, [(path, s.st_size, s.st_mtime_ns) for path, s in stats]])
+        return repr([*self._reading(), [(path, s.st_size, s.st_mtime_ns) for path, s in stats]])
 
 
 @dataclass(frozen=True)
@@ -101,13 +133,26 @@ class HubDocuments(Documents):
         """Name the data set, its configuration and split."""
         return f"{self.dataset}{f':{self.config}' if self.config else ''} ({self.split})"
 
-    def rows(self) -> Iterator[Row]:
-        """Read the data set's rows."""
-        return rows_of_dataset(self._open())
+    def records(self) -> Iterator[Record]:
+        """Read the data set's rows in the order of its files.
+
+        Raises:
+            ValueError: The data set cannot be loaded, or breaks off.
+        """
+        dataset, number = self._open(), 0
+        try:
+            for columns in cast(Iterator[dict[str, list[Any]]], dataset.iter(batch_size=ROWS_AT_ONCE)):
+                for values in zip(*columns.values(), strict=True):
+                    number += 1
+                    yield Record(f"{self.name}, row {number}", dict(zip(columns, values, strict=True)))
+        except Exception as error:  # whatever a network and a foreign data set may do
+            raise ValueError(
+                f"corpus {self.name} broke off after row {number} ({first_line(error)}): check the network"
+            ) from error
 
     def fingerprint(self) -> str:
         """Describe the data set by what `datasets` computed from its files."""
-        return repr([self.column, self.required, self.name, getattr(self._open(), "_fingerprint", None)])
+        return repr([*self._reading(), self.name, getattr(self._open(), "_fingerprint", None)])
 
     def _open(self) -> Dataset | IterableDataset:
         try:
@@ -126,6 +171,7 @@ def open_documents(
     required: Sequence[str] = (),
     split: str = "train",
     streaming: bool = False,
+    skip_bad_records: bool = False,
     cache: str | Path | None = None,
 ) -> Documents:
     """Find the documents that a recipe names.
@@ -136,6 +182,7 @@ def open_documents(
         required: For pairs: both columns. Rows in which one is empty are left out on either side.
         split: `train` or `validation`, where the source itself is divided: the embedded corpus and the Hub.
         streaming: Do not download a data set of the Hub, read it over the network.
+        skip_bad_records: Leave out and count what cannot be read, instead of refusing it.
         cache: Folder for the embedded corpus.
 
     Raises:
@@ -145,41 +192,18 @@ def open_documents(
     required = tuple(required) or (column,)
     if source == "documentation":
         file = documentation_file(split, cache_folder(cache))
-        return FileDocuments("text", ("text",), (file,))
+        return FileDocuments("text", ("text",), skip_bad_records, (file,))
     if isinstance(source, str) and not _is_path(source):
         dataset, _, config = source.partition(":")
-        return HubDocuments(column, required, dataset, config or None, split, streaming)
+        return HubDocuments(column, required, skip_bad_records, dataset, config or None, split, streaming)
     sources = [source] if isinstance(source, str | Path) else source
-    files = tuple(file for entry in sources for file in _files(Path(entry).expanduser()))
+    files = tuple(file for entry in sources for file in find_files(Path(entry).expanduser()))
     if not files:
         raise ValueError(f"corpus is {source!r}: name at least one file")
-    return FileDocuments(column, required, files)
+    return FileDocuments(column, required, skip_bad_records, files)
 
 
 def _is_path(source: str) -> bool:
     """Tell a path from a Hub id: what exists is a path, and what could not be an id."""
     path = Path(source).expanduser()
     return path.exists() or not HUB_ID.fullmatch(source) or source.startswith(".") or ending(path) in READERS
-
-
-def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file() and ending(file) in READERS)
-        if not files:
-            raise ValueError(f"folder {path} has no corpus files: their names end in {KNOWN_ENDINGS}")
-        return files
-    if not path.exists():
-        raise FileNotFoundError(f"corpus {path} does not exist: check the path, relative to {Path.cwd()}")
-    if ending(path) not in READERS:
-        raise ValueError(f"corpus {path} has an unknown ending: use {KNOWN_ENDINGS}")
-    return [path]
-
-
-def _text(row: Row, column: str, name: str) -> str:
-    if column not in row:
-        columns = ", ".join(row)
-        raise ValueError(
-            f"corpus {name} has no column {column!r}: set text_column to one of its columns ({columns})"
-        )
-    value = row[column]
-    return "" if value is None else str(value).strip()

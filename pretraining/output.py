@@ -10,6 +10,7 @@ that is killed while it writes leaves `.NAME.partial`, which the next one delete
 """
 
 import shutil
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,15 @@ import yaml
 from ..configs.documents import read_document
 from ..configs.recipe import recipe_data
 from ..training.disk import replace_text
-from .recipe import PretrainingRecipe
+from .recipe import CorpusRecipe, PretrainingRecipe
 
 RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
 MODEL = "model"
 EVALUATION = "evaluation.json"
-WRITTEN = (RECIPE, TOKENIZER, MODEL, EVALUATION, "checkpoints", "log.jsonl", "non_finite")
+PREPARED = (RECIPE, TOKENIZER)
+"""What a run finds that only the tokenizer was trained for, or that ended before its first step."""
+WRITTEN = (*PREPARED, MODEL, EVALUATION, "checkpoints", "log.jsonl", "non_finite")
 """Everything that a run writes."""
 
 UNFINISHED = tuple(f".{name}*.partial" for name in WRITTEN)
@@ -33,7 +36,8 @@ UNFINISHED = tuple(f".{name}*.partial" for name in WRITTEN)
 WHAT_IS_LEARNED = (
     "model",
     "tokenizer",
-    "corpus",
+    # Neither where the corpus is kept nor what would have ended an earlier run says what is learned.
+    *(f"corpus.{key.name}" for key in fields(CorpusRecipe) if key.name not in {"cache", "skip_bad_records"}),
     "objective",
     "training.seed",
     "training.tokens_per_step",
@@ -52,6 +56,22 @@ WHAT_IS_TOKENIZED = (
 """Keys of a recipe on which its tokenizer depends."""
 
 
+def require_claimable(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) -> None:
+    """Make sure that `claim_output` may do as it is told; nothing is changed.
+
+    Raises:
+        ValueError: The folder is in use, or an earlier run there had another recipe.
+    """
+    folder = recipe.folder
+    require_unused(folder, allowed=WRITTEN if resume or is_replaced(recipe, overwrite) else PREPARED)
+    if is_replaced(recipe, overwrite):
+        require_tokenizer_elsewhere(recipe)
+    elif resume:
+        require_same_recipe(folder, recipe, WHAT_IS_LEARNED)
+    elif (folder / TOKENIZER).exists():
+        require_same_recipe(folder, recipe, WHAT_IS_TOKENIZED)
+
+
 def claim_output(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) -> Path:
     """Make the run's folder and write the recipe into it.
 
@@ -63,17 +83,12 @@ def claim_output(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) ->
         overwrite: Whether an earlier run there may be deleted.
 
     Raises:
-        ValueError: The folder is in use, or an earlier run there had another recipe.
+        ValueError: As in `require_claimable`.
     """
+    require_claimable(recipe, resume=resume, overwrite=overwrite)
     folder = recipe.folder
     if overwrite:
-        require_unused(folder, allowed=WRITTEN)
         delete_run(folder)
-    require_unused(folder, allowed=WRITTEN if resume else (RECIPE, TOKENIZER))
-    if resume:
-        require_same_recipe(folder, recipe, WHAT_IS_LEARNED)
-    elif (folder / TOKENIZER).exists():
-        require_same_recipe(folder, recipe, WHAT_IS_TOKENIZED)
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         if is_unfinished(path):
@@ -81,6 +96,17 @@ def claim_output(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) ->
     text = yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True)
     replace_text(folder / RECIPE, text)
     return folder
+
+
+def prepared_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool) -> Path | None:
+    """Find the tokenizer that an earlier command left for this run, unless it is to be replaced."""
+    folder = recipe.folder / TOKENIZER
+    return folder if folder.exists() and not is_replaced(recipe, overwrite) else None
+
+
+def is_replaced(recipe: PretrainingRecipe, overwrite: bool) -> bool:
+    """Tell whether there is an earlier run, and the user wants it deleted."""
+    return overwrite and (recipe.folder / RECIPE).exists()
 
 
 def delete_run(folder: Path) -> None:
@@ -121,6 +147,15 @@ def require_unused(folder: Path, allowed: tuple[str, ...]) -> None:
 def is_unfinished(path: Path) -> bool:
     """Tell whether a killed run left this while it wrote."""
     return any(path.match(pattern) for pattern in UNFINISHED)
+
+
+def require_tokenizer_elsewhere(recipe: PretrainingRecipe) -> None:
+    """Raise a `ValueError` if a recipe names a tokenizer in the folder of the run that it replaces."""
+    path = recipe.tokenizer.path
+    if path is not None and Path(path).resolve().is_relative_to(recipe.folder.resolve()):
+        raise ValueError(
+            f"tokenizer.path is {path}, which --overwrite would delete with the run it lies in: copy it first"
+        )
 
 
 def require_same_recipe(folder: Path, recipe: PretrainingRecipe, keys: tuple[str, ...]) -> None:

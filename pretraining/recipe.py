@@ -57,6 +57,9 @@ class CorpusRecipe:
     """Column of a pair's source, for translation."""
     target_column: str | None = None
     """Column of a pair's target, for translation."""
+    skip_bad_records: bool = False
+    """Whether records that are no text (broken lines, wrong encodings, missing columns) are left out, counted
+    and told of, instead of ending the run with the place of the first."""
     streaming: bool = False
     """Whether a data set of the Hub is read over the network instead of being downloaded."""
     sequence_length: Annotated[int, Field(ge=8)] = 128

@@ -1,8 +1,11 @@
 """A pretraining run, from a recipe to a model that the Auto classes load.
 
-recipe -> output folder -> tokenizer -> corpus -> examples
-                               |                     |
-                             model  ->  objective -> fit -> evaluation -> model, tokenizer, recipe on disk
+recipe -> tokenizer -> corpus -> examples
+              |                     |
+            model  ->  objective -> fit -> evaluation -> model, tokenizer, recipe on disk
+
+Whatever may be wrong with recipe and text shows before the output folder is touched: tokenizer and corpus lie
+in the cache until then.
 """
 
 import json
@@ -20,13 +23,23 @@ from ..training.examples import Examples, ExampleSource
 from ..training.fit import Outcome, fit
 from ..training.precision import build_accelerator
 from ..training.sharding import whole_weights
+from ..training.stages import build_stages, cut_held_out
 from ..training.tracking import as_json
+from .cache import made_once
 from .chunks import StreamedExamples
 from .corpus import TokenizedCorpus
 from .held_out import build_held_out, examples_of
 from .model import build_config, build_model
 from .objective_recipes import build_objective
-from .output import EVALUATION, MODEL, RECIPE, TOKENIZER, claim_output
+from .output import (
+    EVALUATION,
+    MODEL,
+    RECIPE,
+    TOKENIZER,
+    claim_output,
+    prepared_tokenizer,
+    require_claimable,
+)
 from .recipe import PretrainingRecipe
 from .text import open_text, prepare_tokenizer, tokenize_text
 from .tokenizer import load_tokenizer
@@ -48,13 +61,11 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         DamagedCheckpointError: The run is to be resumed, and none of its checkpoints is as it was written.
     """
     build_config(recipe)  # what is wrong with the model should show before anything takes time
+    require_inputs(recipe)
+    require_claimable(recipe, resume=resume, overwrite=overwrite)
     accelerator = build_accelerator(recipe.training, recipe.folder)
-    if accelerator.is_main_process:
-        require_inputs(recipe)  # before an earlier run is replaced
-        claim_output(recipe, resume=resume, overwrite=overwrite)
-    accelerator.wait_for_everyone()
     with accelerator.main_process_first():
-        tokenizer = prepare_tokenizer(recipe, recipe.folder / TOKENIZER)
+        tokenizer = prepare_tokenizer(recipe, prepared_tokenizer(recipe, overwrite=overwrite))
         source = build_source(recipe, tokenizer)
         held_out = build_held_out(recipe, tokenizer)
 
@@ -66,6 +77,14 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         seed=recipe.training.seed,
         decoder_start_id=getattr(model.config, "decoder_start_token_id", None),
     )
+    source_of_length = partial(build_source_of_length, recipe, tokenizer)
+    build_stages(source, source_of_length, objective, recipe.training, accelerator)  # raises what is wrong
+    cut_held_out(held_out.source, objective, recipe.training, accelerator).plan(0)
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go
+        claim_output(recipe, resume=resume, overwrite=overwrite)
+        keep_tokenizer(recipe, tokenizer)
+    accelerator.wait_for_everyone()
     outcome = fit(
         model,
         objective,
@@ -74,7 +93,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         recipe.folder,
         accelerator,
         width=model.config.hidden_size,
-        source_of_length=partial(build_source_of_length, recipe, tokenizer),
+        source_of_length=source_of_length,
         held_out=held_out,
         about=recipe_data(recipe),
         resume=resume,
@@ -100,9 +119,10 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
         )
     build_config(recipe)
     require_inputs(recipe)
-    folder = claim_output(recipe, resume=False, overwrite=overwrite) / TOKENIZER
-    prepare_tokenizer(recipe, folder)
-    return folder
+    require_claimable(recipe, resume=False, overwrite=overwrite)
+    tokenizer = prepare_tokenizer(recipe, prepared_tokenizer(recipe, overwrite=overwrite))
+    claim_output(recipe, resume=False, overwrite=overwrite)
+    return keep_tokenizer(recipe, tokenizer)
 
 
 def require_inputs(recipe: PretrainingRecipe) -> None:
@@ -116,6 +136,14 @@ def require_inputs(recipe: PretrainingRecipe) -> None:
     open_text(recipe, "validation")
     if recipe.tokenizer.path is not None:
         load_tokenizer(recipe.tokenizer.path)
+
+
+def keep_tokenizer(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> Path:
+    """Save a tokenizer that was trained for a run in its folder, unless it is there, and say where."""
+    folder = recipe.folder / TOKENIZER
+    if recipe.tokenizer.path is None and not folder.exists():
+        made_once(folder, tokenizer.save_pretrained)
+    return folder
 
 
 def build_source(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> ExampleSource:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
-from .cache import made_once
+from .cache import cache_folder, made_once, name_of
 from .documents import Documents, open_documents
 from .model import build_config, config_class_of
 from .objective_recipes import Corpus, SpanCorruptionRecipe, TranslationRecipe
@@ -27,6 +27,9 @@ TEMPLATES: dict[str, Template] = {
     "tercet_seq2seq": "end",
 }
 """What a trained tokenizer puts around a text, by the model that will read it."""
+
+EDITION = 1
+"""To be raised whenever the same text gives another tokenizer."""
 
 SENTINELS = 100
 """Sentinels of a tokenizer that is trained for span corruption, as many as T5's has."""
@@ -66,6 +69,7 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
             required=columns,
             split=split,
             streaming=corpus.streaming,
+            skip_bad_records=corpus.skip_bad_records,
             cache=corpus.cache,
         )
         for column in columns
@@ -80,23 +84,31 @@ def tokenize_text(recipe: PretrainingRecipe, split: Split, tokenizer: PreTrained
     return parts[0] if len(parts) == 1 else (parts[0], parts[1])
 
 
-def prepare_tokenizer(recipe: PretrainingRecipe, folder: Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer that a recipe names, or the one in `folder`, which is trained if it is not there.
+def prepare_tokenizer(recipe: PretrainingRecipe, prepared: Path | None) -> PreTrainedTokenizerBase:
+    """Load the tokenizer that a recipe names, else the one that was prepared for it, else train one.
 
     Raises:
-        ValueError: The named tokenizer cannot be loaded, or the text or the vocabulary's size is impossible.
+        ValueError: A tokenizer cannot be loaded, or the text or the vocabulary's size is impossible.
     """
     if recipe.tokenizer.path is not None:
         return load_tokenizer(recipe.tokenizer.path)
-    if not folder.exists():
-        tokenizer = train_tokenizer(
-            Joined(open_text(recipe, "train")),
-            recipe.tokenizer.kind,
-            recipe.tokenizer.vocab_size,
-            lowercase=recipe.tokenizer.lowercase,
-            sentinels=SENTINELS if isinstance(recipe.objective, SpanCorruptionRecipe) else 0,
-            template=TEMPLATES[config_class_of(recipe.objective.kind).model_type],
-            model_max_length=build_config(recipe).max_position_embeddings,
-        )
-        made_once(folder, tokenizer.save_pretrained)
-    return load_tokenizer(str(folder))
+    return load_tokenizer(str(prepared or learned_tokenizer(recipe)))
+
+
+def learned_tokenizer(recipe: PretrainingRecipe) -> Path:
+    """Train a tokenizer on a recipe's training text, or find in the cache what an earlier run learned."""
+    parts = open_text(recipe, "train")
+    options = {
+        "kind": recipe.tokenizer.kind,
+        "vocab_size": recipe.tokenizer.vocab_size,
+        "lowercase": recipe.tokenizer.lowercase,
+        "sentinels": SENTINELS if isinstance(recipe.objective, SpanCorruptionRecipe) else 0,
+        "template": TEMPLATES[config_class_of(recipe.objective.kind).model_type],
+        "model_max_length": build_config(recipe).max_position_embeddings,
+    }
+    name = name_of(EDITION, options, [part.fingerprint() for part in parts])
+
+    def make(folder: Path) -> None:
+        train_tokenizer(Joined(parts), **options).save_pretrained(folder)
+
+    return made_once(cache_folder(recipe.corpus.cache) / "tokenizers" / name, make)

@@ -10,8 +10,6 @@ The parallelism is the tokenizer's own threads. On two cores they were faster (1
 than two processes (0.8 million), which have to send what they made.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -21,12 +19,13 @@ from tokenizers import Encoding, Tokenizer
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
-from .cache import cache_folder, made_once
+from .bad_records import Tally
+from .cache import cache_folder, made_once, name_of
 from .corpus import TokenizedCorpus, offsets, save_corpus, token_kind
 from .documents import Documents
 from .sentences import split_sentences
 
-EDITION = 1
+EDITION = 2
 """To be raised whenever the same text gives another corpus."""
 CHARACTERS_AT_ONCE = 2_000_000
 
@@ -41,13 +40,17 @@ def tokenized_corpus(
         tokenizer: A fast one.
         cache: Folder of the cache; by default `TERCET_CACHE`, else `~/.cache/tercet`.
 
+    Warns:
+        UserWarning: Bad records were skipped, be it by an earlier run.
+
     Raises:
         ValueError: The documents cannot be read or are empty, or the tokenizer is not a fast one.
     """
     backend = text_backend(tokenizer)
-    key = json.dumps([EDITION, backend.to_str(), documents.fingerprint()])
-    folder = cache_folder(cache) / "tokenized" / hashlib.sha256(key.encode()).hexdigest()[:24]
-    return TokenizedCorpus.load(made_once(folder, lambda target: _fill(target, documents, backend)))
+    folder = cache_folder(cache) / "tokenized" / name_of(EDITION, backend.to_str(), documents.fingerprint())
+    corpus = TokenizedCorpus.load(made_once(folder, lambda target: _fill(target, documents, backend)))
+    corpus.tally.warn(documents.name)
+    return corpus
 
 
 def tokenize(documents: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> TokenizedCorpus:
@@ -72,14 +75,15 @@ def text_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
 
 def _fill(folder: Path, documents: Documents, backend: Tokenizer) -> None:
     """Write the tokenized documents into a folder, with a progress bar."""
+    tally = Tally()
     with tqdm(desc=f"tokenizing {documents.name}", unit=" documents", disable=None, leave=False) as bar:
 
         def parts() -> Iterator[TokenizedCorpus]:
-            for texts in _batches(documents):
+            for texts in _batches(documents.read(tally)):
                 yield _tokenize(texts, backend)
                 bar.update(len(texts))
 
-        save_corpus(parts(), folder, backend.get_vocab_size())
+        save_corpus(parts(), folder, backend.get_vocab_size(), tally)
 
 
 def _batches(documents: Iterable[str]) -> Iterator[list[str]]:

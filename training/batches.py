@@ -23,15 +23,14 @@ from zlib import crc32
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 
 from .examples import Examples, ExampleSource, pick
-from .interruption import ignore_interruptions
 from .objective import Batch, Objective
 from .packing import select_sequences, sequence_lengths, slice_sequences
+from .workers import Deliveries, Place
 
-Place = tuple[int, int]
-"""An epoch, and the number of a step in it; both counted from 0."""
+SHOWN = 5
+"""How many of a step's examples are named where it fails."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +163,8 @@ def _micro_batch_edges(lengths: np.ndarray, limit: int, multiple: int) -> list[i
     raise AssertionError("unreachable: the count has no end")
 
 
-class StepDataset(Dataset):
-    """The steps of a run, by their place: what the data loader's workers evaluate."""
+class StepDataset:
+    """The steps of a run, by their place: what the data workers prepare."""
 
     def __init__(
         self,
@@ -228,6 +227,13 @@ class StepDataset(Dataset):
             fingerprint=crc32(whole["input_ids"].numpy()),
         )
 
+    def describe(self, place: Place) -> str:
+        """Name the step at `place` and the first of its examples."""
+        epoch, number = place
+        planned = self._planned[2][number] if self._planned and self._planned[0] == epoch else []
+        examples = ", ".join(str(index) for index in planned[:SHOWN]) + ", ..." * (len(planned) > SHOWN)
+        return f"step {number} of epoch {epoch}" + (f" (examples {examples})" if examples else "")
+
     def _check(self, lengths: np.ndarray) -> None:
         if len(lengths) == 0:
             raise ValueError("the corpus has no examples: bring more text")
@@ -240,19 +246,19 @@ class StepDataset(Dataset):
 
 def endless_steps(
     steps: StepDataset, start: Place, *, num_workers: int = 0, pin_memory: bool = False
-) -> Iterator[Step]:
+) -> Deliveries[Step]:
     """Iterate over a run's steps from `start` on, epoch after epoch; starting late costs nothing.
 
     Raises:
         ValueError: An epoch has a step with fewer examples than there are processes.
     """
-    return iter(_loader(steps, _Places(steps, start), num_workers, pin_memory))
+    return Deliveries(steps, _Places(steps, start), num_workers, pin_memory)
 
 
-def one_pass(steps: StepDataset, *, num_workers: int = 0, pin_memory: bool = False) -> Iterator[Step]:
+def one_pass(steps: StepDataset, *, num_workers: int = 0, pin_memory: bool = False) -> Deliveries[Step]:
     """Iterate once over the examples of epoch 0, as evaluation does."""
     places = [(0, number) for number in range(len(steps.plan(0)[1]))]
-    return iter(_loader(steps, places, num_workers, pin_memory))
+    return Deliveries(steps, places, num_workers, pin_memory)
 
 
 class _Places:
@@ -267,19 +273,6 @@ class _Places:
         for current in count(epoch):
             yield from ((current, step) for step in range(number, len(self.steps.plan(current)[1])))
             number = 0
-
-
-def _loader(steps: StepDataset, places, num_workers: int, pin_memory: bool) -> DataLoader:
-    return DataLoader(
-        steps,
-        batch_size=None,
-        sampler=places,
-        num_workers=num_workers,
-        pin_memory=pin_memory,
-        worker_init_fn=ignore_interruptions,
-        # A loader draws a seed for its workers: from here, not from the generator that dropout uses.
-        generator=torch.Generator(),
-    )
 
 
 def _to(device: torch.device, value: Tensor | int) -> Tensor | int:

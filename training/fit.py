@@ -31,7 +31,7 @@ from .recovery import newest_whole, require_same_data
 from .schedules import build_schedule
 from .sharding import gathered, is_sharded, prepare_model, settle
 from .skipping import NonFiniteError
-from .stages import SourceOfLength, build_stages, cut_held_out, staged_steps
+from .stages import SourceOfLength, StagedSteps, build_stages, cut_held_out
 from .tracking import Tracker, Utilization
 from .utilization import count_flops_per_token, measure_peak
 from .window import Window
@@ -189,7 +189,7 @@ class _Run:
             log_every=self.recipe.log_every,
             window=self.window,
         )
-        self.loader = staged_steps(
+        self.loader = StagedSteps(
             self.stages,
             self.progress.step,
             self.progress.place,
@@ -216,20 +216,21 @@ class _Run:
                 self.tracker.utilization = self._measure_utilization(first)
         self.model.train()
         settle(self.model, self.objective, first, self.accelerator)
-        train(
-            self.model,
-            self.objective,
-            chain([first], batches),
-            self.optimizer,
-            self.schedule,
-            self.accelerator,
-            self.progress,
-            steps=self.recipe.steps,
-            max_grad_norm=self.recipe.max_grad_norm,
-            max_skipped_steps=self.recipe.max_skipped_steps,
-            after_step=self._after_step,
-            should_stop=lambda: self.interruption.is_heard(self.accelerator, self.progress.step),
-        )
+        with self.loader.explained():
+            train(
+                self.model,
+                self.objective,
+                chain([first], batches),
+                self.optimizer,
+                self.schedule,
+                self.accelerator,
+                self.progress,
+                steps=self.recipe.steps,
+                max_grad_norm=self.recipe.max_grad_norm,
+                max_skipped_steps=self.recipe.max_skipped_steps,
+                after_step=self._after_step,
+                should_stop=lambda: self.interruption.is_heard(self.accelerator, self.progress.step),
+            )
 
     def _after_step(self, progress: Progress, metrics: dict[str, Tensor]) -> None:
         self.tracker.record_step(metrics)

@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from .batches import Place, Step
+from .batches import Step
 from .objective import Objective
 from .sharding import is_sharded, whole
 from .skipping import NonFiniteSteps
+from .workers import Place
 
 
 @dataclass

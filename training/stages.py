@@ -9,15 +9,18 @@ A stage begins with a new epoch: so a place in the data means the same however a
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from accelerate import Accelerator
 
-from .batches import Place, Step, StepDataset, endless_steps
+from .batches import Step, StepDataset, endless_steps
 from .examples import ExampleSource
 from .objective import Objective
 from .recipe import StageRecipe, TrainingRecipe
+from .workers import Deliveries, Place
 
 SourceOfLength = Callable[[int], ExampleSource]
 """Makes the source of a stage whose sequences have at most so many tokens."""
@@ -65,7 +68,7 @@ def build_stages(
             "set training.stages=[]"
         )
     stages.append(Stage(first_step, cut(source, recipe.tokens_per_step, objective, recipe, accelerator)))
-    for stage in stages[1:]:
+    for stage in stages:
         stage.steps.plan(0)  # what is wrong with a later stage shows before the first one begins
     return stages
 
@@ -111,10 +114,8 @@ def cut_held_out(
     return cut(source, tokens, objective, recipe, accelerator, shuffle=False)
 
 
-def staged_steps(
-    stages: Sequence[Stage], step: int, start: Place, *, num_workers: int = 0, pin_memory: bool = False
-) -> Iterator[Step]:
-    """Iterate over a run's steps, endlessly; starting late costs nothing.
+class StagedSteps(Iterator[Step]):
+    """The steps of a run from some place on, endlessly; starting late costs nothing.
 
     Args:
         stages: The run's, in their order.
@@ -123,13 +124,41 @@ def staged_steps(
         num_workers: Processes that prepare steps ahead.
         pin_memory: Whether copies to a GPU shall not wait.
     """
-    stops = [*(stage.first_step for stage in stages[1:]), None]
-    for stage, stop in zip(stages, stops, strict=True):
-        if stop is not None and stop <= step:
-            continue
-        if step == stage.first_step > 0:
-            start = start[0] + 1, 0
-        steps = endless_steps(stage.steps, start, num_workers=num_workers, pin_memory=pin_memory)
-        for taken in islice(steps, None if stop is None else stop - step):
-            step, start = step + 1, taken.place
-            yield taken
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        step: int,
+        start: Place,
+        *,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+    ):
+        self.load = partial(endless_steps, num_workers=num_workers, pin_memory=pin_memory)
+        self.current: Deliveries[Step] | None = None
+        self.steps = self._all(stages, step, start)
+
+    def __next__(self) -> Step:
+        """Give the next step; raises as `Deliveries` does."""
+        return next(self.steps)
+
+    def _all(self, stages: Sequence[Stage], step: int, start: Place) -> Iterator[Step]:
+        stops = [*(stage.first_step for stage in stages[1:]), None]
+        for stage, stop in zip(stages, stops, strict=True):
+            if stop is not None and stop <= step:
+                continue
+            if step == stage.first_step > 0:
+                start = start[0] + 1, 0
+            self.current = self.load(stage.steps, start)
+            for taken in islice(self.current, None if stop is None else stop - step):
+                step, start = step + 1, taken.place
+                yield taken
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Say of a data worker that dies meanwhile what it was at, as `Deliveries.explained` does."""
+        try:
+            yield
+        except Exception as error:
+            with nullcontext() if self.current is None else self.current.explained():
+                raise error

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from tercet.pretraining.bad_records import Record
 from tercet.pretraining.chunks import FullSequences, ParallelPairs, StreamedExamples
 from tercet.pretraining.corpus import TokenizedCorpus, offsets
 from tercet.pretraining.documents import Documents
@@ -188,10 +189,10 @@ class Numbers(Documents):
     def name(self) -> str:
         return "numbers"
 
-    def rows(self) -> Iterator[dict[str, str]]:
+    def records(self) -> Iterator[Record]:
         for number in range(7):
             self.reads.append(number)
-            yield {"text": f"text number {number}"}
+            yield Record(f"number {number}", {"text": f"text number {number}"})
 
     def fingerprint(self) -> str:
         return "numbers"
@@ -199,7 +200,7 @@ class Numbers(Documents):
 
 @pytest.fixture
 def stream():
-    documents = Numbers("text", ("text",), [])
+    documents = Numbers("text", ("text",), False, [])
     tokenizer = train_tokenizer(documents, "characters", 100)
     documents.reads.clear()
 

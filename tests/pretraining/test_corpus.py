@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tercet.pretraining.bad_records import Tally
 from tercet.pretraining.corpus import ARRAYS, TokenizedCorpus, offsets, save_corpus, token_kind
 
 
@@ -28,7 +29,7 @@ WHOLE = corpus_of([[1, 2, 3], [4, 5]], [[6]], [[7, 8]], [], [[9], [10, 11]])
 
 @pytest.fixture
 def saved(tmp_path: Path) -> TokenizedCorpus:
-    save_corpus(PARTS, tmp_path / "corpus", vocabulary_size=100)
+    save_corpus(PARTS, tmp_path / "corpus", vocabulary_size=100, tally=Tally())
     return TokenizedCorpus.load(tmp_path / "corpus")
 
 
@@ -63,7 +64,7 @@ def test_a_mapped_corpus_travels_by_the_name_of_its_folder(saved):
 
 
 def test_an_empty_corpus_can_be_saved(tmp_path):
-    save_corpus([], tmp_path / "empty", vocabulary_size=100)
+    save_corpus([], tmp_path / "empty", vocabulary_size=100, tally=Tally())
     assert TokenizedCorpus.load(tmp_path / "empty").num_documents == 0
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from tercet.configs.recipe import load_recipe, parse_recipe
-from tercet.pretraining.output import claim_output
+from tercet.pretraining.cache import made_once
+from tercet.pretraining.output import claim_output, prepared_tokenizer
 from tercet.pretraining.recipe import PretrainingRecipe
 
 
@@ -96,6 +97,22 @@ def test_resuming_may_train_longer_but_not_learn_something_else(tmp_path):
     claim_output(recipe_for(tmp_path, training={"steps": 20}), resume=True, overwrite=False)
     with pytest.raises(ValueError, match="objective of the recipe is not what"):
         claim_output(recipe_for(tmp_path, objective={"kind": "denoising"}), resume=True, overwrite=False)
+
+
+def test_a_half_written_tokenizer_is_written_anew(tmp_path):
+    folder = claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
+
+    def write_half(path) -> None:
+        path.mkdir()
+        (path / "tokenizer.json").write_text("{")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        made_once(folder / "tokenizer", write_half)
+    assert prepared_tokenizer(recipe_for(tmp_path), overwrite=False) is None
+    claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
+    made_once(folder / "tokenizer", lambda path: path.mkdir())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["recipe.yaml", "tokenizer"]
 
 
 def test_file_is_no_folder(tmp_path):

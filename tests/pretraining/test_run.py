@@ -1,7 +1,10 @@
 """Whole pretraining runs on a page of text: from a recipe to models that the Auto classes load."""
 
 import json
+import os
 import random
+import re
+import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,10 +13,14 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.utils.data import get_worker_info
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
 
-from tercet.configs.recipe import load_recipe, parse_recipe
+from tercet.__main__ import main
+from tercet.configs.recipe import load_recipe, parse_recipe, recipe_data
 from tercet.pretraining import run
+from tercet.pretraining.chunks import StreamedExamples
+from tercet.pretraining.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
 from tercet.training.checkpoint import latest, read_state
@@ -160,6 +167,39 @@ def test_tokenizer_whose_saving_is_cut_short_is_trained_again(texts, tmp_path, m
     assert len(AutoTokenizer.from_pretrained(train_recipe_tokenizer(recipe))) > 0
 
 
+@pytest.mark.parametrize(
+    ("accident", "code", "message"),
+    [
+        (
+            lambda: os.kill(os.getpid(), signal.SIGKILL),
+            1,
+            r"a data worker died \(SIGKILL\) while it prepared",
+        ),
+        (lambda: [][0], 1, "cannot be prepared: IndexError: list index out of range"),
+    ],
+    ids=["killed", "mistaken"],
+)
+def test_failing_worker_ends_the_run_with_one_line(
+    accident, code, message, texts, tmp_path, monkeypatch, capfd
+):
+    collate = MaskedLanguageModeling.collate
+
+    def fail_late(self, examples, rng):
+        if get_worker_info() is not None and (tmp_path / "run" / "checkpoints").exists():
+            accident()
+        return collate(self, examples, rng)
+
+    monkeypatch.setattr(MaskedLanguageModeling, "collate", fail_late)
+    recipe = recipe_of(
+        "masked_language_modeling", texts, tmp_path / "run", steps=200, num_workers=2, checkpoint_every=1
+    )
+    (tmp_path / "recipe.yaml").write_text(json.dumps(recipe_data(recipe)))
+    assert main(["pretrain", str(tmp_path / "recipe.yaml")]) == code
+    line = capfd.readouterr().err.strip().splitlines()[-1]
+    assert re.search(message, line)
+    assert re.search(r"step \d+ of epoch \d+ \(examples \d+", line)
+
+
 def test_streamed_text_is_learned_from(texts, tmp_path):
     recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
     streamed = replace(recipe, corpus=replace(recipe.corpus, streaming=True))
@@ -214,10 +254,87 @@ def test_translation_needs_the_names_of_both_columns(texts, tmp_path):
         pretrain(recipe)
 
 
-def test_earlier_run_survives_a_recipe_that_cannot_run(texts, tmp_path):
+PAGE = "the cat sat.\nthe dog ran."
+BROKEN_TEXTS = {
+    "nowhere": ({}, FileNotFoundError, r"missing\.txt does not exist"),
+    "broken": ({"train.txt": b"one\n\n\xe9"}, ValueError, r"train\.txt, line 3: byte 0xe9"),
+    "broken to the measure": ({"validation.txt": b"\xe9"}, ValueError, r"validation\.txt, line 1: byte 0xe9"),
+    "empty": ({"train.txt": b"\n\n"}, ValueError, r"train\.txt has no text"),
+    "short": ({"train.txt": b"a\n\na"}, ValueError, "no document of 4 tokens"),
+    "small": ({"train.txt": PAGE.encode()}, ValueError, "fewer than tokens_per_step"),
+    "no column": ({"train.jsonl": b'{"body": "a"}'}, ValueError, "no column 'text'"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_TEXTS)
+def test_earlier_run_survives_a_text_that_cannot_be_learned_from(name, texts, tmp_path):
+    files, kind, message = BROKEN_TEXTS[name]
     recipe = recipe_of("masked_language_modeling", texts, tmp_path / "run")
     folder = pretrain(recipe)
-    broken = replace(recipe, corpus=replace(recipe.corpus, train=str(texts / "nowhere.txt")))
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.txt"):
-        pretrain(broken, overwrite=True)
+    sources = {} if files else {"train": str(tmp_path / "missing.txt")}
+    for file, content in files.items():
+        (tmp_path / file).write_bytes(content)
+        sources[file.partition(".")[0]] = str(tmp_path / file)
+    for command in (pretrain, train_recipe_tokenizer):
+        if command is pretrain or name not in ("broken to the measure", "short", "small"):
+            with pytest.raises(kind, match=message):
+                command(replace(recipe, corpus=replace(recipe.corpus, **sources)), overwrite=True)
     assert (folder / "model.safetensors").exists()
+    pretrain(recipe, resume=True)
+
+
+def test_earlier_run_survives_a_pair_that_fits_no_micro_batch(texts, tmp_path):
+    """Be it a pair that is measured on only."""
+    recipe = recipe_of("translation", texts, tmp_path / "run")
+    folder = pretrain(recipe)
+    (tmp_path / "long.jsonl").write_text(json.dumps({"left": "cat " * 15, "right": "dog " * 15}))
+    corpus = replace(recipe.corpus, validation=str(tmp_path / "long.jsonl"))
+    training = replace(recipe.training, tokens_per_micro_batch=90)
+    with pytest.raises(ValueError, match="does not fit tokens_per_micro_batch = 90"):
+        pretrain(replace(recipe, corpus=corpus, training=training), overwrite=True)
+    assert (folder / "model.safetensors").exists()
+
+
+def test_a_run_does_not_delete_the_tokenizer_that_it_reads(texts, tmp_path):
+    recipe = recipe_of("masked_language_modeling", texts, tmp_path / "run")
+    pretrain(recipe)
+    own = replace(recipe, tokenizer=replace(recipe.tokenizer, path=str(tmp_path / "run" / "tokenizer")))
+    with pytest.raises(ValueError, match=r"tokenizer\.path is .*, which --overwrite would delete"):
+        pretrain(own, overwrite=True)
+    assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").exists()
+
+
+def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypatch):
+    recipe = recipe_of("masked_language_modeling", texts, tmp_path / "first")
+    cached = replace(recipe, corpus=replace(recipe.corpus, cache=str(tmp_path / "cache")))
+    first = train_recipe_tokenizer(cached)
+    monkeypatch.setattr("tercet.pretraining.text.train_tokenizer", None)
+    second = train_recipe_tokenizer(replace(cached, output=str(tmp_path / "second")))
+    for file in first.iterdir():
+        assert (second / file.name).read_bytes() == file.read_bytes()
+    with pytest.raises(TypeError):
+        train_recipe_tokenizer(
+            replace(
+                cached, output=str(tmp_path / "third"), tokenizer=replace(recipe.tokenizer, vocab_size=99)
+            )
+        )
+
+
+def test_a_run_that_met_a_bad_record_goes_on_without_it(texts, tmp_path, monkeypatch):
+    """A stream finds it late, in the middle of the run."""
+    monkeypatch.setattr(
+        "tercet.pretraining.run.StreamedExamples", partial(StreamedExamples, window_documents=40)
+    )
+    train = tmp_path / "train.txt"
+    train.write_bytes((texts / "train.txt").read_bytes())
+    kind, schedule = "causal_language_modeling", {"schedule": {"kind": "constant", "warmup_steps": 0}}
+    recipe = recipe_of(kind, texts, tmp_path / "run", **schedule)
+    recipe = replace(recipe, corpus=replace(recipe.corpus, train=str(train), streaming=True))
+    pretrain(recipe)
+    with train.open("ab") as file:
+        file.write(b"\n\n\xe9\n")
+    longer = replace(recipe, training=replace(recipe.training, steps=30))
+    with pytest.raises(ValueError, match="byte 0xe9 is not UTF-8"):
+        pretrain(longer, resume=True)
+    with pytest.warns(UserWarning, match="skipped 1 of 61 records"):
+        pretrain(replace(longer, corpus=replace(longer.corpus, skip_bad_records=True)), resume=True)

@@ -110,6 +110,23 @@ def test_a_broken_corpus_leaves_no_cache(tmp_path):
     assert list((tmp_path / "cache" / "tokenized").iterdir()) == []
 
 
+def test_skipped_records_are_told_of_again_when_the_corpus_comes_from_the_cache(tmp_path, calls):
+    file = tmp_path / "texts.txt"
+    file.write_bytes(b"One text.\n\n\xe9\n\nAnother.")
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
+    documents = open_documents(file, skip_bad_records=True)
+    for _ in range(2):
+        with pytest.warns(
+            UserWarning, match=r"skipped 1 of 3 records as bad: .*texts\.txt, line 3: byte 0xe9"
+        ):
+            corpus = tokenized_corpus(documents, tokenizer, tmp_path / "cache")
+        assert corpus.num_documents == 2
+        assert (corpus.tally.records, corpus.tally.skipped) == (3, 1)
+    assert len(calls) == 1
+    with pytest.raises(ValueError, match="line 3"):
+        tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+
+
 def test_a_tokenizer_must_be_fast():
     with pytest.raises(ValueError, match="is not a fast tokenizer"):
         tokenize(TEXTS, object())  # pyright: ignore[reportArgumentType]

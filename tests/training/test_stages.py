@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tercet.training.fit import HeldOut, fit
 from tercet.training.loop import Progress
 from tercet.training.recipe import OptimizerRecipe, StageRecipe
-from tercet.training.stages import build_stages, staged_steps
+from tercet.training.stages import StagedSteps, build_stages
 
 STAGES = (
     StageRecipe(steps=3, tokens_per_step=60, sequence_length=8),
@@ -49,7 +49,7 @@ def assert_same_data(found, expected):
 
 
 def test_every_stage_has_its_size_and_length_and_begins_an_epoch(build):
-    steps = list(islice(staged_steps(build(), 0, (0, 0)), 22))
+    steps = list(islice(StagedSteps(build(), 0, (0, 0)), 22))
     assert [step.place for step in steps[:5]] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
     epochs = [step.place[0] for step in steps]
     assert epochs == sorted(epochs)
@@ -63,11 +63,11 @@ def test_every_stage_has_its_size_and_length_and_begins_an_epoch(build):
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_starting_late_continues_the_same_sequence(build, num_workers):
-    whole = list(islice(staged_steps(build(), 0, (0, 0)), 22))
+    whole = list(islice(StagedSteps(build(), 0, (0, 0)), 22))
     progress = Progress()
     for taken in range(22):
         if num_workers == 0 or taken in (2, 3, 18):
-            late = staged_steps(build(), progress.step, progress.place, num_workers=num_workers)
+            late = StagedSteps(build(), progress.step, progress.place, num_workers=num_workers)
             for found, expected in zip(islice(late, 3), whole[taken:], strict=False):
                 assert_same_data(found, expected)
         progress.advance(whole[taken])
@@ -75,7 +75,7 @@ def test_starting_late_continues_the_same_sequence(build, num_workers):
 
 def test_without_stages_a_run_has_one(build):
     (stage,) = build(stages=())
-    for found, expected in zip(islice(staged_steps([stage], 0, (0, 0)), 20), iter_places(stage), strict=True):
+    for found, expected in zip(islice(StagedSteps([stage], 0, (0, 0)), 20), iter_places(stage), strict=True):
         assert_same_data(found, expected)
 
 

@@ -1,0 +1,91 @@
+"""Bad records: what is no text is refused with its place, or left out, counted and told of.
+
+A record is what a corpus consists of: a document of a `.txt` file, a row of any other. It is bad if it cannot
+be read, lacks a column that it should have, or holds something there that is no text.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+SHOWN = 3
+"""How many bad records are named where many are counted."""
+
+
+class Record(NamedTuple):
+    """A record of a corpus, or what is wrong with it."""
+
+    place: str
+    """Where it is found again: file and line."""
+    row: dict[str, Any]
+    """Its contents by the names of the columns."""
+    problem: str = ""
+    """Why it cannot be read; empty if it can."""
+
+
+@dataclass
+class Tally:
+    """What a reading of a corpus met."""
+
+    records: int = 0
+    """All records, bad ones included."""
+    skipped: int = 0
+    """Bad ones, which were left out."""
+    first: list[str] = field(default_factory=list)
+    """The first of those, each with its place and its problem."""
+
+    def skip(self, place: str, problem: str) -> None:
+        """Count a bad record."""
+        self.skipped += 1
+        if len(self.first) < SHOWN:
+            self.first.append(f"{place}: {problem}")
+
+    def warn(self, name: str) -> None:
+        """Tell of the bad records of the corpus `name`, if there were any; Python tells the same but once."""
+        if self.skipped:
+            warnings.warn(f"corpus {name}: {self}", stacklevel=1)
+
+    def __str__(self) -> str:
+        """Say how many records were skipped, and which came first."""
+        more = "; ..." if self.skipped > len(self.first) else ""
+        return f"skipped {self.skipped:,} of {self.records:,} records as bad: {'; '.join(self.first)}{more}"
+
+
+def refusal(place: str, problem: str) -> ValueError:
+    """Refuse a bad record."""
+    return ValueError(f"{place}: {problem}: correct the file, or set corpus.skip_bad_records=true")
+
+
+def problem_of(row: dict[str, Any], columns: Sequence[str]) -> str:
+    """Say why a row has no text in one of its columns; nothing (`None`) is an empty text."""
+    for column in columns:
+        if column not in row:
+            return f"has no column {column!r} but {listed(row)}"
+        value = row[column]
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            return f"{column!r} is no text but {type(value).__name__}"
+        if character := foreign_character(value):
+            return f"{column!r} holds U+{ord(character):04X}, which is no character of a text"
+    return ""
+
+
+def foreign_character(text: str) -> str:
+    r"""Find what no text holds: the half of a surrogate pair, or NUL; empty if there is none.
+
+    >>> foreign_character("Straße"), foreign_character("NUL" + chr(0))
+    ('', '\x00')
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return text[error.start]
+    return "\0" if "\0" in text else ""
+
+
+def listed(names: Sequence[str] | dict[str, Any]) -> str:
+    """Name columns, the first few of many."""
+    shown = [" ".join(str(name).split())[:40] for name in names]
+    return f"({', '.join(shown[:8])}{', ...' if len(shown) > 8 else ''})"

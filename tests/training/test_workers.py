@@ -1,0 +1,131 @@
+"""Data workers: what goes wrong in them is said in one line with its place, and nothing hangs."""
+
+import ctypes
+import os
+import signal
+import time
+
+import pytest
+import torch
+
+from tercet.training.workers import Deliveries
+
+PLACES = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+
+
+class Numbers:
+    """Items that are their places; at the place (1, 0) something goes wrong."""
+
+    def __init__(self, accident=lambda: None):
+        self.accident = accident
+
+    def __getitem__(self, place) -> torch.Tensor:
+        if place == (1, 0):
+            self.accident()
+        if place == (1, 1) and self.accident in FATAL:
+            time.sleep(600)  # another worker is busy meanwhile, and deaf to polite signals
+        return torch.tensor(place)
+
+    def describe(self, place) -> str:
+        return f"item {place[1]} of {place[0]}"
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crash() -> None:
+    ctypes.string_at(0)
+
+
+def leave() -> None:
+    os._exit(3)
+
+
+FATAL = {
+    kill: "SIGKILL",
+    crash: "SIGSEGV",
+    leave: "exit code 3",
+}
+
+
+def blunder() -> None:
+    raise KeyError("no such thing")
+
+
+def refuse() -> None:
+    raise ValueError("part.txt, line 3: broken")
+
+
+def run_short() -> None:
+    raise MemoryError
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_items_come_in_their_order(num_workers):
+    found = [tuple(item.tolist()) for item in Deliveries(Numbers(), PLACES, num_workers, pin_memory=False)]
+    assert found == PLACES
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize(
+    ("accident", "kind", "message"),
+    [
+        (blunder, RuntimeError, "item 0 of 1 cannot be prepared: KeyError: 'no such thing'"),
+        (refuse, ValueError, "item 0 of 1 cannot be prepared: part.txt, line 3: broken"),
+        (run_short, RuntimeError, "item 0 of 1 cannot be prepared: MemoryError: "),
+    ],
+)
+def test_what_is_raised_comes_with_its_place_and_leaves_its_traceback_in_a_note(
+    num_workers, accident, kind, message
+):
+    deliveries = Deliveries(Numbers(accident), PLACES, num_workers, pin_memory=False)
+    assert [tuple(next(deliveries).tolist()) for _ in range(3)] == PLACES[:3]
+    with pytest.raises(kind) as caught:
+        next(deliveries)
+    assert str(caught.value) == message
+    assert f"in {accident.__name__}" in caught.value.__notes__[0]
+    since = time.monotonic()
+    del deliveries, caught
+    assert time.monotonic() - since < 5, "workers end when nobody holds the deliveries"
+
+
+@pytest.mark.parametrize("accident", FATAL, ids=lambda accident: accident.__name__)
+def test_a_worker_that_dies_ends_the_run_at_once_with_what_it_was_at(accident):
+    deliveries = Deliveries(Numbers(accident), PLACES, 2, pin_memory=False)
+    since = time.monotonic()
+    with pytest.raises(
+        RuntimeError, match=rf"a data worker died \({FATAL[accident]}\) while it prepared item 0 of 1"
+    ):
+        list(deliveries)
+    assert time.monotonic() - since < 60
+
+
+def test_a_death_is_explained_wherever_the_main_process_is():
+    deliveries = Deliveries(Numbers(kill), PLACES, 2, pin_memory=False)
+    next(deliveries)
+    with pytest.raises(RuntimeError, match="while it prepared item 0 of 1"), deliveries.explained():
+        time.sleep(60)
+
+
+def test_a_death_may_show_as_a_broken_connection():
+    deliveries = Deliveries(Numbers(), PLACES, 1, pin_memory=False)
+    with pytest.raises(RuntimeError, match=r"died \(SIGKILL\) while it"), deliveries.explained():
+        break_off(deliveries)
+
+
+def break_off(deliveries: Deliveries) -> None:
+    """Kill a worker, unnoticed by torch, and find its connection gone."""
+    handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    deliveries.workers[0].kill()
+    deliveries.workers[0].join()
+    signal.signal(signal.SIGCHLD, handler)
+    raise ConnectionResetError
+
+
+def test_other_failures_are_left_alone():
+    with (
+        pytest.raises(RuntimeError, match=r"^out of memory$"),
+        Deliveries(Numbers(), [], 0, False).explained(),
+    ):
+        raise RuntimeError("out of memory")

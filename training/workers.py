@@ -1,0 +1,165 @@
+"""Data workers: processes that prepare items ahead, and what is said when one of them fails.
+
+An item that cannot be prepared comes back as an exception, which is raised where the item was asked for: with
+its place, without the worker's traceback for a message. A worker that dies (memory ran out, a library
+crashed) cannot say anything, but it noted beforehand what it was at. torch notices its death at once and
+raises wherever the main process is, so `Deliveries.explained` goes around all that happens meanwhile.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+from .interruption import ignore_interruptions
+
+Place = tuple[int, int]
+"""An epoch, and the number of a step in it; both counted from 0."""
+
+SECONDS_TO_DIE = 1.0
+"""How long a worker may take to end after it left the first sign of that."""
+
+Item = TypeVar("Item", covariant=True)
+
+
+class Items(Protocol[Item]):
+    """What can be prepared, by its place."""
+
+    def __getitem__(self, place: Place) -> Item:
+        """Prepare an item."""
+        ...
+
+    def describe(self, place: Place) -> str:
+        """Name an item and what it is made of."""
+        ...
+
+
+class Deliveries(Generic[Item]):
+    """The items at some places, in their order, prepared ahead.
+
+    Args:
+        items: What is prepared.
+        places: May be without end.
+        num_workers: Processes that prepare; 0 prepares here, when an item is asked for.
+        pin_memory: Whether copies to a GPU should not wait.
+    """
+
+    def __init__(self, items: Items[Item], places: Iterable[Place], num_workers: int, pin_memory: bool):
+        self.attempts = _Attempts(items, num_workers)
+        earlier = multiprocessing.active_children()
+        self.loader = iter(
+            DataLoader(
+                self.attempts,
+                batch_size=None,
+                sampler=places,
+                num_workers=num_workers,
+                pin_memory=pin_memory,
+                worker_init_fn=ignore_interruptions,
+                # A loader draws a seed for its workers: from here, not from the generator that dropout uses.
+                generator=torch.Generator(),
+            )
+        )
+        self.workers = [child for child in multiprocessing.active_children() if child not in earlier]
+
+    def __iter__(self) -> Iterator[Item]:
+        """Return the deliveries themselves: an item is delivered once."""
+        return self
+
+    def __next__(self) -> Item:
+        """Deliver the next item.
+
+        Raises:
+            ValueError: It cannot be prepared, and its data or the recipe are to blame.
+            RuntimeError: It cannot be prepared, or a worker died.
+        """
+        with self.explained():
+            item = next(self.loader)
+        if not isinstance(item, Exception):
+            return item
+        try:
+            raise item
+        finally:
+            del item  # whose traceback holds this frame: such a circle would end the workers late
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Say of a worker that dies meanwhile what it was at.
+
+        Raises:
+            RuntimeError: A worker died.
+        """
+        try:
+            yield
+        except (RuntimeError, OSError, EOFError) as error:  # torch's word, or a connection that broke off
+            wait([worker.sentinel for worker in self.workers], timeout=SECONDS_TO_DIE)
+            dead = [worker for worker in self.workers if worker.exitcode]
+            if not dead:
+                raise
+            _end(self.workers)
+            raise RuntimeError(
+                f"a data worker died ({_cause(dead[0])}) {self.attempts.describe(dead)}: if memory was "
+                "short, lower training.num_workers or training.tokens_per_step; go on with --resume"
+            ) from error
+
+
+class _Attempts(Dataset):
+    """Items, or what went wrong instead; and what each worker is at."""
+
+    def __init__(self, items: Items[Any], num_workers: int):
+        self.items = items
+        self.at = torch.zeros(num_workers, 3, dtype=torch.int64).share_memory_()
+        """Each worker's process, and the place that it is at, or -1 twice."""
+
+    def __getitem__(self, place: Place) -> Any:
+        worker = get_worker_info()
+        if worker is None:
+            return self._attempt(place)
+        self.at[worker.id] = torch.tensor([os.getpid(), *place])
+        item = self._attempt(place)
+        self.at[worker.id, 1:] = -1
+        return item
+
+    def describe(self, workers: Sequence[BaseProcess]) -> str:
+        """Say what workers were at."""
+        pids = [worker.pid for worker in workers]
+        places = [(epoch, number) for pid, epoch, number in self.at.tolist() if pid in pids and epoch >= 0]
+        names = " and ".join(map(self.items.describe, places))
+        return f"while it prepared {names}" if names else "while it waited"
+
+    def _attempt(self, place: Place) -> Any:
+        try:
+            return self.items[place]
+        except Exception as error:
+            is_users = isinstance(error, ValueError)
+            reason = str(error) if is_users else f"{type(error).__name__}: {error}"
+            failure = (ValueError if is_users else RuntimeError)(
+                f"{self.items.describe(place)} cannot be prepared: {reason}"
+            )
+            failure.add_note(traceback.format_exc())  # all that is left of it on the way from a worker
+            return failure
+
+
+def _cause(worker: BaseProcess) -> str:
+    """Say what a process died of."""
+    code = worker.exitcode or 0
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _end(workers: Sequence[BaseProcess]) -> None:
+    """End workers at once: they ignore polite signals, and might wait for what the dead one held."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    earlier = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch would take these deaths for failures
+    for worker in workers:
+        worker.kill()
+        worker.join()
+    signal.signal(signal.SIGCHLD, earlier)
