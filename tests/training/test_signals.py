@@ -108,19 +108,26 @@ def test_a_signal_during_a_save_lets_it_finish(run, continue_and_compare, monkey
     continue_and_compare()
 
 
-@pytest.mark.parametrize("answers", [0, 40])
+def signal_after(path):
+    """Send SIGTERM once a file is there, and a moment later, when the run waits again."""
+    while not path.exists():
+        time.sleep(0.01)
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("answers", "waits_after"), [(0, ""), (40, f"{CHECKPOINTS}/step-00000002")])
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_a_signal_while_waiting_for_data_ends_the_waiting(
-    run, toys, continue_and_compare, monkeypatch, answers, num_workers
+    run, toys, continue_and_compare, monkeypatch, tmp_path, answers, waits_after, num_workers
 ):
-    """At the beginning, and after some steps."""
+    """At the beginning, and after two steps."""
     monkeypatch.setattr(_utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # what a loader grants its workers, twice
+    threading.Thread(target=signal_after, args=[tmp_path / "run" / waits_after], daemon=True).start()
     began = time.monotonic()
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
     outcome = run(source=Silent(toys.Source(), answers), num_workers=num_workers)
-    assert outcome.interrupted_by == "SIGTERM"
+    assert (outcome.interrupted_by, outcome.progress.step > 0) == ("SIGTERM", answers > 0)
     assert time.monotonic() - began < PATIENCE / 2
-    assert (outcome.progress.step > 0) == (answers > 0)
     continue_and_compare()
 
 
