@@ -21,7 +21,7 @@ from .evaluation import HeldOut, evaluate_held_out
 from .examples import ExampleSource
 from .heap import bound_kernel_cache, retain_heap
 from .inspection import keep_for_inspection
-from .interruption import BrokenOff, Interruption, leaving_no_workers, listening
+from .interruption import BrokenOff, Interruption, listening
 from .loop import Progress, train
 from .objective import Objective
 from .optimizers import build_optimizer
@@ -35,6 +35,7 @@ from .stages import SourceOfLength, StagedSteps, build_stages, cut_held_out
 from .tracking import Tracker, Utilization
 from .utilization import count_flops_per_token, measure_peak
 from .window import Window
+from .workers import leaving_no_workers
 
 CHECKPOINTS = "checkpoints"
 """Folder of the checkpoints in the run's folder."""
@@ -203,7 +204,7 @@ class _Run:
         except NonFiniteError as error:
             raise FloatingPointError(f"{error}; {self._keep(error)}") from None
         outcome = self._finish()
-        del self.loader  # not before all is saved: a worker that waits for data takes seconds to end
+        self.loader.close()  # not before all is saved: a worker that waits for data takes seconds to end
         return outcome
 
     def _train(self) -> None:

@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import active_children
 from typing import TypeVar, cast
 
 import torch
@@ -81,21 +80,6 @@ def listening() -> Iterator[Interruption]:
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def leaving_no_workers() -> Iterator[None]:
-    """End the data workers that were started inside and are still there: one may wait for data for ever.
-
-    They ignore the signal with which a loader ends them, and the interpreter would wait for them at its exit.
-    """
-    earlier = active_children()
-    try:
-        yield
-    finally:
-        for process in active_children():
-            if process not in earlier:
-                process.kill()
 
 
 def ignore_interruptions(worker: int) -> None:

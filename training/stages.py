@@ -8,7 +8,7 @@ Sequences that grow are Press et al., 2021 ("Shortformer", section 4), steps tha
 A stage begins with a new epoch: so a place in the data means the same however a run came there.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -142,7 +142,12 @@ class StagedSteps(Iterator[Step]):
         """Give the next step; raises as `Deliveries` does."""
         return next(self.steps)
 
-    def _all(self, stages: Sequence[Stage], step: int, start: Place) -> Iterator[Step]:
+    def close(self) -> None:
+        """End the data workers."""
+        self.steps.close()
+        self.current = None
+
+    def _all(self, stages: Sequence[Stage], step: int, start: Place) -> Generator[Step, None, None]:
         stops = [*(stage.first_step for stage in stages[1:]), None]
         for stage, stop in zip(stages, stops, strict=True):
             if stop is not None and stop <= step:

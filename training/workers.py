@@ -148,6 +148,19 @@ class _Attempts(Dataset):
             return failure
 
 
+@contextmanager
+def leaving_no_workers() -> Iterator[None]:
+    """End the data workers that were started inside and are still there: one may wait for data for ever.
+
+    They ignore the signal with which a loader ends them, and the interpreter would wait for them at its exit.
+    """
+    earlier = multiprocessing.active_children()
+    try:
+        yield
+    finally:
+        _end([child for child in multiprocessing.active_children() if child not in earlier])
+
+
 def _cause(worker: BaseProcess) -> str:
     """Say what a process died of."""
     code = worker.exitcode or 0
