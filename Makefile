@@ -35,8 +35,9 @@ format: $(VENV)/.installed ## rewrite the sources in the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.installed ## measure the training step beside the stock models
+bench: $(VENV)/.installed ## measure training and generation beside the stock models
 	$(BIN)/python benchmarks/pretraining.py
+	$(BIN)/python benchmarks/generation.py
 
 MINUTES ?= 60
 soak: $(VENV)/.installed ## train for an hour (MINUTES=60) under random kills: nothing may come of it

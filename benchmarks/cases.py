@@ -9,7 +9,7 @@ Legend: S sequences of a case, T tokens of the longest sequence, V vocabulary.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -136,7 +136,7 @@ class Case(ABC):
         ranks = np.exp(rng.random(number) * np.log(self.vocab_size - len(SPECIAL))).astype(np.int64)
         return ranks - 1 + len(SPECIAL)
 
-    def shrunk(self) -> "Case":
+    def shrunk(self) -> Self:
         """Give the same case so small that it takes no time: to see that everything runs."""
         return replace(self, vocab_size=97, sequence_length=16, batch_size=4, num_batches=2, **TINY)
 

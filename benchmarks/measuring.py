@@ -11,7 +11,7 @@ whatever its priority. Each process opens a session and raises that one alone, w
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 from cases import Case
-from sides import SIDES
+from sides import Side
 
 from tercet.training.heap import retain_heap
 from tercet.training.precision import fastest_float32_products
@@ -81,7 +81,7 @@ def in_fresh_process(conditions: Conditions, function: Callable[..., Result], *a
 class Worker:
     """One side of a case in its own process, which works only when it is told to."""
 
-    def __init__(self, case: Case, side: str, conditions: Conditions):
+    def __init__(self, case: Case, side: Side, conditions: Conditions):
         """Start it, and wait until it is prepared."""
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
@@ -90,8 +90,8 @@ class Worker:
         theirs.close()  # so that the end of the process is the end of the pipe
         self._receive()
 
-    def train_once(self) -> float:
-        """Let it take a step on every batch; the seconds that this took."""
+    def work_once(self) -> float:
+        """Let it do its work (train on every batch, or write all texts); the seconds that this took."""
         self.pipe.send(True)
         return self._receive()
 
@@ -109,33 +109,35 @@ class Worker:
             raise RuntimeError("a side of the measurement died: see its message above") from None
 
 
-def work(pipe: Connection, case: Case, name: str, conditions: Conditions) -> None:
+def work(pipe: Connection, case: Case, side: Side, conditions: Conditions) -> None:
     """Be a side: answer every `True` with the seconds of a pass, and `False` with the peak of memory."""
     conditions.settle()
-    side, device = SIDES[name], present_device()
+    device = present_device()
     if conditions.heap == "retained" or (conditions.heap == "own" and side.retains_heap):
         retain_heap()
     before = peak_memory(device)
     with side.products(device):
-        train_once = side.prepare(case, device)
+        work_once = side.prepare(case, device)
         pipe.send(0.0)
         while pipe.recv():
             start = time.perf_counter()
-            train_once()
+            work_once()
             wait_for(device)
             pipe.send(time.perf_counter() - start)
     pipe.send(peak_memory(device) - before)
 
 
-def measure(case: Case, names: list[str], conditions: Conditions, rounds: int) -> dict[str, dict[str, Any]]:
+def measure(
+    case: Case, sides: Mapping[str, Side], conditions: Conditions, rounds: int
+) -> dict[str, dict[str, Any]]:
     """Time sides in turns, after first passes that do not count: `seconds` and `memory_mib` of each."""
-    workers = {name: Worker(case, name, conditions) for name in names}
+    workers = {name: Worker(case, side, conditions) for name, side in sides.items()}
     for name, worker in workers.items():
-        for _ in range(SIDES[name].warm_ups):
-            worker.train_once()
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for name in turns(names, rounds):
-        seconds[name].append(workers[name].train_once())
+        for _ in range(sides[name].warm_ups):
+            worker.work_once()
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for name in turns(list(sides), rounds):
+        seconds[name].append(workers[name].work_once())
     return {
         name: {"seconds": seconds[name], "memory_mib": worker.finish()} for name, worker in workers.items()
     }

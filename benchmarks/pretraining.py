@@ -67,7 +67,7 @@ def measure_case(
 ) -> dict[str, Any]:
     """Compare the models, time all sides, and relate them to each other and to the machine."""
     parity = in_fresh_process(conditions, compare, case)
-    sides = measure(case, options.sides, conditions, options.rounds)
+    sides = measure(case, {name: SIDES[name] for name in options.sides}, conditions, options.rounds)
     device = present_device()
     for name, side in sides.items():
         side["precision"] = choose_precision(SIDES[name].precision, device)

@@ -40,9 +40,13 @@ def summarize(
 
 def render(result: dict[str, Any]) -> str:
     """Write a run's result as Markdown: the machine, the parity of the models, the table."""
+    peaks = result["peaks"]
+    largest = (
+        f"largest product {peaks['fp32'] / 1e9:,.0f} GFLOP/s in fp32 and {peaks['bf16'] / 1e9:,.0f} in bf16"
+    )
     return "\n".join(
         [
-            *_conditions(result),
+            *describe_run(result, largest),
             "",
             *(_parity(name, case) for name, case in result["cases"].items()),
             "",
@@ -69,15 +73,19 @@ def write_between_marks(page: Path, text: str, first: str = BEGIN, last: str = E
     page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
-def _conditions(result: dict[str, Any]) -> list[str]:
-    machine, peaks, conditions = result["machine"], result["peaks"], result["conditions"]
+def describe_run(result: dict[str, Any], *more: str) -> list[str]:
+    """Say when, where and with what was measured, and what `more` there is to know of the machine."""
+    machine, conditions = result["machine"], result["conditions"]
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    remarks = [
+        f"load average {machine['load_average']:.2f} at the start",
+        *more,
+        f"heap: {conditions['heap']}",
+    ]
     lines = [
         f"{result['date']}: {machine['gpu'] or machine['processor']} ({machine['instructions']}), "
         f"threads: {conditions['threads']}; Python {machine['python']}, {versions}.",
-        f"Rounds: {result['rounds']}; load average {machine['load_average']:.2f} at the start; largest "
-        f"product {peaks['fp32'] / 1e9:,.0f} GFLOP/s in fp32 and {peaks['bf16'] / 1e9:,.0f} in bf16; "
-        f"heap: {conditions['heap']}.",
+        f"Rounds: {result['rounds']}; {'; '.join(remarks)}.",
     ]
     if result["is_noisy"]:
         lines += ["", "**The machine was busy when this began: do not trust these numbers.**"]

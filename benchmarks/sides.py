@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from cases import Case
@@ -37,15 +37,15 @@ from tercet.training.schedules import build_schedule
 LEARNING_RATE = 1e-4
 
 Pass = Callable[[], None]
-"""Takes one optimizer step on every batch of a case."""
+"""Does a case's work once: here, takes one optimizer step on every batch."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One way to train a case."""
+    """One way to do the work of a case. It travels to a process of its own."""
 
-    prepare: Callable[[Case, torch.device], Pass]
-    """Builds model, optimizer and batches."""
+    prepare: Callable[[Any, torch.device], Pass]
+    """Builds all that the work needs: model, optimizer and batches."""
     precision: str
     """As a recipe names it."""
     retains_heap: bool
@@ -103,8 +103,8 @@ def pad_all(case: Case, batches: list[Batch], device: torch.device) -> list[dict
     return [{name: tensor.to(device) for name, tensor in batch.items()} for batch in rows]
 
 
-def prepare_tercet(case: Case, precision: Literal["auto", "fp32"]) -> Pass:
-    """Build ours and the engine's loop around it."""
+def prepare_tercet(case: Case, device: torch.device, *, precision: Literal["auto", "fp32"]) -> Pass:
+    """Build ours and the engine's loop around it, which finds the device itself."""
     recipe = TrainingRecipe(
         steps=1,
         precision=precision,
@@ -157,13 +157,13 @@ SIDES = {
         warm_ups=3,
     ),
     "tercet": Side(
-        lambda case, device: prepare_tercet(case, "auto"),
+        partial(prepare_tercet, precision="auto"),
         "auto",
         retains_heap=True,
         products=fastest_float32_products,
     ),
     "tercet-float32": Side(
-        lambda case, device: prepare_tercet(case, "fp32"),
+        partial(prepare_tercet, precision="fp32"),
         "fp32",
         retains_heap=True,
         products=fastest_float32_products,

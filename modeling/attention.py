@@ -7,12 +7,14 @@ encoder. They differ in where keys and values come from and in which pairs the m
 Shapes: B batch, T queries, S keys, C model width, H query heads, G key-value heads, D head width.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from .blocked_weights import apply
 from .configuration_tercet import TercetConfig
 from .dot_product import scaled_dot_product
 from .linear import ResidualLinear, project
@@ -42,7 +44,7 @@ class Attention(nn.Module):
 
     def heads(self, x: Tensor) -> Tensor:
         """Split the last dimension into heads: (B, T, H*D) -> (B, H, T, D)."""
-        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        return x.view(*x.shape[:-1], -1, self.head_dim).transpose(1, 2)
 
     def read(
         self,
@@ -51,19 +53,16 @@ class Attention(nn.Module):
         value: Tensor,
         mask: Mask,
         *,
+        kernel: Callable[..., tuple[Tensor, Tensor | None]] | None = None,
         output_attentions: bool | None = False,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Read `value` (B, G, S, D) with `query` (B, H, T, D), and project back to (B, T, C).
 
-        The kernel is the configured one, or the packed one for packed sequences. Recorded attentions come
-        from the definition, since other kernels never hold them.
+        Unless the caller knows a better one, the kernel is that of the configuration, or the packed one for
+        packed sequences. Recorded attentions come from the definition, since other kernels never hold them.
         """
-        name = "eager" if output_attentions else str(self.config._attn_implementation)
-        if isinstance(mask, PackedSequences):
-            name = PACKED_KERNEL
-        kernel = ALL_ATTENTION_FUNCTIONS.get_interface(name, scaled_dot_product)
-        output, weights = kernel(
+        output, weights = (kernel or self.kernel(mask, output_attentions))(
             self,
             query,
             key,
@@ -73,7 +72,16 @@ class Attention(nn.Module):
             dropout=self.config.attention_dropout if self.training else 0.0,
             **kwargs,
         )
-        return self.o_proj(output.flatten(start_dim=-2)), weights
+        return apply(self.o_proj, output.flatten(start_dim=-2)), weights
+
+    def kernel(
+        self, mask: Mask, output_attentions: bool | None
+    ) -> Callable[..., tuple[Tensor, Tensor | None]]:
+        """Find the kernel for a mask, or for packed sequences."""
+        name = "eager" if output_attentions else str(self.config._attn_implementation)
+        if isinstance(mask, PackedSequences):
+            name = PACKED_KERNEL
+        return ALL_ATTENTION_FUNCTIONS.get_interface(name, scaled_dot_product)
 
 
 class SelfAttention(Attention):
@@ -112,7 +120,7 @@ class CrossAttention(Attention):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Read from the encoder (B, S, C) with the decoder's queries (B, T, C)."""
-        query = self.heads(self.q_proj(hidden_states))
+        query = self.heads(apply(self.q_proj, hidden_states))
         key, value = self.keys_and_values(encoder_hidden_states, past_key_values)
         return self.read(query, key, value, attention_mask, **kwargs)
 

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from transformers.utils import logging
 
-from .linear import is_plain
+from .blocked_weights import is_plain
 
 logger = logging.get_logger(__name__)
 

@@ -6,9 +6,19 @@ Shapes: B batch, T positions, C model width, F width inside.
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
+from .blocked_weights import apply
 from .configuration_tercet import TercetConfig
 from .dropout import Dropout
 from .linear import ResidualLinear, project
+
+
+def build_activation(name: str) -> nn.Module:
+    """Build an activation by its name in transformers.
+
+    `gelu_new` of GPT-2 and `gelu_pytorch_tanh` are one function (Hendrycks and Gimpel, 2016, section 2): the
+    first spells it in eight operations, the second is one of torch's.
+    """
+    return ACT2FN["gelu_pytorch_tanh" if name == "gelu_new" else name]
 
 
 class PlainFeedForward(nn.Module):
@@ -23,7 +33,7 @@ class PlainFeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the same two-layer network to every position."""
-        return self.down_proj(self.dropout(self.act_fn(self.up_proj(x))))
+        return apply(self.down_proj, self.dropout(self.act_fn(apply(self.up_proj, x))))
 
 
 class GatedFeedForward(nn.Module):
@@ -40,12 +50,7 @@ class GatedFeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Apply the same gated network to every position."""
         gate, up = project(x, self.gate_proj, self.up_proj)
-        return self.down_proj(self.dropout(self.act_fn(gate) * up))
-
-
-def build_activation(name: str) -> nn.Module:
-    """Build an activation; GPT-2's approximation of GELU in its fused form, equal but for rounding."""
-    return ACT2FN["gelu_pytorch_tanh" if name == "gelu_new" else name]
+        return apply(self.down_proj, self.dropout(self.act_fn(gate) * up))
 
 
 FEED_FORWARD: dict[str, type[nn.Module]] = {"plain": PlainFeedForward, "gated": GatedFeedForward}

@@ -5,6 +5,7 @@ Shapes: B batch, T positions, C model width.
 
 from torch import Tensor, nn
 
+from .blocked_weights import apply
 from .configuration_tercet import TercetConfig
 from .feed_forward import build_activation
 from .normalization import build_norm
@@ -21,7 +22,7 @@ class HeadTransform(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each position: (B, T, C) -> (B, T, C)."""
-        return self.norm(self.act_fn(self.dense(x)))
+        return self.norm(self.act_fn(apply(self.dense, x)))
 
 
 def build_head_transform(config: TercetConfig) -> nn.Module:

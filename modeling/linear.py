@@ -1,11 +1,11 @@
 """Linear layers: several that read the same input, and the one that writes into the residual stream."""
 
-from typing import TypeGuard
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .blocked_weights import is_plain
+from .blocked_weights import project as project_by_blocks
 from .configuration_tercet import TercetConfig
 
 
@@ -29,22 +29,11 @@ def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
     One product reads its input once, and its gradient needs no sum of several. On a GPU the products are
     large enough, and their joined weights, which the backward pass keeps, would outlive what FSDP frees.
     A layer that is more than a plain one (wrapped by PEFT, quantized, hooked by whoever wants to see or move
-    it) is called.
+    it) is called. While text is generated, `blocked_weights` takes over.
     """
     plain = [layer for layer in layers if is_plain(layer) and layer.training]
     if not x.is_cpu or len(plain) < len(layers):
-        return tuple(layer(x) for layer in layers)
+        return project_by_blocks(x, *layers)
     weights = torch.cat([layer.weight for layer in plain])
     biases = None if plain[0].bias is None else torch.cat([layer.bias for layer in plain])
     return F.linear(x, weights, biases).split([layer.out_features for layer in plain], dim=-1)
-
-
-def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
-    """Tell whether calling a layer multiplies by its weight, adds its bias, and does nothing else."""
-    hooks = (
-        layer._forward_hooks,
-        layer._forward_pre_hooks,
-        layer._backward_hooks,
-        layer._backward_pre_hooks,
-    )
-    return type(layer) is nn.Linear and not any(hooks) and "forward" not in vars(layer)

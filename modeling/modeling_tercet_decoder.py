@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import GenerationMixin
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_outputs import (
@@ -22,11 +21,12 @@ from .attention import CrossAttention, SelfAttention
 from .block import Block
 from .configuration_tercet import TercetDecoderConfig
 from .cross_entropy import IGNORE, take_loss_arguments
+from .dot_product import single_query_attention
+from .generation import TercetGenerativeModel
 from .packing import Mask, PackedSequences, Padding, positions_in, sequence_ids, within
 from .pretrained_tercet import (
     Layout,
     TercetStack,
-    TercetVocabularyModel,
     kernel_arguments,
     require_tokens,
 )
@@ -101,6 +101,31 @@ class TercetDecoderModel(TercetStack):
             last_hidden_state=states, past_key_values=past_key_values
         )
 
+    def read_on(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor,
+        attention_mask: Tensor | None,
+        past_key_values: Cache,
+        source: Tensor | None = None,
+        source_mask: Tensor | None = None,
+    ) -> Tensor:
+        """States (B, 1, C) of one more token of each sequence (B, 1), behind a cache that grows.
+
+        It is `forward` for a step of decoding, from which there is nothing to understand or to record.
+        """
+        layout = Layout(position_ids)
+        x = self.embed(layout, input_ids, None, None)
+        # What is cached, and the token itself: it may read everything that is real.
+        mask = None
+        if attention_mask is not None:
+            mask = self.causal_mask(layout, x, attention_mask, past_key_values, output_attentions=False)
+        pairs = None
+        if source is not None:
+            source, pairs = self.read_source(layout, x, source, source_mask, (None, None), False)
+        arguments = {"kernel": single_query_attention}
+        return self.transform(layout, x, mask, arguments, source, pairs, past_key_values)
+
     def new_cache(self, encoder_hidden_states: Tensor | None) -> Cache:
         """Start a cache, of the source too if there is one."""
         cache = DynamicCache(config=self.config)
@@ -166,7 +191,7 @@ class TercetDecoderModel(TercetStack):
         )
 
 
-class TercetDecoderForCausalLM(TercetVocabularyModel, GenerationMixin):
+class TercetDecoderForCausalLM(TercetGenerativeModel):
     """The decoder and a prediction of the next token."""
 
     config: TercetDecoderConfig
@@ -219,6 +244,18 @@ class TercetDecoderForCausalLM(TercetVocabularyModel, GenerationMixin):
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
         )
+
+    def take_step(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor,
+        past_key_values: Cache,
+        attention_mask: Tensor | None = None,
+        **_: Any,
+    ) -> CausalLMOutputWithPast:
+        """Predict what follows one more token of each sequence (B, 1): logits (B, 1, V)."""
+        states = self.model.read_on(input_ids, position_ids, attention_mask, past_key_values)
+        return CausalLMOutputWithPast(logits=self.score(states), past_key_values=past_key_values)
 
 
 def next_tokens(

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import GenerationMixin
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import (
     BaseModelOutput,
@@ -19,10 +18,11 @@ from transformers.utils.generic import can_return_tuple
 
 from .configuration_tercet import TercetSeq2SeqConfig
 from .cross_entropy import IGNORE, take_loss_arguments
+from .generation import TercetGenerativeModel
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import bounds_of, restarts
-from .pretrained_tercet import TercetPreTrainedModel, TercetVocabularyModel, is_tracing
+from .pretrained_tercet import TercetPreTrainedModel, is_tracing
 
 
 class TercetSeq2SeqPreTrainedModel(TercetPreTrainedModel):
@@ -135,9 +135,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         return arguments | asked
 
 
-class TercetSeq2SeqForConditionalGeneration(
-    TercetSeq2SeqPreTrainedModel, TercetVocabularyModel, GenerationMixin
-):
+class TercetSeq2SeqForConditionalGeneration(TercetSeq2SeqPreTrainedModel, TercetGenerativeModel):
     """Encoder, decoder, and a prediction of the target's next token."""
 
     _tied_weights_keys = {"lm_head.weight": "model.encoder.embeddings.embed_tokens.weight"}
@@ -198,6 +196,26 @@ class TercetSeq2SeqForConditionalGeneration(
             logits=logits,
             **{name: value for name, value in outputs.items() if name != "last_hidden_state"},
         )
+
+    def take_step(
+        self,
+        decoder_input_ids: Tensor,
+        past_key_values: EncoderDecoderCache,
+        encoder_outputs: BaseModelOutput,
+        attention_mask: Tensor | None = None,
+        **_: Any,
+    ) -> Seq2SeqLMOutput:
+        """Predict what follows one more token of each target (B, 1): logits (B, 1, V)."""
+        positions = torch.full_like(decoder_input_ids, past_key_values.get_seq_length())
+        states = self.model.decoder.read_on(
+            decoder_input_ids,
+            positions,
+            None,
+            past_key_values,
+            encoder_outputs.last_hidden_state,
+            attention_mask,
+        )
+        return Seq2SeqLMOutput(logits=self.score(states), past_key_values=past_key_values)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Shift labels (B, T) right, behind the start token: what the decoder reads while it is taught.

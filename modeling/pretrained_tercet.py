@@ -5,7 +5,7 @@ Shapes: B batch, T positions, N tokens of a packed stream, C model width.
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from transformers.utils import logging
 
 from .attention import SelfAttention
 from .block import BLOCKS, Block
+from .blocked_weights import apply, forget
 from .configuration_tercet import TercetConfig
 from .cross_entropy import LossArguments, logits_loss, vocabulary_loss
 from .embeddings import Embeddings
@@ -57,6 +58,12 @@ class TercetPreTrainedModel(PreTrainedModel):
         super()._init_weights(module)
         if isinstance(module, ResidualLinear):
             init.normal_(module.weight, std=self.config.initializer_range * module.init_scale)
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training or evaluation; what sped up decoding is of no use to weights that change."""
+        if mode:
+            forget(self)
+        return super().train(mode)
 
 
 @dataclass
@@ -217,6 +224,10 @@ class TercetVocabularyModel(TercetPreTrainedModel):
         self.transform = build_head_transform(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.head_bias)
 
+    def score(self, hidden_states: Tensor) -> Tensor:
+        """Logits (B, T, V) of states (B, T, C)."""
+        return apply(self.lm_head, self.transform(hidden_states))
+
     def answer(
         self,
         hidden_states: Tensor,
@@ -233,7 +244,7 @@ class TercetVocabularyModel(TercetPreTrainedModel):
             return vocabulary_loss(
                 hidden_states, targets, self.transform, self.lm_head, **loss_arguments
             ), None
-        logits = self.lm_head(self.transform(keep_positions(hidden_states, logits_to_keep)))
+        logits = self.score(keep_positions(hidden_states, logits_to_keep))
         if targets is None:
             return None, logits
         return logits_loss(logits, keep_positions(targets, logits_to_keep), **loss_arguments), logits

@@ -9,7 +9,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 from tercet.modeling import TercetDecoderConfig
 from tercet.modeling.attention import CrossAttention, SelfAttention
-from tercet.modeling.dot_product import scaled_dot_product
+from tercet.modeling.dot_product import additive, scaled_dot_product, single_query_attention
 
 B, T, S, C, H = 2, 5, 7, 32, 4
 
@@ -76,3 +76,20 @@ def test_a_source_is_remembered(config):
     first, _ = attention(x, source, None, cache)
     again, _ = attention(x, torch.full_like(source, torch.nan), None, cache)
     assert_close(first, again)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("mask", [None, "additive", "boolean"])
+@pytest.mark.parametrize("key_value_heads", [6, 2, 1])
+def test_a_single_query_reads_as_defined(dtype, mask, key_value_heads):
+    torch.manual_seed(0)
+    query = torch.randn(3, 1, 6, 8, dtype=dtype).transpose(1, 2)
+    key, value = torch.randn(2, 3, key_value_heads, 11, 8, dtype=dtype)
+    allowed = None if mask is None else torch.rand(3, 1, 1, 11) < 0.7
+    added = additive(allowed, False, 11, like=query)
+    given = allowed if mask == "boolean" else added
+    arguments = {"scaling": 0.3, "dropout": 0.0}
+    read, _ = single_query_attention(torch.nn.Module(), query, key, value, given, **arguments)
+    expected, _ = scaled_dot_product(torch.nn.Module(), query, key, value, added, **arguments)
+    assert read.dtype == dtype
+    assert_close(read, expected, **({"rtol": 0.02, "atol": 0.02} if dtype == torch.bfloat16 else {}))

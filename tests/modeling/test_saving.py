@@ -97,6 +97,8 @@ folder, auto = sys.argv[1:]
 model = getattr(transformers, auto).from_pretrained(folder, trust_remote_code=True).eval()
 inputs = torch.load(folder + "/inputs.pt", weights_only=True)
 torch.save(model(**inputs).logits, folder + "/logits.pt")
+if model.can_generate():
+    torch.save(model.generate(inputs["input_ids"], max_new_tokens=4), folder + "/generated.pt")
 assert "tercet" not in sys.modules and "transformers_modules" in type(model).__module__
 """
 HEADS = {
@@ -107,7 +109,7 @@ HEADS = {
 
 
 def test_code_travels_with_the_weights(member, builder, tmp_path):
-    """A process that cannot import tercet, with an empty cache of modules, computes the same logits."""
+    """A process that cannot import tercet, with an empty cache of modules, computes and writes the same."""
     model = builder(member)
     model.config.register_for_auto_class()
     type(model).register_for_auto_class(HEADS[member])
@@ -136,6 +138,9 @@ def test_code_travels_with_the_weights(member, builder, tmp_path):
     )
     assert process.returncode == 0, process.stderr
     assert torch.equal(torch.load(folder / "logits.pt", weights_only=True), model(**inputs).logits)
+    if model.can_generate():
+        generated = torch.load(folder / "generated.pt", weights_only=True)
+        assert torch.equal(generated, model.generate(ids, max_new_tokens=4))
 
 
 def bootstrap() -> str:

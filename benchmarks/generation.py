@@ -1,0 +1,145 @@
+"""Generate side by side with the stock model: tokens per second, their ratio, and whether texts are the same.
+
+    python benchmarks/generation.py                                  everything, ten minutes on two cores
+    python benchmarks/generation.py --cases 4x256 --rounds 9
+    python benchmarks/generation.py --page docs/performance.md       and put the table there
+
+`writers.py` says what is generated and by whom, `measuring.py` how the time is taken. Let the machine rest
+meanwhile.
+"""
+
+import json
+import sys
+import time
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from measuring import QUIET_LOAD, Conditions, describe_machine, in_fresh_process, measure
+from reporting import describe_run, write_between_marks
+from writers import WRITERS, WRITING_CASES, WritingCase, compare_texts
+
+RESULTS = Path(__file__).parent / "results" / "generation.json"
+
+BEGIN, END = "<!-- benchmarks/generation.py: begin -->", "<!-- benchmarks/generation.py: end -->"
+"""Between these lines of a page stands the table."""
+
+HEAD = """\
+| case | side | tokens/s | slowest to fastest | over stock | over stock-bf16 | weights, GB/s | same tokens |
+|---|---|--:|--:|--:|--:|--:|--:|"""
+
+
+def main(arguments: list[str]) -> int:
+    """Measure what the arguments ask for, print it, and write it down."""
+    options = parse(arguments)
+    conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
+    result: dict[str, Any] = {
+        "date": date.today().isoformat(),
+        "machine": describe_machine(),
+        "conditions": asdict(conditions),
+        "rounds": options.rounds,
+        "bandwidth": in_fresh_process(conditions, measure_bandwidth),
+        "cases": {},
+    }
+    result["is_noisy"] = result["machine"]["load_average"] > QUIET_LOAD
+    for name in options.cases:
+        case = WRITING_CASES[name].shrunk() if options.smoke else WRITING_CASES[name]
+        print(f"measuring {name} ...", file=sys.stderr, flush=True)
+        texts = in_fresh_process(conditions, compare_texts, case)
+        sides = measure(case, WRITERS, conditions, options.rounds)
+        summarize(sides, case, texts)
+        result["cases"][name] = {"case": asdict(case), "texts": texts, "sides": sides}
+    print(render(result))
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if options.page:
+        write_between_marks(options.page, render(result), BEGIN, END)
+    return 0
+
+
+def summarize(sides: dict[str, dict[str, Any]], case: WritingCase, texts: dict[str, Any]) -> None:
+    """Add to each side's `seconds` its speed, its ratio to the stock sides, and how fast it reads weights."""
+    for name, side in sides.items():
+        steps = [case.num_new_tokens / seconds for seconds in side["seconds"]]
+        side["tokens_per_second"] = median(steps) * case.batch_size
+        side["slowest"], side["fastest"] = min(steps) * case.batch_size, max(steps) * case.batch_size
+        side["precision"] = WRITERS[name].precision
+        weight_bytes = texts["parameters"] * (2 if side["precision"] == "bf16" else 4)
+        side["bytes_per_second"] = median(steps) * weight_bytes
+        side["same_tokens"] = texts["same_tokens"][name]
+    for side in sides.values():
+        for peer in ("stock", "stock-bf16"):
+            side[f"ratio_to_{peer}"] = side["tokens_per_second"] / sides[peer]["tokens_per_second"]
+
+
+def measure_bandwidth() -> float:
+    """Read 256 MiB some times: bytes per second, at best."""
+    numbers = torch.ones(2**26)
+    seconds = []
+    for _ in range(10):
+        start = time.perf_counter()
+        numbers.sum()
+        seconds.append(time.perf_counter() - start)
+    return numbers.nbytes / min(seconds)
+
+
+def render(result: dict[str, Any]) -> str:
+    """Write a run's result as Markdown: the machine, the texts, the table."""
+    return "\n".join(
+        [
+            *describe_run(result, f"memory is read at {result['bandwidth'] / 1e9:.0f} GB/s"),
+            "",
+            *(
+                f"- {name}: {case['texts']['parameters']:,} parameters on both sides; "
+                f"{case['texts']['different_tokens']:.0f} different tokens in a text of "
+                f"{case['texts']['num_new_tokens']}"
+                for name, case in result["cases"].items()
+            ),
+            "",
+            HEAD,
+            *(
+                _row(case_name, side_name, side)
+                for case_name, case in result["cases"].items()
+                for side_name, side in case["sides"].items()
+            ),
+        ]
+    )
+
+
+def _row(case: str, name: str, side: dict[str, Any]) -> str:
+    cells = [
+        case,
+        f"{name} ({side['precision']})",
+        f"{side['tokens_per_second']:,.0f}",
+        f"{side['slowest']:,.0f} to {side['fastest']:,.0f}",
+        f"{side['ratio_to_stock']:.2f}x",
+        f"{side['ratio_to_stock-bf16']:.2f}x",
+        f"{side['bytes_per_second'] / 1e9:.1f}",
+        f"{side['same_tokens']:.0%}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """Read the command line."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--cases", nargs="+", choices=WRITING_CASES, default=list(WRITING_CASES), metavar="CASE"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="texts of every side that count")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
+    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
+    parser.add_argument("--smoke", action="store_true", help="tiny shapes: only to see that it runs")
+    parser.add_argument(
+        "--common-scheduler-group", action="store_true", help="do not raise our sessions' priority"
+    )
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

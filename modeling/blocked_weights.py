@@ -1,0 +1,199 @@
+"""Weights in the order in which a CPU reads them fastest: what makes decoding fast there.
+
+A step of decoding multiplies one vector, or a few, by every weight of the model: it takes as long as it takes
+to read them. torch's own product reads a vocabulary of 50,257 x 256 in float32 at 7 GB/s, and at 30 GB/s once
+oneDNN has cut the matrix into the blocks in which the processor multiplies. Cutting takes as long as a few
+steps, and the blocks as much memory as the weights. Therefore a layer's are cut when it is first needed, and
+kept for the next text until the model is trained, or a checksum says that the weights have changed. They
+belong to no module, and are never saved.
+
+The two operators are those of torch's compiler, and not public. They are tried once; without them linear
+layers compute as ever, and the log says so.
+
+Shapes: C width of the input, R width of the result.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import TypeGuard
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from transformers.utils import logging
+
+ROWS = 8
+"""Vectors for which oneDNN chooses the blocks. What it chooses for 2 to 64 serves any number as well."""
+
+logger = logging.get_logger(__name__)
+
+
+class BlockedProduct:
+    """Plain linear layers that read the same input, as one product by a copy of their weights."""
+
+    def __init__(self, *layers: nn.Linear):
+        weights = [layer.weight.detach() for layer in layers]
+        biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
+        self.blocks = cut(joined(weights))
+        self.bias = joined(biases) if biases else None
+        self.widths = [len(weight) for weight in weights]
+        self.checksums = checksums(*layers)
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Give the result of each layer."""
+        results = multiply(x, self.blocks, self.bias)
+        return (results,) if len(self.widths) == 1 else results.split(self.widths, dim=-1)
+
+    def is_of(self, *layers: nn.Linear) -> bool:
+        """Tell whether the layers still hold the parameters that were copied."""
+        present = checksums(*layers)
+        return len(present) == len(self.checksums) and all(map(torch.equal, present, self.checksums))
+
+
+class BlockedWeights:
+    """The products of a model's layers, each prepared when it is first needed."""
+
+    def __init__(self) -> None:
+        self.products: dict[tuple[nn.Module, ...], BlockedProduct] = {}
+
+    def project(self, x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
+        """Apply each of the layers to `x`: together if all can be blocked, otherwise one by one."""
+        if (product := self.products.get(layers)) is not None:
+            return product(x)
+        if can_be_blocked(layers):
+            product = self.products[layers] = BlockedProduct(*layers)
+            return product(x)
+        if len(layers) == 1:
+            return (layers[0](x),)
+        return tuple(self.project(x, layer)[0] for layer in layers)
+
+    def forget_changed(self) -> None:
+        """Drop the products of layers that hold other weights, or are no longer plain."""
+        self.products = {
+            layers: product
+            for layers, product in self.products.items()
+            if can_be_blocked(layers) and product.is_of(*layers)
+        }
+
+
+_in_use: ContextVar[BlockedWeights | None] = ContextVar("blocked_weights", default=None)
+_kept: WeakKeyDictionary[nn.Module, BlockedWeights] = WeakKeyDictionary()
+
+
+@contextmanager
+def blocked_weights(model: nn.Module) -> Iterator[None]:
+    """Let `project` and `apply` multiply by blocks meanwhile, where no gradient is wanted.
+
+    The blocks are kept for the next time, except those of a model in training, whose weights will change.
+    """
+    weights = BlockedWeights() if model.training else _kept.setdefault(model, BlockedWeights())
+    weights.forget_changed()
+    token = _in_use.set(weights)
+    try:
+        yield
+    finally:
+        _in_use.reset(token)
+
+
+def are_in_use() -> bool:
+    """Tell whether layers multiply by blocks at present."""
+    return _in_use.get() is not None
+
+
+def forget(model: nn.Module) -> None:
+    """Free the blocks that are kept for a model."""
+    _kept.pop(model, None)
+
+
+def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
+    """Apply each of several linear layers to `x`, by blocks where these are in use."""
+    weights = None if torch.compiler.is_compiling() else _in_use.get()
+    if weights is None or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+        return tuple(layer(x) for layer in layers)
+    return weights.project(x, *layers)
+
+
+def apply(layer: nn.Module, x: Tensor) -> Tensor:
+    """Apply one linear layer to `x` in the same way."""
+    return project(x, layer)[0]
+
+
+def can_be_blocked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear, ...]]:
+    """Tell whether layers are plain and alike, and lie on a CPU that multiplies blocks of their type."""
+    plain = [layer for layer in layers if is_plain(layer)]
+    kinds = {(layer.weight.device.type, layer.weight.dtype, layer.bias is None) for layer in plain}
+    if len(plain) < len(layers) or len(kinds) > 1:
+        return False
+    weight = plain[0].weight
+    return weight.device.type == "cpu" and multiplies_blocks(weight.dtype)
+
+
+def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
+    """Tell whether calling a layer multiplies by its weight, adds its bias, and does nothing else.
+
+    It does more if it is wrapped by PEFT, quantized, distributed, or hooked by who wants to see or move it.
+    """
+    return (
+        isinstance(layer, nn.Linear)
+        and type(layer).forward is nn.Linear.forward
+        and type(layer.weight) is nn.Parameter
+        and is_untouched(layer)
+    )
+
+
+def is_untouched(module: nn.Module) -> bool:
+    """Tell whether nobody has hooked a module, replaced its forward pass, or had it compiled."""
+    return not (
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or module._compiled_call_impl
+        or "forward" in vars(module)
+    )
+
+
+@cache
+def multiplies_blocks(dtype: torch.dtype) -> bool:
+    """Try the operators once on a small product of weights of a type, and warn if they fail."""
+    x, weight = torch.ones(1, 16, dtype=dtype, device="cpu"), torch.eye(16, dtype=dtype, device="cpu")
+    try:
+        result = multiply(x, cut(weight), None)
+        problem = None if torch.equal(result, x) else f"ones became {result.tolist()}"
+    except (AttributeError, RuntimeError) as error:
+        problem = str(error).partition("\n")[0]
+    if problem:
+        logger.warning_once(
+            f"Generating takes longer than it could: torch {torch.__version__} does not multiply blocked "
+            f"weights of {dtype} on this CPU ({problem})."
+        )
+    return problem is None
+
+
+def cut(weight: Tensor) -> Tensor:
+    """Copy a weight (R, C) into blocks, which only `multiply` can read."""
+    return torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
+
+
+def multiply(x: Tensor, blocks: Tensor, bias: Tensor | None) -> Tensor:
+    """Compute x W^T + b: (..., C) -> (..., R)."""
+    return torch.ops.mkldnn._linear_pointwise(x, blocks, bias, "none", [], "")
+
+
+def checksums(*layers: nn.Linear) -> list[Tensor]:
+    """Sum the bits of each row of the layers' parameters as whole numbers: no single change escapes."""
+    return [checksum(parameter.detach()) for layer in layers for parameter in layer.parameters()]
+
+
+def checksum(parameter: Tensor) -> Tensor:
+    """Sum words of eight bytes where they fit: torch adds these as fast as it reads them."""
+    row = parameter.shape[-1] * parameter.itemsize
+    words = torch.int64 if row % 8 == 0 else torch.int32 if row % 4 == 0 else torch.int16
+    return parameter.contiguous().view(words).sum(dim=-1)
+
+
+def joined(tensors: list[Tensor]) -> Tensor:
+    """Concatenate tensors; a single one needs no copy."""
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)

@@ -1,0 +1,94 @@
+"""Generation on faster ground: what is chosen from the logits, and when it ends, is transformers' own doing.
+
+Whatever the strategy, on a CPU linear layers multiply by blocked weights, and caches grow in place. Greedy
+decoding and sampling also leave the steps behind the prompt to a callable of the model's, where transformers
+itself puts a compiled forward pass. Here it is `take_step`, unless someone wants what only `forward` gives.
+"""
+
+# transformers types its mixin's methods for a protocol that not even its own models meet.
+# pyright: reportAttributeAccessIssue=false, reportIncompatibleMethodOverride=false
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from torch import nn
+from transformers import CompileConfig, GenerationConfig, GenerationMixin
+from transformers.modeling_utils import PreTrainedModel
+from transformers.utils.generic import ModelOutput
+
+from .blocked_weights import are_in_use, blocked_weights, is_untouched
+from .growing_cache import grows, let_grow
+from .pretrained_tercet import TercetVocabularyModel
+
+STEP_ARGUMENTS = {
+    "attention_mask",
+    "encoder_outputs",
+    "logits_to_keep",
+    "past_key_values",
+    "position_ids",
+    "use_cache",
+}
+"""What a step knows of all that `generate` may pass on."""
+
+
+class TercetGenerativeModel(TercetVocabularyModel, GenerationMixin):
+    """A model that writes, one token after the other. Abstract: the members say what a step is."""
+
+    @abstractmethod
+    def take_step(self, *args: Any, **kwargs: Any) -> ModelOutput:
+        """Predict what follows one more token of each sequence, as `forward` does, and extend the cache."""
+
+    @wraps(GenerationMixin.generate)
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """Generate token ids: see `GenerationMixin.generate`."""
+        if self.device.type != "cpu":
+            return super().generate(*args, **kwargs)
+        with blocked_weights(self):
+            return super().generate(*args, **kwargs)
+
+    def get_compiled_call(self, compile_config: CompileConfig | None) -> Callable[..., Any]:
+        """Give what predicts the tokens behind the prompt: within `generate` on a CPU, a lean step."""
+        if are_in_use() and compile_config is None:
+            return self.take_step
+        return super().get_compiled_call(compile_config)
+
+    def _valid_auto_compile_criteria(
+        self, model_kwargs: dict[str, Any], generation_config: GenerationConfig
+    ) -> bool:
+        is_plain = (
+            generation_config.compile_config is None
+            and generation_config.prefill_chunk_size is None
+            and not (generation_config.output_attentions or generation_config.output_hidden_states)
+            and {name for name, value in model_kwargs.items() if value is not None} <= STEP_ARGUMENTS
+        )
+        if is_plain and are_in_use() and grows(model_kwargs.get("past_key_values")) and may_step(self):
+            return True
+        return super()._valid_auto_compile_criteria(model_kwargs, generation_config)
+
+    def _prepare_cache_for_generation(
+        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any
+    ) -> None:
+        is_given = model_kwargs.get("past_key_values") is not None
+        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args)
+        # On other devices memory is scarcer than time.
+        if not is_given and are_in_use():
+            let_grow(model_kwargs.get("past_key_values"))
+
+
+def may_step(model: TercetGenerativeModel) -> bool:
+    """Tell whether `take_step` stands for what `forward` does: nothing is dropped, overridden or hooked."""
+    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    return (
+        not model.training
+        and owner(model, "forward") is owner(model, "take_step")
+        and owner(model, "prepare_inputs_for_generation") is GenerationMixin
+        and {module.config._attn_implementation for module in models} <= {"eager", "sdpa"}
+        and all(map(is_untouched, models))
+    )
+
+
+def owner(model: nn.Module, name: str) -> object:
+    """Give the class, or the model itself, that a method comes from."""
+    return model if name in vars(model) else next(base for base in type(model).__mro__ if name in vars(base))

@@ -1,0 +1,242 @@
+"""Products by blocked weights are those of the layers, and of the weights of the day."""
+
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+from transformers.utils import logging
+
+from tercet.modeling import blocked_weights as module
+from tercet.modeling.blocked_weights import apply, blocked_weights, project
+
+CLOSE = {
+    torch.float32: {"rtol": 1e-5, "atol": 1e-5},
+    torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2},
+}
+
+
+@pytest.fixture
+def model():
+    """Give three layers that read the same input."""
+    torch.manual_seed(0)
+    return nn.ModuleList([nn.Linear(24, width) for width in (16, 8, 40)]).eval()
+
+
+@pytest.fixture
+def x():
+    return torch.randn(2, 3, 24, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Count the products by blocks, and how often blocks are cut."""
+    counts = {"multiply": 0, "cut": 0}
+
+    def counting(name):
+        function = getattr(module, name)
+
+        def call(*arguments):
+            counts[name] += 1
+            return function(*arguments)
+
+        monkeypatch.setattr(module, name, call)
+
+    assert all(map(module.multiplies_blocks, CLOSE)), "these tests need a CPU that multiplies blocks"
+    for name in counts:
+        counting(name)
+    return counts
+
+
+@torch.no_grad()
+def products(model, x):
+    """Apply the layers of a model, together and one by one."""
+    with blocked_weights(model):
+        return [*project(x, *model), *(apply(layer, x) for layer in model)]
+
+
+def assert_products_are_those_of_the_layers(model, x):
+    assert_close(products(model, x), [layer(x) for layer in model] * 2, **CLOSE[x.dtype])
+
+
+@pytest.mark.parametrize("dtype", CLOSE, ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 8, 100])
+def test_products_are_those_of_the_layers(counted, dtype, bias, rows):
+    torch.manual_seed(0)
+    model = nn.ModuleList([nn.Linear(24, width, bias, dtype=dtype) for width in (16, 8, 40)])
+    assert_products_are_those_of_the_layers(model, torch.randn(rows, 1, 24, dtype=dtype))
+    assert counted["multiply"] == 4
+
+
+def test_outside_nothing_is_cut(counted, model, x):
+    project(x, *model)
+    assert not any(counted.values())
+
+
+def test_gradients_flow_even_inside(counted, model, x):
+    with blocked_weights(model):
+        apply(model[0], x).sum().backward()
+    assert model[0].weight.grad is not None
+    assert not any(counted.values())
+
+
+def test_autocast_chooses_its_own_type(counted, model, x):
+    with torch.no_grad(), blocked_weights(model), torch.autocast("cpu", torch.bfloat16):
+        assert apply(model[0], x).dtype == torch.bfloat16
+    assert not any(counted.values())
+
+
+def test_blocks_are_cut_once(counted, model, x):
+    for _ in range(3):
+        products(model, x)
+    assert counted == {"multiply": 12, "cut": 4}
+
+
+def add_in_place(layer):
+    layer.weight.data[3, 5] += 1
+
+
+def step(layer):
+    layer.weight.grad = torch.ones_like(layer.weight)
+    torch.optim.SGD([layer.weight], 1e-3).step()
+
+
+def exchange_rows(layer):
+    layer.weight.data = layer.weight.data.flip(0)
+
+
+def replace(layer):
+    layer.weight = nn.Parameter(layer.weight.detach() * 2)
+
+
+def shift(layer):
+    layer.bias.data += 1
+
+
+def shrink(layer):
+    layer.weight = nn.Parameter(layer.weight[:7].detach())
+    layer.bias = nn.Parameter(layer.bias[:7].detach())
+
+
+@pytest.mark.parametrize("change", [add_in_place, step, exchange_rows, replace, shift, shrink])
+def test_changed_weights_are_cut_again(model, x, change):
+    products(model, x)
+    change(model[1])
+    assert_products_are_those_of_the_layers(model, x)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_checksums_see_every_element_of_odd_rows(width, dtype):
+    weight = torch.ones(2, width, dtype=dtype)
+    before = module.checksum(weight)
+    for column in range(width):
+        changed = weight.clone()
+        changed[1, column] = 1.5
+        assert not torch.equal(module.checksum(changed), before)
+
+
+def hook(layer):
+    layer.register_forward_hook(lambda module, arguments, result: result + 1)
+
+
+def replace_forward(layer):
+    layer.forward = lambda x: torch.ones(*x.shape[:-1], 8)
+
+
+def parametrize(layer):
+    nn.utils.parametrizations.weight_norm(layer)
+
+
+def subclass(layer):
+    layer.__class__ = type(
+        "Doubled", (nn.Linear,), {"forward": lambda self, x: 2 * nn.Linear.forward(self, x)}
+    )
+
+
+@pytest.mark.parametrize("alter", [hook, replace_forward, parametrize, subclass])
+def test_a_layer_that_does_more_is_called(counted, model, x, alter):
+    products(model, x)
+    alter(model[1])
+    counted.update(multiply=0)
+    assert_products_are_those_of_the_layers(model, x)
+    # The two beside it, once each as one of three and once alone.
+    assert counted["multiply"] == 4
+
+
+def blocks_after_generating(model) -> list[weakref.ref]:
+    """Point at the products of a model that has generated."""
+    model.generate(torch.ones(1, 3, dtype=torch.long), max_new_tokens=2)
+    return [weakref.ref(product) for product in module._kept[model].products.values()]
+
+
+def test_training_frees_the_blocks(builder):
+    model = builder("decoder")
+    blocks = blocks_after_generating(model)
+    # In each layer: queries, keys and values; output; gate and up; down.
+    assert len(blocks) == 2 * 4 + 1
+    assert all(block() is not None for block in blocks)
+    model.train()
+    assert all(block() is None for block in blocks)
+
+
+def test_the_blocks_end_with_the_model(builder):
+    model = builder("decoder")
+    blocks = blocks_after_generating(model)
+    del model
+    gc.collect()
+    assert all(block() is None for block in blocks)
+
+
+def test_a_model_in_training_keeps_none(model, x):
+    products(model.train(), x)
+    assert model not in module._kept
+
+
+def test_a_copy_of_a_model_has_blocks_of_its_own(model, x):
+    products(model, x)
+    other = copy.deepcopy(model)
+    add_in_place(other[1])
+    assert_products_are_those_of_the_layers(other, x)
+    assert_products_are_those_of_the_layers(model, x)
+
+
+@pytest.fixture
+def untried():
+    """Forget what has been tried and said, before and after."""
+    module.multiplies_blocks.cache_clear()
+    module.logger.warning_once.cache_clear()
+    yield
+    module.multiplies_blocks.cache_clear()
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("no such instruction"), AttributeError("no such operator")])
+def test_without_the_operators_layers_are_called_and_the_log_says_so_once(
+    untried, monkeypatch, caplog, model, x, failure
+):
+    def fail(*_):
+        raise failure
+
+    monkeypatch.setattr(module, "cut", fail)
+    monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
+    monkeypatch.setattr(module.logger, "propagate", True)
+    with caplog.at_level("WARNING"):
+        assert torch.equal(products(model, x)[1], model[1](x))
+        products(model, x)
+    assert [record for record in caplog.messages if str(failure) in record] == caplog.messages
+    assert len(caplog.messages) == 1
+
+
+def test_wrong_products_are_not_used(untried, monkeypatch, model, x):
+    monkeypatch.setattr(module, "multiply", lambda x, blocks, bias: x * 0)
+    assert_products_are_those_of_the_layers(model, x)
+
+
+def test_trying_draws_no_random_number(untried):
+    state = torch.get_rng_state()
+    module.multiplies_blocks(torch.float32)
+    assert torch.equal(torch.get_rng_state(), state)
