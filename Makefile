@@ -35,8 +35,9 @@ format: $(VENV)/.installed ## rewrite the sources in the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.installed ## measure the training step beside the stock models
+bench: $(VENV)/.installed ## measure the training step and the data beside the stock models and collators
 	$(BIN)/python benchmarks/pretraining.py
+	$(BIN)/python benchmarks/data_pipeline.py
 
 clean: ## remove what was built, keep what was trained
 	rm -rf $(VENV) build dist typings *.egg-info .pytest_cache .ruff_cache
