@@ -35,9 +35,10 @@ format: $(VENV)/.installed ## rewrite the sources in the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.installed ## measure training and generation beside the stock models
-	$(BIN)/python benchmarks/pretraining.py
-	$(BIN)/python benchmarks/generation.py
+bench: $(VENV)/.installed ## measure training, generation and the data beside stock models and collators
+	$(BIN)/python benchmarks/pretraining.py --page docs/performance.md
+	$(BIN)/python benchmarks/generation.py --page docs/performance.md
+	$(BIN)/python benchmarks/data_pipeline.py --page docs/performance.md
 
 MINUTES ?= 60
 soak: $(VENV)/.installed ## train for an hour (MINUTES=60) under random kills: nothing may come of it

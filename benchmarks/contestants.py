@@ -24,7 +24,6 @@ from transformers import PreTrainedTokenizerBase, get_scheduler
 
 from tercet.pretraining.model import build_model
 from tercet.pretraining.objective_recipes import build_objective
-from tercet.pretraining.output import TOKENIZER
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import build_source, build_source_of_length
 from tercet.pretraining.text import prepare_tokenizer
@@ -47,7 +46,7 @@ Curve = list[dict[str, float]]
 
 def race_tercet(contest: Contest, recipe: PretrainingRecipe, folder: Path) -> dict[str, Any]:
     """Train as our recipe says; its size and its curve."""
-    tokenizer = prepare_tokenizer(recipe, recipe.folder / TOKENIZER)
+    tokenizer = prepare_tokenizer(recipe, None)
     accelerator = build_accelerator(recipe.training, folder)
     model = build_model(recipe, tokenizer)
     objective, judges = contest.objective(recipe, tokenizer), contest.judges(recipe, tokenizer)
@@ -84,7 +83,7 @@ def race_stock(
 
     It is judged `judgements` times, at the end at last; ours is judged when its recipe evaluates.
     """
-    tokenizer = prepare_tokenizer(recipe, recipe.folder / TOKENIZER)
+    tokenizer = prepare_tokenizer(recipe, None)
     judge = stock_judge(contest, recipe, tokenizer)
     trial = StockRun(contest, recipe, tokenizer, rate, TRIAL_STEPS)
     seconds_per_step = median([trial.step() for _ in range(TRIAL_STEPS)][2:])

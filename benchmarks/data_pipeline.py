@@ -6,7 +6,7 @@
 
 `flows.py` says what is made. A pass is a whole epoch in random order, or a few, from files on the disk to
 batches in memory; ours includes the plan of the epoch, the corruption and the cutting into micro-batches.
-Both sides share one process, which keeps its heap, and one thread, and take turns: A B B A. What counts is
+The sides share a process, which keeps its heap, and one thread, and take turns: A B B A. What counts is
 the processor's time, so that what else the machine does counts little. Only the last column is measured by
 the clock: ours with two workers of the data loader, which are processes of their own.
 """
@@ -17,6 +17,7 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import date
 from itertools import islice
 from pathlib import Path
@@ -27,7 +28,7 @@ from typing import Any
 import datasets
 import torch
 from flows import FLOWS, Flow
-from measuring import QUIET_LOAD, describe_machine, turns
+from measuring import QUIET_LOAD, Conditions, describe_machine, in_fresh_process, turns
 from reporting import write_between_marks
 from torch.utils.data import DataLoader
 
@@ -42,6 +43,8 @@ CPU = torch.device("cpu")
 EPOCHS = 4
 """Of ours in a pass: one would be over too soon."""
 
+NOISY = "**The machine was busy when this began: trust the ratios more than the speeds.**"
+
 HEAD = """\
 | flow | stock, tokens/s | slowest to fastest | tercet, tokens/s | slowest to fastest | ratio | two workers |
 |---|--:|--:|--:|--:|--:|--:|"""
@@ -51,14 +54,15 @@ def main(arguments: list[str]) -> int:
     """Measure what the arguments ask for, print it, and write it down."""
     options = parse(arguments)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    torch.set_num_threads(1)
-    retain_heap()
-    datasets.disable_progress_bars()
+    conditions = Conditions(
+        threads=1, heap="retained", own_scheduler_group=not options.common_scheduler_group
+    )
     machine = describe_machine()
     machine["versions"]["datasets"] = datasets.__version__
     result: dict[str, Any] = {
         "date": date.today().isoformat(),
         "machine": machine,
+        "conditions": asdict(conditions),
         "rounds": options.rounds,
         "is_noisy": machine["load_average"] > QUIET_LOAD,
         "flows": {},
@@ -66,7 +70,7 @@ def main(arguments: list[str]) -> int:
     for name in options.flows:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
         flow = FLOWS[name].shrunk() if options.smoke else FLOWS[name]
-        result["flows"][name] = measure_flow(flow, options.rounds)
+        result["flows"][name] = in_fresh_process(conditions, measure_flow, flow, options.rounds)
     print(render(result))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -77,6 +81,8 @@ def main(arguments: list[str]) -> int:
 
 def measure_flow(flow: Flow, rounds: int) -> dict[str, Any]:
     """Time both sides in turns: `tokens_per_second` of each pass, and what our loader's workers bring."""
+    retain_heap()
+    datasets.disable_progress_bars()
     with TemporaryDirectory() as folder:
         steps = flow.steps(Path(folder) / "corpus")
         examples = steps.source.epoch(0)
@@ -155,14 +161,16 @@ def render(result: dict[str, Any]) -> str:
     """Write a run's result as Markdown."""
     machine = result["machine"]
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
-    lines = [
-        f"{result['date']}: {machine['processor']}, one thread; Python {machine['python']}, {versions}. "
-        f"Rounds: {result['rounds']}; load average {machine['load_average']:.2f} at the start.",
-        "",
-        HEAD,
-        *(row(name, flow) for name, flow in result["flows"].items()),
-    ]
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            f"{result['date']}: {machine['processor']}, one thread; Python {machine['python']}, {versions}. "
+            f"Rounds: {result['rounds']}; load average {machine['load_average']:.2f} at the start.",
+            *(["", NOISY] if result["is_noisy"] else []),
+            "",
+            HEAD,
+            *(row(name, flow) for name, flow in result["flows"].items()),
+        ]
+    )
 
 
 def row(name: str, flow: dict[str, Any]) -> str:
@@ -187,6 +195,9 @@ def parse(arguments: list[str]) -> Namespace:
     parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
     parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
     parser.add_argument("--smoke", action="store_true", help="tiny flows: only to see that it runs")
+    parser.add_argument(
+        "--common-scheduler-group", action="store_true", help="do not raise our session's priority"
+    )
     return parser.parse_args(arguments)
 
 

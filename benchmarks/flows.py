@@ -24,6 +24,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from tercet.pretraining.bad_records import Tally
 from tercet.pretraining.corpus import TokenizedCorpus, offsets, save_corpus
 from tercet.pretraining.objective_recipes import (
     CausalLanguageModelingRecipe,
@@ -67,7 +68,7 @@ def write(folder: Path, documents: Sequence[Any], rng: np.random.Generator) -> T
         document_offsets=offsets(np.array([np.size(document) for document in documents])),
         document_bytes=np.zeros(len(documents), dtype=np.int64),
     )
-    save_corpus([corpus], folder, VOCABULARY)
+    save_corpus([corpus], folder, VOCABULARY, Tally())
     return TokenizedCorpus.load(folder)
 
 

@@ -7,7 +7,6 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from tercet.pretraining.model import build_model
-from tercet.pretraining.output import TOKENIZER
 from tercet.pretraining.text import prepare_tokenizer
 from tercet.training.objective import IGNORE
 
@@ -24,7 +23,7 @@ def recipe(contest, text, tmp_path):
 
 @pytest.fixture
 def tokenizer(recipe):
-    return prepare_tokenizer(recipe, recipe.folder / TOKENIZER)
+    return prepare_tokenizer(recipe, None)
 
 
 def test_the_models_have_equally_many_parameters_within_3_percent(contest, recipe, tokenizer):

@@ -71,7 +71,8 @@ def test_program_measures_both_sides_and_writes_them_down(tmp_path, module):
     marks = module("data_pipeline")
     output, page = tmp_path / "result.json", tmp_path / "page.md"
     page.write_text(f"before\n{marks.BEGIN}\n{marks.END}\nafter\n")
-    options = ["--smoke", "--flows", "encoder", "--rounds", "1", "--output", output, "--page", page]
+    options = ["--smoke", "--flows", "encoder", "--rounds", "1", "--common-scheduler-group"]
+    options += ["--output", output, "--page", page]
     command = [sys.executable, ROOT / "benchmarks" / "data_pipeline.py", *options]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     flow = json.loads(output.read_text())["flows"]["encoder"]

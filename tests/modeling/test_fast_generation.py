@@ -34,8 +34,6 @@ class Enough(StoppingCriteria):
 
 
 class Listener:
-    """Write down what is streamed."""
-
     def __init__(self):
         self.heard = []
 

@@ -1,0 +1,94 @@
+"""Runs that cannot be: each is refused in one line, and whatever was there before stays."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tercet.pretraining.run import pretrain, train_recipe_tokenizer
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"tokens_per_step": 10**6}, "fewer than tokens_per_step"),
+        ({"tokens_per_micro_batch": 16}, "does not fit tokens_per_micro_batch"),
+    ],
+)
+def test_impossible_run_is_refused_and_leaves_its_folder_free(training, message, texts, tmp_path, recipe_of):
+    with pytest.raises(ValueError, match=message):
+        pretrain(recipe_of("masked_language_modeling", texts, tmp_path / "run", **training))
+    pretrain(recipe_of("masked_language_modeling", texts, tmp_path / "run"))
+
+
+def test_translation_needs_the_names_of_both_columns(texts, tmp_path, recipe_of):
+    recipe = recipe_of("translation", texts, tmp_path / "run")
+    recipe = replace(recipe, corpus=replace(recipe.corpus, target_column=None))
+    with pytest.raises(ValueError, match=r"corpus\.target_column is None"):
+        pretrain(recipe)
+
+
+PAGE = "the cat sat.\nthe dog ran."
+BROKEN_TEXTS = {
+    "nowhere": ({}, FileNotFoundError, r"missing\.txt does not exist"),
+    "broken": ({"train.txt": b"one\n\n\xe9"}, ValueError, r"train\.txt, line 3: byte 0xe9"),
+    "broken to the measure": ({"validation.txt": b"\xe9"}, ValueError, r"validation\.txt, line 1: byte 0xe9"),
+    "empty": ({"train.txt": b"\n\n"}, ValueError, r"train\.txt has no text"),
+    "short": ({"train.txt": b"a\n\na"}, ValueError, "no document of 4 tokens"),
+    "small": ({"train.txt": PAGE.encode()}, ValueError, "fewer than tokens_per_step"),
+    "no column": ({"train.jsonl": b'{"body": "a"}'}, ValueError, "no column 'text'"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_TEXTS)
+def test_earlier_run_survives_a_text_that_cannot_be_learned_from(name, texts, tmp_path, recipe_of):
+    files, kind, message = BROKEN_TEXTS[name]
+    recipe = recipe_of("masked_language_modeling", texts, tmp_path / "run")
+    folder = pretrain(recipe)
+    sources = {} if files else {"train": str(tmp_path / "missing.txt")}
+    for file, content in files.items():
+        (tmp_path / file).write_bytes(content)
+        sources[file.partition(".")[0]] = str(tmp_path / file)
+    for command in (pretrain, train_recipe_tokenizer):
+        if command is pretrain or name not in ("broken to the measure", "short", "small"):
+            with pytest.raises(kind, match=message):
+                command(replace(recipe, corpus=replace(recipe.corpus, **sources)), overwrite=True)
+    assert (folder / "model.safetensors").exists()
+    pretrain(recipe, resume=True)
+
+
+def test_earlier_run_survives_a_pair_that_fits_no_micro_batch(texts, tmp_path, recipe_of):
+    """Be it a pair that is measured on only."""
+    recipe = recipe_of("translation", texts, tmp_path / "run")
+    folder = pretrain(recipe)
+    (tmp_path / "long.jsonl").write_text(json.dumps({"left": "cat " * 15, "right": "dog " * 15}))
+    corpus = replace(recipe.corpus, validation=str(tmp_path / "long.jsonl"))
+    training = replace(recipe.training, tokens_per_micro_batch=90)
+    with pytest.raises(ValueError, match="does not fit tokens_per_micro_batch = 90"):
+        pretrain(replace(recipe, corpus=corpus, training=training), overwrite=True)
+    assert (folder / "model.safetensors").exists()
+
+
+def test_a_run_does_not_delete_the_tokenizer_that_it_reads(texts, tmp_path, recipe_of):
+    recipe = recipe_of("masked_language_modeling", texts, tmp_path / "run")
+    pretrain(recipe)
+    own = replace(recipe, tokenizer=replace(recipe.tokenizer, path=str(tmp_path / "run" / "tokenizer")))
+    with pytest.raises(ValueError, match=r"tokenizer\.path is .*, which --overwrite would delete"):
+        pretrain(own, overwrite=True)
+    assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").exists()
+
+
+def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypatch, recipe_of):
+    recipe = recipe_of("masked_language_modeling", texts, tmp_path / "first")
+    cached = replace(recipe, corpus=replace(recipe.corpus, cache=str(tmp_path / "cache")))
+    first = train_recipe_tokenizer(cached)
+    monkeypatch.setattr("tercet.pretraining.text.train_tokenizer", None)
+    second = train_recipe_tokenizer(replace(cached, output=str(tmp_path / "second")))
+    for file in first.iterdir():
+        assert (second / file.name).read_bytes() == file.read_bytes()
+    with pytest.raises(TypeError):
+        train_recipe_tokenizer(
+            replace(
+                cached, output=str(tmp_path / "third"), tokenizer=replace(recipe.tokenizer, vocab_size=99)
+            )
+        )
