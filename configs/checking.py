@@ -5,6 +5,7 @@ neither which key was meant nor, in a union, which keys the chosen member has.
 """
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
@@ -25,6 +26,18 @@ def check_keys(cls: Any, data: Any) -> None:
     """
     for path, value, siblings in _unknown_keys(cls, data, ()):
         raise ValueError(f"{_dotted(path)} = {_shown(value)}: unknown key; {_meant(path, siblings, cls)}")
+
+
+def check_numbers(data: Any) -> None:
+    """Refuse numbers that no computer counts with: infinite ones, and integers of more than 64 bits.
+
+    Raises:
+        ValueError: The first such number.
+    """
+    for path, value in _leaves(data, ()):
+        is_infinite = isinstance(value, float) and not math.isfinite(value)
+        if is_infinite or (isinstance(value, int) and value.bit_length() > 63):
+            raise ValueError(f"{_dotted(path)} = {_shown(value)}: must be a finite number below 2^63")
 
 
 def describe_errors(error: ValueError, data: Any) -> str:
@@ -58,6 +71,15 @@ def _unknown_keys(annotation: Any, data: Any, path: Path) -> Iterator[tuple[Path
             yield from _unknown_keys(hints[key], value, (*path, key))
         else:
             yield (*path, key), value, list(hints)
+
+
+def _leaves(data: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Walk through plain data; yield each single value with its path."""
+    parts = enumerate(data) if isinstance(data, list) else data.items() if isinstance(data, dict) else None
+    if parts is None:
+        yield path, data
+    for key, value in parts or ():
+        yield from _leaves(value, (*path, key))
 
 
 def _members(annotation: Any) -> list[Any]:
@@ -127,7 +149,7 @@ def _expectation(message: str) -> str:
 
 
 def _dotted(path: Path) -> str:
-    return ".".join(map(str, path))
+    return ".".join(str(part) if str(part).isidentifier() else _shown(part) for part in path)
 
 
 def _shown(value: Any) -> str:

@@ -3,6 +3,7 @@
 `1e-3` is a number, a key given twice is an error, and a date is the text that was written.
 """
 
+import json
 import re
 from typing import Any
 
@@ -13,12 +14,14 @@ class DocumentLoader(yaml.SafeLoader):
     """Reads plain data only; see the module for how it differs from its base class."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a key that is given twice, of which YAML would silently keep the last."""
+        """Refuse a key with parts, or given twice: of those, YAML would silently keep the last."""
         seen = set()
         for key_node, _ in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(problem=f"a key is no single value (line {line})")
             key = self.construct_object(key_node, deep=True)
             if key in seen:
-                line = key_node.start_mark.line + 1
                 raise yaml.constructor.ConstructorError(
                     problem=f"the key {key!r} is given twice (line {line})"
                 )
@@ -45,11 +48,15 @@ def read_document(text: str) -> Any:
     """Read one YAML document into plain data.
 
     Raises:
-        ValueError: It is not YAML, or gives a key twice; in one line.
+        ValueError: It is not YAML, gives a key twice, or holds more than plain data; in one line.
     """
     try:
-        return yaml.load(text, DocumentLoader)
+        data = yaml.load(text, DocumentLoader)
+        json.dumps(data)  # neither dates nor sets nor bytes, and nothing that contains itself
+        return data
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         raise ValueError(f"{getattr(error, 'problem', None) or 'not YAML'}{place}") from None
+    except Exception as error:  # what YAML's own types make of `!!int x`, or of a thousand brackets
+        raise ValueError(f"not plain data ({' '.join(str(error).split())})") from None

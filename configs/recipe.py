@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from .checking import check_keys, describe_errors
+from .checking import check_keys, check_numbers, describe_errors
 from .documents import read_document
 
 Recipe = TypeVar("Recipe")
@@ -68,6 +68,7 @@ def parse_recipe(cls: type[Recipe], data: dict[str, Any]) -> Recipe:
         ValueError: As in `load_recipe`, without the recipe's name.
     """
     check_keys(cls, data)
+    check_numbers(data)
     adapter = TypeAdapter(cls)
     try:
         # By way of JSON, where strict means: no text for numbers, but lists for tuples and text for paths.

@@ -122,7 +122,7 @@ def apply(layer: nn.Module, x: Tensor) -> Tensor:
 
 def can_be_blocked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear, ...]]:
     """Tell whether layers are plain and alike, and lie on a CPU that multiplies blocks of their type."""
-    plain = [layer for layer in layers if is_plain(layer)]
+    plain = [layer for layer in layers if is_plain(layer) and type(layer.weight) is nn.Parameter]
     kinds = {(layer.weight.device.type, layer.weight.dtype, layer.bias is None) for layer in plain}
     if len(plain) < len(layers) or len(kinds) > 1:
         return False
@@ -135,12 +135,7 @@ def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
 
     It does more if it is wrapped by PEFT, quantized, distributed, or hooked by who wants to see or move it.
     """
-    return (
-        isinstance(layer, nn.Linear)
-        and type(layer).forward is nn.Linear.forward
-        and type(layer.weight) is nn.Parameter
-        and is_untouched(layer)
-    )
+    return isinstance(layer, nn.Linear) and type(layer).forward is nn.Linear.forward and is_untouched(layer)
 
 
 def is_untouched(module: nn.Module) -> bool:

@@ -96,7 +96,6 @@ class TercetConfig(PreTrainedConfig):
         Raises:
             ValueError: Naming the field, its value and a remedy.
         """
-        super().validate_architecture()
         for name in (
             "vocab_size",
             "hidden_size",
@@ -110,6 +109,7 @@ class TercetConfig(PreTrainedConfig):
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             require_probability(name, getattr(self, name))
         require_heads(self.hidden_size, self.num_attention_heads, self.num_key_value_heads or 1)
+        super().validate_architecture()  # divides by the heads
         if self.position_embedding_type == "rotary" and self.head_dim % 2:
             raise ValueError(
                 f"hidden_size / num_attention_heads is {self.head_dim}, but rotary positions turn pairs of "
@@ -244,5 +244,5 @@ def require_heads(hidden_size: int, num_heads: int, num_key_value_heads: int, pr
 
 
 def divisors(number: int) -> str:
-    """List what divides `number`, for an error message."""
-    return ", ".join(str(divisor) for divisor in range(1, number + 1) if number % divisor == 0)
+    """List what divides `number` and could be a number of heads, for an error message."""
+    return ", ".join(str(divisor) for divisor in range(1, min(number, 256) + 1) if number % divisor == 0)

@@ -8,10 +8,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from .paths import named_path
+
 
 def cache_folder(choice: str | Path | None = None) -> Path:
     """Find the cache: the recipe's `choice`, else `TERCET_CACHE` of the environment, else a default."""
-    return Path(choice or os.environ.get("TERCET_CACHE") or "~/.cache/tercet").expanduser()
+    return named_path(choice or os.environ.get("TERCET_CACHE") or "~/.cache/tercet", "corpus.cache")
 
 
 def name_of(*dependencies: object) -> str:
@@ -28,8 +30,14 @@ def made_once(folder: Path, make: Callable[[Path], object]) -> Path:
     """
     if folder.exists():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(".partial", f".{folder.name}.", folder.parent))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(".partial", f".{folder.name}.", folder.parent))
+    except OSError as error:
+        raise ValueError(
+            f"{folder.parent} cannot be written ({error.strerror}): name another folder in output or "
+            "corpus.cache"
+        ) from error
     try:
         make(temporary)
         temporary.chmod(0o755)  # mkdtemp's folders are closed to everybody else

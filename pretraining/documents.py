@@ -25,6 +25,7 @@ from .bad_records import Record, Tally, problem_of, refusal
 from .cache import cache_folder
 from .corpus_files import READERS, ending, find_files, first_line, records_of_file
 from .documentation import documentation_file
+from .paths import named_path
 
 Source = str | Path | Sequence[str | Path]
 """What a recipe may name as a corpus."""
@@ -197,7 +198,7 @@ def open_documents(
         dataset, _, config = source.partition(":")
         return HubDocuments(column, required, skip_bad_records, dataset, config or None, split, streaming)
     sources = [source] if isinstance(source, str | Path) else source
-    files = tuple(file for entry in sources for file in find_files(Path(entry).expanduser()))
+    files = tuple(file for entry in sources for file in find_files(named_path(entry, "corpus")))
     if not files:
         raise ValueError(f"corpus is {source!r}: name at least one file")
     return FileDocuments(column, required, skip_bad_records, files)
@@ -205,5 +206,5 @@ def open_documents(
 
 def _is_path(source: str) -> bool:
     """Tell a path from a Hub id: what exists is a path, and what could not be an id."""
-    path = Path(source).expanduser()
+    path = named_path(source, "corpus")
     return path.exists() or not HUB_ID.fullmatch(source) or source.startswith(".") or ending(path) in READERS

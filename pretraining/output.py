@@ -89,13 +89,23 @@ def claim_output(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) ->
     folder = recipe.folder
     if overwrite:
         delete_run(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for path in folder.iterdir():
         if is_unfinished(path):
             delete(path)
     text = yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True)
     replace_text(folder / RECIPE, text)
     return folder
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a run, or raise a `ValueError` if that is impossible."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"output {folder} cannot be made ({error.strerror}): choose another folder with output=..."
+        ) from error
 
 
 def prepared_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool) -> Path | None:
@@ -127,7 +137,7 @@ def delete(path: Path) -> None:
 
 def require_unused(folder: Path, allowed: tuple[str, ...]) -> None:
     """Raise a `ValueError` if a folder holds anything but what is allowed."""
-    if folder.is_file():
+    if folder.exists() and not folder.is_dir():
         raise ValueError(f"output is {folder}, which is a file: name a folder")
     paths = folder.iterdir() if folder.exists() else []
     found = sorted(path.name for path in paths if not is_unfinished(path))

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from ..training.recipe import TrainingRecipe
 from .objective_recipes import ObjectiveRecipe
+from .paths import named_path
 
 Source = str | list[str]
 """A file, a folder, a list of them, a data set's id on the Hub, or `documentation`: the embedded corpus."""
@@ -37,7 +38,7 @@ class TokenizerRecipe:
     """Folder or Hub id of an existing tokenizer; the other fields then mean nothing."""
     kind: Literal["wordpiece", "byte_bpe", "unigram", "characters"] = "wordpiece"
     """How the vocabulary is learned."""
-    vocab_size: Annotated[int, Field(ge=8)] = 8192
+    vocab_size: Annotated[int, Field(ge=8, le=2**22)] = 8192
     """Entries of the vocabulary at most, special tokens included."""
     lowercase: bool = False
     """Whether upper and lower case are the same."""
@@ -90,4 +91,4 @@ class PretrainingRecipe:
     @property
     def folder(self) -> Path:
         """The output folder as a path."""
-        return Path(self.output).expanduser()
+        return named_path(self.output, "output")

@@ -28,7 +28,7 @@ FULL_WIDTH_STOP = r"\u3002\uff01\uff1f"
 FULL_WIDTH_CLOSING = r"\u300d\u300f\u201d\u2019\uff09"
 BOUNDARY = re.compile(
     rf"""
-    (?P<line> \s*\n\s* )                                                # a line ends, whatever is on it
+    (?P<line> (?<!\s) \s*\n\s* )                                        # a line ends, whatever is on it
     | (?<= [.!?…] ) (?P<closing> {CLOSING} ) (?P<space> [^\S\n]+ )      # a mark, then a space ...
       (?= {OPENING} (?P<next> \w ) )                                    # ... and a word
     | (?<= [{FULL_WIDTH_STOP}] ) [{FULL_WIDTH_CLOSING}]{{0,2}}          # Chinese and Japanese need no space

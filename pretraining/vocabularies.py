@@ -2,19 +2,25 @@
 
 A trainer gives every character that it sees a place, so lines with very rare characters are kept from it. It
 numbers some tokens in the order of a hash map, which changes from run to run, so they are put in order: the
-same text gives the same tokens and ids. (The scores of `unigram` still differ in the fourth decimal.)
+same text gives the same tokens and ids. (The scores of `unigram` still differ in the fourth decimal.) The
+time it takes grows with the square of a word's length, so very long words are learned from in parts.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 COVERAGE = 0.9999
 """Share of a corpus' characters that the vocabulary covers; the rarest become unknown."""
+
+LONGEST_WORD = 1000
+"""Characters of a stretch without white space, or of white space alone, that a trainer is given at once."""
+
+LONG = re.compile(rf"\S{{{LONGEST_WORD + 1}}}|\s{{{LONGEST_WORD + 1}}}")
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ def _wordpiece(documents: Iterable[str], size: int, lowercase: bool, special: Sp
         ],
         show_progress=False,
     )
-    backend.train_from_iterator(_common_lines(documents, alphabet), trainer)
+    backend.train_from_iterator(_parts(_common_lines(documents, alphabet)), trainer)
     return _with_model(backend, models.WordPiece(backend.get_vocab(), unk_token=special.unknown))
 
 
@@ -85,7 +91,7 @@ def _byte_bpe(documents: Iterable[str], size: int, lowercase: bool, special: Spe
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    backend.train_from_iterator(documents, trainer)
+    backend.train_from_iterator(_parts(documents), trainer)
     return backend
 
 
@@ -102,7 +108,7 @@ def _unigram(documents: Iterable[str], size: int, lowercase: bool, special: Spec
     trainer = trainers.UnigramTrainer(
         vocab_size=size, special_tokens=special.names(), unk_token=special.unknown, show_progress=False
     )
-    backend.train_from_iterator(_common_lines(documents, alphabet), trainer)
+    backend.train_from_iterator(_parts(_common_lines(documents, alphabet)), trainer)
     # Special tokens stay out of the model, which would find them in texts that only speak of them.
     learned = json.loads(backend.to_str())["model"]["vocab"]
     pieces = sorted((piece, score) for piece, score in learned if piece not in special.names())
@@ -161,6 +167,13 @@ def _common_lines(documents: Iterable[str], alphabet: list[str]) -> Iterable[str
     """Read the lines that have no rare character."""
     is_rare = re.compile(f"[^{re.escape(''.join(alphabet))}\n]")
     return (line for text in documents for line in text.split("\n") if not is_rare.search(line))
+
+
+def _parts(texts: Iterable[str]) -> Iterator[str]:
+    """Cut texts that have very long words; leave the others whole."""
+    for text in texts:
+        size = LONGEST_WORD if LONG.search(text) else max(len(text), 1)
+        yield from (text[start : start + size] for start in range(0, len(text), size))
 
 
 def _continues(backend: Tokenizer, character: str) -> bool:

@@ -139,6 +139,29 @@ def test_a_key_given_twice_is_refused(write):
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("{[1]: 2}", "a key is no single value (line 1)"),
+        ("a: &a [*a]", "not plain data (Circular reference detected)"),
+        ("a: !!int x", "not plain data (invalid literal for int() with base 10: 'x')"),
+        ("a: !!set {b}", "not plain data (Object of type set is not JSON serializable)"),
+        ("a: " + "[" * 5000, "not plain data (maximum recursion depth exceeded"),
+        (
+            "training: {steps: 7, max_grad_norm: .inf}",
+            "training.max_grad_norm = Infinity: must be a finite number",
+        ),
+        (
+            "training: {steps: 1" + "0" * 30 + "}",
+            "training.steps = 1000000000000000000000000000000: must be a finite",
+        ),
+        ('"a\\nb": 1', '"a\\nb" = 1: unknown key; the recipe has training, corpus, objective, output'),
+    ],
+)
+def test_what_no_recipe_can_mean_is_refused(write, text, answer):
+    assert refusal(write(text)).startswith(answer)
+
+
 def test_a_file_that_is_no_recipe_is_refused(write):
     assert refusal(write("just words\n")) == "the file holds str, not keys with values"
 

@@ -9,6 +9,8 @@ from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig, TercetSeq2
     ("fields", "words"),
     [
         ({"hidden_size": 30, "num_attention_heads": 4}, ["(30)", "num_attention_heads (4)", "one of 1, 2"]),
+        ({"num_attention_heads": 0}, ["num_attention_heads (0)", "one of 1, 2"]),
+        ({"hidden_size": 10**15 + 1, "num_attention_heads": 4}, ["num_attention_heads (4)", "one of 1,"]),
         ({"num_key_value_heads": 5}, ["heads (12)", "num_key_value_heads (5)", "choose one of"]),
         ({"dropout": 1.5}, ["dropout is 1.5", "probability"]),
         ({"num_hidden_layers": 0}, ["num_hidden_layers is 0", "choose 1 or more"]),

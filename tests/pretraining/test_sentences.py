@@ -49,3 +49,8 @@ def test_marks_before_a_beginning_end_sentences(text, sentences):
 )
 def test_abbreviations_initials_and_numbers_end_nothing(text):
     assert split_sentences(text) == [text]
+
+
+def test_time_grows_with_the_length_of_white_space_not_with_its_square():
+    text = "One." + " " * 10**6 + "two" + "\n" * 10**6 + "Three."
+    assert [len(sentence) for sentence in split_sentences(text)] == [4 + 10**6 + 3, 10**6 + 6]

@@ -150,3 +150,10 @@ def test_a_loaded_tokenizer_must_exist_and_pad(tmp_path):
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="has no pad token: add one"):
         load_tokenizer(str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_word_of_a_million_characters_takes_no_longer_than_a_million_characters(kind):
+    """A trainer's time grows with the square of a word's length: this took twenty minutes."""
+    tokenizer = train_tokenizer(["x" * 10**6, "A few words, too."], kind, 300)
+    assert tokenizer("few words")["input_ids"]
