@@ -105,8 +105,8 @@ def lay_out(starts: np.ndarray, stops: np.ndarray, breaks: np.ndarray, frame: Fr
     places = np.arange(ends[-1])
     places += (to_corpus - to_packed).repeat(sizes)
 
-    special = [(ids, text_begins - num_prefix + idx) for idx, ids in enumerate(frame.prefix)]
-    special += [(ids, ends - num_suffix + idx) for idx, ids in enumerate(frame.suffix)]
+    special = [(prefix_id, text_begins - num_prefix + idx) for idx, prefix_id in enumerate(frame.prefix)]
+    special += [(suffix_id, ends - num_suffix + idx) for idx, suffix_id in enumerate(frame.suffix)]
     for idx, end_id in enumerate(frame.document_end):
         is_here = (piece_starts <= text_stops + idx) & (text_stops + idx < piece_stops)
         special.append((end_id, (text_stops + idx + to_packed)[is_here]))
