@@ -184,8 +184,8 @@ def attend_shortly(
     **_: object,
 ) -> tuple[Tensor, None]:
     """Be the kernel of packed sequences in a trace, where lengths are no numbers: heads (1, H, T, D)."""
-    positions_first = (x.transpose(1, 2) for x in (query, key, value))
-    return short_attention(*positions_first, attention_mask, scaling=scaling, dropout=dropout), None
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    return short_attention(query, key, value, attention_mask, scaling=scaling, dropout=dropout), None
 
 
 AttentionInterface.register(SHORT_KERNEL, attend_shortly)
