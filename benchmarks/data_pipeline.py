@@ -11,7 +11,6 @@ the processor's time, so that what else the machine does counts little. Only the
 the clock: ours with two workers of the data loader, which are processes of their own.
 """
 
-import json
 import os
 import sys
 import time
@@ -29,7 +28,7 @@ import datasets
 import torch
 from flows import FLOWS, Flow
 from measuring import QUIET_LOAD, Conditions, describe_machine, in_fresh_process, turns
-from reporting import write_between_marks
+from reporting import keep, write_between_marks
 from torch.utils.data import DataLoader
 
 from tercet.training.batches import StepDataset, endless_steps
@@ -71,9 +70,8 @@ def main(arguments: list[str]) -> int:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
         flow = FLOWS[name].shrunk() if options.smoke else FLOWS[name]
         result["flows"][name] = in_fresh_process(conditions, measure_flow, flow, options.rounds)
+        keep(options.output, result)
     print(render(result))
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if options.page:
         write_between_marks(options.page, render(result), BEGIN, END)
     return 0

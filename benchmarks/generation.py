@@ -8,7 +8,6 @@
 meanwhile.
 """
 
-import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
@@ -20,7 +19,7 @@ from typing import Any
 
 import torch
 from measuring import QUIET_LOAD, Conditions, describe_machine, in_fresh_process, measure
-from reporting import describe_run, write_between_marks
+from reporting import describe_run, keep, write_between_marks
 from writers import WRITERS, WRITING_CASES, WritingCase, compare_texts
 
 RESULTS = Path(__file__).parent / "results" / "generation.json"
@@ -53,9 +52,8 @@ def main(arguments: list[str]) -> int:
         sides = measure(case, WRITERS, conditions, options.rounds)
         summarize(sides, case, texts)
         result["cases"][name] = {"case": asdict(case), "texts": texts, "sides": sides}
+        keep(options.output, result)
     print(render(result))
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if options.page:
         write_between_marks(options.page, render(result), BEGIN, END)
     return 0

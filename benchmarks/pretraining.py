@@ -8,7 +8,6 @@
 proves that the models are the same. Let the machine rest meanwhile.
 """
 
-import json
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from dataclasses import asdict
@@ -28,7 +27,7 @@ from measuring import (
     present_device,
 )
 from parity import compare
-from reporting import render, summarize, write_between_marks
+from reporting import keep, render, summarize, write_between_marks
 from sides import SIDES
 
 from tercet.training.packing import sequence_lengths
@@ -54,9 +53,8 @@ def main(arguments: list[str]) -> int:
         case = CASES[name].shrunk() if options.smoke else CASES[name]
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
         result["cases"][name] = measure_case(case, options, conditions, result["peaks"])
+        keep(options.output, result)
     print(render(result))
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if options.page:
         write_between_marks(options.page, render(result))
     return 0

@@ -1,5 +1,6 @@
 """What was measured, as a Markdown table, and where a page keeps it."""
 
+import json
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -58,6 +59,12 @@ def render(result: dict[str, Any]) -> str:
             ),
         ]
     )
+
+
+def keep(path: Path, result: dict[str, Any]) -> None:
+    """Write all numbers down, after every case: what comes later may fail."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def write_between_marks(page: Path, text: str, first: str = BEGIN, last: str = END) -> None:

@@ -28,7 +28,7 @@ import torch
 from contestants import race_stock, race_tercet
 from contests import CONTESTS, Contest
 from measuring import QUIET_LOAD, Conditions, describe_machine, in_fresh_process
-from reporting import write_between_marks
+from reporting import keep, write_between_marks
 from standings import BEGIN, END, draw, render, time_to
 
 from tercet.configs.recipe import recipe_data
@@ -59,9 +59,8 @@ def main(arguments: list[str]) -> int:
     result["is_noisy"] = result["machine"]["load_average"] > QUIET_LOAD
     for name in options.contests:
         result["contests"][name] = race(CONTESTS[name], conditions, options)
+        keep(options.output, result)
     print(render(result))
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     draw(result, options.output.with_suffix(".png"))
     if options.page:
         picture = options.page.with_name(options.output.stem + ".png")
