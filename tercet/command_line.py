@@ -167,12 +167,15 @@ def pretrain(options: Namespace) -> None:
       tercet pretrain encoder-demo training.steps=200 output=runs/short
       tercet pretrain my-recipe.yaml corpus.train=books.txt corpus.validation=held-out.txt --resume
     """
+    from accelerate import PartialState
+
     from .configs.recipe import load_recipe
     from .pretraining.recipe import PretrainingRecipe
     from .pretraining.run import pretrain as run
 
     recipe = load_recipe(PretrainingRecipe, options.recipe, options.overrides)
-    print(run(recipe, resume=options.resume, overwrite=options.overwrite))
+    folder = run(recipe, resume=options.resume, overwrite=options.overwrite)
+    PartialState().print(folder)  # once, however many processes there are
 
 
 def verify_resume(options: Namespace) -> None:

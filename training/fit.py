@@ -27,7 +27,7 @@ from .objective import Objective
 from .optimizers import build_optimizer
 from .precision import fastest_float32_products
 from .recipe import TrainingRecipe
-from .recovery import newest_whole, require_same_data
+from .recovery import require_same_data, starting_point
 from .schedules import build_schedule
 from .sharding import gathered, is_sharded, prepare_model, settle
 from .skipping import NonFiniteError
@@ -85,12 +85,12 @@ def fit(
         resume: Whether to continue from the newest whole checkpoint in the folder, if there is one.
 
     Raises:
-        ValueError: The recipe does not fit the corpus, the machine or the checkpoint.
-        FloatingPointError: Too many steps in a row had no finite gradient; the message says where the last
-            batch and the weights are.
+        ValueError: The recipe does not fit corpus, machine or checkpoint; or there is one, not to be resumed.
+        FloatingPointError: Too many steps in a row had no finite gradient; the message says what was kept.
         DiskFullError: There is no room for a checkpoint; the earlier ones are intact.
         DamagedCheckpointError: There are checkpoints, and none is as it was written.
     """
+    checkpoint = starting_point(folder / CHECKPOINTS, accelerator, resume=resume)
     bound_kernel_cache()
     if recipe.retain_heap and accelerator.device.type == "cpu":
         retain_heap()
@@ -108,7 +108,7 @@ def fit(
             held_out,
             about,
         )
-        if resume and (checkpoint := newest_whole(folder / CHECKPOINTS, accelerator)):
+        if checkpoint:
             run.continue_from(checkpoint)
         return run.carry_out()
 

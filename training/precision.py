@@ -24,6 +24,9 @@ Precision = str
 FLOAT32_ERROR = 1e-5
 """Relative error below which a product was computed in float32: bfloat16 errs by 1e-3, TF32 by 3e-4."""
 
+OTHER_ENGINES = {"DeepSpeed": "ACCELERATE_USE_DEEPSPEED", "Megatron-LM": "ACCELERATE_USE_MEGATRON_LM"}
+"""Engines that `accelerate launch` may choose -> how it says so; they bring their own optimizer and steps."""
+
 
 def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
     """Take hold of this process's device, in the recipe's precision; trackers write below `folder`.
@@ -31,9 +34,15 @@ def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
     Several runs may follow each other in one Python process, each in its own precision.
 
     Raises:
-        ValueError: The device does not compute in the recipe's precision, a tracker is not installed, or an
-            earlier run of the same processes, several together, had another precision.
+        ValueError: The device does not compute in the recipe's precision, a tracker is not installed, the
+            launcher chose an engine in place of ours, or an earlier run of the same processes, several
+            together, had another precision.
     """
+    for engine, variable in OTHER_ENGINES.items():
+        if parse_flag_from_env(variable):
+            raise ValueError(
+                f"{variable} is set, but {engine} would train instead of this: use FSDP2 (--use_fsdp)"
+            )
     # Said explicitly, because without a GPU accelerate would let every process train a model of its own.
     cpu = parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available()
     device = cast(torch.device, PartialState(cpu=cpu).device)

@@ -19,6 +19,22 @@ class DamagedCheckpointError(RuntimeError):
     """A run cannot be continued: none of its checkpoints is as it was written."""
 
 
+def starting_point(folder: Path, accelerator: Accelerator, *, resume: bool) -> Path | None:
+    """Find the checkpoint below a folder from which a run starts, if any; every process calls this.
+
+    Raises:
+        ValueError: The run begins anew, where its checkpoints would lie among those of an earlier one.
+        DamagedCheckpointError: The run is to be resumed, and all of its checkpoints are damaged.
+    """
+    if resume:
+        return newest_whole(folder, accelerator)
+    if earlier := sorted(folder.glob(f"{PREFIX}*")):
+        raise ValueError(
+            f"{folder} has {earlier[-1].name} of an earlier run: resume it, or train in another folder"
+        )
+    return None
+
+
 def newest_whole(folder: Path, accelerator: Accelerator) -> Path | None:
     """Find the newest checkpoint below a folder that equals its manifest; every process calls this.
 

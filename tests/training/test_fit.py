@@ -62,6 +62,14 @@ def assert_same(found, expected):
         assert torch.equal(found[name], expected[name]), name
 
 
+def test_a_run_that_begins_anew_leaves_an_earlier_one_alone(here):
+    earlier = here(steps=2).checkpoint
+    with pytest.raises(ValueError, match="has step-00000002 of an earlier run: resume it"):
+        here(steps=3)
+    assert checkpoints(earlier.parent) == [earlier]
+    assert here(steps=3, resume=True).progress.step == 3
+
+
 def test_a_resumed_run_in_a_new_process_equals_an_uninterrupted_one_bit_for_bit(toys, folder):
     """With dropout, shuffling, hiding, evaluations in between, and an epoch's end in the second half."""
     straight, halves = (folder(name, evaluate_every=2, log_every=1) for name in ("straight", "halves"))

@@ -3,6 +3,7 @@
 import errno
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,7 @@ def test_the_earlier_checkpoints_stay_those_from_which_a_run_continues(give_up, 
 def test_a_run_that_is_given_up_again_replaces_what_it_left(give_up, tmp_path):
     give_up()
     (tmp_path / "non_finite" / "step-00000001").mkdir()
+    shutil.rmtree(tmp_path / CHECKPOINTS)
     give_up()
     assert len(list((tmp_path / "non_finite").iterdir())) == 3
 

@@ -12,6 +12,7 @@ from tercet.training.precision import (
     precision_of,
     product_error,
 )
+from tercet.training.recipe import TrainingRecipe
 
 CPU = torch.device("cpu")
 
@@ -64,3 +65,10 @@ def test_runs_of_different_precision_follow_each_other(toys, tmp_path):
         assert precision_of(accelerator) == precision
         with accelerator.autocast():
             assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == expected
+
+
+@pytest.mark.parametrize("engine", ["DEEPSPEED", "MEGATRON_LM"])
+def test_an_engine_in_place_of_ours_is_refused(engine, monkeypatch, tmp_path):
+    monkeypatch.setenv(f"ACCELERATE_USE_{engine}", "true")
+    with pytest.raises(ValueError, match=f"ACCELERATE_USE_{engine} is set, .* use FSDP2"):
+        build_accelerator(TrainingRecipe(steps=1), tmp_path)
