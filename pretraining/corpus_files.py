@@ -235,7 +235,7 @@ def _damage_at(number: Callable[[], int]) -> Iterator[None]:
     """Say at which line or row Arrow, or what unpacks for it, no longer understood a file."""
     try:
         yield
-    except (pyarrow.ArrowException, OSError, EOFError) as error:
+    except (pyarrow.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         if getattr(error, "errno", None) is not None:  # of the machine, not of the file
             raise
         raise _DamageError(number()) from error

@@ -82,6 +82,11 @@ BROKEN = [
     ),
     ("open.csv", b'text,n\na,1\n"b,2\nc,3\n', r", line 3: not valid CSV \(unexpected end of data\)"),
     ("quote.tsv", b'text\tn\n"a"b\t1\n', r", line 2: not valid CSV"),
+    (
+        "names.parquet",
+        PARQUET.getvalue().to_pybytes().replace(b"text", b"t\xffxt"),
+        r", row 1: cannot be read .*0xff",
+    ),
     ("bad.parquet", b"123", r"bad\.parquet, row 1: cannot be read from here on"),
     ("empty.txt", b" \n\n", r"empty\.txt has no text: give"),
     ("empty.jsonl", b'{"text": ""}', r"empty\.jsonl has no text"),
