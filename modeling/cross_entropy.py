@@ -24,15 +24,17 @@ logger = logging.get_logger(__name__)
 IGNORE = -100
 """Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""
 
-CHUNK_BYTES = {"cpu": 2**25}
+CHUNK_BYTES = {"cpu": 2**26}
 """Logits held at a time, in bytes, by the type of the device."""
 
 LARGE_CHUNK_BYTES = 2**28
 """The same on other devices, which need larger products to be busy."""
 
+ROWS_PER_BLOCK = 16
+"""Rows of the weight's transposed gradient that are added at a time."""
 
-ROWS_PER_BLOCK = 4096
-"""Rows of the weight's gradient that are added at a time."""
+SMALLEST_PROBABILITY = 1e-30
+"""Below it, a label's probability is too near to nothing for its logarithm to be trusted."""
 
 
 class LossArguments(TypedDict, total=False):
@@ -158,7 +160,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         with torch.autocast(hidden_states.device.type, enabled=False):
             d_hidden = torch.empty_like(hidden_states)
-            d_weight = torch.zeros_like(at_least_float32(weight))
+            # Transposed (C, V): a CPU multiplies the long side faster as columns than as rows.
+            d_weight = torch.zeros_like(at_least_float32(weight.T), memory_format=torch.contiguous_format)
             d_bias = None if bias is None else torch.zeros_like(at_least_float32(bias))
             total = d_weight.new_zeros(())
             cast_weight, cast_bias = weight.to(dtype), None if bias is None else bias.to(dtype)
@@ -168,11 +171,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 loss, d_logits = _softmax_gradient(logits, labels[rows], label_smoothing)
                 total += loss
                 d_hidden[rows] = d_logits @ cast_weight
-                _accumulate(d_weight, d_logits.T @ states)
+                _accumulate(d_weight, states.T @ d_logits)
                 if d_bias is not None:
                     d_bias += d_logits.sum(0)  # torch adds up in float32 whatever the type
-        gradients = (d_hidden, d_weight.to(weight.dtype), None if d_bias is None else d_bias.to(weight.dtype))
-        ctx.save_for_backward(*gradients)
+        ctx.save_for_backward(d_hidden, d_weight, d_bias)
+        ctx.dtype = weight.dtype
         return total
 
     @staticmethod
@@ -181,10 +184,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor | None, ...]:
         d_hidden, d_weight, d_bias = ctx.saved_tensors
-        scaled = (
-            None if part is None else part * gradient.to(part.dtype) for part in (d_hidden, d_weight, d_bias)
-        )
-        return *scaled, None, None, None
+        of_weight = torch.empty_like(d_weight.T, dtype=ctx.dtype, memory_format=torch.contiguous_format)
+        torch.mul(d_weight.T, gradient, out=of_weight)
+        of_bias = None if d_bias is None else (d_bias * gradient).to(ctx.dtype)
+        return d_hidden * gradient.to(d_hidden.dtype), of_weight, of_bias, None, None, None
 
 
 def _chunks(num_rows: int, bytes_per_row: int, device: torch.device) -> Iterator[slice]:
@@ -202,15 +205,10 @@ def _accumulate(total: Tensor, part: Tensor) -> None:
 
 
 def _softmax_gradient(logits: Tensor, labels: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
-    """Sum of the cross-entropies of `logits` (N, V) in float32, and its gradient in the type of the logits.
-
-    One softmax gives both: the normalizer is the largest logit over the largest probability, which is at
-    least 1/V and so never lost to rounding.
-    """
+    """Sum of the cross-entropies of `logits` (N, V) in float32, and its gradient in the logits' type."""
     rows = torch.arange(len(labels), device=labels.device)
     probabilities = logits.softmax(dim=-1)
-    largest, of_largest = (at_least_float32(x.amax(-1)) for x in (logits, probabilities))
-    normalizer = largest - of_largest.log()  # (N,)
+    normalizer = _normalizer(logits, probabilities, rows, labels)
     of_label = at_least_float32(logits[rows, labels])
     loss = normalizer - (1 - label_smoothing) * of_label
     # Rounded, a probability near one would leave nothing to learn: the label's difference is taken before.
@@ -221,3 +219,17 @@ def _softmax_gradient(logits: Tensor, labels: Tensor, label_smoothing: float) ->
         probabilities -= label_smoothing / logits.shape[1]
     probabilities[rows, labels] = d_label.to(logits.dtype)
     return loss.sum(), probabilities
+
+
+def _normalizer(logits: Tensor, probabilities: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+    """Find by how much the logits (N, V) exceed the logarithms of their probabilities (N, V): (N,).
+
+    Any word tells it whose probability is not lost to rounding: the label, or else the likeliest, which has
+    at least 1/V. Only a CPU can ask about the label without waiting for the answer.
+    """
+    if logits.device.type == "cpu":
+        of_label = at_least_float32(probabilities[rows, labels])
+        if (of_label > SMALLEST_PROBABILITY).all():
+            return at_least_float32(logits[rows, labels]) - of_label.log()
+    largest, of_largest = (at_least_float32(x.amax(-1)) for x in (logits, probabilities))
+    return largest - of_largest.log()

@@ -39,6 +39,17 @@ def test_chunks_equal_the_definition(case, smoothing, has_bias, rows_per_chunk, 
     assert_close(torch.autograd.grad(3 * fast, inputs), torch.autograd.grad(3 * slow, inputs))
 
 
+@pytest.mark.parametrize("distance", [60, 90, 1000])
+def test_a_word_held_for_impossible_costs_its_distance(distance):
+    """However far below the others, and however little of its probability a float32 keeps."""
+    weight = torch.cat([torch.zeros(V - 1, 1), torch.full((1, 1), -float(distance))]).requires_grad_()
+    hidden, labels = torch.ones(3, 1), torch.tensor([V - 1, 0, V - 1])
+    fast = linear_cross_entropy(hidden, weight, None, labels)
+    slow = cross_entropy_sum(F.linear(hidden.double(), weight.double()), labels)
+    assert_close(fast.double(), slow, rtol=1e-6, atol=0)
+    assert_close(*(torch.autograd.grad(x, weight)[0] for x in (fast, slow)))
+
+
 def test_autocast_computes_in_half_precision_and_returns_full(case):
     (hidden, weight, bias), labels = case
     hidden, weight, bias = (x.detach().float().requires_grad_() for x in (hidden, weight, bias))
