@@ -160,23 +160,21 @@ class _LinearCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         with torch.autocast(hidden_states.device.type, enabled=False):
             d_hidden = torch.empty_like(hidden_states)
-            # Transposed (C, V): a CPU multiplies the long side faster as columns than as rows.
-            d_weight = torch.zeros_like(at_least_float32(weight.T), memory_format=torch.contiguous_format)
-            d_bias = None if bias is None else torch.zeros_like(at_least_float32(bias))
-            total = d_weight.new_zeros(())
+            d_weight, d_bias, losses = None, None, []
             cast_weight, cast_bias = weight.to(dtype), None if bias is None else bias.to(dtype)
             for rows in _chunks(len(labels), len(weight) * dtype.itemsize, hidden_states.device):
                 states = hidden_states[rows].to(dtype)
                 logits = F.linear(states, cast_weight, cast_bias)
                 loss, d_logits = _softmax_gradient(logits, labels[rows], label_smoothing)
-                total += loss
+                losses.append(loss)
                 d_hidden[rows] = d_logits @ cast_weight
-                _accumulate(d_weight, states.T @ d_logits)
-                if d_bias is not None:
-                    d_bias += d_logits.sum(0)  # torch adds up in float32 whatever the type
+                # Transposed (C, V): a CPU multiplies the long side faster as columns than as rows.
+                d_weight = _accumulated(d_weight, states.T @ d_logits)
+                if bias is not None:
+                    d_bias = _accumulated(d_bias, d_logits.sum(0))
         ctx.save_for_backward(d_hidden, d_weight, d_bias)
         ctx.dtype = weight.dtype
-        return total
+        return torch.stack(losses).sum()
 
     @staticmethod
     @once_differentiable
@@ -191,17 +189,23 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _chunks(num_rows: int, bytes_per_row: int, device: torch.device) -> Iterator[slice]:
-    """Cut rows into few chunks of nearly equal size that keep the device's limit."""
+    """Cut rows into one or more chunks of nearly equal size that keep the device's limit."""
     limit = max(1, CHUNK_BYTES.get(device.type, LARGE_CHUNK_BYTES) // bytes_per_row)
-    num_chunks = -(-num_rows // limit)
-    edges = [num_rows * number // num_chunks for number in range(num_chunks + 1)] if num_chunks else []
+    num_chunks = max(-(-num_rows // limit), 1)
+    edges = [num_rows * number // num_chunks for number in range(num_chunks + 1)]
     return (slice(start, stop) for start, stop in pairwise(edges))
 
 
-def _accumulate(total: Tensor, part: Tensor) -> None:
-    """Add `part` to `total` by blocks: torch converts operands as a whole, and blocks stay in the cache."""
+def _accumulated(total: Tensor | None, part: Tensor) -> Tensor:
+    """Add `part` to `total`, in float32, or begin with it.
+
+    It goes by blocks: torch converts operands as a whole, and blocks stay in the cache.
+    """
+    if total is None:
+        return at_least_float32(part)
     for block, of_part in zip(total.split(ROWS_PER_BLOCK), part.split(ROWS_PER_BLOCK), strict=True):
         block += of_part
+    return total
 
 
 def _softmax_gradient(logits: Tensor, labels: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:

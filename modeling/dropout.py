@@ -36,7 +36,7 @@ def drop(x: Tensor, probability: float) -> Tensor:
 
 
 def draw_kept(x: Tensor, probability: float) -> tuple[Tensor, float]:
-    """Draw which elements of `x` are kept, as ones and zeros in uint8, and the factor of those that are.
+    """Draw which elements of `x` are kept, in the form that `masked` takes, and the factor of those that are.
 
     The factor is the inverse of the share that is kept in the mean, a multiple of 1 / 65,536. Where `x` is
     more or less than a plain tensor (sharded, or without data) torch draws.
@@ -50,12 +50,15 @@ def draw_kept(x: Tensor, probability: float) -> tuple[Tensor, float]:
     bits = np.random.SFC64(seed).random_raw(-(-shape.numel() // 4)).view(np.int16)[: shape.numel()]
     # In place and in integers: torch compares and multiplies booleans ten times slower.
     is_kept = torch.from_numpy(bits).view(shape).ge_(num_dropped - LEVELS // 2)
-    return is_kept.to(torch.uint8), LEVELS / (LEVELS - num_dropped)
+    factor = LEVELS / (LEVELS - num_dropped)
+    return (is_kept.neg_() if x.itemsize == is_kept.itemsize else is_kept.to(torch.uint8)), factor
 
 
-def keep(x: Tensor, is_kept: Tensor, factor: float) -> Tensor:
-    """Multiply what is kept by `factor`, and the rest by zero."""
-    return (x * is_kept.to(x.dtype)).mul_(factor)
+def masked(x: Tensor, is_kept: Tensor) -> Tensor:
+    """Set to zero what is not kept: 16-bit numbers by all or no bits in int16, others by ones in uint8."""
+    if is_kept.dtype == torch.int16:
+        return (x.view(torch.int16) & is_kept).view(x.dtype)
+    return x * is_kept.to(x.dtype)
 
 
 class _Drop(torch.autograd.Function):
@@ -63,7 +66,7 @@ class _Drop(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:
         is_kept, ctx.factor = draw_kept(x, probability)
         ctx.save_for_backward(is_kept)
-        return keep(x, is_kept, ctx.factor)
+        return masked(x, is_kept).mul_(ctx.factor)
 
     @staticmethod
     @once_differentiable
@@ -71,4 +74,4 @@ class _Drop(torch.autograd.Function):
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor, None]:
         (is_kept,) = ctx.saved_tensors
-        return keep(gradient, is_kept, ctx.factor), None
+        return masked(gradient, is_kept).mul_(ctx.factor), None

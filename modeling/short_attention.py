@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .dropout import draw_kept
+from .dropout import draw_kept, masked
 
 SHORT = 256
 """Keys up to which this is faster than the fused kernel, where nothing is dropped."""
@@ -49,7 +49,7 @@ class _ShortAttention(torch.autograd.Function):
             weights = (scores if bias is None else scores.add_(bias)).softmax(dim=-1)
             is_kept, ctx.factor = draw_kept(weights, dropout) if dropout else (None, 1.0)
             value = value * ctx.factor if dropout else value  # smaller than the weights, so scaled instead
-            read = masked(weights, is_kept) @ value
+            read = without_dropped(weights, is_kept) @ value
         ctx.scaling = scaling
         ctx.save_for_backward(query, key, value, weights, is_kept)
         return read
@@ -61,8 +61,8 @@ class _ShortAttention(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         query, key, value, weights, is_kept = ctx.saved_tensors
         gradient = gradient.contiguous()
-        d_value = masked(weights, is_kept).mT @ gradient
-        d_weights = masked(gradient @ value.mT, is_kept)
+        d_value = without_dropped(weights, is_kept).mT @ gradient
+        d_weights = without_dropped(gradient @ value.mT, is_kept)
         d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
         return (
             (d_scores @ key).mul_(ctx.scaling),
@@ -74,6 +74,6 @@ class _ShortAttention(torch.autograd.Function):
         )
 
 
-def masked(weights: Tensor, is_kept: Tensor | None) -> Tensor:
-    """Set the dropped weights (b, H, t, s) to zero."""
-    return weights if is_kept is None else weights * is_kept.to(weights.dtype)
+def without_dropped(weights: Tensor, is_kept: Tensor | None) -> Tensor:
+    """Set the dropped weights (b, H, t, s) to zero, if any are."""
+    return weights if is_kept is None else masked(weights, is_kept)
