@@ -41,17 +41,17 @@ def draw_kept(x: Tensor, probability: float) -> tuple[Tensor, float]:
     The factor is the inverse of the share that is kept in the mean, a multiple of 1 / 65,536. Where `x` is
     more or less than a plain tensor (sharded, or without data) torch draws.
     """
+    form = torch.int16 if x.itemsize == torch.int16.itemsize else torch.uint8
     if type(x) is not Tensor:
-        kept = torch.empty_like(x, dtype=torch.uint8, requires_grad=False)
-        return kept.bernoulli_(1 - probability), 1 / (1 - probability)
+        kept = torch.empty_like(x, dtype=form, requires_grad=False).bernoulli_(1 - probability)
+        return (kept.neg_() if form == torch.int16 else kept), 1 / (1 - probability)
     shape = x.shape
     num_dropped = min(round(probability * LEVELS), LEVELS - 1)
     seed = int(torch.randint(2**63 - 1, ()))
     bits = np.random.SFC64(seed).random_raw(-(-shape.numel() // 4)).view(np.int16)[: shape.numel()]
     # In place and in integers: torch compares and multiplies booleans ten times slower.
-    is_kept = torch.from_numpy(bits).view(shape).ge_(num_dropped - LEVELS // 2)
-    factor = LEVELS / (LEVELS - num_dropped)
-    return (is_kept.neg_() if x.itemsize == is_kept.itemsize else is_kept.to(torch.uint8)), factor
+    kept = torch.from_numpy(bits).view(shape).ge_(num_dropped - LEVELS // 2)
+    return (kept.neg_() if form == torch.int16 else kept.to(form)), LEVELS / (LEVELS - num_dropped)
 
 
 def masked(x: Tensor, is_kept: Tensor) -> Tensor:
