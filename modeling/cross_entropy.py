@@ -33,9 +33,6 @@ LARGE_CHUNK_BYTES = 2**28
 ROWS_PER_BLOCK = 16
 """Rows of the weight's transposed gradient that are added at a time."""
 
-SMALLEST_PROBABILITY = 1e-30
-"""Below it, a label's probability is too near to nothing for its logarithm to be trusted."""
-
 
 class LossArguments(TypedDict, total=False):
     """Keywords that heads take besides `labels`, among those that they pass on.
@@ -210,30 +207,28 @@ def _accumulated(total: Tensor | None, part: Tensor) -> Tensor:
 
 def _softmax_gradient(logits: Tensor, labels: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
     """Sum of the cross-entropies of `logits` (N, V) in float32, and its gradient in the logits' type."""
-    rows = torch.arange(len(labels), device=labels.device)
+    given, rows = logits.dtype, torch.arange(len(labels), device=labels.device)
+    if given == torch.float16:  # whose range ends where the probabilities of most words begin
+        logits = logits.float()
     probabilities = logits.softmax(dim=-1)
-    normalizer = _normalizer(logits, probabilities, rows, labels)
-    of_label = at_least_float32(logits[rows, labels])
-    loss = normalizer - (1 - label_smoothing) * of_label
-    # Rounded, a probability near one would leave nothing to learn: the label's difference is taken before.
-    d_label = torch.expm1(of_label - normalizer) + label_smoothing
+    of_label = at_least_float32(probabilities[rows, labels])
+    # Rounded, a probability near one would leave nothing to learn: what is missing is summed up instead.
+    probabilities[rows, labels] = 0
+    missing = at_least_float32(probabilities.sum(-1))
+    loss = torch.where(of_label > 0.5, -torch.log1p(-missing), -of_label.log())
+    is_lost = of_label < torch.finfo(logits.dtype).tiny
+    if not logits.is_cpu or is_lost.any():  # only a CPU can ask without waiting for the answer
+        loss = torch.where(is_lost, _distance_to_likeliest(logits, probabilities, rows, labels), loss)
+    d_label = -missing
     if label_smoothing:
-        loss -= label_smoothing * logits.mean(dim=-1, dtype=loss.dtype)
-        d_label -= label_smoothing / logits.shape[1]
+        loss += label_smoothing * (logits[rows, labels] - logits.mean(dim=-1, dtype=loss.dtype))
+        d_label += label_smoothing * (1 - 1 / logits.shape[1])
         probabilities -= label_smoothing / logits.shape[1]
     probabilities[rows, labels] = d_label.to(logits.dtype)
-    return loss.sum(), probabilities
+    return loss.sum(), probabilities.to(given)
 
 
-def _normalizer(logits: Tensor, probabilities: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
-    """Find by how much the logits (N, V) exceed the logarithms of their probabilities (N, V): (N,).
-
-    Any word tells it whose probability is not lost to rounding: the label, or else the likeliest, which has
-    at least 1/V. Only a CPU can ask about the label without waiting for the answer.
-    """
-    if logits.device.type == "cpu":
-        of_label = at_least_float32(probabilities[rows, labels])
-        if (of_label > SMALLEST_PROBABILITY).all():
-            return at_least_float32(logits[rows, labels]) - of_label.log()
+def _distance_to_likeliest(logits: Tensor, probabilities: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropies (N,) of labels that have no probability left: their distance to a word that has."""
     largest, of_largest = (at_least_float32(x.amax(-1)) for x in (logits, probabilities))
-    return largest - of_largest.log()
+    return largest - of_largest.log() - logits[rows, labels]

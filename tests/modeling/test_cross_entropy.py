@@ -50,6 +50,27 @@ def test_a_word_held_for_impossible_costs_its_distance(distance):
     assert_close(*(torch.autograd.grad(x, weight)[0] for x in (fast, slow)))
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_rounding_takes_nothing_from_doubt_or_certainty(dtype, smoothing):
+    """From labels of probability 1e-40 to such that only a millionth is missing: in loss and gradient."""
+    torch.manual_seed(0)
+    margins = torch.arange(-90, 24, 1.5)
+    logits = torch.randn(len(margins), 4000)
+    labels = torch.randint(4000, (len(margins),))
+    logits[range(len(margins)), labels] = margins
+    logits = logits.to(dtype)
+    exact = logits.double().requires_grad_()
+    losses = F.cross_entropy(exact, labels, reduction="none", label_smoothing=smoothing)
+    (gradient,) = torch.autograd.grad(losses.sum(), exact)
+    for row, label in enumerate(labels):
+        one = slice(row, row + 1)
+        loss, found = cross_entropy._softmax_gradient(logits[one].clone(), labels[one], smoothing)
+        assert_close(loss.double(), losses[row], rtol=1e-2, atol=1e-6)
+        assert_close(found[0, label].double(), gradient[row, label], rtol=2e-2, atol=1e-6)
+        assert (found[0].double() - gradient[row]).norm() < 2e-2 * gradient[row].norm() + 1e-6
+
+
 def test_autocast_computes_in_half_precision_and_returns_full(case):
     (hidden, weight, bias), labels = case
     hidden, weight, bias = (x.detach().float().requires_grad_() for x in (hidden, weight, bias))
