@@ -13,6 +13,7 @@ every T tokens.
 Shapes: E examples, D documents, T tokens of a sequence.
 """
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, repeat
@@ -239,7 +240,8 @@ class StreamedExamples:
 
     The stream begins again when it ends; a window goes on across its end. Documents are tokenized when their
     window is reached, and kept no longer. Epoch n is always the n-th window: a run that resumes reads over
-    the windows before, without tokenizing them. Shuffling reaches as far as a window.
+    the windows before, without tokenizing them, and so does each data worker, since processes that share an
+    open file move each other's place in it. Shuffling reaches as far as a window.
 
     Args:
         documents: The stream.
@@ -259,22 +261,25 @@ class StreamedExamples:
         self.tokenizer = tokenizer
         self.make_examples = make_examples
         self.window_documents = window_documents
-        self.windows = self._endless_windows()
-        self.next_window = 0
         self.latest: tuple[int, Examples] | None = None
+        self._begin()
 
     def epoch(self, number: int) -> Examples:
         """Return the examples of window `number`, going on in the stream where that is possible."""
         if self.latest is not None and self.latest[0] == number:
             return self.latest[1]
-        if number < self.next_window:
-            self.windows, self.next_window = self._endless_windows(), 0
+        if number < self.next_window or self.reader != os.getpid():
+            self._begin()
         for _ in range(number - self.next_window):
             next(self.windows)
         window = next(self.windows)
         self.next_window = number + 1
         self.latest = number, self.make_examples(tokenize(window, self.tokenizer))
         return self.latest[1]
+
+    def _begin(self) -> None:
+        """Stand before the first window, in this process."""
+        self.windows, self.next_window, self.reader = self._endless_windows(), 0, os.getpid()
 
     def _endless_windows(self) -> Iterator[Sequence[str]]:
         documents = chain.from_iterable(repeat(self.documents))

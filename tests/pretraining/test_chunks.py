@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from tercet.pretraining.bad_records import Record
 from tercet.pretraining.chunks import FullSequences, ParallelPairs, StreamedExamples
 from tercet.pretraining.corpus import TokenizedCorpus, offsets
-from tercet.pretraining.documents import Documents
+from tercet.pretraining.documents import Documents, open_documents
 from tercet.pretraining.tokenizer import train_tokenizer
 from tercet.training.examples import Examples, ExampleSource, PackableExamples, gather
 
@@ -227,3 +229,23 @@ def test_epochs_are_consecutive_windows_of_the_stream(stream):
 @pytest.mark.parametrize("epochs", [[3], [1, 4], [4, 1], [2, 2], [0, 0]])
 def test_windows_are_found_again_from_anywhere(stream, epochs):
     assert [numbers(stream, epoch) for epoch in epochs] == [WINDOWS[epoch] for epoch in epochs]
+
+
+def first_words(stream: StreamedExamples, epoch: int, pipe: Connection) -> None:
+    pipe.send([text[:20] for text in stream.epoch(epoch)])  # pyright: ignore[reportGeneralTypeIssues]
+
+
+def test_processes_of_one_origin_do_not_disturb_each_other(tmp_path, stream):
+    """Forked from one that has the file open, and more of it than one reading brings."""
+    file = tmp_path / "long.txt"
+    file.write_text("\n\n".join(f"text number {number} " + "text " * 400 for number in range(2000)))
+    stream = StreamedExamples(open_documents(file), stream.tokenizer, stream.make_examples, 100)
+    alone = StreamedExamples(open_documents(file), stream.tokenizer, stream.make_examples, 100)
+    stream.epoch(0)
+    context, readers = get_context("fork"), []
+    for epoch in (12, 15):
+        ours, theirs = context.Pipe()
+        context.Process(target=first_words, args=(stream, epoch, theirs)).start()
+        readers.append((epoch, ours))
+    for epoch, reader in [*readers]:
+        assert reader.recv() == [text[:20] for text in alone.epoch(epoch)]  # pyright: ignore[reportGeneralTypeIssues]
