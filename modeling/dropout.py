@@ -30,7 +30,8 @@ def drop(x: Tensor, probability: float) -> Tensor:
     """Drop elements of `x`: by torch's own dropout, or on a CPU by sixteen random bits for each."""
     if probability == 0:
         return x
-    if x.device.type != "cpu" or torch.compiler.is_compiling() or torch._C._get_tracing_state():
+    is_plain_case = x.device.type == "cpu" and probability < 1
+    if not is_plain_case or torch.compiler.is_compiling() or torch._C._get_tracing_state():
         return F.dropout(x, probability)
     return _Drop.apply(x, probability)
 

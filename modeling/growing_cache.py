@@ -28,7 +28,8 @@ class Buffer:
         """Give `present` and then `new`: what is present stays where it is, if it came from here."""
         start = 0 if present is None or not present.numel() else present.shape[-2]
         end = start + new.shape[-2]
-        if present is not self.filled or end > self.room.shape[-2]:
+        is_closed = self.room.is_inference() and not torch.is_inference_mode_enabled()
+        if present is not self.filled or end > self.room.shape[-2] or is_closed:
             self.room = new.new_empty(*new.shape[:-2], end + max(end, LEAST_ROOM), new.shape[-1])
             if present is not None and start:
                 self.room[..., :start, :] = present

@@ -29,11 +29,12 @@ def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
     One product reads its input once, and its gradient needs no sum of several. On a GPU the products are
     large enough, and their joined weights, which the backward pass keeps, would outlive what FSDP frees.
     A layer that is more than a plain one (wrapped by PEFT, quantized, hooked by whoever wants to see or move
-    it) is called. While text is generated, `blocked_weights` takes over.
+    it) is called. While a model that is not in training generates, `blocked_weights` takes over.
     """
     plain = [layer for layer in layers if is_plain(layer) and layer.training]
-    if not x.is_cpu or len(plain) < len(layers):
+    has_bias = {layer.bias is not None for layer in plain}
+    if not x.is_cpu or len(plain) < len(layers) or len(has_bias) > 1:
         return project_by_blocks(x, *layers)
     weights = torch.cat([layer.weight for layer in plain])
-    biases = None if plain[0].bias is None else torch.cat([layer.bias for layer in plain])
+    biases = torch.cat([layer.bias for layer in plain]) if has_bias == {True} else None
     return F.linear(x, weights, biases).split([layer.out_features for layer in plain], dim=-1)

@@ -19,6 +19,12 @@ from .packing import PackedSequences
 CAUSAL, FULL = (-1, 0), (-1, -1)
 """Windows to the left and the right of a query; -1 has no end."""
 
+OLDEST_GPU = (8, 0)
+"""Compute capability from which flash kernels run (Ampere)."""
+
+WIDEST_HEAD = 256
+"""Channels of a head that they have room for."""
+
 
 def find_kernel() -> Callable[..., Any] | None:
     """Give torch's kernel, or `None` if this torch has none, or one that knows less than is asked of it."""
@@ -36,7 +42,9 @@ KERNEL = find_kernel()
 def can_use_varlen(query: Tensor, dropout: float) -> bool:
     """Tell whether the kernel serves these queries."""
     is_half = query.dtype in (torch.float16, torch.bfloat16)
-    return KERNEL is not None and query.is_cuda and is_half and dropout == 0
+    if KERNEL is None or not query.is_cuda or not is_half or dropout or query.shape[-1] > WIDEST_HEAD:
+        return False
+    return torch.cuda.get_device_capability(query.device) >= OLDEST_GPU
 
 
 def varlen_attention(

@@ -117,12 +117,24 @@ def shift(layer):
     layer.bias.data += 1
 
 
+@torch.no_grad()
+def exchange_columns(layer):
+    layer.weight.copy_(layer.weight.roll(8, dims=1))
+
+
+@torch.no_grad()
+def flip_two_signs(layer):
+    layer.weight[:, [1, 3]] *= -1
+
+
 def shrink(layer):
     layer.weight = nn.Parameter(layer.weight[:7].detach())
     layer.bias = nn.Parameter(layer.bias[:7].detach())
 
 
-@pytest.mark.parametrize("change", [add_in_place, step, exchange_rows, replace, shift, shrink])
+@pytest.mark.parametrize(
+    "change", [add_in_place, step, exchange_rows, exchange_columns, flip_two_signs, replace, shift, shrink]
+)
 def test_changed_weights_are_cut_again(model, x, change):
     products(model, x)
     change(model[1])

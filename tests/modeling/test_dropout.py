@@ -38,6 +38,14 @@ def test_the_gradient_is_that_of_what_was_kept(dtype):
     assert_close(gradient * x, y)
 
 
+def test_all_may_be_dropped():
+    x = torch.randn(2**17, requires_grad=True)
+    y = drop(x, 1.0)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert not y.any()
+    assert not gradient.any()
+
+
 def test_torchs_seed_decides():
     x = torch.ones(1000)
     torch.manual_seed(1)

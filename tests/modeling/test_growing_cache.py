@@ -98,3 +98,12 @@ def test_only_new_dynamic_caches_are_let_grow(builder):
     assert not grows(static)
     assert not grows(DynamicCache(config=config))
     assert not grows(None)
+
+
+def test_what_was_written_for_inference_can_be_continued_outside():
+    layer, plain = GrowingLayer(), DynamicLayer()
+    for number, mode in enumerate((torch.inference_mode, torch.no_grad, torch.no_grad)):
+        for one in (layer, plain):
+            with mode():
+                one.update(*states(2, seed=number))
+    assert torch.equal(layer.keys, plain.keys)

@@ -26,6 +26,12 @@ def test_one_product_equals_several(layers):
     assert_close(results[0], results[1])
 
 
+def test_layers_of_which_one_has_a_bias_keep_it():
+    layers = [nn.Linear(6, 4, bias=False), nn.Linear(6, 4), nn.Linear(6, 4, bias=False)]
+    x = torch.randn(5, 6)
+    assert_close(project(x, *layers), tuple(layer(x) for layer in layers))
+
+
 def test_a_layer_that_is_more_than_plain_is_called(layers):
     seen = []
     layers[1].register_forward_hook(lambda layer, inputs, output: seen.append(output))
