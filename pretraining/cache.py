@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from ..training.disk import flush
 from .paths import named_path
 
 
@@ -41,7 +42,10 @@ def made_once(folder: Path, make: Callable[[Path], object]) -> Path:
     try:
         make(temporary)
         temporary.chmod(0o755)  # mkdtemp's folders are closed to everybody else
+        for path in [*temporary.rglob("*"), temporary]:
+            flush(path)
         temporary.rename(folder)
+        flush(folder.parent)
     except OSError:
         if not folder.exists():
             raise

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -95,7 +96,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         width=model.config.hidden_size,
         source_of_length=source_of_length,
         held_out=held_out,
-        about=recipe_data(recipe),
+        about=recipe_data(recipe) | {"text": extent(source)},
         resume=resume,
     )
     if outcome.interrupted_by is not None:
@@ -158,6 +159,12 @@ def build_source(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) 
     if others:
         raise ValueError("corpus.streaming is true, but pairs cannot be streamed: set corpus.streaming=false")
     return StreamedExamples(documents, tokenizer, partial(examples_of_window, recipe, tokenizer))
+
+
+def extent(source: ExampleSource) -> str:
+    """Say how much text an epoch has, by which a resumed run notices that it is another text."""
+    lengths = source.epoch(0).lengths
+    return f"{len(lengths):,} examples of {int(np.sum(lengths)):,} tokens"
 
 
 def build_source_of_length(

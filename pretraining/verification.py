@@ -184,7 +184,8 @@ def run_until(recipe: Path, folder: Path, step: int, delay: float) -> Kill:
                 if process.poll() is not None:
                     said.seek(0)
                     error = ValueError if process.returncode == WRONG_USAGE else RuntimeError
-                    raise error(f"the run ended by itself: {said.read().strip().splitlines()[-1]}")
+                    last = (said.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+                    raise error(f"the run ended by itself: {last}")
                 time.sleep(LOOK_EVERY)
             time.sleep(delay)
         finally:

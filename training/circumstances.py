@@ -24,6 +24,7 @@ CONSEQUENCES = {
     "processes": "the data and their order stay, sums round and dropout draws otherwise",
     "weights": "sums round otherwise",
     "threads": "sums round otherwise",
+    "text": "the place in the data stays, and means other examples",
 }
 """What a change means, where its name does not say it."""
 

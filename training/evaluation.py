@@ -95,11 +95,12 @@ def micro_batches(steps: Iterable[Step], device: torch.device) -> Iterator[Batch
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Switch dropout and the like off; every module returns to the mode that it had."""
-    modes = [(module, module.training) for module in model.modules()]
+    modes, model_was_training = [(module, module.training) for module in model.modules()], model.training
     model.eval()
     try:
         yield
     finally:
+        model.train(model_was_training)  # for what a model does then, besides
         for module, mode in modes:
             module.training = mode
 

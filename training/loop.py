@@ -42,6 +42,8 @@ class Progress:
     """Steps of that epoch that are done."""
     skipped: int = 0
     """Steps whose gradient was not finite, so that no weight moved."""
+    skipped_in_a_row: int = 0
+    """How many of the latest steps those were; like `skipped`, on a GPU as of the last tenth step."""
     data: int = 0
     """Checksum of everything read so far, in its order: runs with the same one have read the same."""
     seconds: float = 0.0
@@ -110,7 +112,7 @@ def train(
     Raises:
         NonFiniteError: `max_skipped_steps` steps in a row had no finite gradient.
     """
-    broken = NonFiniteSteps(max_skipped_steps, accelerator.device)
+    broken = NonFiniteSteps(max_skipped_steps, accelerator.device, progress.skipped_in_a_row)
     while progress.step < steps:
         step = next(batches)
         metrics = accumulate_gradients(model, objective, step, accelerator)
@@ -122,6 +124,7 @@ def train(
         progress.advance(step)
         metrics |= {"grad_norm": grad_norm.detach(), "learning_rate": learning_rate}
         progress.skipped += broken.count(progress.step, step, metrics)
+        progress.skipped_in_a_row = broken.known_in_a_row
         after_step(progress, metrics)
         if should_stop():
             return

@@ -30,12 +30,13 @@ class NonFiniteError(FloatingPointError):
 class NonFiniteSteps:
     """Counts the steps without a finite gradient, in all and in a row."""
 
-    def __init__(self, limit: int, device: torch.device):
-        """Begin at none; `limit` in a row are too many."""
+    def __init__(self, limit: int, device: torch.device, in_a_row: int = 0):
+        """Begin with the latest `in_a_row` steps of an earlier run; `limit` in a row are too many."""
         self.limit = limit
         self.read_every = 1 if device.type == "cpu" else READ_EVERY
         self.unread = torch.zeros((), device=device)
-        self.in_a_row = torch.zeros((), device=device)
+        self.known_in_a_row = in_a_row
+        self.in_a_row = torch.full((), float(in_a_row), device=device)
 
     def step_unless_broken(self, optimizer: Optimizer, grad_norm: Tensor) -> None:
         """Let the optimizer move the weights, unless the norm of their gradient is not finite."""
@@ -65,10 +66,11 @@ class NonFiniteSteps:
         """
         if number % self.read_every:
             return 0
-        if (in_a_row := int(self.in_a_row)) >= self.limit:
+        self.known_in_a_row = int(self.in_a_row)
+        if self.known_in_a_row >= self.limit:
             raise NonFiniteError(
-                f"the gradient was not finite in {in_a_row} steps in a row, up to step {number}: lower the "
-                "learning rate, lengthen the warm-up, or train in bf16 or fp32",
+                f"the gradient was not finite in {self.known_in_a_row} steps in a row, up to step {number}: "
+                "lower the learning rate, lengthen the warm-up, or train in bf16 or fp32",
                 step,
                 metrics,
             )

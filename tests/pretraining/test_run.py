@@ -192,3 +192,19 @@ def test_a_run_that_met_a_bad_record_goes_on_without_it(texts, tmp_path, monkeyp
         pretrain(longer, resume=True)
     with pytest.warns(UserWarning, match="skipped 1 of 61 records"):
         pretrain(replace(longer, corpus=replace(longer.corpus, skip_bad_records=True)), resume=True)
+
+
+def test_a_resumed_run_says_that_its_text_is_another_one(texts, tmp_path, capfd, recipe_of):
+    train = tmp_path / "train.txt"
+    train.write_bytes((texts / "train.txt").read_bytes())
+    recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
+    recipe = replace(recipe, corpus=replace(recipe.corpus, train=str(train)))
+    pretrain(recipe)
+    longer = replace(recipe, training=replace(recipe.training, steps=4))
+    with train.open("a") as file:
+        file.write("\n\nthe cat sat under a big tree.")
+    pretrain(longer, resume=True)
+    (told,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("  text: ")]
+    assert re.fullmatch(
+        r"  text: 61 examples of [\d,]+ tokens, was 60 examples of [\d,]+ tokens \(the place .*\)", told
+    )

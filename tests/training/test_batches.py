@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.training.batches import StepDataset, cut_evenly, endless_steps, one_pass, plan_steps, share
+from tercet.training.batches import (
+    StepDataset,
+    checksum,
+    cut_evenly,
+    endless_steps,
+    one_pass,
+    plan_steps,
+    share,
+)
 
 CPU = torch.device("cpu")
 
@@ -180,3 +188,11 @@ def test_an_example_that_fits_no_micro_batch_is_refused(make):
 def test_more_processes_than_examples_of_a_step_are_refused(make):
     with pytest.raises(ValueError, match=r"examples for 64 processes: raise tokens_per_step"):
         make(num_processes=64).plan(0)
+
+
+def test_the_checksum_is_of_all_that_is_read():
+    ids = torch.arange(6)[None]
+    batch = {"input_ids": ids, "decoder_input_ids": ids + 1}
+    assert checksum(batch) == checksum(batch | {"labels": ids})
+    others = ({"input_ids": ids}, batch | {"input_ids": ids + 1}, batch | {"decoder_input_ids": ids})
+    assert all(checksum(other) != checksum(batch) for other in others)

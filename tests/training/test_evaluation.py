@@ -64,6 +64,18 @@ def test_modes_and_generators_are_left_as_they_were(toys, score):
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+def test_the_model_itself_is_told_that_training_goes_on(toys, score):
+    told = []
+
+    class Model(toys.Model):
+        def train(self, mode=True):
+            told.append(mode)
+            return super().train(mode)
+
+    score(Model())
+    assert told[-1] is True
+
+
 def test_a_hopeless_model_has_infinite_perplexity(toys, score):
     model = toys.Model()
     model.embedding.weight.data.mul_(1e5)

@@ -106,8 +106,8 @@ def test_progress_counts_what_was_seen(run, objective, source):
 
 def test_progress_survives_a_checkpoint():
     again = Progress()
-    again.load_state_dict(Progress(3, 4, 5, 6, 1, 2, 0, 7, 1.5).state_dict())
-    assert again == Progress(3, 4, 5, 6, 1, 2, 0, 7, 1.5)
+    again.load_state_dict(Progress(3, 4, 5, 6, 1, 2, 0, 1, 7, 1.5).state_dict())
+    assert again == Progress(3, 4, 5, 6, 1, 2, 0, 1, 7, 1.5)
 
 
 @pytest.mark.parametrize("spoil", [as_nan, as_infinity_with_a_finite_gradient])
@@ -148,6 +148,15 @@ def test_too_many_broken_steps_in_a_row_end_the_run(run, objective):
     ):
         run(Broken(objective, as_nan, {1, 3, 4, 5}), steps=9, max_skipped_steps=3, progress=progress)
     assert progress.step == 5
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
+def test_broken_steps_in_a_row_are_counted_across_a_restart(run, objective):
+    progress = Progress()
+    run(Broken(objective, as_nan, {1, 2}), steps=2, max_skipped_steps=3, progress=progress)
+    assert (progress.skipped, progress.skipped_in_a_row) == (2, 2)
+    with pytest.raises(FloatingPointError, match="not finite in 3 steps in a row, up to step 3"):
+        run(Broken(objective, as_nan, {1}), steps=9, max_skipped_steps=3, progress=progress)
 
 
 def test_a_finite_loss_is_not_changed_by_the_check():
