@@ -83,7 +83,7 @@ class Step:
 def checksum(batch: Batch) -> int:
     """Compute a number that two batches share if they give the same to read."""
     sides = [batch[name] for name in ("input_ids", "decoder_input_ids") if name in batch]
-    return crc32(np.concatenate([side.numpy().ravel() for side in sides]))
+    return crc32(np.concatenate([side.numpy().ravel() for side in sides]).data)
 
 
 def plan_steps(
