@@ -74,4 +74,5 @@ def grows(cache: Cache | None) -> bool:
     """Tell whether a cache, or the part of it that grows at all, does so in place."""
     if isinstance(cache, EncoderDecoderCache):
         cache = cache.self_attention_cache
-    return cache is not None and all(type(layer) is GrowingLayer for layer in cache.layers)
+    layers = [] if cache is None else cache.layers
+    return bool(layers) and all(type(layer) is GrowingLayer for layer in layers)

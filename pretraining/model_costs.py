@@ -229,6 +229,6 @@ def loss_bytes(
     targets = num_sequences * sequence.targets
     limit = CHUNK_BYTES["cpu"] if is_cpu else LARGE_CHUNK_BYTES
     rows = min(targets, max(1, limit // (size * config.vocab_size)))
-    cast = size % single  # float32 is not cast
+    cast = 0 if size == single else size
     of_head = (single + size + cast) * config.vocab_size * config.hidden_size
     return 2 * size * rows * config.vocab_size + of_head + 2 * single * targets * config.hidden_size
