@@ -16,8 +16,6 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
-from dataclasses import asdict
-from datetime import date
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -27,7 +25,7 @@ from typing import Any
 import datasets
 import torch
 from flows import FLOWS, Flow
-from measuring import QUIET_LOAD, Conditions, describe_machine, in_fresh_process, turns
+from measuring import Conditions, begin_result, in_fresh_process, turns
 from reporting import keep, write_between_marks
 from torch.utils.data import DataLoader
 
@@ -56,16 +54,8 @@ def main(arguments: list[str]) -> int:
     conditions = Conditions(
         threads=1, heap="retained", own_scheduler_group=not options.common_scheduler_group
     )
-    machine = describe_machine()
-    machine["versions"]["datasets"] = datasets.__version__
-    result: dict[str, Any] = {
-        "date": date.today().isoformat(),
-        "machine": machine,
-        "conditions": asdict(conditions),
-        "rounds": options.rounds,
-        "is_noisy": machine["load_average"] > QUIET_LOAD,
-        "flows": {},
-    }
+    result = begin_result(conditions, rounds=options.rounds, flows={})
+    result["machine"]["versions"]["datasets"] = datasets.__version__
     for name in options.flows:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
         flow = FLOWS[name].shrunk() if options.smoke else FLOWS[name]

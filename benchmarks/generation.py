@@ -12,13 +12,12 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from dataclasses import asdict
-from datetime import date
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
-from measuring import QUIET_LOAD, Conditions, describe_machine, in_fresh_process, measure
+from measuring import Conditions, begin_result, in_fresh_process, measure
 from reporting import describe_run, keep, write_between_marks
 from writers import WRITERS, WRITING_CASES, WritingCase, compare_texts
 
@@ -36,15 +35,8 @@ def main(arguments: list[str]) -> int:
     """Measure what the arguments ask for, print it, and write it down."""
     options = parse(arguments)
     conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
-    result: dict[str, Any] = {
-        "date": date.today().isoformat(),
-        "machine": describe_machine(),
-        "conditions": asdict(conditions),
-        "rounds": options.rounds,
-        "bandwidth": in_fresh_process(conditions, measure_bandwidth),
-        "cases": {},
-    }
-    result["is_noisy"] = result["machine"]["load_average"] > QUIET_LOAD
+    result = begin_result(conditions, rounds=options.rounds, cases={})
+    result["bandwidth"] = in_fresh_process(conditions, measure_bandwidth)
     for name in options.cases:
         case = WRITING_CASES[name].shrunk() if options.smoke else WRITING_CASES[name]
         print(f"measuring {name} ...", file=sys.stderr, flush=True)

@@ -13,7 +13,8 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import date
 from importlib.metadata import version
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -159,6 +160,18 @@ def measure_peaks() -> dict[str, float]:
 def present_device() -> torch.device:
     """Choose the GPU if there is one."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def begin_result(conditions: Conditions, **more: Any) -> dict[str, Any]:
+    """Say when, where and under what conditions a program measures what follows."""
+    machine = describe_machine()
+    return {
+        "date": date.today().isoformat(),
+        "machine": machine,
+        "is_noisy": machine["load_average"] > QUIET_LOAD,
+        "conditions": asdict(conditions),
+        **more,
+    }
 
 
 def describe_machine() -> dict[str, Any]:

@@ -11,21 +11,12 @@ proves that the models are the same. Let the machine rest meanwhile.
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from dataclasses import asdict
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import torch
 from cases import CASES, Case
-from measuring import (
-    QUIET_LOAD,
-    Conditions,
-    describe_machine,
-    in_fresh_process,
-    measure,
-    measure_peaks,
-    present_device,
-)
+from measuring import Conditions, begin_result, in_fresh_process, measure, measure_peaks, present_device
 from parity import compare
 from reporting import keep, render, summarize, write_between_marks
 from sides import SIDES
@@ -40,15 +31,8 @@ def main(arguments: list[str]) -> int:
     """Measure what the arguments ask for, print it, and write it down."""
     options = parse(arguments)
     conditions = Conditions(options.threads, options.heap, not options.common_scheduler_group)
-    result: dict[str, Any] = {
-        "date": date.today().isoformat(),
-        "machine": describe_machine(),
-        "conditions": asdict(conditions),
-        "rounds": options.rounds,
-        "peaks": in_fresh_process(conditions, measure_peaks),
-        "cases": {},
-    }
-    result["is_noisy"] = result["machine"]["load_average"] > QUIET_LOAD
+    result = begin_result(conditions, rounds=options.rounds, cases={})
+    result["peaks"] = in_fresh_process(conditions, measure_peaks)
     for name in options.cases:
         case = CASES[name].shrunk() if options.smoke else CASES[name]
         print(f"measuring {name} ...", file=sys.stderr, flush=True)

@@ -18,7 +18,6 @@ import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import date
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -27,7 +26,7 @@ from typing import Any
 import torch
 from contestants import race_stock, race_tercet
 from contests import CONTESTS, Contest
-from measuring import QUIET_LOAD, Conditions, describe_machine, in_fresh_process
+from measuring import Conditions, begin_result, in_fresh_process
 from reporting import keep, write_between_marks
 from standings import BEGIN, END, draw, render, time_to
 
@@ -50,13 +49,7 @@ def main(arguments: list[str]) -> int:
         own_scheduler_group=not options.common_scheduler_group,
         processors=tuple(options.cpus or ()),
     )
-    result: dict[str, Any] = {
-        "date": date.today().isoformat(),
-        "machine": describe_machine(),
-        "conditions": asdict(conditions),
-        "contests": {},
-    }
-    result["is_noisy"] = result["machine"]["load_average"] > QUIET_LOAD
+    result = begin_result(conditions, contests={})
     for name in options.contests:
         result["contests"][name] = race(CONTESTS[name], conditions, options)
         keep(options.output, result)
