@@ -30,8 +30,8 @@ CHUNK_BYTES = {"cpu": 2**26}
 LARGE_CHUNK_BYTES = 2**28
 """The same on other devices, which need larger products to be busy."""
 
-ROWS_PER_BLOCK = 16
-"""Rows of the weight's transposed gradient that are added at a time."""
+NUMBERS_PER_BLOCK = 2**19
+"""Numbers of a gradient that are added at a time."""
 
 
 class LossArguments(TypedDict, total=False):
@@ -130,7 +130,8 @@ def linear_cross_entropy(
     """Sum of the cross-entropies of `labels` (N,) under the logits of a linear layer, chunk by chunk.
 
     Equals `cross_entropy_sum(F.linear(hidden_states, weight, bias), labels)` in value and gradients.
-    Matrices are multiplied in the autocast type where autocast is on; the softmax is computed in float32.
+    Matrices are multiplied in the autocast type where autocast is on, and the softmax is of that type, too
+    (float32 instead of float16); losses are float32.
 
     Args:
         hidden_states: (N, C).
@@ -200,7 +201,8 @@ def _accumulated(total: Tensor | None, part: Tensor) -> Tensor:
     """
     if total is None:
         return at_least_float32(part)
-    for block, of_part in zip(total.split(ROWS_PER_BLOCK), part.split(ROWS_PER_BLOCK), strict=True):
+    rows = max(NUMBERS_PER_BLOCK // total[0].numel(), 1)
+    for block, of_part in zip(total.split(rows), part.split(rows), strict=True):
         block += of_part
     return total
 
