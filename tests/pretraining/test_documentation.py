@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tercet.pretraining.documentation import (
+    SPLITS,
     docstrings,
     documentation_file,
     extract_documents,
@@ -81,3 +82,10 @@ def test_the_corpus_is_opened_by_its_name(tmp_path: Path, monkeypatch: pytest.Mo
     file = documentation_file("train", tmp_path, ("json",))
     monkeypatch.setattr("tercet.pretraining.documents.documentation_file", lambda split, cache: file)
     assert len(list(open_documents("documentation", cache=tmp_path))) >= 1
+
+
+@pytest.mark.slow
+def test_the_whole_corpus_can_be_read(tmp_path):
+    """Of everything that is installed: what other people write into docstrings is beyond us."""
+    sizes = [sum(map(len, open_documents("documentation", split=split, cache=tmp_path))) for split in SPLITS]
+    assert sizes[0] > 10 * sizes[1] > 10**6

@@ -76,3 +76,10 @@ def test_sentences_remain_and_markup_goes_numpy():
 )
 def test_labels_code_and_fragments_are_no_prose(paragraph):
     assert not is_prose(paragraph)
+
+
+@pytest.mark.parametrize("character", ["\0", "\x1b", "\ufffe"])
+def test_what_no_reader_sees_is_no_prose(character):
+    sentence = "The number that stands at the beginning of the file is {}, and it is not to be changed."
+    assert is_prose(sentence.format("one"))
+    assert not is_prose(sentence.format(character))
