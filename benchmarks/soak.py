@@ -84,10 +84,11 @@ def main(arguments: list[str]) -> int:
         alone = straight.live()
         mean_life = alone.seconds_to_begin + max(60 * options.minutes / KILLS, SHORTEST_MEAN_LIFE)
         draw, rounds, verdicts = random.Random(options.seed), [], [judge_memory(alone)]
-        while not rounds or time.monotonic() < ends:
+        while not rounds or time.monotonic() + alone.seconds < ends:
             killed = Run(recipe, folder / f"killed-{len(rounds) + 1}", steps)
             rounds.append(list(killed.live_dangerously(mean_life, ends, draw)))
             verdicts += compare(straight.folder, killed.folder, steps)
+            print(f"run {len(rounds)}: killed {num_kills(rounds[-1:])} times", file=sys.stderr, flush=True)
     describe(steps, alone, rounds)
     verdicts.append((num_kills(rounds) > 0, f"kills: {num_kills(rounds)}"))
     for is_good, said in verdicts:
