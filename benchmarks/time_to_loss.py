@@ -37,6 +37,9 @@ RESULTS = Path(__file__).parent / "results" / "time_to_loss.json"
 JUDGEMENTS = 12
 """How often the stock side's long run is judged."""
 
+PLACES = ("train", "validation", "cache", "output")
+"""Keys of a recipe and its corpus that say where things lie."""
+
 MOST_DIFFERENCE = 0.03
 """By how much the numbers of parameters may differ."""
 
@@ -87,7 +90,7 @@ def race(contest: Contest, conditions: Conditions, options: Namespace) -> dict[s
     target = theirs["curve"][-1]["loss"]
     return {
         "contest": asdict(contest),
-        "recipe": recipe_data(recipe),
+        "recipe": without_places(recipe_data(recipe)),
         "pilots": {f"{rate:g}": pilot["curve"][-1] for rate, pilot in pilots.items()},
         "pilot_minutes": options.pilot_minutes,
         "target": target,
@@ -96,6 +99,12 @@ def race(contest: Contest, conditions: Conditions, options: Namespace) -> dict[s
             f"tercet, {contest.recipe}": ours | {"seconds": time_to(target, ours["curve"])},
         },
     }
+
+
+def without_places(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Leave out of a recipe where this machine keeps things: the paths of text, cache and output."""
+    corpus = {name: value for name, value in recipe["corpus"].items() if name not in PLACES}
+    return {name: value for name, value in recipe.items() if name not in PLACES} | {"corpus": corpus}
 
 
 def once(

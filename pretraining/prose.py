@@ -76,9 +76,7 @@ def is_prose(paragraph: str) -> bool:
     """Judge whether a paragraph consists of English sentences: by its end, its signs and its words."""
     if not paragraph.endswith((".", "!", "?", '."', ".)")) or not paragraph[0].isalpha():
         return False
-    if (
-        not paragraph.isprintable()
-    ):  # a docstring may show control characters, NUL among them, as what they are
+    if not paragraph.isprintable():  # docstrings show control characters as they are, NUL among them
         return False
     words = paragraph.split()
     if len(words) < FEWEST_WORDS or len(FOREIGN.findall(paragraph)) > len(words) // WORDS_PER_FOREIGN_SIGN:

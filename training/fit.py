@@ -90,7 +90,6 @@ def fit(
         DiskFullError: There is no room for a checkpoint; the earlier ones are intact.
         DamagedCheckpointError: There are checkpoints, and none is as it was written.
     """
-    checkpoint = starting_point(folder / CHECKPOINTS, accelerator, resume=resume)
     bound_kernel_cache()
     if recipe.retain_heap and accelerator.device.type == "cpu":
         retain_heap()
@@ -108,7 +107,7 @@ def fit(
             held_out,
             about,
         )
-        if checkpoint:
+        if checkpoint := starting_point(folder / CHECKPOINTS, accelerator, resume=resume):
             run.continue_from(checkpoint)
         return run.carry_out()
 

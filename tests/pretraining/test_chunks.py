@@ -242,10 +242,9 @@ def test_processes_of_one_origin_do_not_disturb_each_other(tmp_path, stream):
     stream = StreamedExamples(open_documents(file), stream.tokenizer, stream.make_examples, 100)
     alone = StreamedExamples(open_documents(file), stream.tokenizer, stream.make_examples, 100)
     stream.epoch(0)
-    context, readers = get_context("fork"), []
+    context, readers = get_context("fork"), {}
     for epoch in (12, 15):
-        ours, theirs = context.Pipe()
+        readers[epoch], theirs = context.Pipe()
         context.Process(target=first_words, args=(stream, epoch, theirs)).start()
-        readers.append((epoch, ours))
-    for epoch, reader in [*readers]:
+    for epoch, reader in readers.items():
         assert reader.recv() == [text[:20] for text in alone.epoch(epoch)]  # pyright: ignore[reportGeneralTypeIssues]
