@@ -45,7 +45,7 @@ class BlockedProduct:
     def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
         """Give the result of each layer."""
         results = multiply(x, self.blocks, self.bias)
-        return (results,) if len(self.widths) == 1 else results.split(self.widths, dim=-1)
+        return (results,) if len(self.widths) == 1 else results.split_with_sizes(self.widths, dim=-1)
 
     def is_of(self, *layers: nn.Linear) -> bool:
         """Tell whether the layers still hold the parameters that were copied."""
@@ -177,7 +177,7 @@ def cut(weight: Tensor) -> Tensor:
 
 def multiply(x: Tensor, blocks: Tensor, bias: Tensor | None) -> Tensor:
     """Compute x W^T + b: (..., C) -> (..., R)."""
-    return torch.ops.mkldnn._linear_pointwise(x, blocks, bias, "none", [], "")
+    return torch.ops.mkldnn._linear_pointwise.default(x, blocks, bias, "none", [], "")
 
 
 def versions(*layers: nn.Linear) -> list[int | None]:

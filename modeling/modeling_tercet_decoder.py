@@ -116,10 +116,10 @@ class TercetDecoderModel(TercetStack):
         """
         layout = Layout(position_ids)
         x = self.embed(layout, input_ids, None, None)
-        # What is cached, and the token itself: it may read everything that is real.
+        # It may read whatever is real of what is cached, and itself.
         mask = None
-        if attention_mask is not None:
-            mask = self.causal_mask(layout, x, attention_mask, past_key_values, output_attentions=False)
+        if attention_mask is not None and not attention_mask.all():
+            mask = attention_mask[:, None, None].bool()  # (B, 1, 1, S)
         pairs = None
         if source is not None:
             source, pairs = self.read_source(layout, x, source, source_mask, (None, None), False)
