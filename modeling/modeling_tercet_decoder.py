@@ -23,13 +23,8 @@ from .configuration_tercet import TercetDecoderConfig
 from .cross_entropy import IGNORE, take_loss_arguments
 from .dot_product import single_query_attention
 from .generation import TercetGenerativeModel
-from .packing import Mask, PackedSequences, Padding, positions_in, sequence_ids, within
-from .pretrained_tercet import (
-    Layout,
-    TercetStack,
-    kernel_arguments,
-    require_tokens,
-)
+from .packing import Layout, Mask, PackedSequences, Padding, positions_in, sequence_ids, within
+from .stack import TercetStack, kernel_arguments, require_tokens
 
 
 class TercetDecoderModel(TercetStack):

@@ -18,13 +18,8 @@ from .cross_entropy import LossArguments, logits_loss, take_loss_arguments
 from .heads import NextSentenceHead
 from .outputs import TercetForPreTrainingOutput
 from .packing import first_tokens, within
-from .pretrained_tercet import (
-    TercetPreTrainedModel,
-    TercetStack,
-    TercetVocabularyModel,
-    kernel_arguments,
-    require_tokens,
-)
+from .pretrained_tercet import TercetPreTrainedModel, TercetVocabularyModel
+from .stack import TercetStack, kernel_arguments, require_tokens
 
 
 class TercetEncoderModel(TercetStack):

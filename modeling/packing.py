@@ -80,6 +80,31 @@ class Padding:
         return padded.index_copy(0, self.indices, x[0]).unflatten(0, self.shape)
 
 
+@dataclass
+class Layout:
+    """How the tokens of one forward pass lie in memory, once the padded or packed input is understood.
+
+    Args:
+        position_ids: (B, T) or (1, N).
+        sequences: Bounds of the packed sequences, if the packed kernel is to keep them apart.
+        sequence_ids: Which sequence each token belongs to, (B, T), if a mask is to keep them apart.
+        padding: The way back to the padded input, if the model packed it.
+    """
+
+    position_ids: Tensor
+    sequences: PackedSequences | None = None
+    sequence_ids: Tensor | None = None
+    padding: Padding | None = None
+
+    def pack(self, x: Tensor | None) -> Tensor | None:
+        """Bring a further input (B, T, ...) into the same layout."""
+        return x if x is None or self.padding is None else self.padding.pack(x)
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """Return to the layout in which the user gave the tokens."""
+        return x if self.padding is None else self.padding.unpack(x)
+
+
 def cumulative(lengths: Tensor) -> Tensor:
     """Cumulative lengths (S+1,) of sequences of `lengths` (S,), from 0, in int32 as kernels want them."""
     return torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)

@@ -1,41 +1,22 @@
-"""What every model of the family is to transformers, and the stack of blocks inside each of them.
+"""What every model of the family is to transformers, and those of them that end in the vocabulary.
 
-Shapes: B batch, T positions, N tokens of a packed stream, C model width.
+Shapes: B batch, T positions, C model width, V vocabulary.
 """
 
-import copy
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
-from transformers.cache_utils import Cache
 from transformers.modeling_utils import PreTrainedModel
-from transformers.utils import logging
 
 from .attention import SelfAttention
-from .block import BLOCKS, Block
+from .block import Block
 from .blocked_weights import apply, forget
 from .configuration_tercet import TercetConfig
 from .cross_entropy import LossArguments, logits_loss, vocabulary_loss
-from .embeddings import Embeddings
 from .heads import build_head_transform, keep_positions
 from .linear import ResidualLinear
-from .normalization import build_norm
-from .packed_attention import can_pack
-from .packing import (
-    Mask,
-    PackedSequences,
-    Padding,
-    bounds_of,
-    positions_in,
-    positions_of,
-    restarts,
-    sequence_ids,
-)
-
-logger = logging.get_logger(__name__)
 
 
 class TercetPreTrainedModel(PreTrainedModel):
@@ -64,156 +45,6 @@ class TercetPreTrainedModel(PreTrainedModel):
         if mode:
             forget(self)
         return super().train(mode)
-
-
-@dataclass
-class Layout:
-    """How the tokens of one forward pass lie in memory, once the padded or packed input is understood.
-
-    Args:
-        position_ids: (B, T) or (1, N).
-        sequences: Bounds of the packed sequences, if the packed kernel is to keep them apart.
-        sequence_ids: Which sequence each token belongs to, (B, T), if a mask is to keep them apart.
-        padding: The way back to the padded input, if the model packed it.
-    """
-
-    position_ids: Tensor
-    sequences: PackedSequences | None = None
-    sequence_ids: Tensor | None = None
-    padding: Padding | None = None
-
-    def pack(self, x: Tensor | None) -> Tensor | None:
-        """Bring a further input (B, T, ...) into the same layout."""
-        return x if x is None or self.padding is None else self.padding.pack(x)
-
-    def unpack(self, x: Tensor) -> Tensor:
-        """Return to the layout in which the user gave the tokens."""
-        return x if self.padding is None else self.padding.unpack(x)
-
-
-class TercetStack(TercetPreTrainedModel):
-    """Embeddings, blocks, final norm. Abstract: encoder and decoder say what their blocks may read."""
-
-    def __init__(self, config: TercetConfig, *, is_causal: bool, reads_encoder: bool = False):
-        super().__init__(config)
-        self.embeddings = Embeddings(config)
-        self.layers = nn.ModuleList(
-            BLOCKS[config.norm_placement](config, layer_idx, is_causal=is_causal, reads_encoder=reads_encoder)
-            for layer_idx in range(config.num_hidden_layers)
-        )
-        # With the norm after every sub-layer, the last sub-layer's norm is the final one.
-        self.norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
-        self.gradient_checkpointing = False
-        self.post_init()
-
-    def lay_out(
-        self,
-        tokens: Tensor,
-        attention_mask: Tensor | None,
-        position_ids: Tensor | None,
-        cu_seq_lens: Tensor | None,
-        max_length: int | None,
-        *,
-        past_length: int | Tensor | None = None,
-        use_cache: bool = False,
-        output_attentions: bool,
-        may_unpad: bool,
-    ) -> Layout:
-        """Understand the input: packed by the user, to be packed here, or padded.
-
-        Args:
-            tokens: Ids (B, T) or vectors (B, T, C), for their size and device.
-            attention_mask: (B, T), 0 at pads; or what a kernel wants, which is left alone.
-            position_ids: (B, T); restarting positions without a mask mean packed sequences.
-            cu_seq_lens: Cumulative lengths (S+1,) of sequences packed by the user.
-            max_length: Longest of them, in tokens, if known.
-            past_length: Tokens already in the cache; `None` without a cache.
-            use_cache: A cache is to be returned.
-            output_attentions: Attentions are recorded, by the definition, which knows masks only.
-            may_unpad: Nobody but this model sees the states between the layers, and no cache wants them
-                padded.
-        """
-        size, device = tokens.shape[:2], tokens.device
-        by_kernel = can_pack(self.config._attn_implementation) and not (output_attentions or is_tracing())
-        if cu_seq_lens is not None:
-            position_ids = positions_of(cu_seq_lens, size[1]) if position_ids is None else position_ids
-            if by_kernel:
-                return Layout(position_ids, PackedSequences(cu_seq_lens, cu_seq_lens, max_length, max_length))
-            tell_of_mask()
-            return Layout(position_ids, sequence_ids=sequence_ids(cu_seq_lens, size[1]))
-        if (
-            attention_mask is None
-            and position_ids is not None
-            and past_length is None
-            and not (use_cache and is_tracing())
-        ):
-            return self._lay_out_restarts(position_ids, size, by_kernel)
-        if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2:
-            if by_kernel and may_unpad and not attention_mask.all():
-                padding = Padding(attention_mask)
-                positions = padding.position_ids if position_ids is None else padding.pack(position_ids)
-                bounds = padding.cu_seq_lens
-                return Layout(positions, PackedSequences(bounds, bounds), padding=padding)
-            if position_ids is None:
-                position_ids = positions_in(attention_mask)[:, -size[1] :]
-        if position_ids is None:
-            position_ids = torch.arange(size[1], device=device)[None] + (past_length or 0)
-        return Layout(position_ids)
-
-    def _lay_out_restarts(self, position_ids: Tensor, size: torch.Size, by_kernel: bool) -> Layout:
-        """Tell packed rows from plain ones by their positions alone."""
-        numbers = restarts(position_ids)
-        if not is_tracing() and not numbers[:, -1].any():
-            return Layout(position_ids)
-        if by_kernel and size[0] == 1:
-            bounds = bounds_of(position_ids)
-            return Layout(position_ids, PackedSequences(bounds, bounds))
-        tell_of_mask()
-        return Layout(position_ids, sequence_ids=numbers.expand(size))
-
-    def embed(
-        self,
-        layout: Layout,
-        input_ids: Tensor | None,
-        inputs_embeds: Tensor | None,
-        token_type_ids: Tensor | None,
-    ) -> Tensor:
-        """First vectors of the stream, in the chosen layout: (B, T, C) or (1, N, C)."""
-        return self.embeddings(
-            layout.pack(input_ids),
-            layout.pack(inputs_embeds),
-            layout.pack(token_type_ids),
-            layout.position_ids,
-        )
-
-    def transform(
-        self,
-        layout: Layout,
-        x: Tensor,
-        mask: Mask,
-        arguments: dict[str, Any],
-        source: Tensor | None = None,
-        source_mask: Mask = None,
-        past_key_values: Cache | None = None,
-    ) -> Tensor:
-        """Send the stream through the blocks and the final norm, back into the layout of the input."""
-        rotation = self.embeddings.positions.rotation(layout.position_ids)
-        for layer in self.layers:
-            x = layer(x, mask, rotation, source, source_mask, past_key_values=past_key_values, **arguments)
-        return layout.unpack(self.norm(x))
-
-    def masking_config(self, output_attentions: bool) -> TercetConfig:
-        """Give the configuration for transformers' masks: the definition's, if attentions are recorded."""
-        if not output_attentions or self.config._attn_implementation == "eager":
-            return self.config
-        definition = copy.copy(self.config)
-        definition._attn_implementation_internal = "eager"
-        return definition
-
-    def records(self, name: str, arguments: dict[str, Any]) -> bool:
-        """Tell whether the caller or the configuration asks for an output such as `output_attentions`."""
-        value = arguments.get(name)
-        return bool(getattr(self.config, name) if value is None else value)
 
 
 class TercetVocabularyModel(TercetPreTrainedModel):
@@ -253,37 +84,3 @@ class TercetVocabularyModel(TercetPreTrainedModel):
 def is_tracing() -> bool:
     """Tell whether the forward pass is being compiled or exported, where nothing may depend on data."""
     return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-
-
-def tell_of_mask() -> None:
-    """Say once that packed sequences take the slow path; in a compiled graph there is no other."""
-    if not is_tracing():
-        logger.warning_once(
-            "packed sequences are kept apart by a mask, which costs the square of their tokens: fast kernels "
-            "take one packed row, need attention 'sdpa', 'eager' or a flash kernel, and record no attentions"
-        )
-
-
-def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-    """Return whichever of the two is given.
-
-    Raises:
-        ValueError: If both are, or none is.
-    """
-    tokens = input_ids if inputs_embeds is None else inputs_embeds
-    if tokens is None or (input_ids is not None and inputs_embeds is not None):
-        raise ValueError("give either input_ids or inputs_embeds: exactly one of them")
-    return tokens
-
-
-def kernel_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Keep what is meant for the attention kernel: the model itself has taken up layout and recording."""
-    taken = {
-        "cu_seq_lens_q",
-        "cu_seq_lens_k",
-        "max_length_q",
-        "max_length_k",
-        "output_hidden_states",
-        "use_cache",
-    }
-    return {name: value for name, value in arguments.items() if name not in taken}

@@ -22,8 +22,9 @@ from ..modeling import TercetConfig
 from ..modeling.attention import CrossAttention, SelfAttention
 from ..modeling.block import Block
 from ..modeling.cross_entropy import CHUNK_BYTES, LARGE_CHUNK_BYTES
-from ..modeling.pretrained_tercet import TercetStack, TercetVocabularyModel
+from ..modeling.pretrained_tercet import TercetVocabularyModel
 from ..modeling.short_attention import SHORT, short_attention
+from ..modeling.stack import TercetStack
 from ..training.optimizers import build_optimizer
 from ..training.recipe import TrainingRecipe
 from .full_sequences import FullSequence

@@ -181,7 +181,7 @@ def test_packed_targets_need_packed_sources(builder, batch, targets):
 
 def test_the_slow_path_of_packed_sequences_is_told(builder, batch, monkeypatch):
     told = []
-    monkeypatch.setattr("tercet.modeling.pretrained_tercet.logger.warning_once", told.append)
+    monkeypatch.setattr("tercet.modeling.stack.logger.warning_once", told.append)
     model = builder("encoder")
     model(**batch.packed())
     assert not told

@@ -130,7 +130,7 @@ def test_code_travels_with_the_weights(member, builder, tmp_path):
             "HF_HOME": str(elsewhere),
             "HF_HUB_OFFLINE": "1",
             "PATH": "/usr/bin:/bin",
-            "OMP_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": str(torch.get_num_threads()),
         },
         capture_output=True,
         text=True,
