@@ -1,0 +1,77 @@
+"""The stock architectures that ours can come from, and become."""
+
+from transformers import PreTrainedConfig
+
+from ..modeling.configuration_tercet import TercetConfig
+from .architecture import Architecture
+from .bart import BART
+from .bert import BERT
+from .big_bird import BIG_BIRD
+from .distilbert import DISTILBERT
+from .gpt2 import GPT2
+from .llama import LLAMA
+from .marian import MARIAN
+from .mbart import MBART
+from .opt import OPT
+from .roberta import ROBERTA
+
+ARCHITECTURES = {
+    architecture.model_type: architecture
+    for architecture in (
+        BERT,
+        DISTILBERT,
+        ROBERTA,
+        BIG_BIRD,
+        GPT2,
+        OPT,
+        LLAMA,
+        BART,
+        MBART,
+        MARIAN,
+    )
+}
+"""By the name that transformers gives them; where several fit a model, the first is the default."""
+
+
+def architecture_of(stock: PreTrainedConfig) -> Architecture:
+    """Find the architecture of a stock configuration.
+
+    Raises:
+        ValueError: If it is none of those that we know.
+    """
+    if stock.model_type not in ARCHITECTURES:
+        raise ValueError(f"{stock.model_type!r} is no architecture that ours can be: known are {known()}")
+    return ARCHITECTURES[stock.model_type]
+
+
+def architecture_for(config: TercetConfig, model_type: str | None = None) -> Architecture:
+    """Find the architecture that is exactly what a configuration of ours says: that one, or the first.
+
+    Raises:
+        ValueError: If that one is not, or none is; with what is in the way, and which ones are.
+    """
+    if model_type is not None and model_type not in ARCHITECTURES:
+        raise ValueError(f"{model_type!r} is no architecture that ours can become: known are {known()}")
+    reasons: dict[str, str] = {}
+    fitting: list[Architecture] = []
+    for architecture in ARCHITECTURES.values():
+        if architecture.config is type(config):
+            try:
+                architecture.stock_config(config)
+                fitting.append(architecture)
+            except ValueError as error:
+                reasons[architecture.model_type] = str(error)
+    if model_type is None and fitting:
+        return fitting[0]
+    if model_type in {architecture.model_type for architecture in fitting}:
+        return ARCHITECTURES[str(model_type)]
+    possible = ", ".join(architecture.model_type for architecture in fitting) or "none of the others"
+    if model_type is not None:
+        why = reasons.get(model_type, f"{model_type} is no counterpart of a {type(config).__name__}")
+        raise ValueError(f"{why}; what can: {possible}")
+    raise ValueError("no stock architecture is this model:\n" + "\n".join(reasons.values()))
+
+
+def known() -> str:
+    """List the architectures for a message."""
+    return ", ".join(sorted(ARCHITECTURES))

@@ -1,0 +1,120 @@
+"""A certificate: two models are one, as far as numbers can tell; or where they begin to differ."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from .comparison import PRECISIONS, Difference, compare, first_difference
+from .conversion import links_between
+from .probes import probes_for
+
+CERTIFICATE = "certificate.json"
+
+TOLERANCE = 1e-5
+"""Largest difference that counts as none, by the scale of the numbers where that is above 1. In float64 too:
+some stock models compute norms in float32 whatever they are given."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was compared, and what came of it.
+
+    Args:
+        stock: The stock model's class, and ours.
+        ours: Our class.
+        sha256: Of all weights of each.
+        versions: Of what computed.
+        differences: All measurements.
+        dropped: Stock tensors that ours does without, and why.
+        first_difference: Where the models begin to differ, if they do.
+    """
+
+    stock: str
+    ours: str
+    sha256: dict[str, str]
+    versions: dict[str, str]
+    differences: tuple[Difference, ...]
+    dropped: dict[str, str]
+    first_difference: str | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing differs by more than rounding."""
+        return all(difference.relative <= TOLERANCE for difference in self.differences)
+
+    def save(self, folder: Path) -> None:
+        """Write `certificate.json`."""
+        facts = {"holds": self.holds, "tolerance": TOLERANCE, **asdict(self)}
+        (folder / CERTIFICATE).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+    def table(self) -> str:
+        """Show the measurements as Markdown."""
+        verdict = "are one model" if self.holds else "DIFFER"
+        where = f", first in {self.first_difference}" if self.first_difference else ""
+        return "\n".join(
+            [
+                f"{self.stock} and {self.ours} {verdict}{where}.",
+                "",
+                "| compared | on | " + " | ".join(PRECISIONS) + " |",
+                "|---|---|" + "--:|" * len(PRECISIONS),
+                *self._rows(),
+                "",
+                f"Largest differences, relative where numbers are above 1; up to {TOLERANCE:g} counts as none.",
+                *(f"Without {name}: {reason}." for name, reason in self.dropped.items()),
+            ]
+        )
+
+    def _rows(self) -> Iterator[str]:
+        found = {(each.what, each.probe, each.precision): each for each in self.differences}
+        for what, probe in dict.fromkeys((each.what, each.probe) for each in self.differences):
+            cells = [found.get((what, probe, precision)) for precision in PRECISIONS]
+            shown = ["" if cell is None else f"{cell.relative:.1e}" for cell in cells]
+            yield f"| {what} | {probe} | {' | '.join(shown)} |"
+
+
+def certify(
+    stock: PreTrainedModel, ours: TercetPreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = None
+) -> Certificate:
+    """Compare a stock model with one of ours that is to be the same, in float64 and float32.
+
+    Args:
+        stock: Any stock model with a counterpart.
+        ours: What it became, or came from.
+        tokenizer: Theirs: with it they are also compared on texts.
+    """
+    probes = probes_for(ours.config, tokenizer)
+    differences = tuple(
+        difference for precision in PRECISIONS for difference in compare(stock, ours, probes, precision)
+    )
+    where = None
+    if any(difference.relative > TOLERANCE for difference in differences):
+        found = (first_difference(stock, ours, probe, TOLERANCE) for probe in probes)
+        where = next((place for place in found if place), "the head")
+    return Certificate(
+        stock=type(stock).__name__,
+        ours=type(ours).__name__,
+        sha256={"stock": digest(stock), "ours": digest(ours)},
+        versions={name: version(name) for name in ("tercet", "torch", "transformers")}
+        | {"python": platform.python_version()},
+        differences=differences,
+        dropped=dict(links_between(stock, ours).dropped),
+        first_difference=where,
+    )
+
+
+def digest(model: Any) -> str:
+    """Hash all tensors of a model, in the order of their names."""
+    sha256 = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        sha256.update(name.encode())
+        sha256.update(str(tensor.dtype).encode())
+        sha256.update(tensor.detach().cpu().contiguous().flatten().view(-1).numpy(force=True).tobytes())
+    return sha256.hexdigest()

@@ -1,0 +1,74 @@
+"""Models on their way from one house to another: the weights, and what else goes along.
+
+from_stock(GPT2LMHeadModel...)  ->  TercetDecoderForCausalLM
+to_stock(TercetDecoderForCausalLM...)  ->  LlamaForCausalLM
+"""
+
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from .. import modeling
+from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from .architectures import architecture_for, architecture_of
+from .weights import Links, link
+
+
+def from_stock(stock: PreTrainedModel) -> TercetPreTrainedModel:
+    """Build the model of ours that a stock model is, with its weights, type, and generation defaults.
+
+    Raises:
+        ValueError: If its architecture, an option or a tensor of it is not among ours.
+    """
+    architecture = architecture_of(stock.config)
+    counterpart = architecture.counterpart(stock=type(stock).__name__)
+    told = {name: tell(stock) for name, tell in architecture.by_weights.items()}
+    config = architecture.our_config(stock.config, **told)
+    ours = getattr(modeling, counterpart.ours)(config).to(stock.dtype)
+    links = link(stock, ours, architecture.table(counterpart))
+    fill(ours, links.to_ours(tensors_of(stock)))
+    return settled(ours, stock)
+
+
+def to_stock(model: TercetPreTrainedModel, model_type: str | None = None) -> PreTrainedModel:
+    """Build the stock model that one of ours is: of the architecture asked for, or the first that fits.
+
+    Raises:
+        ValueError: If the architecture cannot be exactly this model, with every reason.
+    """
+    architecture = architecture_for(model.config, model_type)
+    counterpart = architecture.counterpart(ours=type(model).__name__)
+    config = architecture.stock_config(model.config)
+    stock = getattr(transformers, counterpart.stock)(config).to(model.dtype)
+    links = link(stock, model, architecture.table(counterpart))
+    fill(stock, links.to_stock(tensors_of(model)))
+    return settled(stock, model)
+
+
+def links_between(stock: PreTrainedModel, ours: PreTrainedModel) -> Links:
+    """Find what each tensor of a stock model is in a model of ours that equals it."""
+    architecture = architecture_of(stock.config)
+    return link(stock, ours, architecture.table(architecture.counterpart(stock=type(stock).__name__)))
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """Name all tensors of a model, the tied ones by each of their names."""
+    return dict(model.state_dict())
+
+
+@torch.no_grad()
+def fill(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Copy tensors into a model, whose other ones keep what they have."""
+    own = model.state_dict()
+    for name, tensor in tensors.items():
+        own[name].copy_(tensor)
+
+
+def settled(model: Any, source: Any) -> Any:
+    """Take generation defaults along, and leave the model ready to be used."""
+    if model.can_generate() and source.generation_config is not None:
+        model.generation_config = source.generation_config
+    return model.eval()

@@ -1,0 +1,36 @@
+"""RoBERTa (Liu et al., 2019): BERT without segments, whose positions begin behind the padding id."""
+
+from ..modeling.configuration_tercet import TercetEncoderConfig
+from .architecture import Architecture, Counterpart, Field
+from .bert import EMBEDDINGS, FIELDS, FIXED, LAYERS, NO_POOLER, REQUIRED
+from .weights import Dropped
+
+MASKED_LM = {
+    "lm_head.dense.*": "transform.dense.*",
+    "lm_head.layer_norm.*": "transform.norm.*",
+    "lm_head.decoder.*": "lm_head.*",
+    "lm_head.bias": Dropped("the vocabulary's layer has the bias"),
+}
+
+ROBERTA = Architecture(
+    model_type="roberta",
+    config=TercetEncoderConfig,
+    fields=FIELDS
+    | {
+        "position_offset": Field(lambda stock: stock.pad_token_id + 1, lambda config: {}),
+        "max_position_embeddings": Field(
+            lambda stock: stock.max_position_embeddings - stock.pad_token_id - 1,
+            lambda config: {
+                "max_position_embeddings": config.max_position_embeddings + config.position_offset
+            },
+        ),
+    },
+    fixed=FIXED,
+    required=REQUIRED,
+    weights=EMBEDDINGS | LAYERS | NO_POOLER,
+    counterparts=(
+        Counterpart("RobertaModel", "TercetEncoderModel"),
+        Counterpart("RobertaForMaskedLM", "TercetEncoderForMaskedLM", MASKED_LM),
+    ),
+    prefix="roberta.",
+)
