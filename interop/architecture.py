@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import transformers
+from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from ..modeling.configuration_tercet import TercetConfig, TercetSeq2SeqConfig
@@ -43,12 +44,14 @@ class Counterpart:
         ours: Name of our class.
         head: The weights that are not the base model's, by their full names.
         prefix: Where the base model is in the stock one; by default where most of its architecture have it.
+        arguments: With what, beside the configuration, its class builds no more than ours has.
     """
 
     stock: str
     ours: str
     head: Table = field(default_factory=dict)
     prefix: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,9 @@ class Architecture:
         }
         try:
             return self.config(**fields, **self.fixed, **ids(stock), **labels(stock), **values)
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"this {self.model_type} is none of ours: {error}") from error
+        except (StrictDataclassError, ValueError) as error:
+            reason = str(error).splitlines()[-1].strip()
+            raise ValueError(f"this {self.model_type} is none of ours: {reason}") from error
 
     def stock_config(self, config: TercetConfig) -> PreTrainedConfig:
         """Describe a model of ours in stock words.

@@ -52,6 +52,7 @@ LAYERS = {
     "encoder.layer.*.output.LayerNorm.*": "layers.*.feed_forward_norm.*",
 }
 NO_POOLER = {"pooler.dense.*": Dropped("states of tokens do not depend on the pooler")}
+WITHOUT_POOLER = {"add_pooling_layer": False}
 MASKED_LM = {
     "cls.predictions.transform.dense.*": "transform.dense.*",
     "cls.predictions.transform.LayerNorm.*": "transform.norm.*",
@@ -71,7 +72,7 @@ BERT = Architecture(
     required=REQUIRED,
     weights=EMBEDDINGS | LAYERS | NO_POOLER,
     counterparts=(
-        Counterpart("BertModel", "TercetEncoderModel"),
+        Counterpart("BertModel", "TercetEncoderModel", arguments=WITHOUT_POOLER),
         Counterpart("BertForMaskedLM", "TercetEncoderForMaskedLM", MASKED_LM),
         Counterpart("BertForPreTraining", "TercetEncoderForPreTraining", MASKED_LM | NEXT_SENTENCE),
         Counterpart("BertForNextSentencePrediction", "TercetEncoderForNextSentencePrediction", NEXT_SENTENCE),

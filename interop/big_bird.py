@@ -2,7 +2,7 @@
 
 from ..modeling.configuration_tercet import TercetEncoderConfig
 from .architecture import Architecture, Counterpart
-from .bert import EMBEDDINGS, FIELDS, FIXED, LAYERS, MASKED_LM, REQUIRED
+from .bert import EMBEDDINGS, FIELDS, FIXED, LAYERS, MASKED_LM, REQUIRED, WITHOUT_POOLER
 from .weights import Dropped
 
 NEXT_SENTENCE = {
@@ -18,7 +18,7 @@ BIG_BIRD = Architecture(
     required=REQUIRED | {"attention_type": "original_full"},
     weights=EMBEDDINGS | LAYERS | {"pooler.*": Dropped("states of tokens do not depend on the pooler")},
     counterparts=(
-        Counterpart("BigBirdModel", "TercetEncoderModel"),
+        Counterpart("BigBirdModel", "TercetEncoderModel", arguments=WITHOUT_POOLER),
         Counterpart("BigBirdForMaskedLM", "TercetEncoderForMaskedLM", MASKED_LM),
         Counterpart("BigBirdForPreTraining", "TercetEncoderForPreTraining", MASKED_LM | NEXT_SENTENCE),
     ),

@@ -55,19 +55,27 @@ class Certificate:
         facts = {"holds": self.holds, "tolerance": TOLERANCE, **asdict(self)}
         (folder / CERTIFICATE).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
+    def verdict(self) -> str:
+        """Say in one line what came of it."""
+        if self.holds:
+            return f"{self.stock} and {self.ours} are one model"
+        worst = max(self.differences, key=lambda each: each.relative)
+        return (
+            f"{self.stock} and {self.ours} are not one model: {worst.what} on {worst.probe} differ by "
+            f"{worst.relative:.1e} in {worst.precision}, first in {self.first_difference}"
+        )
+
     def table(self) -> str:
         """Show the measurements as Markdown."""
-        verdict = "are one model" if self.holds else "DIFFER"
-        where = f", first in {self.first_difference}" if self.first_difference else ""
         return "\n".join(
             [
-                f"{self.stock} and {self.ours} {verdict}{where}.",
+                f"{self.verdict()}.",
                 "",
                 "| compared | on | " + " | ".join(PRECISIONS) + " |",
                 "|---|---|" + "--:|" * len(PRECISIONS),
                 *self._rows(),
                 "",
-                f"Largest differences, relative where numbers are above 1; up to {TOLERANCE:g} counts as none.",
+                f"Largest differences, by the scale of the numbers above 1; up to {TOLERANCE:g} is rounding.",
                 *(f"Without {name}: {reason}." for name, reason in self.dropped.items()),
             ]
         )

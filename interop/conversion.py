@@ -14,15 +14,30 @@ from transformers import PreTrainedModel
 from .. import modeling
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from .architectures import architecture_for, architecture_of
+from .source import load_stock
 from .weights import Links, link
 
 
-def from_stock(stock: PreTrainedModel) -> TercetPreTrainedModel:
+def from_stock(stock: PreTrainedModel | str, revision: str | None = None) -> TercetPreTrainedModel:
     """Build the model of ours that a stock model is, with its weights, type, and generation defaults.
 
+    Args:
+        stock: The model, its folder, or its repository on the Hub.
+        revision: Branch, tag or commit there.
+
     Raises:
+        FileNotFoundError: There is no such model.
         ValueError: If its architecture, an option or a tensor of it is not among ours.
+
+    Example:
+        >>> from tercet.interop import from_stock
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> config = GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2, n_positions=16)
+        >>> type(from_stock(GPT2LMHeadModel(config))).__name__
+        'TercetDecoderForCausalLM'
     """
+    if isinstance(stock, str):
+        stock = load_stock(stock, revision)
     architecture = architecture_of(stock.config)
     counterpart = architecture.counterpart(stock=type(stock).__name__)
     told = {name: tell(stock) for name, tell in architecture.by_weights.items()}
@@ -42,7 +57,7 @@ def to_stock(model: TercetPreTrainedModel, model_type: str | None = None) -> Pre
     architecture = architecture_for(model.config, model_type)
     counterpart = architecture.counterpart(ours=type(model).__name__)
     config = architecture.stock_config(model.config)
-    stock = getattr(transformers, counterpart.stock)(config).to(model.dtype)
+    stock = getattr(transformers, counterpart.stock)(config, **counterpart.arguments).to(model.dtype)
     links = link(stock, model, architecture.table(counterpart))
     fill(stock, links.to_stock(tensors_of(model)))
     return settled(stock, model)

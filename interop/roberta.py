@@ -2,7 +2,7 @@
 
 from ..modeling.configuration_tercet import TercetEncoderConfig
 from .architecture import Architecture, Counterpart, Field
-from .bert import EMBEDDINGS, FIELDS, FIXED, LAYERS, NO_POOLER, REQUIRED
+from .bert import EMBEDDINGS, FIELDS, FIXED, LAYERS, NO_POOLER, REQUIRED, WITHOUT_POOLER
 from .weights import Dropped
 
 MASKED_LM = {
@@ -29,7 +29,7 @@ ROBERTA = Architecture(
     required=REQUIRED,
     weights=EMBEDDINGS | LAYERS | NO_POOLER,
     counterparts=(
-        Counterpart("RobertaModel", "TercetEncoderModel"),
+        Counterpart("RobertaModel", "TercetEncoderModel", arguments=WITHOUT_POOLER),
         Counterpart("RobertaForMaskedLM", "TercetEncoderForMaskedLM", MASKED_LM),
     ),
     prefix="roberta.",

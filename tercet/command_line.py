@@ -58,6 +58,16 @@ def build_parser() -> ArgumentParser:
     command = add_command(commands, verify_resume)
     add_recipe(command)
     command.add_argument("--steps", type=int, default=12, help="how many steps to try out (%(default)s)")
+    command = add_command(commands, import_)
+    command.add_argument("source", metavar="SOURCE", help="a folder, or a repository on the Hub")
+    command.add_argument("output", metavar="OUTPUT", help="the folder to write")
+    command.add_argument("--revision", metavar="REF", help="branch, tag or commit on the Hub")
+    command.add_argument("--overwrite", action="store_true", help="replace an earlier model there")
+    command = add_command(commands, export)
+    command.add_argument("model", metavar="MODEL", help="a folder with a model of Tercet's")
+    command.add_argument("output", metavar="OUTPUT", help="the folder to write")
+    command.add_argument("--to", metavar="TYPE", help="bert, gpt2, llama, bart, ...; the first that fits")
+    command.add_argument("--overwrite", action="store_true", help="replace an earlier model there")
     return parser
 
 
@@ -73,7 +83,7 @@ def add_command(
     """Add the command that `run` carries out and is named after, with its docstring as the help."""
     description = getdoc(run) or ""
     command = commands.add_parser(
-        run.__name__.replace("_", "-"),
+        run.__name__.rstrip("_").replace("_", "-"),
         help=description.partition("\n")[0],
         description=description,
         formatter_class=RawDescriptionHelpFormatter,
@@ -200,3 +210,42 @@ def verify_resume(options: Namespace) -> None:
     print(report(verification))
     if not verification.is_exact:
         raise SystemExit(1)
+
+
+def import_(options: Namespace) -> None:
+    """Bring in a stock model: what it computes does not change, and a certificate says so.
+
+    Reads BERT, DistilBERT, RoBERTa, BigBird (full attention), GPT-2, OPT, Llama, BART, mBART and Marian, with
+    their heads, and writes OUTPUT: the same model as one of Tercet's, its tokenizer and generation defaults.
+    Both models are run on random ids and on texts, padded, packed, cached and in training, in float64 and
+    float32. If they differ by more than rounding, nothing is written, and the exit code is 2.
+
+    Examples:
+      tercet import ~/models/my-bert runs/my-bert
+      tercet import openai-community/gpt2 runs/gpt2
+    """
+    from .interop.run import import_model
+
+    certificate = import_model(
+        options.source, options.output, revision=options.revision, overwrite=options.overwrite
+    )
+    print(certificate.table())
+
+
+def export(options: Namespace) -> None:
+    """Write a model as a stock architecture, which everything that knows transformers loads.
+
+    Takes the stock architecture that is exactly this model, or the one that you ask for, and writes OUTPUT: a
+    folder that needs neither Tercet nor remote code, with tokenizer, generation defaults and a certificate.
+    If no architecture is this model, the reasons are listed, and nothing is written.
+
+    Examples:
+      tercet export runs/my-decoder/model exported/my-decoder
+      tercet export runs/my-bert exported/my-bert --to bert
+    """
+    from .interop.run import export_model
+
+    certificate = export_model(
+        options.model, options.output, model_type=options.to, overwrite=options.overwrite
+    )
+    print(certificate.table())

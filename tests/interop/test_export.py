@@ -1,0 +1,84 @@
+"""The stock architecture that a model of ours becomes: the first that is exactly it, or the reasons."""
+
+import pytest
+
+from tercet import (
+    TercetDecoderConfig,
+    TercetDecoderForCausalLM,
+    TercetEncoderConfig,
+    TercetEncoderForMaskedLM,
+    TercetSeq2SeqConfig,
+    TercetSeq2SeqForConditionalGeneration,
+)
+from tercet.interop import certify, to_stock
+
+SMALL = {
+    "vocab_size": 61,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+CLASSIC = {
+    "position_embedding_type": "learned",
+    "max_position_embeddings": 32,
+    "norm_type": "layer_norm",
+    "norm_bias": True,
+    "feed_forward_type": "plain",
+    "attention_bias": True,
+    "mlp_bias": True,
+}
+
+
+def test_modern_decoder_is_a_llama() -> None:
+    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL, num_key_value_heads=2)).eval()
+    stock = to_stock(ours)
+    assert type(stock).__name__ == "LlamaForCausalLM"
+    assert certify(stock, ours).holds
+
+
+def test_classic_decoder_is_a_gpt2() -> None:
+    config = TercetDecoderConfig(**SMALL, **CLASSIC, norm_eps=1e-5, hidden_act="gelu_new")
+    ours = TercetDecoderForCausalLM(config).eval()
+    stock = to_stock(ours)
+    assert type(stock).__name__ == "GPT2LMHeadModel"
+    assert certify(stock, ours).holds
+
+
+def test_classic_translator_is_a_marian() -> None:
+    config = TercetSeq2SeqConfig(
+        **SMALL,
+        **CLASSIC | {"position_embedding_type": "sinusoidal_split"},
+        norm_placement="post",
+        norm_eps=1e-5,
+        hidden_act="relu",
+        eos_token_id=1,
+    )
+    ours = TercetSeq2SeqForConditionalGeneration(config).eval()
+    stock = to_stock(ours)
+    assert type(stock).__name__ == "MarianMTModel"
+    assert certify(stock, ours).holds
+
+
+def test_wrong_architecture_is_refused_with_the_reason_and_the_right_one() -> None:
+    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL))
+    with pytest.raises(ValueError, match=r"gpt2 cannot be .*'rotary', and would be 'learned'.*can: llama$"):
+        to_stock(ours, "gpt2")
+
+
+def test_model_that_no_architecture_is_gets_every_reason() -> None:
+    ours = TercetEncoderForMaskedLM(TercetEncoderConfig(**SMALL))
+    with pytest.raises(ValueError, match=r"(?s)no stock architecture.*bert cannot be.*distilbert cannot be"):
+        to_stock(ours)
+
+
+def test_unknown_architecture_is_refused_with_the_known_ones() -> None:
+    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL))
+    with pytest.raises(ValueError, match=r"'gpt5' is no architecture.*: known are bart, bert,"):
+        to_stock(ours, "gpt5")
+
+
+def test_architecture_of_another_member_is_refused() -> None:
+    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL))
+    with pytest.raises(ValueError, match="bert is no counterpart of a TercetDecoderConfig"):
+        to_stock(ours, "bert")

@@ -1,0 +1,112 @@
+"""Every stock architecture comes in and goes out unchanged: predictions, losses, gradients, texts."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from tercet.interop import certify, from_stock, to_stock
+from tercet.interop.architectures import ARCHITECTURES
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("BertModel", {}),
+    ("BertForMaskedLM", {"hidden_act": "relu", "layer_norm_eps": 1e-3}),
+    ("BertForMaskedLM", {"tie_word_embeddings": False}),
+    ("BertForPreTraining", {"type_vocab_size": 3}),
+    ("BertForNextSentencePrediction", {}),
+    ("RobertaModel", {}),
+    ("RobertaForMaskedLM", {}),
+    ("RobertaForMaskedLM", {"pad_token_id": 3, "max_position_embeddings": 44, "type_vocab_size": 2}),
+    ("DistilBertModel", {}),
+    ("DistilBertForMaskedLM", {}),
+    ("DistilBertForMaskedLM", {"activation": "relu", "tie_word_embeddings": False}),
+    ("BigBirdModel", {}),
+    ("BigBirdForMaskedLM", {"rescale_embeddings": True}),
+    ("BigBirdForPreTraining", {"use_bias": False}),
+    ("GPT2Model", {}),
+    ("GPT2LMHeadModel", {"n_inner": 20}),
+    ("GPT2LMHeadModel", {"scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": True}),
+    ("GPT2LMHeadModel", {"tie_word_embeddings": False, "activation_function": "relu"}),
+    ("OPTModel", {}),
+    ("OPTForCausalLM", {}),
+    ("OPTForCausalLM", {"do_layer_norm_before": False, "tie_word_embeddings": False}),
+    ("OPTForCausalLM", {"enable_bias": False}),
+    ("LlamaModel", {}),
+    ("LlamaForCausalLM", {"attention_bias": True, "mlp_bias": True}),
+    ("LlamaForCausalLM", {"tie_word_embeddings": True, "rope_parameters": {"rope_theta": 500.0}}),
+    ("BartModel", {}),
+    ("BartForConditionalGeneration", {"scale_embedding": True}),
+    ("BartForConditionalGeneration", {"activation_function": "relu"}),
+    ("MBartModel", {}),
+    ("MBartForConditionalGeneration", {"scale_embedding": True}),
+    ("MarianModel", {"activation_function": "swish"}),
+    ("MarianMTModel", {"scale_embedding": True, "activation_function": "swish"}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=lambda value: str(value))
+def test_comes_in_and_goes_out_unchanged(stock, name: str, options: dict[str, Any]) -> None:
+    model = stock(name, **options)
+    ours = from_stock(model)
+    certificate = certify(model, ours)
+    assert certificate.holds, certificate.table()
+    back = to_stock(ours, model.config.model_type)
+    assert type(back) is type(model)
+    # A factor that GPT-2 may apply to scores is in the weights for good.
+    if not options.get("scale_attn_by_inverse_layer_idx"):
+        for name, tensor in back.state_dict().items():
+            if name not in certificate.dropped:
+                torch.testing.assert_close(tensor, model.state_dict()[name], rtol=1e-6, atol=1e-7)
+    assert certify(back, ours).holds
+
+
+@pytest.mark.parametrize("name", ["BartForConditionalGeneration", "MarianMTModel"])
+def test_bias_of_the_vocabulary_that_says_something_is_kept(stock, name: str) -> None:
+    model = stock(name)
+    model.final_logits_bias.normal_()
+    ours = from_stock(model)
+    assert ours.config.head_bias
+    assert certify(model, ours).holds
+    assert torch.equal(to_stock(ours, model.config.model_type).final_logits_bias, model.final_logits_bias)
+
+
+def test_every_counterpart_is_tried() -> None:
+    tried = {name for name, _ in CASES}
+    assert {each.stock for known in ARCHITECTURES.values() for each in known.counterparts} == tried
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_weights_keep_their_type(stock, dtype: torch.dtype) -> None:
+    ours = from_stock(stock("GPT2LMHeadModel").to(dtype))
+    assert ours.dtype == dtype
+    assert to_stock(ours).dtype == dtype
+
+
+def test_ids_labels_and_generation_defaults_go_along(stock) -> None:
+    model = stock("BartForConditionalGeneration", forced_eos_token_id=2, id2label={0: "no", 1: "yes"})
+    model.generation_config.num_beams = 3
+    ours = from_stock(model)
+    assert (ours.config.pad_token_id, ours.config.decoder_start_token_id) == (1, 2)
+    assert ours.config.id2label == {0: "no", 1: "yes"}
+    assert ours.generation_config.num_beams == 3
+    assert to_stock(ours).generation_config.num_beams == 3
+
+
+def test_unsupported_option_is_named(stock) -> None:
+    with pytest.raises(ValueError, match=r"scale_attn_weights=False \(ours can only be True\)"):
+        from_stock(stock("GPT2LMHeadModel", scale_attn_weights=False))
+
+
+def test_unsupported_activation_is_named(stock) -> None:
+    with pytest.raises(ValueError, match=r"this bert is none of ours: .*'hidden_act' expected one of .* got mish"):
+        from_stock(stock("BertForMaskedLM", hidden_act="mish"))
+
+
+def test_unknown_tensor_is_named(stock) -> None:
+    with pytest.raises(ValueError, match=r"2 tensors of OPTForCausalLM have no place in ours: .*project_out"):
+        from_stock(stock("OPTForCausalLM", word_embed_proj_dim=16))
+
+
+def test_unknown_head_is_named(stock) -> None:
+    with pytest.raises(ValueError, match=r"BertLMHeadModel has no counterpart among the bert models"):
+        from_stock(stock("BertLMHeadModel"))
