@@ -1,0 +1,116 @@
+"""Bring a small model of every stock architecture in and out again, and write down what the certificates say.
+
+    python benchmarks/certificates.py                                two minutes on two cores
+    python benchmarks/certificates.py --page docs/interop.md         and put the table there
+
+The models are random: what differs between two computations does not depend on what was learned.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+import transformers
+from reporting import write_between_marks
+
+from tercet.interop import certify, from_stock, to_stock
+from tercet.interop.architecture import Architecture, Counterpart
+from tercet.interop.architectures import ARCHITECTURES
+from tercet.interop.certificate import Certificate
+from tercet.interop.comparison import PRECISIONS
+
+BEGIN, END = "<!-- benchmarks/certificates.py: begin -->", "<!-- benchmarks/certificates.py: end -->"
+"""Between these lines of a page stands the table."""
+
+SIZES = {
+    "vocab_size": 211,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+    "pad_token_id": 1,
+    "eos_token_id": 2,
+}
+"""Of every model, where its architecture leaves a choice."""
+
+SPREAD = 0.2
+"""Standard deviation of all weights: of the usual one models say next to nothing."""
+
+RESPECTS = ("predictions", "loss", "gradients", "different texts")
+
+HEAD = """\
+| architecture | model | ours | way | predictions, float64 | float32 | loss | gradients | texts |
+|---|---|---|---|--:|--:|--:|--:|--:|"""
+
+
+def main(arguments: list[str]) -> int:
+    """Certify every counterpart, print the table, and put it into a page."""
+    options = parse(arguments)
+    rows = [row for architecture in ARCHITECTURES.values() for row in rows_of(architecture)]
+    versions = ", ".join(f"{name} {version(name)}" for name in ("tercet", "torch", "transformers"))
+    text = "\n".join([f"With {versions}.", "", HEAD, *rows])
+    print(text)
+    if options.page:
+        write_between_marks(options.page, text, BEGIN, END)
+    return 0
+
+
+def rows_of(architecture: Architecture) -> Iterator[str]:
+    """Certify each model of an architecture, on its way in and on its way out."""
+    for counterpart in architecture.counterparts:
+        print(f"certifying {counterpart.stock} ...", file=sys.stderr, flush=True)
+        stock = build(architecture, counterpart)
+        ours = from_stock(stock)
+        yield row(architecture, counterpart, "in", certify(stock, ours))
+        yield row(architecture, counterpart, "out", certify(to_stock(ours, architecture.model_type), ours))
+
+
+def build(architecture: Architecture, counterpart: Counterpart) -> transformers.PreTrainedModel:
+    """Build a small stock model with weights that matter."""
+    sizes = {name: size for name, size in SIZES.items() if name not in architecture.fixed}
+    config = architecture.stock_config(architecture.config(**sizes, **architecture.fixed))
+    torch.manual_seed(0)
+    model = getattr(transformers, counterpart.stock)(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.normal_(std=SPREAD)
+    return model.eval()
+
+
+def row(architecture: Architecture, counterpart: Counterpart, way: str, certificate: Certificate) -> str:
+    """Show the largest difference in each respect."""
+    wide, narrow = PRECISIONS
+    cells = [
+        largest(certificate, "predictions", wide),
+        *(largest(certificate, respect, narrow) for respect in RESPECTS),
+    ]
+    ours = f"`{counterpart.ours}`"
+    return f"| {architecture.model_type} | `{counterpart.stock}` | {ours} | {way} | {' | '.join(cells)} |"
+
+
+def largest(certificate: Certificate, respect: str, precision: str) -> str:
+    """Give the largest difference in one respect; nothing if it was not compared."""
+    found = [
+        each.relative
+        for each in certificate.differences
+        if each.what.startswith(respect) and each.precision == precision
+    ]
+    if not found:
+        return ""
+    return f"{max(found):.0f} differ" if respect == "different texts" else f"{max(found):.1e}"
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """Read the command line."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

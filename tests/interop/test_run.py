@@ -1,0 +1,174 @@
+"""`tercet import` and `tercet export`: folders in, folders out, and one clear line for whatever is wrong."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+
+from tercet.__main__ import main
+from tercet.interop.source import load_stock
+
+
+@pytest.fixture
+def folder(stock, tokenizer, tmp_path: Path) -> Callable[..., Path]:
+    """Save a stock model, and its tokenizer."""
+
+    def save(name: str, max_shard_size: str = "50GB", **options) -> Path:
+        path = tmp_path / name
+        stock(name, **options).save_pretrained(path, max_shard_size=max_shard_size)
+        tokenizer.save_pretrained(path)
+        return path
+
+    return save
+
+
+def complaint(capsys, *arguments: object) -> str:
+    """Run a command that must fail, and give the one line that it prints."""
+    capsys.readouterr()  # what saving a model for the test has printed
+    assert main([str(each) for each in arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("max_shard_size", ["50GB", "8KB"])
+def test_model_goes_in_and_out_again(folder, tmp_path: Path, capsys, max_shard_size: str) -> None:
+    source = folder("GPT2LMHeadModel", max_shard_size)
+    assert main(["import", str(source), str(tmp_path / "ours")]) == 0
+    assert capsys.readouterr().out.startswith("GPT2LMHeadModel and TercetDecoderForCausalLM are one model.")
+    assert main(["export", str(tmp_path / "ours"), str(tmp_path / "back")]) == 0
+    ids = torch.arange(5, 20)[None]
+    logits = [
+        AutoModelForCausalLM.from_pretrained(path)(ids).logits
+        for path in (source, tmp_path / "ours", tmp_path / "back")
+    ]
+    torch.testing.assert_close(logits[0], logits[1])
+    torch.testing.assert_close(logits[0], logits[2])
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["model_type"] == "gpt2"
+    for path in (tmp_path / "ours", tmp_path / "back"):
+        assert AutoTokenizer.from_pretrained(path)("a b.")["input_ids"] == [5, 31, 6, 33]
+        assert json.loads((path / "certificate.json").read_text())["holds"] is True
+
+
+def test_head_that_takes_up_all_tensors_is_chosen(folder) -> None:
+    source = folder("BertForPreTraining")
+    config = json.loads((source / "config.json").read_text())
+    config["architectures"] = ["BertForMaskedLM"]
+    (source / "config.json").write_text(json.dumps(config))
+    assert type(load_stock(str(source))).__name__ == "BertForPreTraining"
+
+
+def test_pooler_that_no_head_reads_is_left_behind(folder, stock) -> None:
+    source = folder("BertForMaskedLM")
+    tensors = load_file(source / "model.safetensors")
+    tensors["bert.pooler.dense.weight"], tensors["bert.pooler.dense.bias"] = torch.ones(32, 32), torch.ones(32)
+    save_file(tensors, source / "model.safetensors", {"format": "pt"})
+    assert type(load_stock(str(source))).__name__ == "BertForMaskedLM"
+
+
+def test_output_in_use_is_refused(folder, tmp_path: Path, capsys) -> None:
+    source, output = folder("BertForMaskedLM"), tmp_path / "ours"
+    assert main(["import", str(source), str(output)]) == 0
+    capsys.readouterr()
+    assert complaint(capsys, "import", source, output) == (
+        f"tercet import: {output} is not empty: choose another folder, or --overwrite"
+    )
+    assert main(["import", str(source), str(output), "--overwrite"]) == 0
+    capsys.readouterr()
+    (tmp_path / "diary").mkdir()
+    (tmp_path / "diary" / "monday.txt").write_text("rain")
+    line = complaint(capsys, "import", source, tmp_path / "diary", "--overwrite")
+    assert "holds no model that could be overwritten" in line
+    assert type(AutoModelForMaskedLM.from_pretrained(output)).__name__ == "TercetEncoderForMaskedLM"
+
+
+def test_folder_that_is_no_model_is_refused(tmp_path: Path, capsys) -> None:
+    (tmp_path / "empty").mkdir()
+    line = complaint(capsys, "import", tmp_path / "empty", tmp_path / "ours")
+    assert line == f"tercet import: {tmp_path / 'empty'} is no model: it has no config.json"
+
+
+def test_unknown_architecture_is_refused(tmp_path: Path, capsys) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    line = complaint(capsys, "import", tmp_path, tmp_path / "ours")
+    assert "'mamba' is no architecture that ours can be: known are bart, bert," in line
+
+
+def test_model_of_ours_needs_no_import(folder, tmp_path: Path, capsys) -> None:
+    main(["import", str(folder("BertModel")), str(tmp_path / "ours")])
+    capsys.readouterr()
+    line = complaint(capsys, "import", tmp_path / "ours", tmp_path / "again")
+    assert "is a tercet_encoder already: load it with from_pretrained" in line
+
+
+def test_stock_model_cannot_be_exported(folder, tmp_path: Path, capsys) -> None:
+    line = complaint(capsys, "export", folder("BertModel"), tmp_path / "out")
+    assert "is a bert: bring it in with tercet import first" in line
+
+
+def test_pickled_weights_are_refused_with_the_safe_way(folder, tmp_path: Path, capsys) -> None:
+    source = folder("BertModel")
+    torch.save(load_file(source / "model.safetensors"), source / "pytorch_model.bin")
+    (source / "model.safetensors").unlink()
+    line = complaint(capsys, "import", source, tmp_path / "ours")
+    assert "holds pickled weights only (pytorch_model.bin)" in line
+    assert "save_pretrained, which writes safetensors" in line
+
+
+def test_missing_weights_are_told(folder, tmp_path: Path, capsys) -> None:
+    source = folder("BertModel")
+    (source / "model.safetensors").unlink()
+    assert "but no weights (*.safetensors)" in complaint(capsys, "import", source, tmp_path / "ours")
+
+
+def test_damaged_weights_are_told(folder, tmp_path: Path, capsys) -> None:
+    source = folder("BertModel")
+    weights = source / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    line = complaint(capsys, "import", source, tmp_path / "ours")
+    assert "are damaged" in line
+    assert not (tmp_path / "ours").exists()
+
+
+def test_missing_shard_is_told(folder, tmp_path: Path, capsys) -> None:
+    source = folder("GPT2LMHeadModel", "8KB")
+    shard = sorted(source.glob("model-*.safetensors"))[0]
+    shard.unlink()
+    assert shard.name in complaint(capsys, "import", source, tmp_path / "ours")
+
+
+def test_missing_tensor_is_named(folder, tmp_path: Path, capsys) -> None:
+    source = folder("BertForMaskedLM")
+    tensors = load_file(source / "model.safetensors")
+    del tensors["bert.encoder.layer.1.output.dense.weight"]
+    save_file(tensors, source / "model.safetensors", {"format": "pt"})
+    line = complaint(capsys, "import", source, tmp_path / "ours")
+    assert "lacks 1 tensors of its architecture: " in line
+    assert "encoder.layer.1.output.dense.weight" in line
+
+
+def test_surplus_tensor_is_named(folder, tmp_path: Path, capsys) -> None:
+    source = folder("BertForMaskedLM")
+    tensors = load_file(source / "model.safetensors") | {"adapter.up": torch.ones(2)}
+    save_file(tensors, source / "model.safetensors", {"format": "pt"})
+    line = complaint(capsys, "import", source, tmp_path / "ours")
+    assert "has 1 tensors for which BertForMaskedLM has no place: adapter.up" in line
+
+
+def test_tokenizer_that_does_not_fit_is_refused(folder, tmp_path: Path, capsys) -> None:
+    source = folder("BertForMaskedLM", vocab_size=20)
+    line = complaint(capsys, "import", source, tmp_path / "ours")
+    assert "the tokenizer has 35 tokens, but the model vectors for 20 only" in line
+
+
+def test_damaged_tokenizer_is_told(folder, tmp_path: Path, capsys) -> None:
+    source = folder("BertForMaskedLM")
+    (source / "tokenizer.json").write_text("{")
+    assert f"the tokenizer of {source} cannot be read" in complaint(
+        capsys, "import", source, tmp_path / "ours"
+    )
