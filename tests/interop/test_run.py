@@ -66,7 +66,10 @@ def test_head_that_takes_up_all_tensors_is_chosen(folder) -> None:
 def test_pooler_that_no_head_reads_is_left_behind(folder, stock) -> None:
     source = folder("BertForMaskedLM")
     tensors = load_file(source / "model.safetensors")
-    tensors["bert.pooler.dense.weight"], tensors["bert.pooler.dense.bias"] = torch.ones(32, 32), torch.ones(32)
+    tensors["bert.pooler.dense.weight"], tensors["bert.pooler.dense.bias"] = (
+        torch.ones(32, 32),
+        torch.ones(32),
+    )
     save_file(tensors, source / "model.safetensors", {"format": "pt"})
     assert type(load_stock(str(source))).__name__ == "BertForMaskedLM"
 

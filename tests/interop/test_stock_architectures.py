@@ -98,7 +98,9 @@ def test_unsupported_option_is_named(stock) -> None:
 
 
 def test_unsupported_activation_is_named(stock) -> None:
-    with pytest.raises(ValueError, match=r"this bert is none of ours: .*'hidden_act' expected one of .* got mish"):
+    with pytest.raises(
+        ValueError, match=r"this bert is none of ours: .*'hidden_act' expected one of .* got mish"
+    ):
         from_stock(stock("BertForMaskedLM", hidden_act="mish"))
 
 

@@ -1,0 +1,121 @@
+"""T5 (Raffel et al., 2020), T5 v1.1 and Flan-T5, and mT5 (Xue et al., 2021).
+
+T5 does not divide scores by the square root of the head's width: ours does, and has that much larger query
+weights. Its tied head multiplies states by 1 / sqrt(width): with us the decoder's last norm does.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from ..modeling.configuration_tercet import TercetSeq2SeqConfig
+from .architecture import Architecture, Counterpart, Field
+from .rearrangements import FirstScaled, Place
+from .weights import Dropped, Via
+
+
+def score_scale(place: Place) -> float:
+    """Undo the division of the scores."""
+    return place.config.d_kv**0.5
+
+
+def output_scale(place: Place) -> float:
+    """Give what states are multiplied by before a tied head."""
+    return place.config.d_model**-0.5 if place.config.scale_decoder_outputs else 1.0
+
+
+def stack(name: str, sublayers: tuple[str, ...]) -> dict[str, str | Via]:
+    """Name the weights of the encoder or the decoder; `sublayers` are ours, in the order of a block."""
+    table: dict[str, str | Via] = {
+        f"{name}.embed_tokens.weight": f"{name}.embeddings.embed_tokens.weight",
+        f"{name}.block.0.layer.0.SelfAttention.relative_attention_bias.weight": (
+            f"{name}.relative_bias.weight"
+        ),
+        f"{name}.final_layer_norm.weight": f"{name}.norm.weight",
+    }
+    for number, sublayer in enumerate(sublayers):
+        layer, ours = f"{name}.block.*.layer.{number}.", f"{name}.layers.*.{sublayer}"
+        table[f"{layer}layer_norm.weight"] = f"{ours}_norm.weight"
+        if sublayer == "feed_forward":
+            inner = f"{layer}DenseReluDense."
+            table[f"{inner}wi.weight"] = table[f"{inner}wi_1.weight"] = f"{ours}.up_proj.weight"
+            table[f"{inner}wi_0.weight"] = f"{ours}.gate_proj.weight"
+            table[f"{inner}wo.weight"] = f"{ours}.down_proj.weight"
+        else:
+            inner = layer + ("SelfAttention." if sublayer == "self_attention" else "EncDecAttention.")
+            table[f"{inner}q.weight"] = Via(f"{ours}.q_proj.weight", FirstScaled(score_scale))
+            table |= {f"{inner}{letter}.weight": f"{ours}.{letter}_proj.weight" for letter in "kvo"}
+    return table
+
+
+def activation(config: Any) -> str:
+    """Name the feed-forward network in T5's words, in which `gated-gelu` means an approximation of it."""
+    prefix = "gated-" if config.feed_forward_type == "gated" else ""
+    return prefix + ("gelu" if prefix and config.hidden_act == "gelu_new" else config.hidden_act)
+
+
+def is_tied(stock: PreTrainedModel) -> bool:
+    """Tell whether the vocabulary head is the table of token vectors: the configuration does not."""
+    head = stock.get_output_embeddings()
+    return head is None or head.weight is stock.get_input_embeddings().weight
+
+
+T5 = Architecture(
+    model_type="t5",
+    config=TercetSeq2SeqConfig,
+    fields={
+        "vocab_size": "vocab_size",
+        "hidden_size": "d_model",
+        "head_dim": "d_kv",
+        "intermediate_size": "d_ff",
+        "num_hidden_layers": "num_layers",
+        "num_attention_heads": "num_heads",
+        "decoder_num_hidden_layers": "num_decoder_layers",
+        "relative_attention_num_buckets": "relative_attention_num_buckets",
+        "relative_attention_max_distance": "relative_attention_max_distance",
+        "feed_forward_type": Field(
+            lambda stock: "gated" if stock.is_gated_act else "plain",
+            lambda config: {"feed_forward_proj": activation(config)},
+        ),
+        "hidden_act": Field(lambda stock: stock.dense_act_fn, lambda config: {}),
+        "norm_eps": "layer_norm_epsilon",
+        "dropout": "dropout_rate",
+    },
+    fixed={
+        "position_embedding_type": "relative_bias",
+        "share_encoder_decoder_embeddings": True,
+        "norm_type": "rms_norm",
+        "norm_placement": "pre",
+    },
+    required={},
+    weights=stack("encoder", ("self_attention", "feed_forward"))
+    | stack("decoder", ("self_attention", "cross_attention", "feed_forward"))
+    | {
+        "decoder.final_layer_norm.weight": Via("decoder.norm.weight", FirstScaled(output_scale)),
+        "shared.weight": Dropped("both sides have their tables"),
+    },
+    counterparts=(
+        Counterpart("T5Model", "TercetSeq2SeqModel"),
+        Counterpart(
+            "T5ForConditionalGeneration",
+            "TercetSeq2SeqForConditionalGeneration",
+            {"lm_head.weight": "lm_head.weight"},
+        ),
+    ),
+    prefix="",
+    by_weights={"tie_word_embeddings": is_tied},
+)
+
+MT5 = replace(
+    T5,
+    model_type="mt5",
+    counterparts=(
+        Counterpart("MT5Model", "TercetSeq2SeqModel"),
+        Counterpart(
+            "MT5ForConditionalGeneration",
+            "TercetSeq2SeqForConditionalGeneration",
+            {"lm_head.weight": "lm_head.weight"},
+        ),
+    ),
+)
