@@ -60,8 +60,9 @@ class TercetConfig(PreTrainedConfig):
     """Normalize the sum of the embeddings, as BERT and BART do."""
 
     norm_type: Literal["rms_norm", "layer_norm"] = "rms_norm"
-    norm_placement: Literal["pre", "post"] = "pre"
-    """Before each sub-layer (and once at the end), or after each residual sum as in 2017."""
+    norm_placement: Literal["pre", "post", "parallel"] = "pre"
+    """Before each sub-layer (and once at the end), or after each residual sum as in 2017; or before, where
+    attention and feed-forward network read the same state (Black et al., 2022, section 2.1.2)."""
     norm_eps: float = 1e-6
     norm_bias: bool = False
     """Only a layer norm has one."""
@@ -224,6 +225,10 @@ class TercetSeq2SeqConfig(TercetConfig):
         require_at_least(1, "decoder_intermediate_size", self.decoder_intermediate_size or 0)
         heads, key_value_heads = self.decoder_num_attention_heads or 0, self.decoder_num_key_value_heads or 1
         require_heads(self.hidden_size, self.decoder_head_dim, heads, key_value_heads, prefix="decoder_")
+        if self.norm_placement == "parallel":
+            raise ValueError(
+                "norm_placement='parallel' has no place for reading an encoder: choose 'pre' or 'post'"
+            )
 
     def encoder_config(self) -> TercetEncoderConfig:
         """Describe the encoder alone, with the attention kernel of the whole."""
