@@ -18,6 +18,7 @@ from .blocked_weights import apply
 from .configuration_tercet import TercetConfig
 from .dot_product import scaled_dot_product
 from .linear import ResidualLinear, project
+from .normalization import build_head_norm
 from .packed_attention import PACKED_KERNEL
 from .packing import Mask, PackedSequences
 from .positions import Rotation, rotate
@@ -28,12 +29,15 @@ class Attention(nn.Module):
 
     def __init__(self, config: TercetConfig, layer_idx: int, *, is_causal: bool):
         super().__init__()
+        assert config.head_dim is not None  # every configuration fills it in
         query_width = config.num_attention_heads * config.head_dim
         key_width = (config.num_key_value_heads or config.num_attention_heads) * config.head_dim
         self.q_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias)
         self.k_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
         self.v_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
-        self.o_proj = ResidualLinear(config, query_width, bias=config.attention_bias)
+        self.o_proj = ResidualLinear(config, query_width, bias=bool(config.attention_out_bias))
+        self.q_norm = build_head_norm(config)
+        self.k_norm = build_head_norm(config)
 
         self.config = config
         self.layer_idx = layer_idx
@@ -97,7 +101,7 @@ class SelfAttention(Attention):
     ) -> tuple[Tensor, Tensor | None]:
         """Read from the sequence itself (B, T, C), and from the cached positions before it."""
         query, key, value = map(self.heads, project(hidden_states, self.q_proj, self.k_proj, self.v_proj))
-        query, key = rotate(query, by=rotation), rotate(key, by=rotation)
+        query, key = rotate(self.q_norm(query), by=rotation), rotate(self.k_norm(key), by=rotation)
         if isinstance(past_key_values, EncoderDecoderCache):
             past_key_values = past_key_values.self_attention_cache
         if past_key_values is not None:
@@ -120,7 +124,7 @@ class CrossAttention(Attention):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Read from the encoder (B, S, C) with the decoder's queries (B, T, C)."""
-        query = self.heads(apply(self.q_proj, hidden_states))
+        query = self.q_norm(self.heads(apply(self.q_proj, hidden_states)))
         key, value = self.keys_and_values(encoder_hidden_states, past_key_values)
         return self.read(query, key, value, attention_mask, **kwargs)
 
@@ -132,6 +136,7 @@ class CrossAttention(Attention):
             layer: Any = cache.cross_attention_cache.layers[self.layer_idx]
             return layer.keys, layer.values
         key, value = map(self.heads, project(encoder_hidden_states, self.k_proj, self.v_proj))
+        key = self.k_norm(key)
         if cache is not None:
             key, value = cache.cross_attention_cache.update(key, value, self.layer_idx)
             cache.is_updated[self.layer_idx] = True

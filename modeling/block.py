@@ -1,7 +1,10 @@
-"""One transformer layer, shared by the whole family, in the two placements of its norms."""
+"""One transformer layer, shared by the whole family: its sub-layers, and three ways to add up what they say.
+
+Shapes: B batch, T positions, C model width.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,6 +18,9 @@ from .feed_forward import FEED_FORWARD
 from .normalization import build_norm
 from .packing import Mask
 from .positions import Rotation
+
+Sublayer = tuple[nn.Module, Callable[[Tensor], Tensor]]
+"""A norm, and what is made of the stream (B, T, C) before it or behind it."""
 
 
 class Block(GradientCheckpointingLayer, ABC):
@@ -31,8 +37,8 @@ class Block(GradientCheckpointingLayer, ABC):
         self.dropout = Dropout(config.dropout)
 
     @abstractmethod
-    def add(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Add what `sublayer` makes of `x` (B, T, C) to it, with the norm in its place."""
+    def add(self, x: Tensor, sublayers: Sequence[Sublayer]) -> Tensor:
+        """Add what the sub-layers make of `x` (B, T, C) to it, with their norms in place."""
 
     def forward(
         self,
@@ -49,7 +55,7 @@ class Block(GradientCheckpointingLayer, ABC):
         def read_sequence(x: Tensor) -> Tensor:
             return self.self_attention(x, attention_mask, rotation, past_key_values, **kwargs)[0]
 
-        x = self.add(hidden_states, self.self_attention_norm, read_sequence)
+        sublayers: list[Sublayer] = [(self.self_attention_norm, read_sequence)]
         if (cross_attention := self.cross_attention) is not None:
 
             def read_encoder(x: Tensor) -> Tensor:
@@ -57,24 +63,37 @@ class Block(GradientCheckpointingLayer, ABC):
                     x, encoder_hidden_states, encoder_attention_mask, past_key_values, **kwargs
                 )[0]
 
-            x = self.add(x, self.cross_attention_norm, read_encoder)
-        return self.add(x, self.feed_forward_norm, self.feed_forward)
+            sublayers.append((self.cross_attention_norm, read_encoder))
+        sublayers.append((self.feed_forward_norm, self.feed_forward))
+        return self.add(hidden_states, sublayers)
 
 
 class PreNormBlock(Block):
     """x + f(norm(x)): gradients pass through the sums untouched (Xiong et al., 2020)."""
 
-    def add(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Normalize what the sub-layer sees."""
-        return x + self.dropout(sublayer(norm(x)))
+    def add(self, x: Tensor, sublayers: Sequence[Sublayer]) -> Tensor:
+        """Normalize what each sub-layer sees."""
+        for norm, sublayer in sublayers:
+            x = x + self.dropout(sublayer(norm(x)))
+        return x
 
 
 class PostNormBlock(Block):
     """norm(x + f(x)), as in Vaswani et al., 2017, section 3.1, and BERT."""
 
-    def add(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Normalize the sum."""
-        return norm(x + self.dropout(sublayer(x)))
+    def add(self, x: Tensor, sublayers: Sequence[Sublayer]) -> Tensor:
+        """Normalize each sum."""
+        for norm, sublayer in sublayers:
+            x = norm(x + self.dropout(sublayer(x)))
+        return x
 
 
-BLOCKS: dict[str, type[Block]] = {"pre": PreNormBlock, "post": PostNormBlock}
+class ParallelBlock(Block):
+    """x + f(norm(x)) + g(norm(x)), as in GPT-NeoX (Black et al., 2022, section 2.1.2)."""
+
+    def add(self, x: Tensor, sublayers: Sequence[Sublayer]) -> Tensor:
+        """Let all sub-layers see the same state, each through its norm."""
+        return sum((self.dropout(sublayer(norm(x))) for norm, sublayer in sublayers), start=x)
+
+
+BLOCKS: dict[str, type[Block]] = {"pre": PreNormBlock, "post": PostNormBlock, "parallel": ParallelBlock}

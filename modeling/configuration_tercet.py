@@ -10,6 +10,8 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from .rope_scaling import build_rope_scaling
+
 PositionEmbeddingType = Literal["rotary", "learned", "sinusoidal", "sinusoidal_split", "none"]
 Activation = Literal["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
 
@@ -17,6 +19,7 @@ DECODER_FIELDS = (
     "num_hidden_layers",
     "num_attention_heads",
     "num_key_value_heads",
+    "head_dim",
     "intermediate_size",
 )
 """What a sequence-to-sequence decoder may have otherwise than its encoder, as `decoder_<name>`."""
@@ -35,6 +38,8 @@ class TercetConfig(PreTrainedConfig):
     num_attention_heads: int = 12
     num_key_value_heads: int | None = None
     """Fewer than `num_attention_heads` shares keys between heads (Ainslie et al., 2023); `None`: as many."""
+    head_dim: int | None = None
+    """Width of one attention head; `None`: an equal share of `hidden_size`, which is filled in."""
 
     max_position_embeddings: int = 1024
     """Longest sequence: the rows of a table of learned positions, otherwise what data should respect."""
@@ -43,6 +48,10 @@ class TercetConfig(PreTrainedConfig):
     """Rows that a table of learned positions skips before position 0 (2 in BART)."""
     rope_theta: float | int = 10_000.0
     """Base of the wavelengths of rotary positions."""
+    rope_scaling: dict[str, Any] | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
+    """How these are stretched for longer sequences: a `rope_type` ("linear", "llama3") and its numbers."""
+    partial_rotary_factor: float | int = 1.0
+    """Part of each head that rotary positions turn, its first channels (0.25 in GPT-NeoX)."""
     type_vocab_size: int = 0
     """Kinds of segments (2 for sentence A and sentence B); 0 builds no token-type embedding."""
     scale_embedding: bool = False
@@ -51,8 +60,9 @@ class TercetConfig(PreTrainedConfig):
     """Normalize the sum of the embeddings, as BERT and BART do."""
 
     norm_type: Literal["rms_norm", "layer_norm"] = "rms_norm"
-    norm_placement: Literal["pre", "post"] = "pre"
-    """Before each sub-layer (and once at the end), or after each residual sum as in 2017."""
+    norm_placement: Literal["pre", "post", "parallel"] = "pre"
+    """Before each sub-layer (and once at the end), or after each residual sum as in 2017; or before, where
+    attention and feed-forward network read the same state (Black et al., 2022, section 2.1.2)."""
     norm_eps: float = 1e-6
     norm_bias: bool = False
     """Only a layer norm has one."""
@@ -60,6 +70,10 @@ class TercetConfig(PreTrainedConfig):
     feed_forward_type: Literal["gated", "plain"] = "gated"
     hidden_act: Activation = "silu"
     attention_bias: bool = False
+    attention_out_bias: bool | None = None
+    """Of attention's last projection; `None`: as in those of queries, keys and values, `attention_bias`."""
+    use_qk_norm: bool = False
+    """Normalize each head of queries and keys (Henry et al., 2020; Dehghani et al., 2023, section 2)."""
     mlp_bias: bool = False
 
     dropout: float | int = 0.0
@@ -83,12 +97,16 @@ class TercetConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any):
         if self.num_key_value_heads is None:
             self.num_key_value_heads = self.num_attention_heads
+        if self.head_dim is None:
+            self.head_dim = equal_share(self.hidden_size, self.num_attention_heads)
+        if self.attention_out_bias is None:
+            self.attention_out_bias = self.attention_bias
         super().__post_init__(**kwargs)
 
     @property
-    def head_dim(self) -> int:
-        """Width of one attention head."""
-        return self.hidden_size // self.num_attention_heads
+    def rotary_dim(self) -> int:
+        """Channels of each head that rotary positions turn."""
+        return int((self.head_dim or 0) * self.partial_rotary_factor)
 
     def validate_architecture(self) -> None:
         """Refuse sizes that no Transformer can have (run by `@strict` after construction).
@@ -108,13 +126,18 @@ class TercetConfig(PreTrainedConfig):
             require_at_least(0, name, getattr(self, name))
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             require_probability(name, getattr(self, name))
-        require_heads(self.hidden_size, self.num_attention_heads, self.num_key_value_heads or 1)
-        super().validate_architecture()  # divides by the heads
-        if self.position_embedding_type == "rotary" and self.head_dim % 2:
+        require_heads(
+            self.hidden_size, self.head_dim, self.num_attention_heads, self.num_key_value_heads or 1
+        )
+        super().validate_architecture()
+        possible = range(2, (self.head_dim or 0) + 1, 2)
+        if self.position_embedding_type == "rotary" and self.rotary_dim not in possible:
             raise ValueError(
-                f"hidden_size / num_attention_heads is {self.head_dim}, but rotary positions turn pairs of "
-                "channels: choose an even head width, or another position_embedding_type"
+                f"head_dim ({self.head_dim}) * partial_rotary_factor ({self.partial_rotary_factor}) is "
+                f"{self.rotary_dim}, but rotary positions turn pairs of a head's channels: choose an even "
+                "head width and a factor of at most 1, or another position_embedding_type"
             )
+        build_rope_scaling(self.rope_scaling)  # which refuses what it cannot build
         if self.position_embedding_type.startswith("sinusoidal") and self.hidden_size % 2:
             raise ValueError(
                 f"hidden_size ({self.hidden_size}) must be even, as sinusoidal positions pair a sine "
@@ -170,6 +193,7 @@ class TercetSeq2SeqConfig(TercetConfig):
     decoder_num_hidden_layers: int | None = None
     decoder_num_attention_heads: int | None = None
     decoder_num_key_value_heads: int | None = None
+    decoder_head_dim: int | None = None
     decoder_intermediate_size: int | None = None
     decoder_start_token_id: int | None = None
     """First token that the decoder reads; `None`: the padding token, as in T5 and Marian."""
@@ -184,6 +208,8 @@ class TercetSeq2SeqConfig(TercetConfig):
         for name in DECODER_FIELDS:
             if getattr(self, f"decoder_{name}") is None:
                 setattr(self, f"decoder_{name}", getattr(self, name))
+        if self.decoder_head_dim is None:
+            self.decoder_head_dim = equal_share(self.hidden_size, self.decoder_num_attention_heads or 0)
         if self.decoder_start_token_id is None:
             self.decoder_start_token_id = self.pad_token_id
         super().__post_init__(**kwargs)
@@ -198,7 +224,11 @@ class TercetSeq2SeqConfig(TercetConfig):
         require_at_least(1, "decoder_num_hidden_layers", self.decoder_num_hidden_layers or 0)
         require_at_least(1, "decoder_intermediate_size", self.decoder_intermediate_size or 0)
         heads, key_value_heads = self.decoder_num_attention_heads or 0, self.decoder_num_key_value_heads or 1
-        require_heads(self.hidden_size, heads, key_value_heads, prefix="decoder_")
+        require_heads(self.hidden_size, self.decoder_head_dim, heads, key_value_heads, prefix="decoder_")
+        if self.norm_placement == "parallel":
+            raise ValueError(
+                "norm_placement='parallel' has no place for reading an encoder: choose 'pre' or 'post'"
+            )
 
     def encoder_config(self) -> TercetEncoderConfig:
         """Describe the encoder alone, with the attention kernel of the whole."""
@@ -229,13 +259,22 @@ def require_probability(name: str, value: float) -> None:
         raise ValueError(f"{name} is {value}: choose a probability from 0 up to, but not including, 1")
 
 
-def require_heads(hidden_size: int, num_heads: int, num_key_value_heads: int, prefix: str = "") -> None:
-    """Raise a `ValueError` unless heads divide the width, and key-value heads the heads."""
-    if num_heads < 1 or hidden_size % num_heads:
+def equal_share(hidden_size: int, num_heads: int) -> int | None:
+    """Divide the model's width among heads; `None` if that leaves a rest."""
+    return None if num_heads < 1 or hidden_size % num_heads else hidden_size // num_heads
+
+
+def require_heads(
+    hidden_size: int, head_dim: int | None, num_heads: int, num_key_value_heads: int, prefix: str = ""
+) -> None:
+    """Raise a `ValueError` unless heads have a width, and key-value heads divide the heads."""
+    if head_dim is None:
         raise ValueError(
             f"hidden_size ({hidden_size}) must be a multiple of {prefix}num_attention_heads ({num_heads}): "
-            f"choose one of {divisors(hidden_size)}"
+            f"choose one of {divisors(hidden_size)}, or give {prefix}head_dim"
         )
+    require_at_least(1, f"{prefix}num_attention_heads", num_heads)
+    require_at_least(1, f"{prefix}head_dim", head_dim)
     if num_key_value_heads < 1 or num_heads % num_key_value_heads:
         raise ValueError(
             f"{prefix}num_attention_heads ({num_heads}) must be a multiple of {prefix}num_key_value_heads "

@@ -19,7 +19,7 @@ class ResidualLinear(nn.Linear):
 
     def __init__(self, config: TercetConfig, in_features: int, bias: bool):
         # Before the parameters exist, because initialization reads it.
-        self.init_scale = (2 * config.num_hidden_layers) ** -0.5 if config.norm_placement == "pre" else 1.0
+        self.init_scale = (2 * config.num_hidden_layers) ** -0.5 if config.norm_placement != "post" else 1.0
         super().__init__(in_features, config.hidden_size, bias=bias)
 
 

@@ -5,7 +5,7 @@ Sennrich, 2019) only scales. Neither looks at other tokens or other sequences, w
 are safe.
 """
 
-from torch import nn
+from torch import Tensor, nn
 
 from .configuration_tercet import TercetConfig
 
@@ -15,3 +15,23 @@ def build_norm(config: TercetConfig) -> nn.Module:
     if config.norm_type == "layer_norm":
         return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=config.norm_bias)
     return nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+
+
+class HeadRMSNorm(nn.RMSNorm):
+    """Root-mean-square norm of each head of queries or keys, computed in the type of its weights.
+
+    The result has the type of the heads. Under autocast the two differ, and attention wants queries and keys
+    of the same type as values.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize each head (..., D)."""
+        return super().forward(x.to(self.weight.dtype)).to(x.dtype)
+
+
+def build_head_norm(config: TercetConfig) -> nn.Module:
+    """Build the norm of the heads of queries, or of keys, if `config` asks for one."""
+    if not config.use_qk_norm:
+        return nn.Identity()
+    assert config.head_dim is not None  # every configuration fills it in
+    return HeadRMSNorm(config.head_dim, eps=config.norm_eps)

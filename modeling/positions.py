@@ -4,16 +4,17 @@ Attention alone is blind to order. Absolute positions are added to the embedding
 and keys so that only distances reach the scores. All are computed from `position_ids`, hold no buffers, and
 therefore serve padded, packed and cached sequences alike.
 
-Shapes: B batch, T positions, C model width, H heads, D head width.
+Shapes: B batch, T positions, C model width, H heads, D head width, R channels of a head that are turned.
 """
 
 import torch
 from torch import Tensor, nn
 
 from .configuration_tercet import TercetConfig
+from .rope_scaling import build_rope_scaling
 
 Rotation = tuple[Tensor, Tensor]
-"""Cosines and sines of every position's angles, each (B, 1, T, D), in float32."""
+"""Cosines and sines of every position's angles, each (B, 1, T, R), in float32."""
 
 
 class NoPositions(nn.Module):
@@ -69,7 +70,9 @@ class SinusoidalPositions(NoPositions):
 
     def waves(self, position_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Sines and cosines of every wavelength, each (B, T, C/2)."""
-        angles = angles_of(position_ids, self.config.hidden_size, 10_000.0)
+        angles = angles_of(
+            position_ids, frequencies_of(self.config.hidden_size, 10_000.0, position_ids.device)
+        )
         return angles.sin(), angles.cos()
 
 
@@ -84,13 +87,19 @@ class SplitSinusoidalPositions(SinusoidalPositions):
 class RotaryPositions(NoPositions):
     """Angles between queries and keys that depend on their distance only (Su et al., 2021, section 3.2.2).
 
-    Pairs of channels are half a head apart, the layout of GPT-NeoX and LLaMA.
+    The channels of a pair are R/2 apart, the layout of GPT-NeoX and LLaMA.
     """
+
+    def __init__(self, config: TercetConfig):
+        super().__init__(config)
+        self.scaling = build_rope_scaling(config.rope_scaling)
 
     def rotation(self, position_ids: Tensor) -> Rotation:
         """Angles of `position_ids` (B, T)."""
-        angles = angles_of(position_ids, self.config.head_dim, self.config.rope_theta)  # (B, T, D/2)
-        angles = torch.cat((angles, angles), dim=-1)[:, None]  # (B, 1, T, D)
+        config = self.config
+        frequencies = frequencies_of(config.rotary_dim, config.rope_theta, position_ids.device)  # (R/2,)
+        angles = angles_of(position_ids, self.scaling.stretch(frequencies))  # (B, T, R/2)
+        angles = torch.cat((angles, angles), dim=-1)[:, None]  # (B, 1, T, R)
         return angles.cos(), angles.sin()
 
 
@@ -103,16 +112,26 @@ POSITIONS: dict[str, type[NoPositions]] = {
 }
 
 
-def angles_of(position_ids: Tensor, width: int, base: float) -> Tensor:
-    """Position over wavelength, t / base^(2i/width), in float32: (B, T) -> (B, T, width/2)."""
-    exponents = torch.arange(0, width, 2, device=position_ids.device).float() / width
-    return position_ids[..., None].float() * base**-exponents
+def frequencies_of(width: int, base: float, device: torch.device) -> Tensor:
+    """One over wavelength, 1 / base^(2i/width), in radians per position and float32: (width/2,)."""
+    exponents = torch.arange(0, width, 2, device=device).float() / width
+    return base**-exponents
+
+
+def angles_of(position_ids: Tensor, frequencies: Tensor) -> Tensor:
+    """Position times frequency, in float32: (B, T) and (R/2,) -> (B, T, R/2)."""
+    return position_ids[..., None].float() * frequencies
 
 
 def rotate(x: Tensor, by: Rotation | None) -> Tensor:
-    """Turn each head vector (B, H, T, D) by its position's angles; the result keeps the type of `x`."""
+    """Turn each head vector (B, H, T, D) by its position's angles; the result keeps the type of `x`.
+
+    Channels behind the first R are not turned.
+    """
     if by is None:
         return x
     cos, sin = by
+    if (width := cos.shape[-1]) < x.shape[-1]:
+        return torch.cat((rotate(x[..., :width], by), x[..., width:]), dim=-1)
     left, right = x.chunk(2, dim=-1)
     return (x * cos + torch.cat((-right, left), dim=-1) * sin).to(x.dtype)

@@ -25,7 +25,7 @@ class TercetPreTrainedModel(PreTrainedModel):
     config: TercetConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _no_split_modules = ["PreNormBlock", "PostNormBlock"]
+    _no_split_modules = ["PreNormBlock", "PostNormBlock", "ParallelBlock"]
     _skip_keys_device_placement = ["past_key_values"]
     _supports_sdpa = True
     _supports_flash_attn = True

@@ -43,7 +43,7 @@ class TercetStack(TercetPreTrainedModel):
             for layer_idx in range(config.num_hidden_layers)
         )
         # With the norm after every sub-layer, the last sub-layer's norm is the final one.
-        self.norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
+        self.norm = build_norm(config) if config.norm_placement != "post" else nn.Identity()
         self.gradient_checkpointing = False
         self.post_init()
 

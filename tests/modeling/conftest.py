@@ -53,7 +53,34 @@ VARIANTS = {
     },
     "unordered": {"position_embedding_type": "none", "hidden_act": "gelu_new", "tie_word_embeddings": False},
     "offset": {"position_embedding_type": "learned", "position_offset": 2, "norm_placement": "pre"},
+    "neox": {
+        "norm_type": "layer_norm",
+        "norm_placement": "parallel",
+        "norm_bias": True,
+        "partial_rotary_factor": 0.5,
+        "attention_bias": True,
+        "tie_word_embeddings": False,
+    },
+    "llama": {
+        "attention_bias": True,
+        "rope_scaling": {
+            "rope_type": "llama3",
+            "factor": 4.0,
+            "low_freq_factor": 0.2,
+            "high_freq_factor": 2.0,
+            "original_max_position_embeddings": 16,
+        },
+    },
+    "qwen": {
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "use_qk_norm": True,
+        "attention_bias": True,
+        "attention_out_bias": False,
+    },
 }
+NOT_PARALLEL = {"neox": {"norm_placement": "pre"}}
+"""What a variant is of, where a block also reads an encoder."""
 CONFIGURATIONS = {
     "encoder": TercetEncoderConfig,
     "decoder": TercetDecoderConfig,
@@ -69,7 +96,10 @@ MODELS = {
 def build(member: str, variant: str = "modern", kernel: str = "sdpa", **fields):
     """Build a small member with random weights, biases and norms included, in evaluation mode."""
     torch.manual_seed(0)
-    config = CONFIGURATIONS[member](**SIZES | VARIANTS[variant] | fields, attn_implementation=kernel)
+    instead = NOT_PARALLEL.get(variant, {}) if member == "seq2seq" else {}
+    config = CONFIGURATIONS[member](
+        **SIZES | VARIANTS[variant] | instead | fields, attn_implementation=kernel
+    )
     return perturbed(MODELS[member](config)).eval()
 
 

@@ -63,6 +63,26 @@ def test_shared_keys_equal_repeated_ones():
     assert_close(grouped(x, None, None)[0], full(x, None, None)[0])
 
 
+def test_normalized_heads_do_not_feel_how_long_queries_and_keys_are(config):
+    config.use_qk_norm = True
+    attention = CrossAttention(config, 0).eval()
+    x, source = torch.randn(B, T, C), torch.randn(B, S, C)
+    before, _ = attention(x, source, None)
+    attention.q_proj.weight.data *= 100
+    attention.k_proj.weight.data *= 100
+    assert_close(attention(x, source, None)[0], before, rtol=1e-3, atol=1e-4)
+    attention.k_norm.weight.data *= 2
+    assert not torch.allclose(attention(x, source, None)[0], before, atol=1e-3)
+
+
+def test_heads_are_as_wide_as_they_are_told():
+    fields = {"hidden_size": C, "num_attention_heads": H, "attn_implementation": "eager"}
+    attention = SelfAttention(TercetDecoderConfig(head_dim=6, **fields), 0, is_causal=False)
+    assert attention.q_proj.weight.shape == (H * 6, C)
+    assert attention.o_proj.weight.shape == (C, H * 6)
+    assert attention(torch.randn(B, T, C), None, None)[0].shape == (B, T, C)
+
+
 def test_the_order_of_a_source_does_not_matter(config):
     attention = CrossAttention(config, 0).eval()
     x, source = torch.randn(B, T, C), torch.randn(B, S, C)

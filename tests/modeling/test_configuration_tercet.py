@@ -4,6 +4,14 @@ import pytest
 
 from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
 
+LONGER = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+
 
 @pytest.mark.parametrize(
     ("fields", "words"),
@@ -17,6 +25,16 @@ from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig, TercetSeq2
         ({"vocab_size": -1}, ["vocab_size is -1"]),
         ({"type_vocab_size": -1}, ["type_vocab_size is -1", "choose 0 or more"]),
         ({"hidden_size": 12, "num_attention_heads": 4}, ["is 3", "even head width"]),
+        ({"head_dim": 0}, ["head_dim is 0", "choose 1 or more"]),
+        ({"head_dim": 8, "num_attention_heads": 0}, ["num_attention_heads is 0"]),
+        ({"partial_rotary_factor": 0.01}, ["partial_rotary_factor (0.01) is 0", "a factor"]),
+        ({"partial_rotary_factor": 1.5}, ["partial_rotary_factor (1.5) is 96", "at most 1"]),
+        ({"rope_scaling": {"rope_type": "yarn"}}, ["rope_type 'yarn'", "one of default, linear, llama3"]),
+        ({"rope_scaling": {"factor": 2.0}}, ["rope_type 'None'", "one of default, linear, llama3"]),
+        ({"rope_scaling": {"rope_type": "linear"}}, ["'linear' has []", "exactly ['factor']"]),
+        ({"rope_scaling": LONGER | {"beta_fast": 32}}, ["'beta_fast'", "give exactly ['factor', "]),
+        ({"rope_scaling": LONGER | {"factor": "8"}}, ["factor '8'", "number above 0"]),
+        ({"rope_scaling": LONGER | {"high_freq_factor": 1.0}}, ["high_freq_factor 1.0", "below"]),
         ({"norm_bias": True}, ["norm_bias=True", "layer_norm"]),
         ({"hidden_size": "wide"}, ["hidden_size", "wide", "int"]),
         ({"hidden_act": "swish9"}, ["hidden_act", "swish9"]),
@@ -61,3 +79,37 @@ def test_caches_find_the_decoder():
 def test_the_decoder_of_a_translation_is_checked_too():
     with pytest.raises(Exception, match=r"decoder_num_attention_heads \(7\)"):
         TercetSeq2SeqConfig(decoder_num_attention_heads=7)
+
+
+def test_heads_share_the_width_unless_they_are_told_theirs():
+    assert TercetEncoderConfig(hidden_size=96, num_attention_heads=4).head_dim == 24
+    assert TercetEncoderConfig(hidden_size=100, num_attention_heads=3, head_dim=8).head_dim == 8
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, (8, 16)), (6, (6, 6))])
+def test_each_stack_has_its_width_of_heads(given, expected):
+    config = TercetSeq2SeqConfig(
+        hidden_size=32, num_attention_heads=4, decoder_num_attention_heads=2, head_dim=given
+    )
+    assert (config.encoder_config().head_dim, config.decoder_config().head_dim) == expected
+    assert config.get_text_config(decoder=True).head_dim == expected[1]  # where static caches look
+
+
+def test_the_last_bias_of_attention_follows_the_others():
+    assert TercetDecoderConfig(attention_bias=True).attention_out_bias is True
+    assert TercetDecoderConfig(attention_bias=True, attention_out_bias=False).attention_out_bias is False
+
+
+def test_parallel_sublayers_read_no_encoder():
+    with pytest.raises(Exception, match=r"norm_placement='parallel' .* choose 'pre' or 'post'"):
+        TercetSeq2SeqConfig(norm_placement="parallel")
+
+
+def test_what_every_layer_adds_begins_small_where_the_norm_comes_before(builder):
+    blocks = {
+        placement: builder("decoder", norm_placement=placement) for placement in ("pre", "post", "parallel")
+    }
+    scales = {name: model.model.layers[0].self_attention.o_proj.init_scale for name, model in blocks.items()}
+    assert scales == {"pre": 0.5, "post": 1.0, "parallel": 0.5}
+    norms = {name: type(model.model.norm) for name, model in blocks.items()}
+    assert norms["pre"] is norms["parallel"] is not norms["post"]

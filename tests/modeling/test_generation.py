@@ -95,8 +95,9 @@ def test_padded_batches_generate_what_each_sequence_does(generator, batch, cache
     assert torch.equal(together, alone)
 
 
-def test_static_caches_equal_growing_ones(builder):
-    model = builder("decoder")
+@pytest.mark.parametrize("variant", ["modern", "qwen"])
+def test_static_caches_equal_growing_ones(variant, builder):
+    model = builder("decoder", variant)
     ids = torch.randint(3, 61, (1, 5))
     cache = StaticCache(config=model.config, max_cache_len=16)
     model(input_ids=ids[:, :4], past_key_values=cache, use_cache=True)
@@ -121,6 +122,7 @@ def test_stacks_of_different_depth_generate(builder):
     ids = torch.randint(3, 61, (2, 5))
     with_cache = model.generate(ids, **GREEDY)
     assert torch.equal(model.generate(ids, use_cache=False, **GREEDY), with_cache)
+    assert torch.equal(model.generate(ids, cache_implementation="static", **GREEDY), with_cache)
 
 
 def test_the_source_is_projected_once(builder):

@@ -89,6 +89,15 @@ def test_every_layout_gives_the_same_loss_and_gradients(member, variant, kernel,
             )
 
 
+def test_training_in_mixed_precision_takes_every_variant(member, variant, builder, batch, targets):
+    model = builder(member, variant, initializer_range=0.05).train()
+    inputs = packed_inputs_of(member, batch, targets)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(**inputs).loss
+    loss.backward()
+    assert loss.item() == pytest.approx(model(**inputs).loss.item(), rel=0.02)
+
+
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
 def test_packed_logits_are_those_of_each_sequence_alone(member, builder, batch):
     model = builder(member, "modern")

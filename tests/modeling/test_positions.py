@@ -5,9 +5,12 @@ import math
 import pytest
 import torch
 from torch.testing import assert_close
+from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from tercet.modeling import TercetEncoderConfig
-from tercet.modeling.positions import POSITIONS, rotate
+from tercet.modeling.positions import POSITIONS, frequencies_of, rotate
+from tercet.modeling.rope_scaling import build_rope_scaling
 
 T, C = 40, 16
 
@@ -75,3 +78,40 @@ def test_rotation_keeps_lengths_and_types():
     assert (
         rotate(x.bfloat16(), positions_of("rotary").rotation(torch.arange(T)[None])).dtype == torch.bfloat16
     )
+
+
+def test_what_is_turned_in_part_is_a_smaller_head_turned_and_the_rest():
+    x = torch.randn(1, 2, T, C // 2)
+    ids = torch.arange(T)[None]
+    turned = rotate(x, positions_of("rotary", partial_rotary_factor=0.5).rotation(ids))
+    small = positions_of("rotary", head_dim=C // 4).rotation(ids)
+    assert_close(turned, torch.cat((rotate(x[..., : C // 4], small), x[..., C // 4 :]), dim=-1))
+    assert not torch.allclose(turned[..., : C // 4], x[..., : C // 4], atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "rope_scaling",
+    [
+        {"rope_type": "linear", "factor": 4.0},
+        {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+    ],
+    ids=lambda rope_scaling: rope_scaling["rope_type"],
+)
+def test_stretched_wavelengths_are_those_of_transformers(rope_scaling):
+    base = 500_000.0
+    config = LlamaConfig(
+        head_dim=64, max_position_embeddings=131_072, rope_parameters=rope_scaling | {"rope_theta": base}
+    )
+    expected, _ = ROPE_INIT_FUNCTIONS[rope_scaling["rope_type"]](config)
+    plain = frequencies_of(64, base, torch.device("cpu"))
+    stretched = build_rope_scaling(rope_scaling).stretch(plain)
+    assert_close(stretched, expected, rtol=1e-5, atol=0)
+    # The last and longest ones grow in full. Of Llama's, the first and shortest stay.
+    assert_close(stretched[-1] * rope_scaling["factor"], plain[-1])
+    assert (stretched[0] == plain[0]) == (rope_scaling["rope_type"] == "llama3")

@@ -82,8 +82,9 @@ def test_the_vocabulary_can_grow_and_shrink(member, variant, builder):
             assert model.lm_head.weight is model.get_input_embeddings().weight
 
 
-def test_a_configuration_comes_back(member, builder, tmp_path):
-    config = builder(member, "bert").config
+@pytest.mark.parametrize("variant", ["bert", "llama", "qwen"])
+def test_a_configuration_comes_back(member, variant, builder, tmp_path):
+    config = builder(member, variant).config
     config.save_pretrained(tmp_path)
     loaded = AutoConfig.from_pretrained(tmp_path)
     assert type(loaded) is type(config)

@@ -39,6 +39,25 @@ PRESETS = {
     "denoising": "bart-base",
 }
 SIZES = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2, "num_attention_heads": 4}
+WIDE_HEADS = {
+    "head_dim": 24,
+    "num_key_value_heads": 2,
+    "use_qk_norm": True,
+    "attention_bias": True,
+    "attention_out_bias": False,
+}
+PARALLEL = {
+    "norm_placement": "parallel",
+    "partial_rotary_factor": 0.25,
+    "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+}
+MODELS = [
+    *((kind, {}) for kind in PRESETS),
+    ("causal_language_modeling", WIDE_HEADS),
+    ("causal_language_modeling", PARALLEL),
+    ("span_corruption", WIDE_HEADS),
+]
+"""An objective, and fields in which its model differs from the preset."""
 
 
 @pytest.fixture
@@ -121,9 +140,9 @@ def test_a_full_sequence_is_the_longest_that_examples_have(kind, tokenizer):
         assert (expected.read, expected.written) == (read, written)
 
 
-@pytest.mark.parametrize("kind", PRESETS)
-def test_parameters_and_optimizer_are_those_of_the_model_that_trains(kind, tokenizer):
-    recipe = recipe_of(kind)
+@pytest.mark.parametrize(("kind", "fields"), MODELS)
+def test_parameters_and_optimizer_are_those_of_the_model_that_trains(kind, fields, tokenizer):
+    recipe = recipe_of(kind, **fields)
     planned, model = build_planned_model(recipe), build_model(recipe, tokenizer)
     assert count([planned]) == sum(p.numel() for p in model.parameters())
     assert count_embeddings(planned) < count([planned])
@@ -136,9 +155,9 @@ def test_parameters_and_optimizer_are_those_of_the_model_that_trains(kind, token
     assert optimizer_bytes(planned, recipe.training) == held > 8 * count([planned])
 
 
-@pytest.mark.parametrize("kind", PRESETS)
-def test_operations_are_those_that_training_counts(kind, tokenizer):
-    recipe = recipe_of(kind)
+@pytest.mark.parametrize(("kind", "fields"), MODELS)
+def test_operations_are_those_that_training_counts(kind, fields, tokenizer):
+    recipe = recipe_of(kind, **fields)
     model, objective, batch = prepare(recipe, tokenizer, 4)
     lengths = sequence_lengths(batch)
     step = Step((0, 0), batch, [0, 4], {}, 4, int(lengths.sum()))
@@ -170,10 +189,10 @@ def kept_in_training(model, objective, batch, precision: str) -> int:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("kind", PRESETS)
-def test_activations_are_those_that_training_keeps(kind, precision, tokenizer):
+@pytest.mark.parametrize(("kind", "fields"), MODELS)
+def test_activations_are_those_that_training_keeps(kind, fields, precision, tokenizer):
     """Of the stacks, within 6 %: what the heads keep does not grow with the layers, and is left out here."""
-    recipe = recipe_of(kind)
+    recipe = recipe_of(kind, **fields)
     four, eight = (kept_in_training(*prepare(recipe, tokenizer, size), precision) for size in (4, 8))
     planned = trace_kept(
         build_planned_model(recipe).config, full_sequence(recipe), precision=precision, is_cpu=True

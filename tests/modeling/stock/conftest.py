@@ -1,7 +1,8 @@
 """A classic of ours beside the stock model, with the same random weights, and what then must be equal.
 
 A table says where the stock model keeps each of our parameters: `#` stands for the number of a layer and `*`
-for "weight" and "bias"; a pair `(name, part)` is a third of a fused projection (query, key or value).
+for "weight" and "bias"; a pair `(name, part)` is a third of a fused projection (query, key or value), and
+`(name, part, heads)` that third of each of its heads.
 
 Shapes: B batch, T positions.
 """
@@ -20,7 +21,7 @@ from transformers.pytorch_utils import Conv1D
 
 from tercet.configs.recipe import load_preset
 
-Table = Mapping[str, str | tuple[str, int]]
+Table = Mapping[str, str | tuple[str, int] | tuple[str, int, int]]
 
 SIZES = {
     "vocab_size": 61,
@@ -40,13 +41,17 @@ class Place:
     """Where the stock model keeps one of our parameters."""
 
     parameter: nn.Parameter
-    part: int | None
     is_transposed: bool
+    part: int | None = None
+    num_fused: int = 1
+    """Fused projections, one behind the other: heads, if each has its own query, key and value."""
 
     def view(self, tensor: Tensor) -> Tensor:
         """See the stock parameter, or its gradient, as ours."""
         tensor = tensor.mT if self.is_transposed else tensor
-        return tensor if self.part is None else tensor.chunk(3)[self.part]
+        if self.part is None:
+            return tensor
+        return tensor.unflatten(0, (self.num_fused, 3, -1))[:, self.part].flatten(0, 1)
 
 
 class Pair:
@@ -76,7 +81,7 @@ class Pair:
             assert parameter.grad is not None, name
             assert place.parameter.grad is not None, name
             ours, stock = parameter.grad, place.view(place.parameter.grad)
-            if name.endswith("k_proj.bias"):
+            if name.endswith("k_proj.bias") and self.ours.config.position_embedding_type != "rotary":
                 # It moves all scores of a query alike, which a softmax does not feel: rounding errors.
                 assert max(ours.abs().max(), stock.abs().max()) < 1e-6
             else:
@@ -89,10 +94,10 @@ def find(name: str, stock: nn.Module, table: Table) -> Place:
     general = re.sub(r"\.\d+\.", ".#.", name)
     leaf = name.rpartition(".")[2]
     entry = table[general] if general in table else table[general.removesuffix(leaf) + "*"]
-    pattern, part = (entry, None) if isinstance(entry, str) else entry
+    pattern, *which = (entry,) if isinstance(entry, str) else entry
     found = pattern.replace("#", number[1] if number else "#").replace("*", leaf)
     module, parameter = stock.get_submodule(found.rpartition(".")[0]), stock.get_parameter(found)
-    return Place(parameter, part, is_transposed=isinstance(module, Conv1D) and parameter.dim() == 2)
+    return Place(parameter, isinstance(module, Conv1D) and parameter.dim() == 2, *which)
 
 
 def require_all_taken(places: dict[str, Place], stock: nn.Module) -> None:
