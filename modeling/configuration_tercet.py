@@ -29,6 +29,8 @@ class TercetConfig(PreTrainedConfig):
     vocab_size: int = 32_000
     hidden_size: int = 768
     """Width of the residual stream."""
+    embedding_size: int | None = None
+    """Width of token, segment and position vectors, projected to `hidden_size` (ELECTRA); `None`: equal."""
     intermediate_size: int = 2048
     """Width inside the feed-forward network."""
     num_hidden_layers: int = 12
@@ -46,7 +48,7 @@ class TercetConfig(PreTrainedConfig):
     type_vocab_size: int = 0
     """Kinds of segments (2 for sentence A and sentence B); 0 builds no token-type embedding."""
     scale_embedding: bool = False
-    """Multiply token embeddings by the square root of `hidden_size` (Vaswani et al., 2017, section 3.4)."""
+    """Multiply token embeddings by the square root of their width (Vaswani et al., 2017, section 3.4)."""
     embedding_norm: bool = False
     """Normalize the sum of the embeddings, as BERT and BART do."""
 
@@ -90,6 +92,16 @@ class TercetConfig(PreTrainedConfig):
         """Width of one attention head."""
         return self.hidden_size // self.num_attention_heads
 
+    @property
+    def embedding_width(self) -> int:
+        """Width of token, segment and position vectors."""
+        return self.hidden_size if self.embedding_size is None else self.embedding_size
+
+    @property
+    def head_width(self) -> int:
+        """Width of what the vocabulary head reads: that of the token vectors, if it is tied to them."""
+        return self.embedding_width if self.tie_word_embeddings else self.hidden_size
+
     def validate_architecture(self) -> None:
         """Refuse sizes that no Transformer can have (run by `@strict` after construction).
 
@@ -104,6 +116,7 @@ class TercetConfig(PreTrainedConfig):
             "max_position_embeddings",
         ):
             require_at_least(1, name, getattr(self, name))
+        require_at_least(1, "embedding_size", self.embedding_width)
         for name in ("position_offset", "type_vocab_size"):
             require_at_least(0, name, getattr(self, name))
         for name in ("dropout", "attention_dropout", "activation_dropout"):
@@ -115,9 +128,10 @@ class TercetConfig(PreTrainedConfig):
                 f"hidden_size / num_attention_heads is {self.head_dim}, but rotary positions turn pairs of "
                 "channels: choose an even head width, or another position_embedding_type"
             )
-        if self.position_embedding_type.startswith("sinusoidal") and self.hidden_size % 2:
+        if self.position_embedding_type.startswith("sinusoidal") and self.embedding_width % 2:
+            name = "hidden_size" if self.embedding_size is None else "embedding_size"
             raise ValueError(
-                f"hidden_size ({self.hidden_size}) must be even, as sinusoidal positions pair a sine "
+                f"{name} ({self.embedding_width}) must be even, as sinusoidal positions pair a sine "
                 "with a cosine"
             )
         if self.norm_bias and self.norm_type == "rms_norm":

@@ -53,7 +53,7 @@ class TercetVocabularyModel(TercetPreTrainedModel):
     def build_vocabulary_head(self, config: TercetConfig) -> None:
         """Give the model `transform` and `lm_head`."""
         self.transform = build_head_transform(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.head_bias)
+        self.lm_head = nn.Linear(config.head_width, config.vocab_size, bias=config.head_bias)
 
     def score(self, hidden_states: Tensor) -> Tensor:
         """Logits (B, T, V) of states (B, T, C)."""
