@@ -187,6 +187,9 @@ class TercetSeq2SeqConfig(TercetConfig):
     decoder_intermediate_size: int | None = None
     decoder_start_token_id: int | None = None
     """First token that the decoder reads; `None`: the padding token, as in T5 and Marian."""
+    share_encoder_decoder_embeddings: bool | None = None
+    """Source and target have one table of token vectors; `None`: they do if `tie_word_embeddings`, which
+    says whether the vocabulary head is the target's table."""
     is_encoder_decoder: bool = True
     use_cache: bool = True
 
@@ -213,6 +216,12 @@ class TercetSeq2SeqConfig(TercetConfig):
         require_at_least(1, "decoder_intermediate_size", self.decoder_intermediate_size or 0)
         heads, key_value_heads = self.decoder_num_attention_heads or 0, self.decoder_num_key_value_heads or 1
         require_heads(self.hidden_size, heads, key_value_heads, prefix="decoder_")
+
+    @property
+    def has_one_table(self) -> bool:
+        """Whether source and target share their token vectors."""
+        shared = self.share_encoder_decoder_embeddings
+        return self.tie_word_embeddings if shared is None else shared
 
     def encoder_config(self) -> TercetEncoderConfig:
         """Describe the encoder alone, with the attention kernel of the whole."""
