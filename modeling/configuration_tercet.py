@@ -10,7 +10,9 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-PositionEmbeddingType = Literal["rotary", "learned", "sinusoidal", "sinusoidal_split", "none"]
+PositionEmbeddingType = Literal[
+    "rotary", "learned", "sinusoidal", "sinusoidal_split", "relative_bias", "none"
+]
 Activation = Literal["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
 
 DECODER_FIELDS = (
@@ -45,6 +47,10 @@ class TercetConfig(PreTrainedConfig):
     """Rows that a table of learned positions skips before position 0 (2 in BART)."""
     rope_theta: float | int = 10_000.0
     """Base of the wavelengths of rotary positions."""
+    relative_attention_num_buckets: int = 32
+    """Buckets of distances in a relative bias (T5); an encoder has half of them for each direction."""
+    relative_attention_max_distance: int = 128
+    """Distance from which on all share a bucket."""
     type_vocab_size: int = 0
     """Kinds of segments (2 for sentence A and sentence B); 0 builds no token-type embedding."""
     scale_embedding: bool = False
@@ -121,6 +127,7 @@ class TercetConfig(PreTrainedConfig):
             require_at_least(0, name, getattr(self, name))
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             require_probability(name, getattr(self, name))
+        require_buckets(self.relative_attention_num_buckets, self.relative_attention_max_distance)
         require_heads(self.hidden_size, self.num_attention_heads, self.num_key_value_heads or 1)
         super().validate_architecture()  # divides by the heads
         if self.position_embedding_type == "rotary" and self.head_dim % 2:
@@ -250,6 +257,16 @@ def require_probability(name: str, value: float) -> None:
     """Raise a `ValueError` if the field `name` is not a probability below one."""
     if not 0 <= value < 1:
         raise ValueError(f"{name} is {value}: choose a probability from 0 up to, but not including, 1")
+
+
+def require_buckets(num_buckets: int, max_distance: int) -> None:
+    """Raise a `ValueError` unless each direction has exact buckets of distances, and wide ones after them."""
+    require_at_least(4, "relative_attention_num_buckets", num_buckets)
+    if max_distance <= num_buckets // 2:
+        raise ValueError(
+            f"relative_attention_max_distance is {max_distance}: choose more than half of "
+            f"relative_attention_num_buckets ({num_buckets}), as a bucket each has every smaller distance"
+        )
 
 
 def require_heads(hidden_size: int, num_heads: int, num_key_value_heads: int, prefix: str = "") -> None:

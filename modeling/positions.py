@@ -99,6 +99,7 @@ POSITIONS: dict[str, type[NoPositions]] = {
     "learned": LearnedPositions,
     "sinusoidal": SinusoidalPositions,
     "sinusoidal_split": SplitSinusoidalPositions,
+    "relative_bias": NoPositions,  # a stack has its table elsewhere: see RelativeBias
     "none": NoPositions,
 }
 

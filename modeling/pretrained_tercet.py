@@ -3,7 +3,7 @@
 Shapes: B batch, T positions, C model width, V vocabulary.
 """
 
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from .configuration_tercet import TercetConfig
 from .cross_entropy import LossArguments, logits_loss, vocabulary_loss
 from .heads import build_head_transform, keep_positions
 from .linear import ResidualLinear
+from .relative_bias import require_additive_kernel
 
 
 class TercetPreTrainedModel(PreTrainedModel):
@@ -39,6 +40,12 @@ class TercetPreTrainedModel(PreTrainedModel):
         super()._init_weights(module)
         if isinstance(module, ResidualLinear):
             init.normal_(module.weight, std=self.config.initializer_range * module.init_scale)
+
+    def _check_and_adjust_attn_implementation(
+        self, attn_implementation: str | None, *args: Any, **kwargs: Any
+    ) -> str:
+        require_additive_kernel(self.config, attn_implementation)
+        return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training or evaluation; what sped up decoding is of no use to weights that change."""

@@ -121,7 +121,7 @@ def test_shards_come_back_whole(member, builder, tmp_path):
     assert all(torch.equal(value, loaded.state_dict()[name]) for name, value in model.state_dict().items())
 
 
-@pytest.mark.parametrize("variant", ["modern", "bert", "unordered"])
+@pytest.mark.parametrize("variant", ["modern", "bert", "unordered", "electra"])
 def test_the_vocabulary_can_grow_and_shrink(member, variant, builder):
     model = builder(member, variant)
     ids = torch.randint(3, 40, (1, 5))

@@ -38,6 +38,12 @@ PRESETS = {
     "span_corruption": "seq2seq-tiny",
     "denoising": "bart-base",
 }
+CASES = [
+    *((kind, {}) for kind in PRESETS),
+    ("masked_language_modeling", {"embedding_size": 48}),
+    ("span_corruption", {"position_embedding_type": "relative_bias"}),
+    ("translation", {"tie_word_embeddings": False, "share_encoder_decoder_embeddings": True}),
+]
 SIZES = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2, "num_attention_heads": 4}
 
 
@@ -121,9 +127,9 @@ def test_a_full_sequence_is_the_longest_that_examples_have(kind, tokenizer):
         assert (expected.read, expected.written) == (read, written)
 
 
-@pytest.mark.parametrize("kind", PRESETS)
-def test_parameters_and_optimizer_are_those_of_the_model_that_trains(kind, tokenizer):
-    recipe = recipe_of(kind)
+@pytest.mark.parametrize(("kind", "overrides"), CASES)
+def test_parameters_and_optimizer_are_those_of_the_model_that_trains(kind, overrides, tokenizer):
+    recipe = recipe_of(kind, **overrides)
     planned, model = build_planned_model(recipe), build_model(recipe, tokenizer)
     assert count([planned]) == sum(p.numel() for p in model.parameters())
     assert count_embeddings(planned) < count([planned])
@@ -136,9 +142,9 @@ def test_parameters_and_optimizer_are_those_of_the_model_that_trains(kind, token
     assert optimizer_bytes(planned, recipe.training) == held > 8 * count([planned])
 
 
-@pytest.mark.parametrize("kind", PRESETS)
-def test_operations_are_those_that_training_counts(kind, tokenizer):
-    recipe = recipe_of(kind)
+@pytest.mark.parametrize(("kind", "overrides"), CASES)
+def test_operations_are_those_that_training_counts(kind, overrides, tokenizer):
+    recipe = recipe_of(kind, **overrides)
     model, objective, batch = prepare(recipe, tokenizer, 4)
     lengths = sequence_lengths(batch)
     step = Step((0, 0), batch, [0, 4], {}, 4, int(lengths.sum()))
@@ -170,10 +176,10 @@ def kept_in_training(model, objective, batch, precision: str) -> int:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("kind", PRESETS)
-def test_activations_are_those_that_training_keeps(kind, precision, tokenizer):
+@pytest.mark.parametrize(("kind", "overrides"), CASES)
+def test_activations_are_those_that_training_keeps(kind, overrides, precision, tokenizer):
     """Of the stacks, within 6 %: what the heads keep does not grow with the layers, and is left out here."""
-    recipe = recipe_of(kind)
+    recipe = recipe_of(kind, **overrides)
     four, eight = (kept_in_training(*prepare(recipe, tokenizer, size), precision) for size in (4, 8))
     planned = trace_kept(
         build_planned_model(recipe).config, full_sequence(recipe), precision=precision, is_cpu=True

@@ -1,7 +1,8 @@
 """A classic of ours beside the stock model, with the same random weights, and what then must be equal.
 
 A table says where the stock model keeps each of our parameters: `#` stands for the number of a layer and `*`
-for "weight" and "bias"; a pair `(name, part)` is a third of a fused projection (query, key or value).
+for "weight" and "bias"; a pair of a name and a whole number is a third of a fused projection (query, key or
+value), and one of a name and a broken number a multiple: the stock model applies that factor elsewhere.
 
 Shapes: B batch, T positions.
 """
@@ -20,8 +21,6 @@ from transformers.pytorch_utils import Conv1D
 
 from tercet.configs.recipe import load_preset
 
-Table = Mapping[str, str | tuple[str, int]]
-
 SIZES = {
     "vocab_size": 61,
     "hidden_size": 32,
@@ -35,16 +34,31 @@ TOLERANCE = 1e-5
 """Largest difference, as a part of the largest number that is compared."""
 
 
+Table = Mapping[str, str | tuple[str, int] | tuple[str, float]]
+
+
 @dataclass(frozen=True)
 class Place:
     """Where the stock model keeps one of our parameters."""
 
     parameter: nn.Parameter
     part: int | None
+    factor: float
     is_transposed: bool
 
+    @property
+    def value(self) -> Tensor:
+        """Give our parameter's value."""
+        return self.view(self.parameter) * self.factor
+
+    @property
+    def gradient(self) -> Tensor:
+        """Give our parameter's gradient."""
+        assert self.parameter.grad is not None
+        return self.view(self.parameter.grad) / self.factor
+
     def view(self, tensor: Tensor) -> Tensor:
-        """See the stock parameter, or its gradient, as ours."""
+        """See the stock parameter, or its gradient, in the shape of ours."""
         tensor = tensor.mT if self.is_transposed else tensor
         return tensor if self.part is None else tensor.chunk(3)[self.part]
 
@@ -59,7 +73,7 @@ class Pair:
         scatter(stock)
         with torch.no_grad():
             for name, parameter in ours.named_parameters():
-                parameter.copy_(self.places[name].view(self.places[name].parameter))
+                parameter.copy_(self.places[name].value)
 
     def assert_same(self, ours: Tensor, stock: Tensor, what: str = "result") -> None:
         """Compare two tensors, relative to the largest number in them."""
@@ -72,10 +86,9 @@ class Pair:
         our_loss.backward()
         stock_loss.backward()
         for name, parameter in self.ours.named_parameters():
-            place = self.places[name]
             assert parameter.grad is not None, name
-            assert place.parameter.grad is not None, name
-            ours, stock = parameter.grad, place.view(place.parameter.grad)
+            assert self.places[name].parameter.grad is not None, name
+            ours, stock = parameter.grad, self.places[name].gradient
             if name.endswith("k_proj.bias"):
                 # It moves all scores of a query alike, which a softmax does not feel: rounding errors.
                 assert max(ours.abs().max(), stock.abs().max()) < 1e-6
@@ -89,10 +102,11 @@ def find(name: str, stock: nn.Module, table: Table) -> Place:
     general = re.sub(r"\.\d+\.", ".#.", name)
     leaf = name.rpartition(".")[2]
     entry = table[general] if general in table else table[general.removesuffix(leaf) + "*"]
-    pattern, part = (entry, None) if isinstance(entry, str) else entry
+    pattern, share = (entry, 1.0) if isinstance(entry, str) else entry
+    part, factor = (share, 1.0) if isinstance(share, int) else (None, share)
     found = pattern.replace("#", number[1] if number else "#").replace("*", leaf)
     module, parameter = stock.get_submodule(found.rpartition(".")[0]), stock.get_parameter(found)
-    return Place(parameter, part, is_transposed=isinstance(module, Conv1D) and parameter.dim() == 2)
+    return Place(parameter, part, factor, is_transposed=isinstance(module, Conv1D) and parameter.dim() == 2)
 
 
 def require_all_taken(places: dict[str, Place], stock: nn.Module) -> None:
