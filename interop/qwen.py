@@ -1,4 +1,4 @@
-"""Qwen2 (Yang et al., 2024) and Qwen3 (Yang et al., 2025): Llama with other biases and with norms of heads."""
+"""Qwen2 (Yang et al., 2024) and Qwen3 (Yang et al., 2025): Llama with other biases, and norms of heads."""
 
 from ..modeling.configuration_tercet import TercetDecoderConfig
 from .architecture import Architecture, Counterpart

@@ -10,9 +10,18 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from .configuration_checks import (
+    equal_share,
+    require_at_least,
+    require_buckets,
+    require_heads,
+    require_probability,
+)
 from .rope_scaling import build_rope_scaling
 
-PositionEmbeddingType = Literal["rotary", "learned", "sinusoidal", "sinusoidal_split", "none"]
+PositionEmbeddingType = Literal[
+    "rotary", "learned", "sinusoidal", "sinusoidal_split", "relative_bias", "none"
+]
 Activation = Literal["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
 
 DECODER_FIELDS = (
@@ -32,6 +41,8 @@ class TercetConfig(PreTrainedConfig):
     vocab_size: int = 32_000
     hidden_size: int = 768
     """Width of the residual stream."""
+    embedding_size: int | None = None
+    """Width of token, segment and position vectors, projected to `hidden_size` (ELECTRA); `None`: equal."""
     intermediate_size: int = 2048
     """Width inside the feed-forward network."""
     num_hidden_layers: int = 12
@@ -52,10 +63,14 @@ class TercetConfig(PreTrainedConfig):
     """How these are stretched for longer sequences: a `rope_type` ("linear", "llama3") and its numbers."""
     partial_rotary_factor: float | int = 1.0
     """Part of each head that rotary positions turn, its first channels (0.25 in GPT-NeoX)."""
+    relative_attention_num_buckets: int = 32
+    """Buckets of distances in a relative bias (T5); an encoder has half of them for each direction."""
+    relative_attention_max_distance: int = 128
+    """Distance from which on all share a bucket."""
     type_vocab_size: int = 0
     """Kinds of segments (2 for sentence A and sentence B); 0 builds no token-type embedding."""
     scale_embedding: bool = False
-    """Multiply token embeddings by the square root of `hidden_size` (Vaswani et al., 2017, section 3.4)."""
+    """Multiply token embeddings by the square root of their width (Vaswani et al., 2017, section 3.4)."""
     embedding_norm: bool = False
     """Normalize the sum of the embeddings, as BERT and BART do."""
 
@@ -108,6 +123,16 @@ class TercetConfig(PreTrainedConfig):
         """Channels of each head that rotary positions turn."""
         return int((self.head_dim or 0) * self.partial_rotary_factor)
 
+    @property
+    def embedding_width(self) -> int:
+        """Width of token, segment and position vectors."""
+        return self.hidden_size if self.embedding_size is None else self.embedding_size
+
+    @property
+    def head_width(self) -> int:
+        """Width of what the vocabulary head reads: that of the token vectors, if it is tied to them."""
+        return self.embedding_width if self.tie_word_embeddings else self.hidden_size
+
     def validate_architecture(self) -> None:
         """Refuse sizes that no Transformer can have (run by `@strict` after construction).
 
@@ -122,10 +147,12 @@ class TercetConfig(PreTrainedConfig):
             "max_position_embeddings",
         ):
             require_at_least(1, name, getattr(self, name))
+        require_at_least(1, "embedding_size", self.embedding_width)
         for name in ("position_offset", "type_vocab_size"):
             require_at_least(0, name, getattr(self, name))
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             require_probability(name, getattr(self, name))
+        require_buckets(self.relative_attention_num_buckets, self.relative_attention_max_distance)
         require_heads(
             self.hidden_size, self.head_dim, self.num_attention_heads, self.num_key_value_heads or 1
         )
@@ -138,9 +165,10 @@ class TercetConfig(PreTrainedConfig):
                 "head width and a factor of at most 1, or another position_embedding_type"
             )
         build_rope_scaling(self.rope_scaling)  # which refuses what it cannot build
-        if self.position_embedding_type.startswith("sinusoidal") and self.hidden_size % 2:
+        if self.position_embedding_type.startswith("sinusoidal") and self.embedding_width % 2:
+            name = "hidden_size" if self.embedding_size is None else "embedding_size"
             raise ValueError(
-                f"hidden_size ({self.hidden_size}) must be even, as sinusoidal positions pair a sine "
+                f"{name} ({self.embedding_width}) must be even, as sinusoidal positions pair a sine "
                 "with a cosine"
             )
         if self.norm_bias and self.norm_type == "rms_norm":
@@ -197,6 +225,9 @@ class TercetSeq2SeqConfig(TercetConfig):
     decoder_intermediate_size: int | None = None
     decoder_start_token_id: int | None = None
     """First token that the decoder reads; `None`: the padding token, as in T5 and Marian."""
+    share_encoder_decoder_embeddings: bool | None = None
+    """Source and target have one table of token vectors; `None`: they do if `tie_word_embeddings`, which
+    says whether the vocabulary head is the target's table."""
     is_encoder_decoder: bool = True
     use_cache: bool = True
 
@@ -230,6 +261,12 @@ class TercetSeq2SeqConfig(TercetConfig):
                 "norm_placement='parallel' has no place for reading an encoder: choose 'pre' or 'post'"
             )
 
+    @property
+    def has_one_table(self) -> bool:
+        """Whether source and target share their token vectors."""
+        shared = self.share_encoder_decoder_embeddings
+        return self.tie_word_embeddings if shared is None else shared
+
     def encoder_config(self) -> TercetEncoderConfig:
         """Describe the encoder alone, with the attention kernel of the whole."""
         config = TercetEncoderConfig(**self._shared_fields())
@@ -245,43 +282,3 @@ class TercetSeq2SeqConfig(TercetConfig):
 
     def _shared_fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in TercetConfig.__annotations__}
-
-
-def require_at_least(smallest: int, name: str, value: int) -> None:
-    """Raise a `ValueError` if the field `name` is below `smallest`."""
-    if value < smallest:
-        raise ValueError(f"{name} is {value}: choose {smallest} or more")
-
-
-def require_probability(name: str, value: float) -> None:
-    """Raise a `ValueError` if the field `name` is not a probability below one."""
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} is {value}: choose a probability from 0 up to, but not including, 1")
-
-
-def equal_share(hidden_size: int, num_heads: int) -> int | None:
-    """Divide the model's width among heads; `None` if that leaves a rest."""
-    return None if num_heads < 1 or hidden_size % num_heads else hidden_size // num_heads
-
-
-def require_heads(
-    hidden_size: int, head_dim: int | None, num_heads: int, num_key_value_heads: int, prefix: str = ""
-) -> None:
-    """Raise a `ValueError` unless heads have a width, and key-value heads divide the heads."""
-    if head_dim is None:
-        raise ValueError(
-            f"hidden_size ({hidden_size}) must be a multiple of {prefix}num_attention_heads ({num_heads}): "
-            f"choose one of {divisors(hidden_size)}, or give {prefix}head_dim"
-        )
-    require_at_least(1, f"{prefix}num_attention_heads", num_heads)
-    require_at_least(1, f"{prefix}head_dim", head_dim)
-    if num_key_value_heads < 1 or num_heads % num_key_value_heads:
-        raise ValueError(
-            f"{prefix}num_attention_heads ({num_heads}) must be a multiple of {prefix}num_key_value_heads "
-            f"({num_key_value_heads}): choose one of {divisors(num_heads)}"
-        )
-
-
-def divisors(number: int) -> str:
-    """List what divides `number` and could be a number of heads, for an error message."""
-    return ", ".join(str(divisor) for divisor in range(1, min(number, 256) + 1) if number % divisor == 0)

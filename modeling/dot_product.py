@@ -58,6 +58,8 @@ def single_query_attention(
     dtype = torch.promote_types(query.dtype, torch.float32)
     if attention_mask is not None and attention_mask.dtype != torch.bool:
         attention_mask = attention_mask.to(dtype)
+    if attention_mask is not None and attention_mask.shape[1] > 1:  # each head has its own
+        attention_mask = attention_mask.view(len(attention_mask), key.shape[1], -1, key.shape[2])
     groups = query.view(len(query), key.shape[1], -1, query.shape[-1])  # (B, G, H/G, D)
     read = nn.functional.scaled_dot_product_attention(
         groups.to(dtype), key.to(dtype), value.to(dtype), attention_mask, scale=scaling
@@ -65,7 +67,9 @@ def single_query_attention(
     return read.to(query.dtype).view(len(query), 1, -1, query.shape[-1]), None
 
 
-def additive(allowed: Tensor | None, is_causal: bool, length: int, like: Tensor) -> Tensor | None:
+def additive(
+    allowed: Tensor | None, is_causal: bool, length: int, like: Tensor, bias: Tensor | None = None
+) -> Tensor | None:
     """Turn what may be seen into what is added to the scores: 0, or the lowest finite number of their type.
 
     Args:
@@ -73,10 +77,12 @@ def additive(allowed: Tensor | None, is_causal: bool, length: int, like: Tensor)
         is_causal: Forbid keys behind the query as well.
         length: T and S of a causal mask.
         like: A tensor of the scores' type and device.
+        bias: What is added instead of 0, broadcasting to (B, H, T, S).
     """
     if is_causal:
         causal = torch.ones(length, length, dtype=torch.bool, device=like.device).tril()
         allowed = causal if allowed is None else allowed & causal
+    added = like.new_zeros(()) if bias is None else bias.to(like.dtype)
     if allowed is None:
-        return None
-    return like.new_zeros(()).where(allowed, torch.finfo(like.dtype).min)
+        return None if bias is None else added
+    return added.where(allowed, torch.finfo(like.dtype).min)

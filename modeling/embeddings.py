@@ -1,4 +1,7 @@
-"""From token ids to the first vectors of the residual stream."""
+"""From token ids to the first vectors of the residual stream.
+
+Shapes: B batch, T positions, C model width, E width of token vectors.
+"""
 
 from torch import Tensor, nn
 
@@ -9,18 +12,23 @@ from .positions import POSITIONS
 
 
 class Embeddings(nn.Module):
-    """Sum of token, segment and absolute position vectors, optionally scaled and normalized."""
+    """Sum of token, segment and absolute position vectors, optionally scaled and normalized.
+
+    Vectors of another width than the model's are projected to it, so that a large vocabulary need not cost
+    many parameters (ALBERT: Lan et al., 2020, section 3.1; ELECTRA: Clark et al., 2020, section 3.2).
+    """
 
     def __init__(self, config: TercetConfig):
         super().__init__()
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.token_types = (
-            nn.Embedding(config.type_vocab_size, config.hidden_size) if config.type_vocab_size else None
-        )
+        width = config.embedding_width
+        self.embed_tokens = nn.Embedding(config.vocab_size, width)
+        self.token_types = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
         self.positions = POSITIONS[config.position_embedding_type](config)
-        self.norm = build_norm(config) if config.embedding_norm else nn.Identity()
+        self.norm = build_norm(config, width) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
-        self.scale = config.hidden_size**0.5 if config.scale_embedding else 1.0
+        is_projected = width != config.hidden_size
+        self.projection = nn.Linear(width, config.hidden_size) if is_projected else nn.Identity()
+        self.scale = width**0.5 if config.scale_embedding else 1.0
 
     def forward(
         self,
@@ -29,7 +37,7 @@ class Embeddings(nn.Module):
         token_type_ids: Tensor | None,
         position_ids: Tensor,
     ) -> Tensor:
-        """Embed tokens (B, T), or take their vectors (B, T, C), and add position and segment.
+        """Embed tokens (B, T), or take their vectors (B, T, E), and add position and segment: (B, T, C).
 
         Raises:
             ValueError: If segments are given to a model that has no embedding for them.
@@ -38,10 +46,10 @@ class Embeddings(nn.Module):
         x = x * self.scale + self.positions.embed(position_ids)
         x = x + self.segments(token_type_ids)
         # Positions are computed in float32; the stream keeps the type of the weights.
-        return self.dropout(self.norm(x.to(self.embed_tokens.weight.dtype)))
+        return self.projection(self.dropout(self.norm(x.to(self.embed_tokens.weight.dtype))))
 
     def segments(self, token_type_ids: Tensor | None) -> Tensor | float:
-        """Vectors of the segments (B, T, C), by default the first segment's (C,); 0 if the model has none."""
+        """Vectors of the segments (B, T, E), by default the first segment's (E,); 0 if the model has none."""
         if self.token_types is not None:
             return self.token_types.weight[0] if token_type_ids is None else self.token_types(token_type_ids)
         if token_type_ids is not None:

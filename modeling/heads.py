@@ -1,6 +1,6 @@
 """What turns hidden states into answers: the way to the vocabulary, and the sentence relation.
 
-Shapes: B batch, T positions, C model width.
+Shapes: B batch, T positions, C model width, E width that the vocabulary head reads.
 """
 
 from torch import Tensor, nn
@@ -12,21 +12,34 @@ from .normalization import build_norm
 
 
 class HeadTransform(nn.Module):
-    """A last non-linear step before the vocabulary, norm(act(W x + b)), as in BERT."""
+    """A last non-linear step before the vocabulary, norm(act(W x + b)), as in BERT.
+
+    It leads to the width of token vectors that the head is tied to, as in ELECTRA's generator.
+    """
 
     def __init__(self, config: TercetConfig):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = nn.Linear(config.hidden_size, config.head_width)
         self.act_fn = build_activation(config.hidden_act)
-        self.norm = build_norm(config)
+        self.norm = build_norm(config, config.head_width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Transform each position: (B, T, C) -> (B, T, C)."""
+        """Transform each position: (B, T, C) -> (B, T, E)."""
         return self.norm(self.act_fn(apply(self.dense, x)))
 
 
 def build_head_transform(config: TercetConfig) -> nn.Module:
-    """Build the transform if the configuration asks for one."""
+    """Build the transform if the configuration asks for one.
+
+    Raises:
+        ValueError: If without one nothing leads to the width of the vocabulary head.
+    """
+    if not config.head_transform and config.head_width != config.hidden_size:
+        raise ValueError(
+            f"the vocabulary head is tied to token vectors of embedding_size ({config.embedding_size}), but "
+            f"nothing leads there from hidden_size ({config.hidden_size}): choose head_transform=True as in "
+            "ELECTRA, tie_word_embeddings=False, or one width for both"
+        )
     return HeadTransform(config) if config.head_transform else nn.Identity()
 
 

@@ -50,7 +50,7 @@ class TercetEncoderModel(TercetStack):
             attention_mask: (B, T), 0 at pads; or a mask as the attention kernel wants it, used as it is.
             token_type_ids: Segment of each token, (B, T).
             position_ids: (B, T). By default real tokens are counted; in a packed stream they restart.
-            inputs_embeds: Vectors (B, T, C) instead of ids.
+            inputs_embeds: Vectors (B, T, C) instead of ids; of the tokens' own width, if it is another one.
             cu_seq_lens_q: Cumulative lengths (S+1,) of packed sequences, which never see each other.
             max_length_q: Longest of them, in tokens, if known.
             **kwargs: `output_hidden_states`, `output_attentions`; the rest goes to the attention kernel.

@@ -24,6 +24,9 @@ from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import bounds_of, restarts
 from .pretrained_tercet import TercetPreTrainedModel, is_tracing
 
+TABLE = "embeddings.embed_tokens.weight"
+"""Where a stack keeps the vectors of its tokens."""
+
 
 class TercetSeq2SeqPreTrainedModel(TercetPreTrainedModel):
     """What is true of the model with and without a head. Abstract."""
@@ -31,6 +34,17 @@ class TercetSeq2SeqPreTrainedModel(TercetPreTrainedModel):
     config: TercetSeq2SeqConfig
     # The two stacks record their own.
     _can_record_outputs = {}
+    _tied_weights_keys: dict[str, str]
+
+    def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
+        """Give the ties of the parameters, chosen when the model is built.
+
+        transformers asks `tie_word_embeddings` alone, which does not say how many tables of token vectors
+        there are.
+        """
+        if all_submodels:
+            return super().get_expanded_tied_weights_keys(all_submodels)
+        return dict(self._tied_weights_keys)
 
     def resize_token_embeddings(
         self,
@@ -43,18 +57,18 @@ class TercetSeq2SeqPreTrainedModel(TercetPreTrainedModel):
         decoder = self.get_decoder()
         if decoder.get_input_embeddings().num_embeddings != table.num_embeddings:
             decoder.resize_token_embeddings(table.num_embeddings)
+            self.tie_weights()
         return table
 
 
 class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
-    """The encoder and the decoder, over one table of token vectors if `tie_word_embeddings`."""
-
-    _tied_weights_keys = {"decoder.embeddings.embed_tokens.weight": "encoder.embeddings.embed_tokens.weight"}
+    """The encoder and the decoder, over one table of token vectors or two."""
 
     def __init__(self, config: TercetSeq2SeqConfig):
         super().__init__(config)
         self.encoder = TercetEncoderModel(config.encoder_config())
         self.decoder = TercetDecoderModel(config.decoder_config(), reads_encoder=True)
+        self._tied_weights_keys = {f"decoder.{TABLE}": f"encoder.{TABLE}"} if config.has_one_table else {}
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -64,7 +78,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Replace the source's table, and the target's where the two are one."""
         self.encoder.set_input_embeddings(value)
-        if self.config.tie_word_embeddings:
+        if self.config.has_one_table:
             self.decoder.set_input_embeddings(value)
 
     @can_return_tuple
@@ -138,12 +152,13 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
 class TercetSeq2SeqForConditionalGeneration(TercetSeq2SeqPreTrainedModel, TercetGenerativeModel):
     """Encoder, decoder, and a prediction of the target's next token."""
 
-    _tied_weights_keys = {"lm_head.weight": "model.encoder.embeddings.embed_tokens.weight"}
-
     def __init__(self, config: TercetSeq2SeqConfig):
         super().__init__(config)
         self.model = TercetSeq2SeqModel(config)
         self.build_vocabulary_head(config)
+        owner = "encoder" if config.has_one_table else "decoder"
+        is_tied = config.tie_word_embeddings
+        self._tied_weights_keys = {"lm_head.weight": f"model.{owner}.{TABLE}"} if is_tied else {}
         self.post_init()
 
     @can_return_tuple

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from .configuration_tercet import TercetConfig
 
 
-def build_norm(config: TercetConfig) -> nn.Module:
-    """Build the norm that `config` names, over the model's width."""
+def build_norm(config: TercetConfig, width: int | None = None) -> nn.Module:
+    """Build the norm that `config` names, over `width` channels; `None`: the model's."""
+    width = width or config.hidden_size
     if config.norm_type == "layer_norm":
-        return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=config.norm_bias)
-    return nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+        return nn.LayerNorm(width, eps=config.norm_eps, bias=config.norm_bias)
+    return nn.RMSNorm(width, eps=config.norm_eps)
 
 
 class HeadRMSNorm(nn.RMSNorm):

@@ -46,7 +46,7 @@ def packed_attention(
         return flash(module, query, key, value, None, scaling=scaling, dropout=dropout, **arguments)
 
     streams = [x.transpose(1, 2)[0] for x in (query, key, value)]  # (N or M, heads, D)
-    if implementation == "sdpa" and can_use_varlen(query, dropout):
+    if implementation == "sdpa" and attention_mask.bias is None and can_use_varlen(query, dropout):
         q, k, v = streams
         is_causal = bool(module.is_causal)
         return varlen_attention(q, k, v, attention_mask, scaling=scaling, is_causal=is_causal)[None], None
@@ -59,7 +59,7 @@ def packed_attention(
         None if module.is_causal else groups.keys.key_mask(group) for group in range(len(groups.keys.sizes))
     )
     results = [
-        attend(module, q, k, v, mask, scaling=scaling, dropout=dropout)
+        attend(module, q, k, v, mask, attention_mask.bias, scaling=scaling, dropout=dropout)
         for q, k, v, mask in zip(queries, keys, values, masks, strict=True)
     ]
     return groups.queries.join(results)[None], None
@@ -71,15 +71,23 @@ def attend(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
+    bias: Tensor | None,
     *,
     scaling: float,
     dropout: float,
 ) -> Tensor:
-    """Let (b, t, H, D) read (b, s, G, D). Pads stand behind, so a causal group needs no mask for them."""
-    is_causal = bool(module.is_causal)
-    if query.is_cpu and (key.shape[1] <= SHORT or dropout > 0):
-        bias = additive(mask, is_causal, key.shape[1], like=query)
-        return short_attention(query, key, value, bias, scaling=scaling, dropout=dropout)
+    """Let (b, t, H, D) read (b, s, G, D), with the first part (1, H, t, s) of a bias on the scores.
+
+    Pads stand behind, so a causal group needs no mask for them.
+    """
+    is_causal, length = bool(module.is_causal), key.shape[1]
+    is_short = query.is_cpu and (length <= SHORT or dropout > 0)
+    if is_short or bias is not None:
+        bias = None if bias is None else bias[..., :length, :length]
+        mask = additive(mask, is_causal, length, like=query, bias=bias)
+        is_causal = False
+    if is_short:
+        return short_attention(query, key, value, mask, scaling=scaling, dropout=dropout)
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     groups = query.shape[1] // key.shape[1]
     key, value = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (key, value))

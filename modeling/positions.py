@@ -4,7 +4,7 @@ Attention alone is blind to order. Absolute positions are added to the embedding
 and keys so that only distances reach the scores. All are computed from `position_ids`, hold no buffers, and
 therefore serve padded, packed and cached sequences alike.
 
-Shapes: B batch, T positions, C model width, H heads, D head width, R channels of a head that are turned.
+Shapes: B batch, T positions, E width of token vectors, H heads, D head width, R channels of a head that turn.
 """
 
 import torch
@@ -25,7 +25,7 @@ class NoPositions(nn.Module):
         self.config = config
 
     def embed(self, position_ids: Tensor) -> Tensor | float:
-        """Give what is added to the token embeddings, (B, T, C) or 0."""
+        """Give what is added to the token embeddings, (B, T, E) or 0."""
         return 0.0
 
     def rotation(self, position_ids: Tensor) -> Rotation | None:
@@ -39,7 +39,7 @@ class LearnedPositions(NoPositions):
     def __init__(self, config: TercetConfig):
         super().__init__(config)
         self.embed_positions = nn.Embedding(
-            config.max_position_embeddings + config.position_offset, config.hidden_size
+            config.max_position_embeddings + config.position_offset, config.embedding_width
         )
 
     def embed(self, position_ids: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class LearnedPositions(NoPositions):
 class SinusoidalPositions(NoPositions):
     """Sines and cosines of geometrically growing wavelengths (Vaswani et al., 2017, section 3.5).
 
-    PE(t, 2i) = sin(t / 10000^(2i/C)) and PE(t, 2i+1) = cos(t / 10000^(2i/C)).
+    PE(t, 2i) = sin(t / 10000^(2i/E)) and PE(t, 2i+1) = cos(t / 10000^(2i/E)).
     """
 
     def embed(self, position_ids: Tensor) -> Tensor:
@@ -69,9 +69,9 @@ class SinusoidalPositions(NoPositions):
         return torch.stack(self.waves(position_ids), dim=-1).flatten(start_dim=-2)
 
     def waves(self, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Sines and cosines of every wavelength, each (B, T, C/2)."""
+        """Sines and cosines of every wavelength, each (B, T, E/2)."""
         angles = angles_of(
-            position_ids, frequencies_of(self.config.hidden_size, 10_000.0, position_ids.device)
+            position_ids, frequencies_of(self.config.embedding_width, 10_000.0, position_ids.device)
         )
         return angles.sin(), angles.cos()
 
@@ -108,6 +108,7 @@ POSITIONS: dict[str, type[NoPositions]] = {
     "learned": LearnedPositions,
     "sinusoidal": SinusoidalPositions,
     "sinusoidal_split": SplitSinusoidalPositions,
+    "relative_bias": NoPositions,  # a stack has its table elsewhere: see RelativeBias
     "none": NoPositions,
 }
 

@@ -3,7 +3,7 @@
 Shapes: B batch, T positions, C model width, V vocabulary.
 """
 
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from .configuration_tercet import TercetConfig
 from .cross_entropy import LossArguments, logits_loss, vocabulary_loss
 from .heads import build_head_transform, keep_positions
 from .linear import ResidualLinear
+from .relative_bias import require_additive_kernel
 
 
 class TercetPreTrainedModel(PreTrainedModel):
@@ -40,6 +41,12 @@ class TercetPreTrainedModel(PreTrainedModel):
         if isinstance(module, ResidualLinear):
             init.normal_(module.weight, std=self.config.initializer_range * module.init_scale)
 
+    def _check_and_adjust_attn_implementation(
+        self, attn_implementation: str | None, *args: Any, **kwargs: Any
+    ) -> str:
+        require_additive_kernel(self.config, attn_implementation)
+        return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
+
     def train(self, mode: bool = True) -> Self:
         """Switch to training or evaluation; what sped up decoding is of no use to weights that change."""
         if mode:
@@ -53,7 +60,7 @@ class TercetVocabularyModel(TercetPreTrainedModel):
     def build_vocabulary_head(self, config: TercetConfig) -> None:
         """Give the model `transform` and `lm_head`."""
         self.transform = build_head_transform(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.head_bias)
+        self.lm_head = nn.Linear(config.head_width, config.vocab_size, bias=config.head_bias)
 
     def score(self, hidden_states: Tensor) -> Tensor:
         """Logits (B, T, V) of states (B, T, C)."""

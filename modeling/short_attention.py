@@ -22,9 +22,10 @@ SHORT = 256
 def short_attention(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, *, scaling: float, dropout: float
 ) -> Tensor:
-    """Let `query` (b, t, H, D) read `key` and `value` (b, s, G, D); `bias`, to (b, 1, t, s), adds to scores.
+    """Let `query` (b, t, H, D) read `key` and `value` (b, s, G, D).
 
-    Equals `scaled_dot_product` in value and gradients; returns what was read, (b, t, H, D).
+    `bias`, broadcasting to (b, H, t, s), adds to the scores. Equals `scaled_dot_product` in value and
+    gradients; returns what was read, (b, t, H, D).
     """
     if (groups := query.shape[2] // key.shape[2]) > 1:
         key, value = (x.repeat_interleave(groups, dim=2) for x in (key, value))
@@ -51,6 +52,7 @@ class _ShortAttention(torch.autograd.Function):
             value = value * ctx.factor if dropout else value  # smaller than the weights, so scaled instead
             read = without_dropped(weights, is_kept) @ value
         ctx.scaling = scaling
+        ctx.bias_shape = None if bias is None else bias.shape
         ctx.save_for_backward(query, key, value, weights, is_kept)
         return read
 
@@ -68,7 +70,7 @@ class _ShortAttention(torch.autograd.Function):
             (d_scores @ key).mul_(ctx.scaling),
             d_scores.mT @ query,
             d_value.mul_(ctx.factor),
-            None,
+            d_scores.sum_to_size(ctx.bias_shape) if ctx.needs_input_grad[3] else None,
             None,
             None,
         )

@@ -28,6 +28,7 @@ from .packing import (
     sequence_ids,
 )
 from .pretrained_tercet import TercetPreTrainedModel, is_tracing
+from .relative_bias import build_relative_bias
 
 logger = logging.get_logger(__name__)
 
@@ -38,6 +39,7 @@ class TercetStack(TercetPreTrainedModel):
     def __init__(self, config: TercetConfig, *, is_causal: bool, reads_encoder: bool = False):
         super().__init__(config)
         self.embeddings = Embeddings(config)
+        self.relative_bias = build_relative_bias(config, is_causal=is_causal)
         self.layers = nn.ModuleList(
             BLOCKS[config.norm_placement](config, layer_idx, is_causal=is_causal, reads_encoder=reads_encoder)
             for layer_idx in range(config.num_hidden_layers)
@@ -139,6 +141,7 @@ class TercetStack(TercetPreTrainedModel):
     ) -> Tensor:
         """Send the stream through the blocks and the final norm, back into the layout of the input."""
         rotation = self.embeddings.positions.rotation(layout.position_ids)
+        mask = self.relative_bias(mask, x, past_key_values)
         for layer in self.layers:
             x = layer(x, mask, rotation, source, source_mask, past_key_values=past_key_values, **arguments)
         return layout.unpack(self.norm(x))

@@ -116,7 +116,7 @@ def count_flops(model: TercetVocabularyModel, sequence: FullSequence) -> float:
 
 def stack_products(stack: TercetStack, length: int, source_length: int) -> float:
     """Count the pairs of a weight, or a key, and a vector that meet in the forward pass of one stack."""
-    products = 0
+    products = length * weights_of(stack.embeddings)
     for module in stack.modules():
         if isinstance(module, Block):
             products += length * weights_of(module)
@@ -231,5 +231,5 @@ def loss_bytes(
     limit = CHUNK_BYTES["cpu"] if is_cpu else LARGE_CHUNK_BYTES
     rows = min(targets, max(1, limit // (size * config.vocab_size)))
     cast = 0 if size == single else size
-    of_head = (single + size + cast) * config.vocab_size * config.hidden_size
-    return 2 * size * rows * config.vocab_size + of_head + 2 * single * targets * config.hidden_size
+    of_head = (single + size + cast) * config.vocab_size * config.head_width
+    return 2 * size * rows * config.vocab_size + of_head + 2 * single * targets * config.head_width

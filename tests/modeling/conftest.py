@@ -52,6 +52,20 @@ VARIANTS = {
         "scale_embedding": True,
     },
     "unordered": {"position_embedding_type": "none", "hidden_act": "gelu_new", "tie_word_embeddings": False},
+    "t5": {
+        "position_embedding_type": "relative_bias",
+        # With so few, distances of the small batches share buckets, too.
+        "relative_attention_num_buckets": 8,
+        "relative_attention_max_distance": 6,
+        "feed_forward_type": "plain",
+        "hidden_act": "relu",
+    },
+    "electra": {
+        "embedding_size": 20,
+        "embedding_norm": True,
+        "position_embedding_type": "learned",
+        "head_transform": True,
+    },
     "offset": {"position_embedding_type": "learned", "position_offset": 2, "norm_placement": "pre"},
     "neox": {
         "norm_type": "layer_norm",

@@ -99,13 +99,14 @@ def test_a_source_is_remembered(config):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("mask", [None, "additive", "boolean"])
+@pytest.mark.parametrize("mask", [None, "additive", "boolean", "one per head"])
 @pytest.mark.parametrize("key_value_heads", [6, 2, 1])
 def test_a_single_query_reads_as_defined(dtype, mask, key_value_heads):
     torch.manual_seed(0)
     query = torch.randn(3, 1, 6, 8, dtype=dtype).transpose(1, 2)
     key, value = torch.randn(2, 3, key_value_heads, 11, 8, dtype=dtype)
-    allowed = None if mask is None else torch.rand(3, 1, 1, 11) < 0.7
+    num_masks = 6 if mask == "one per head" else 1
+    allowed = None if mask is None else torch.rand(3, num_masks, 1, 11) < 0.7
     added = additive(allowed, False, 11, like=query)
     given = allowed if mask == "boolean" else added
     arguments = {"scaling": 0.3, "dropout": 0.0}

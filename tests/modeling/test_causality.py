@@ -41,6 +41,8 @@ def causal(length: int) -> torch.Tensor:
 
 
 def test_an_encoder_read_causally_is_the_decoder_bit_for_bit(variant, builder, tmp_path):
+    if variant == "t5":
+        pytest.skip("an encoder's bias has buckets for later keys, too")
     encoder = builder("encoder", variant, "eager", type_vocab_size=0)
     encoder.save_pretrained(tmp_path)
     decoder = TercetDecoderForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
@@ -72,7 +74,7 @@ def test_without_positions_the_encoder_does_not_know_the_order(builder):
     )
 
 
-@pytest.mark.parametrize("kind", ["rotary", "learned", "sinusoidal", "sinusoidal_split"])
+@pytest.mark.parametrize("kind", ["rotary", "learned", "sinusoidal", "sinusoidal_split", "relative_bias"])
 def test_with_positions_it_does(kind, builder):
     model = builder("encoder", position_embedding_type=kind).model
     ids, order = torch.randint(3, 61, (1, 7)), torch.arange(6, -1, -1)

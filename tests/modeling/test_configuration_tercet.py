@@ -38,6 +38,10 @@ LONGER = {
         ({"norm_bias": True}, ["norm_bias=True", "layer_norm"]),
         ({"hidden_size": "wide"}, ["hidden_size", "wide", "int"]),
         ({"hidden_act": "swish9"}, ["hidden_act", "swish9"]),
+        ({"embedding_size": 0}, ["embedding_size is 0", "choose 1 or more"]),
+        ({"embedding_size": 7, "position_embedding_type": "sinusoidal"}, ["embedding_size (7)", "even"]),
+        ({"relative_attention_num_buckets": 2}, ["relative_attention_num_buckets is 2", "choose 4 or more"]),
+        ({"relative_attention_max_distance": 16}, ["max_distance is 16", "half of", "(32)"]),
         ({"position_embedding_type": "absolute"}, ["position_embedding_type", "absolute"]),
     ],
 )  # fmt: skip

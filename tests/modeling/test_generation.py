@@ -88,21 +88,26 @@ def score(model, ids, sequences) -> float:
 
 
 @pytest.mark.parametrize("cache", ["static", "dynamic"])
-def test_padded_batches_generate_what_each_sequence_does(generator, batch, cache):
+@pytest.mark.parametrize("variant", ["modern", "t5"])
+@pytest.mark.parametrize("member", ["decoder", "seq2seq"])
+def test_padded_batches_generate_what_each_sequence_does(member, variant, cache, builder, batch):
+    generator = builder(member, variant)
     ids, mask = batch.padded("left")
     together = generator.generate(ids, attention_mask=mask, cache_implementation=cache, **GREEDY)[:, -6:]
     alone = torch.cat([generator.generate(row[None], **GREEDY)[:, -6:] for row in batch.sequences])
     assert torch.equal(together, alone)
 
 
-@pytest.mark.parametrize("variant", ["modern", "qwen"])
+@pytest.mark.parametrize("variant", ["modern", "qwen", "t5"])
 def test_static_caches_equal_growing_ones(variant, builder):
     model = builder("decoder", variant)
-    ids = torch.randint(3, 61, (1, 5))
+    ids = torch.randint(3, 61, (1, 7))
     cache = StaticCache(config=model.config, max_cache_len=16)
-    model(input_ids=ids[:, :4], past_key_values=cache, use_cache=True)
-    last = model(input_ids=ids[:, 4:], past_key_values=cache, use_cache=True).logits
-    assert_close(last, model(input_ids=ids).logits[:, -1:], **CLOSE)
+    parts = [
+        model(input_ids=part, past_key_values=cache, use_cache=True).logits
+        for part in ids.split([4, 2, 1], dim=1)
+    ]
+    assert_close(torch.cat(parts, dim=1), model(input_ids=ids).logits, **CLOSE)
 
 
 def test_sampling_follows_its_seed(generator, batch):

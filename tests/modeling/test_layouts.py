@@ -49,8 +49,11 @@ def packed_inputs_of(member: str, batch, targets) -> dict:
     }
 
 
-def test_short_and_long_sequences_take_two_ways_to_one_result(member, builder, batch, targets, monkeypatch):
-    model = builder(member, "grouped").train()
+@pytest.mark.parametrize("variant", ["grouped", "t5"])
+def test_short_and_long_sequences_take_two_ways_to_one_result(
+    member, variant, builder, batch, targets, monkeypatch
+):
+    model = builder(member, variant).train()
     results = []
     for longest in (0, 256):
         monkeypatch.setattr(packed_attention, "SHORT", longest)
@@ -99,8 +102,9 @@ def test_training_in_mixed_precision_takes_every_variant(member, variant, builde
 
 
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
-def test_packed_logits_are_those_of_each_sequence_alone(member, builder, batch):
-    model = builder(member, "modern")
+@pytest.mark.parametrize("variant", ["modern", "t5"])
+def test_packed_logits_are_those_of_each_sequence_alone(member, variant, builder, batch):
+    model = builder(member, variant)
     packed = model(**batch.packed()).logits[0]
     alone = torch.cat([model(input_ids=ids[None]).logits[0] for ids in batch.sequences])
     assert_close(packed, alone, **CLOSE)
@@ -138,8 +142,9 @@ def test_packed_documents_do_not_see_each_other(member, builder, batch):
     assert vectors.grad[0, 10:].abs().max() == 0
 
 
-def test_recorded_outputs_of_packed_sequences_respect_them(builder, batch):
-    model = builder("encoder")
+@pytest.mark.parametrize("variant", ["modern", "t5"])
+def test_recorded_outputs_of_packed_sequences_respect_them(variant, builder, batch):
+    model = builder("encoder", variant)
     packed = batch.packed()
     outputs = model(**packed, output_attentions=True, output_hidden_states=True)
     assert_close(outputs.logits, model(**packed).logits, **CLOSE)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from tercet.modeling import AUTO_CLASSES
@@ -44,6 +45,61 @@ def test_untied_heads_stay_apart(member, builder, tmp_path):
     assert loaded.lm_head.weight is not loaded.get_input_embeddings().weight
 
 
+def tables_of(model) -> tuple[torch.nn.Parameter, torch.nn.Parameter, torch.nn.Parameter]:
+    """Tables of the source's token vectors, the target's, and the vocabulary head's."""
+    stacks = (model.get_encoder(), model.get_decoder())
+    return (*(stack.get_input_embeddings().weight for stack in stacks), model.lm_head.weight)
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+@pytest.mark.parametrize("shared", [None, True, False])
+def test_source_target_and_head_share_what_the_configuration_says(is_tied, shared, builder, tmp_path):
+    model = builder("seq2seq", tie_word_embeddings=is_tied, share_encoder_decoder_embeddings=shared)
+    is_shared = is_tied if shared is None else shared
+    model.save_pretrained(tmp_path)
+    loaded, report = type(model).from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"]
+    bare = type(model.model).from_pretrained(tmp_path)
+    for source, target, head in (tables_of(model), tables_of(loaded)):
+        assert (source is target) == is_shared
+        assert (head is target) == is_tied
+    assert all(torch.equal(value, loaded.state_dict()[name]) for name, value in model.state_dict().items())
+    assert all(
+        torch.equal(value, bare.state_dict()[name]) for name, value in model.model.state_dict().items()
+    )
+    saved = load_file(tmp_path / "model.safetensors")
+    assert (
+        sum(value.shape == model.lm_head.weight.shape for value in saved.values()) == 3 - is_shared - is_tied
+    )
+    with torch.device("meta"):
+        planned = type(model)(model.config)
+    assert sum(p.numel() for p in planned.parameters()) == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+def test_what_is_shared_grows_and_shrinks_together(is_tied, shared, builder):
+    fields = {"tie_word_embeddings": is_tied, "share_encoder_decoder_embeddings": shared, "head_bias": True}
+    model = builder("seq2seq", **fields)
+    ids = torch.randint(3, 40, (1, 5))
+    before = model(input_ids=ids, decoder_input_ids=ids).logits
+    for size in (80, 50):
+        model.resize_token_embeddings(size)
+        source, target, head = tables_of(model)
+        assert len(source) == len(target) == len(head) == model.lm_head.out_features == size
+        assert (source is target, head is target) == (shared, is_tied)
+        after = model(input_ids=ids, decoder_input_ids=ids).logits
+        torch.testing.assert_close(after[..., :50], before[..., :50], rtol=1e-4, atol=1e-5)
+
+
+def test_a_head_needs_a_way_to_the_vectors_it_is_tied_to(member, builder):
+    with pytest.raises(ValueError, match=r"embedding_size \(20\).*hidden_size \(32\).*head_transform=True"):
+        builder(member, embedding_size=20)
+    model = builder(member, embedding_size=20, tie_word_embeddings=False)
+    assert model.lm_head.weight.shape == (61, 32)
+    assert model.get_input_embeddings().weight.shape == (61, 20)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_loads_and_runs(member, variant, dtype, builder, tmp_path):
     model = builder(member, variant)
@@ -65,7 +121,7 @@ def test_shards_come_back_whole(member, builder, tmp_path):
     assert all(torch.equal(value, loaded.state_dict()[name]) for name, value in model.state_dict().items())
 
 
-@pytest.mark.parametrize("variant", ["modern", "bert", "unordered"])
+@pytest.mark.parametrize("variant", ["modern", "bert", "unordered", "electra"])
 def test_the_vocabulary_can_grow_and_shrink(member, variant, builder):
     model = builder(member, variant)
     ids = torch.randint(3, 40, (1, 5))

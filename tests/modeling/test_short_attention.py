@@ -51,6 +51,15 @@ def test_it_equals_the_definition(heads, num_key_value_heads, kind):
     assert_close(gradients(fast, inputs), gradients(slow, inputs))
 
 
+@pytest.mark.parametrize("shape", [(1, H, T, S), (B, H, T, S), (B, 1, 1, S)])
+def test_a_bias_has_its_gradient(heads, shape):
+    inputs, bias = heads(), torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    fast = short_attention(*inputs, bias, scaling=D**-0.5, dropout=0.0)
+    slow = by_definition(*inputs, bias)
+    assert_close(fast, slow)
+    assert_close(gradients(fast, [*inputs, bias]), gradients(slow, [*inputs, bias]))
+
+
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 1e-2)])
 def test_dropped_weights_equal_the_definition_with_the_same_ones(heads, dtype, tolerance, monkeypatch):
     exact, drawn = heads(), []

@@ -25,16 +25,18 @@ def test_the_forward_pass_compiles_without_graph_breaks(member, variant, trainin
     assert_close(compiled.loss, model(**inputs).loss, **CLOSE)
 
 
-def test_packed_sequences_compile_without_graph_breaks(builder, batch):
+@pytest.mark.parametrize("variant", ["modern", "t5"])
+def test_packed_sequences_compile_without_graph_breaks(variant, builder, batch):
     torch._dynamo.reset()
     for member in ("encoder", "decoder"):
-        model = builder(member)
+        model = builder(member, variant)
         compiled = torch.compile(model, fullgraph=True, backend="eager")(**batch.packed())
         assert_close(compiled.logits, model(**batch.packed()).logits, **CLOSE)
 
 
-def test_gradient_checkpointing_changes_no_gradient(member, builder, batch):
-    model = builder(member).train()
+@pytest.mark.parametrize("variant", ["modern", "t5"])
+def test_gradient_checkpointing_changes_no_gradient(member, variant, builder, batch):
+    model = builder(member, variant).train()
     inputs = inputs_of(batch)
 
     def gradients():
@@ -113,8 +115,9 @@ def test_two_means_have_no_common_number_of_items():
     assert TercetEncoderForPreTraining.accepts_loss_kwargs is False
 
 
-def test_the_definition_keeps_double_precision(builder, batch):
-    model = builder("decoder", kernel="eager").double()
+@pytest.mark.parametrize("variant", ["modern", "t5"])
+def test_the_definition_keeps_double_precision(variant, builder, batch):
+    model = builder("decoder", variant, "eager").double()
     ids, mask = batch.padded("left")
     padded = model(input_ids=ids, attention_mask=mask).logits[mask.bool()]
     alone = torch.cat([model(input_ids=row[None]).logits[0] for row in batch.sequences])

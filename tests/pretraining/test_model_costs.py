@@ -56,6 +56,9 @@ MODELS = [
     ("causal_language_modeling", WIDE_HEADS),
     ("causal_language_modeling", PARALLEL),
     ("span_corruption", WIDE_HEADS),
+    ("masked_language_modeling", {"embedding_size": 48}),
+    ("span_corruption", {"position_embedding_type": "relative_bias"}),
+    ("translation", {"tie_word_embeddings": False, "share_encoder_decoder_embeddings": True}),
 ]
 """An objective, and fields in which its model differs from the preset."""
 

@@ -2,7 +2,8 @@
 
 A table says where the stock model keeps each of our parameters: `#` stands for the number of a layer and `*`
 for "weight" and "bias"; a pair `(name, part)` is a third of a fused projection (query, key or value), and
-`(name, part, heads)` that third of each of its heads.
+`(name, part, heads)` that third of each of its heads. A pair of a name and a broken number is a multiple: the
+stock model applies that factor elsewhere.
 
 Shapes: B batch, T positions.
 """
@@ -21,7 +22,7 @@ from transformers.pytorch_utils import Conv1D
 
 from tercet.configs.recipe import load_preset
 
-Table = Mapping[str, str | tuple[str, int] | tuple[str, int, int]]
+Table = Mapping[str, str | tuple[str, int | float] | tuple[str, int, int]]
 
 SIZES = {
     "vocab_size": 61,
@@ -41,13 +42,25 @@ class Place:
     """Where the stock model keeps one of our parameters."""
 
     parameter: nn.Parameter
+    factor: float
     is_transposed: bool
     part: int | None = None
     num_fused: int = 1
     """Fused projections, one behind the other: heads, if each has its own query, key and value."""
 
+    @property
+    def value(self) -> Tensor:
+        """Give our parameter's value."""
+        return self.view(self.parameter) * self.factor
+
+    @property
+    def gradient(self) -> Tensor:
+        """Give our parameter's gradient."""
+        assert self.parameter.grad is not None
+        return self.view(self.parameter.grad) / self.factor
+
     def view(self, tensor: Tensor) -> Tensor:
-        """See the stock parameter, or its gradient, as ours."""
+        """See the stock parameter, or its gradient, in the shape of ours."""
         tensor = tensor.mT if self.is_transposed else tensor
         if self.part is None:
             return tensor
@@ -64,7 +77,7 @@ class Pair:
         scatter(stock)
         with torch.no_grad():
             for name, parameter in ours.named_parameters():
-                parameter.copy_(self.places[name].view(self.places[name].parameter))
+                parameter.copy_(self.places[name].value)
 
     def assert_same(self, ours: Tensor, stock: Tensor, what: str = "result") -> None:
         """Compare two tensors, relative to the largest number in them."""
@@ -77,10 +90,9 @@ class Pair:
         our_loss.backward()
         stock_loss.backward()
         for name, parameter in self.ours.named_parameters():
-            place = self.places[name]
             assert parameter.grad is not None, name
-            assert place.parameter.grad is not None, name
-            ours, stock = parameter.grad, place.view(place.parameter.grad)
+            assert self.places[name].parameter.grad is not None, name
+            ours, stock = parameter.grad, self.places[name].gradient
             if name.endswith("k_proj.bias") and self.ours.config.position_embedding_type != "rotary":
                 # It moves all scores of a query alike, which a softmax does not feel: rounding errors.
                 assert max(ours.abs().max(), stock.abs().max()) < 1e-6
@@ -95,9 +107,10 @@ def find(name: str, stock: nn.Module, table: Table) -> Place:
     leaf = name.rpartition(".")[2]
     entry = table[general] if general in table else table[general.removesuffix(leaf) + "*"]
     pattern, *which = (entry,) if isinstance(entry, str) else entry
+    factor = which.pop() if which and isinstance(which[0], float) else 1.0
     found = pattern.replace("#", number[1] if number else "#").replace("*", leaf)
     module, parameter = stock.get_submodule(found.rpartition(".")[0]), stock.get_parameter(found)
-    return Place(parameter, isinstance(module, Conv1D) and parameter.dim() == 2, *which)
+    return Place(parameter, factor, isinstance(module, Conv1D) and parameter.dim() == 2, *which)
 
 
 def require_all_taken(places: dict[str, Place], stock: nn.Module) -> None:

@@ -1,0 +1,121 @@
+"""Relative positions as a bias: the distance between a query and a key adds to their score (T5).
+
+Every head learns a number for each bucket of distances, and all layers of a stack share them (Raffel et al.,
+2020, section 2.1). Short distances have buckets of their own, longer ones share wider and wider buckets.
+
+Distances are counted in places, as in T5: pads before or behind a sequence change none of them, a cache only
+has to know how many of its places are filled, and position ids play no part.
+
+Shapes: B batch, T queries, S keys, H query heads, C model width.
+"""
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache
+
+from .configuration_tercet import TercetConfig
+from .packing import Mask, PackedSequences, longest
+
+
+class NoBias(nn.Module):
+    """Scores of queries and keys alone; also the form of what follows."""
+
+    def forward(self, mask: Mask, x: Tensor, past_key_values: Cache | None) -> Mask:
+        """Give what attention over states `x` (B, T, C), and over what is cached, adds to its scores."""
+        return mask
+
+
+class RelativeBias(NoBias):
+    """A number for each head and bucket; in an encoder, later keys have other buckets than earlier ones."""
+
+    def __init__(self, config: TercetConfig, *, is_causal: bool):
+        super().__init__()
+        self.table = nn.Embedding(config.relative_attention_num_buckets, config.num_attention_heads)
+        self.max_distance = config.relative_attention_max_distance
+        self.is_causal = is_causal
+
+    def forward(self, mask: Mask, x: Tensor, past_key_values: Cache | None) -> Mask:
+        """Join the bias with a mask, to (1 or B, H, T, S), or tell packed sequences of it."""
+        if isinstance(mask, PackedSequences):
+            length = mask.max_length_q or longest(mask.cu_seq_lens_q)
+            return replace(mask, bias=self.bias(x.device, length, length))
+        num_queries, num_keys, past_length = x.shape[1], x.shape[1], 0
+        if past_key_values is not None:
+            past_length = past_key_values.get_seq_length()
+            num_keys, _ = past_key_values.get_mask_sizes(num_queries, 0)
+        if mask is None and self.is_causal:
+            mask = keys_so_far(x.device, num_queries, num_keys, past_length)
+        assert mask is None or isinstance(mask, Tensor)
+        return join(mask, self.bias(x.device, num_queries, num_keys, past_length), dtype_of_scores(x))
+
+    def bias(
+        self, device: torch.device, num_queries: int, num_keys: int, past_length: int | Tensor = 0
+    ) -> Tensor:
+        """Look up what is added for queries in the places from `past_length` on: (1, H, T, S).
+
+        Each query's row is the next one's, moved on by a place, so that there are T + S - 1 distances in all.
+        """
+        last_place = past_length + num_queries - 1
+        distances = torch.arange(num_queries + num_keys - 1, device=device) - last_place
+        by_distance = self.table(self.buckets(distances)).T  # (H, T + S - 1)
+        return by_distance.unfold(-1, num_keys, 1).flip(-2)[None]
+
+    def buckets(self, distances: Tensor) -> Tensor:
+        """Number the bucket of each distance from a query to a key, below 0 for an earlier key.
+
+        Half of a direction's buckets hold a single distance each. The others divide those up to
+        `max_distance` evenly on a logarithmic scale, and the last one holds all longer ones, too.
+        """
+        num_buckets = self.table.num_embeddings
+        if self.is_causal:
+            first, steps = 0, (-distances).clamp(min=0)
+        else:
+            num_buckets //= 2
+            first, steps = num_buckets * (distances > 0), distances.abs()
+        num_exact = num_buckets // 2
+        # In float32 and in the order of T5's code: rounding decides in which bucket an edge falls.
+        share = torch.log(steps.clamp(min=1).float() / num_exact) / math.log(self.max_distance / num_exact)
+        wide = num_exact + (share * (num_buckets - num_exact)).long()
+        return first + torch.where(steps < num_exact, steps, wide.clamp(max=num_buckets - 1))
+
+
+def build_relative_bias(config: TercetConfig, *, is_causal: bool) -> NoBias:
+    """Build the bias of a stack if the configuration asks for one."""
+    if config.position_embedding_type == "relative_bias":
+        return RelativeBias(config, is_causal=is_causal)
+    return NoBias()
+
+
+def keys_so_far(device: torch.device, num_queries: int, num_keys: int, past_length: int | Tensor) -> Tensor:
+    """Allow each query the keys up to its own place, (T, S), which kernels do by themselves if not biased."""
+    places = torch.arange(num_queries, device=device) + past_length
+    return torch.arange(num_keys, device=device) <= places[:, None]
+
+
+def join(mask: Tensor | None, bias: Tensor, dtype: torch.dtype) -> Tensor:
+    """Add a bias where a mask, boolean or additive, allows a pair; elsewhere stands the lowest number."""
+    lowest = torch.finfo(dtype).min
+    if mask is None:
+        return bias.to(dtype)
+    if mask.dtype == torch.bool:
+        return bias.to(dtype).where(mask, lowest)
+    return (bias + mask).clamp(min=lowest).to(dtype)
+
+
+def dtype_of_scores(x: Tensor) -> torch.dtype:
+    """Tell in which type the projections of states `x` will be multiplied."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+
+
+def require_additive_kernel(config: TercetConfig, kernel: str | None) -> None:
+    """Raise a `ValueError` if attention has a bias, and the kernel takes none."""
+    takes_none = any(kind in str(kernel) for kind in ("flash", "flex"))
+    if config.position_embedding_type == "relative_bias" and takes_none:
+        raise ValueError(
+            f"attn_implementation='{kernel}' takes no bias, as position_embedding_type='relative_bias' needs "
+            "one: choose attn_implementation='sdpa' or 'eager'"
+        )

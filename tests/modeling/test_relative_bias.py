@@ -1,0 +1,124 @@
+"""The bias of distances: by hand, behind a cache, with every kind of mask, and where it cannot be had."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import StaticCache
+
+from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig
+from tercet.modeling.relative_bias import RelativeBias, join
+
+CPU = torch.device("cpu")
+FEW = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 16}
+
+
+def build_bias(is_causal: bool) -> RelativeBias:
+    torch.manual_seed(0)
+    config = (TercetDecoderConfig if is_causal else TercetEncoderConfig)(num_attention_heads=3, **FEW)
+    return RelativeBias(config, is_causal=is_causal)
+
+
+@pytest.mark.parametrize(
+    ("is_causal", "distances", "buckets"),
+    [
+        # 4 exact ones, then up to 4 * sqrt(2), 8, 8 * sqrt(2), and all else; later keys are like 0.
+        (True, [5, 1, 0, -1, -3, -4, -5, -6, -7, -8, -11, -12, -99], [0, 0, 0, 1, 3, 4, 4, 5, 5, 6, 6, 7, 7]),
+        # 2 exact ones in each direction, then up to 2 * sqrt(8), and all else.
+        (False, [-99, -6, -5, -2, -1, 0, 1, 2, 5, 6, 99], [3, 3, 2, 2, 1, 0, 5, 6, 6, 7, 7]),
+    ],
+)
+def test_buckets_by_hand(is_causal, distances, buckets):
+    assert build_bias(is_causal).buckets(torch.tensor(distances)).tolist() == buckets
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_the_bias_of_a_pair_is_that_of_its_distance(is_causal):
+    model = build_bias(is_causal)
+    bias = model.bias(CPU, num_queries=4, num_keys=30, past_length=21)
+    for query in range(4):
+        for key in range(30):
+            bucket = model.buckets(torch.tensor(key - (21 + query)))
+            assert torch.equal(bias[0, :, query, key], model.table.weight[bucket])
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_the_table_learns_the_sum_of_its_pairs(is_causal):
+    model = build_bias(is_causal)
+    weight = torch.randn(1, 3, 9, 9)
+    (model.bias(CPU, 9, 9) * weight).sum().backward()
+    expected = torch.zeros_like(model.table.weight)
+    for query in range(9):
+        for key in range(9):
+            expected[model.buckets(torch.tensor(key - query))] += weight[0, :, query, key]
+    assert_close(model.table.weight.grad, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_every_mask_forbids_the_same_by_a_finite_number(dtype):
+    bias = torch.randn(1, 3, 4, 5) - 20
+    allowed = torch.rand(2, 1, 4, 5) < 0.5
+    numbers = [torch.zeros(()).where(allowed, lowest) for lowest in (torch.finfo(dtype).min, -torch.inf)]
+    masks = [join(mask, bias, dtype) for mask in (allowed, *numbers)]
+    assert all(mask.dtype == dtype and mask.isfinite().all() for mask in masks)
+    assert_close(masks[0], bias.to(dtype).where(allowed, torch.finfo(dtype).min))
+    assert torch.equal(masks[0], masks[1])
+    assert torch.equal(masks[0], masks[2])
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+@pytest.mark.parametrize("training", [False, True])
+def test_half_precision_of_autocast_stays_near(kernel, training, member, builder, batch):
+    model = builder(member, "t5", kernel).train(training)
+    ids, mask = batch.padded("left")
+    inputs = {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = model(**inputs).loss
+    assert_close(rounded, model(**inputs).loss, rtol=0.02, atol=0.02, check_dtype=False)
+
+
+def test_a_given_mask_may_allow_later_keys(builder):
+    """As in a prefix that is read in both directions: later keys then have the bucket of distance 0."""
+    model = builder("decoder", "t5")
+    ids = torch.randint(3, 61, (2, 6))
+    everything = model(input_ids=ids, attention_mask=torch.ones(2, 1, 6, 6, dtype=torch.bool)).logits
+    assert not torch.allclose(everything[:, 0], model(input_ids=ids).logits[:, 0], atol=1e-2)
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+def test_shared_keys_and_biased_heads_go_together(kernel, builder, batch):
+    model = builder("decoder", "t5", kernel, num_key_value_heads=2)
+    ids, mask = batch.padded("left")
+    options = {"do_sample": False, "max_new_tokens": 5, "eos_token_id": None}
+    with_cache = model.generate(ids, attention_mask=mask, **options)
+    assert torch.equal(model.generate(ids, attention_mask=mask, use_cache=False, **options), with_cache)
+
+
+def test_a_compiled_step_with_a_static_cache_equals_one_pass(builder):
+    torch._dynamo.reset()
+    model = builder("decoder", "t5")
+    ids = torch.randint(3, 61, (2, 7))
+    cache = StaticCache(config=model.config, max_cache_len=12)
+    with torch.no_grad():
+        model(input_ids=ids[:, :4], past_key_values=cache, use_cache=True)
+        compiled, positions = torch.compile(model, fullgraph=True, backend="eager"), torch.arange(7)[None]
+        steps = [
+            compiled(ids[:, place], position_ids=positions[:, place], past_key_values=cache).logits
+            for place in (slice(4, 5), slice(5, 6), slice(6, 7))
+        ]
+        assert_close(torch.cat(steps, dim=1), model(input_ids=ids).logits[:, 4:], rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("kernel", ["flash_attention_2", "flex_attention", "kernels-community/flash-attn2"])
+def test_kernels_without_a_bias_are_refused(kernel, member, builder):
+    refusal = f"attn_implementation='{kernel}' takes no bias.*'sdpa' or 'eager'"
+    with pytest.raises(ValueError, match=refusal):
+        builder(member, "t5", kernel)
+    model = builder(member, "t5")
+    with pytest.raises(ValueError, match=refusal):
+        model.set_attn_implementation(kernel)
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_one_table_serves_all_layers_of_a_stack(builder):
+    tables = [name for name, _ in builder("seq2seq", "t5").named_parameters() if "relative_bias" in name]
+    assert tables == [f"model.{stack}.relative_bias.table.weight" for stack in ("encoder", "decoder")]
