@@ -58,7 +58,19 @@ def build_parser() -> ArgumentParser:
     command = add_command(commands, verify_resume)
     add_recipe(command)
     command.add_argument("--steps", type=int, default=12, help="how many steps to try out (%(default)s)")
+    add_push(commands)
     return parser
+
+
+def add_push(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """Add the command that sends a model to the Hub."""
+    command = add_command(commands, push)
+    command.add_argument("folder", metavar="FOLDER", help="a run's output, or a saved model")
+    command.add_argument("repo", metavar="REPO", help="the repository: owner/name")
+    command.add_argument("--private", action="store_true", help="make the repository private")
+    command.add_argument("--dry-run", action="store_true", help="send nothing, say what would be sent")
+    command.add_argument("--revision", help="branch to commit to, made if there is none (main)")
+    command.add_argument("--message", help="of the commit")
 
 
 def add_recipe(command: ArgumentParser) -> None:
@@ -200,3 +212,29 @@ def verify_resume(options: Namespace) -> None:
     print(report(verification))
     if not verification.is_exact:
         raise SystemExit(1)
+
+
+def push(options: Namespace) -> None:
+    """Send a finished model to the Hugging Face Hub, with its code and a card that tells of its run.
+
+    FOLDER is the output of `tercet pretrain`, or any folder of `save_pretrained`. REPO is made if it does not
+    exist. Sent are weights, configuration, tokenizer, recipe, plots and the code that loads the model where
+    Tercet is not installed; checkpoints and logs stay. The model card is built from what the run left. All
+    is checked before anything is sent; an interrupted push, repeated, sends what is missing.
+
+    The token is the one of `hf auth login`, or HF_TOKEN.
+
+    Examples:
+      tercet push runs/encoder-demo me/encoder-demo --dry-run
+      tercet push runs/encoder-demo me/encoder-demo --private --message "First version"
+    """
+    from .interop.hub import push as send
+    from .interop.publication import describe, prepare
+
+    publication = prepare(options.folder, options.repo)
+    if options.dry_run:
+        print(describe(publication, options.revision))
+        return
+    for missing in publication.missing:
+        print(f"the card lacks {missing}", file=sys.stderr)
+    print(send(publication, private=options.private, revision=options.revision, message=options.message))
