@@ -77,18 +77,21 @@ def explaining(repo: str, token: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # whatever a network and a Hub may do
-        # Neither the cause nor its traceback: a malformed header is quoted there, token and all.
-        raise explanation(error, repo, token) from None
+        explained = explanation(error, repo)
+        said = str(explained)
+        for spelling in (token, repr(token)[1:-1]):
+            said = said.replace(spelling, "***")
+        # Without the cause and its traceback: a malformed header is quoted there, token and all.
+        raise type(explained)(said) from None
 
 
-def explanation(error: Exception, repo: str, token: str) -> Exception:
+def explanation(error: Exception, repo: str) -> ValueError | ConnectionError:
     """Turn what the client raised into an error that says what to do."""
     refusal = find_refusal(error)
     if refusal is None:
-        reason = first_line(error).replace(token, "***")
         return ConnectionError(
-            f"the Hub could not be reached, or the connection broke off ({reason}): push again, and what has "
-            "arrived is not sent again"
+            f"the Hub could not be reached, or the connection broke off ({first_line(error)}): push again, "
+            "and what has arrived is not sent again"
         )
     status = refusal.response.status_code
     if status == 401:
@@ -102,10 +105,8 @@ def explanation(error: Exception, repo: str, token: str) -> Exception:
             "token with the right to write there, or another owner/name"
         )
     if status == 400:
-        return ValueError(
-            f"the Hub refuses what is sent to {repo}: {' '.join(str(error).split())}".replace(token, "***")
-        )
-    said = (refusal.server_message or first_line(refusal)).replace(token, "***")
+        return ValueError(f"the Hub refuses what is sent to {repo}: {' '.join(str(error).split())}")
+    said = refusal.server_message or first_line(refusal)
     return ConnectionError(f"the Hub refused {repo} (status {status}: {said}): push again later")
 
 

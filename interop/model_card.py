@@ -77,5 +77,5 @@ def what_is_missing(run: FinishedRun, card: ModelCard) -> list[str]:
             for key, example in (("license", "license: apache-2.0"), ("language", "language: en"))
             if key not in data
         ),
-        *(f"{name}: push the folder of a run" for name, fact in run_tells.items() if not fact),
+        *(f"{name}: push the folder of a run that left it" for name, fact in run_tells.items() if not fact),
     ]
