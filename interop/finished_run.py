@@ -99,11 +99,18 @@ def read_facts(file: Path) -> Facts:
 
 
 def operations(log: Path) -> float | None:
-    """Find the operations of all steps in a run's log, if it counted them."""
+    """Find the operations of all steps in a run's log, if it counted them.
+
+    Raises:
+        ValueError: The log is damaged; a last line that a crash cut short is not.
+    """
     if not log.exists():
         return None
-    lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
-    records = [json.loads(line) for line in lines if line.endswith("\n")]
+    try:
+        lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+        records = [json.loads(line) for line in lines if line.endswith("\n")]
+    except ValueError as error:
+        raise ValueError(f"{log} is damaged ({error}): copy it again, or take it away") from error
     return next((record["flops"] for record in reversed(records) if "flops" in record), None)
 
 

@@ -25,7 +25,6 @@ from .stored_weights import inspect_weights
 GENERATION_CONFIG = "generation_config.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER = (
-    TOKENIZER_CONFIG,
     "tokenizer.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -39,7 +38,7 @@ TOKENIZER = (
     "tokenizer.model",
     "chat_template.jinja",
 )
-"""Files of tokenizers, ours and the stock ones'."""
+"""What else tokenizers consist of, ours and the stock ones."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +113,15 @@ def require_repo_id(repo: str) -> None:
 
 
 def tokenizer_files(folder: Path) -> list[PublishedFile]:
-    """List the tokenizer's files."""
-    files = [PublishedFile(name, folder / name) for name in TOKENIZER[1:] if (folder / name).exists()]
+    """List the tokenizer's files.
+
+    Raises:
+        ValueError: One of them is damaged.
+    """
+    files = [PublishedFile(name, folder / name) for name in TOKENIZER if (folder / name).exists()]
+    for file in files:
+        if file.path.endswith(".json"):
+            read_facts(folder / file.path)
     if (folder / TOKENIZER_CONFIG).exists():
         files.append(published_facts(TOKENIZER_CONFIG, read_facts(folder / TOKENIZER_CONFIG)))
     return files

@@ -35,6 +35,7 @@ def run(tmp_path) -> Path:
     recipe = {"corpus": {"train": "/home/me/books.txt"}, "objective": {"kind": "causal_language_modeling"}}
     (folder / "model" / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     (folder / "model" / "tokenizer_config.json").write_text(json.dumps({"name_or_path": "/home/me/tok"}))
+    (folder / "model" / "tokenizer.json").write_text('{"version": "1.0"}')
     (folder / "model" / "certificate.json").write_text(json.dumps({"from": "/home/me/gpt2", "equal": True}))
     texts = {"train": [{"name": "books.txt", "bytes": 1234, "sha256": "ab" * 32}]}
     (folder / "texts.json").write_text(json.dumps(texts))
@@ -65,6 +66,7 @@ def test_only_what_others_need_is_sent(run):
     shards = {path.name for path in model.glob("*.safetensors")}
     config = json.loads(published(run)["config.json"])
     expected = {"README.md", "config.json", "generation_config.json", "tokenizer_config.json", "recipe.yaml"}
+    expected |= {"tokenizer.json"}
     expected |= {"certificate.json", "curves.png", "model.safetensors.index.json", *shards}
     assert len(shards) > 1
     assert set(published(run)) == expected | {path.name for path in code_files(config["auto_map"])}
@@ -131,13 +133,15 @@ DAMAGES = [
     ("config.json", Path.unlink, "holds no finished model"),
     ("recipe.yaml", spoil, "is damaged"),
     ("tokenizer_config.json", spoil, "is damaged"),
+    ("tokenizer.json", truncate, "is damaged"),
+    ("../log.jsonl", spoil, "is damaged"),
     ("certificate.json", spoil, "is damaged"),
 ]
 
 
 @pytest.mark.parametrize(("pattern", "damage", "message"), DAMAGES)
 def test_damage_is_named_with_the_file(pattern, damage, message, run):
-    file = next((run / "model").glob(pattern))
+    file = next(iter((run / "model").glob(pattern)), run / "model" / pattern)
     damage(file)
     with pytest.raises(ValueError, match=message) as raised:
         prepare(run / "model", "me/small")
