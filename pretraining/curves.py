@@ -60,6 +60,41 @@ class Panel:
     """What is reached without learning, by its name."""
 
 
+def panel_of(
+    log: Sequence[Mapping[str, Any]],
+    term: str,
+    title: str,
+    *,
+    untrained: Points = (),
+    levels: Mapping[str, float] | None = None,
+) -> Panel:
+    """Make the panel of a term's loss from a run's log.
+
+    Args:
+        log: The records of steps and evaluations, of which at least one each has a finite loss.
+        term: As the objective names it.
+        title: What stands above.
+        untrained: Where the held-out curve begins, if that was measured.
+        levels: What is reached without learning.
+    """
+    name = f"{term}/loss"
+    return Panel(title, points(log, name), [*untrained, *points(log, f"evaluation/{name}")], levels or {})
+
+
+def points(log: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
+    """Find a value in a log's records, over the tokens read; those that are not finite are left out."""
+    return [(record["tokens"] / 1e6, record[name]) for record in log if record.get(name) is not None]
+
+
+def draw_log(log: Sequence[Mapping[str, Any]], file: Path) -> None:
+    """Draw the loss of every term that a log tells of, into a PNG file; none if none was ever finite."""
+    names = {name for record in log for name in record if name.endswith("/loss")}
+    terms = sorted(name.removesuffix("/loss") for name in names if f"evaluation/{name}" in names)
+    panels = [panel_of(log, term, f"{term}: loss in nats") for term in terms]
+    if finite := [panel for panel in panels if panel.training and panel.held_out]:
+        draw(finite, file)
+
+
 def draw(panels: Sequence[Panel], file: Path) -> str:
     """Draw panels beside one another into a PNG file, and return the same as SVG."""
     with rc_context(LOOK):

@@ -15,7 +15,7 @@ import torch
 
 from ..training.tracking import Record
 from .comparison import Scores
-from .curves import Panel, draw
+from .curves import draw, panel_of
 from .demo_examples import example_blocks
 from .demonstration import Shown
 from .recipe import PretrainingRecipe
@@ -134,19 +134,20 @@ def chapter(found: Findings, folder: Path) -> Iterable[Block]:
 
 def curves(found: Findings, folder: Path) -> Figure:
     """Draw the loss of every term over the tokens read; held-out curves begin at the untrained model."""
-    panels = []
-    for term in found.terms:
-        name = f"{term}/loss"
-        scored = [record for record in found.log if f"evaluation/{name}" in record]
-        start = (0.0, found.scores["untrained"][name])
-        panels.append(
-            Panel(
-                f"{TERMS[term]}: loss in nats",
-                [(record["tokens"] / 1e6, record[name]) for record in found.records],
-                [start, *((record["tokens"] / 1e6, record[f"evaluation/{name}"]) for record in scored)],
-                {key: found.scores[key][name] for key in ("unigram", "trigram") if key in found.scores},
-            )
+    panels = [
+        panel_of(
+            found.log,
+            term,
+            f"{TERMS[term]}: loss in nats",
+            untrained=[(0.0, found.scores["untrained"][f"{term}/loss"])],
+            levels={
+                key: found.scores[key][f"{term}/loss"]
+                for key in ("unigram", "trigram")
+                if key in found.scores
+            },
         )
+        for term in found.terms
+    ]
     file = f"curves-{found.member}.png"
     return Figure(file, draw(panels, folder / file), f"Loss curves of the {found.member}")
 

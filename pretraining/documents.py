@@ -11,6 +11,7 @@
 Files are read as streams: what should be read more than once is tokenized once (`tokenization.py`).
 """
 
+import hashlib
 import logging
 import re
 from abc import ABC, abstractmethod
@@ -22,7 +23,7 @@ from typing import Any, cast
 from datasets import Dataset, IterableDataset, load_dataset
 
 from .bad_records import Record, Tally, problem_of, refusal
-from .cache import cache_folder
+from .cache import cache_folder, made_once, name_of
 from .corpus_files import READERS, ending, find_files, first_line, records_of_file
 from .documentation import documentation_file
 from .paths import named_path
@@ -91,6 +92,14 @@ class Documents(ABC):
     def fingerprint(self) -> str:
         """Describe the source so that it reads differently when its contents may have changed."""
 
+    @abstractmethod
+    def identify(self, cache: str | Path | None = None) -> list[dict[str, Any]]:
+        """Say which text this is, so that others can tell whether theirs is the same.
+
+        Args:
+            cache: Folder in which hashes of files are kept for the next time.
+        """
+
     def _reading(self) -> tuple[object, ...]:
         """Say what is read of the source, for its fingerprint."""
         return self.column, self.required, self.skip_bad_records
@@ -117,6 +126,10 @@ class FileDocuments(Documents):
         """List paths, sizes and times of last change."""
         stats = [(str(file.resolve()), file.stat()) for file in self.files]
         return repr([*self._reading(), [(path, s.st_size, s.st_mtime_ns) for path, s in stats]])
+
+    def identify(self, cache: str | Path | None = None) -> list[dict[str, Any]]:
+        """Give each file's name, size and SHA-256."""
+        return [identify_file(file, cache_folder(cache)) for file in self.files]
 
 
 @dataclass(frozen=True)
@@ -154,6 +167,16 @@ class HubDocuments(Documents):
     def fingerprint(self) -> str:
         """Describe the data set by what `datasets` computed from its files."""
         return repr([*self._reading(), self.name, getattr(self._open(), "_fingerprint", None)])
+
+    def identify(self, cache: str | Path | None = None) -> list[dict[str, Any]]:
+        """Give the data set's id, its split, and what `datasets` computed from its files."""
+        return [
+            {
+                "name": self.name,
+                "dataset": self.dataset,
+                "fingerprint": getattr(self._open(), "_fingerprint", None),
+            }
+        ]
 
     def _open(self) -> Dataset | IterableDataset:
         try:
@@ -202,6 +225,24 @@ def open_documents(
     if not files:
         raise ValueError(f"corpus is {source!r}: name at least one file")
     return FileDocuments(column, required, skip_bad_records, files)
+
+
+def identify_file(file: Path, cache: Path) -> dict[str, Any]:
+    """Give a file's name, size and SHA-256; it is read only if it has changed since the last time."""
+    state = file.stat()
+    size = state.st_size
+    folder = cache / "digests" / name_of(str(file.resolve()), size, state.st_mtime_ns)
+
+    def write(target: Path) -> None:
+        with file.open("rb") as contents:
+            digest = hashlib.file_digest(contents, "sha256").hexdigest()
+        (target / "sha256").write_text(digest)
+
+    return {
+        "name": file.name,
+        "bytes": size,
+        "sha256": (made_once(folder, write) / "sha256").read_text(),
+    }
 
 
 def _is_path(source: str) -> bool:

@@ -3,6 +3,7 @@
     recipe.yaml       what the run does             checkpoints/   from which it can be resumed
     tokenizer/        if the run trained one        log.jsonl      losses, speed and evaluations
     evaluation.json   scores of the finished model  model/         the finished model, for `from_pretrained`
+    texts.json        which texts were read         curves.png     the losses, drawn
     non_finite/       why a run was given up
 
 Nothing of an earlier run is overwritten unless the user says so, and never what no run of ours wrote. A run
@@ -25,9 +26,11 @@ RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
 MODEL = "model"
 EVALUATION = "evaluation.json"
-PREPARED = (RECIPE, TOKENIZER)
+TEXTS = "texts.json"
+CURVES = "curves.png"
+PREPARED = (RECIPE, TOKENIZER, TEXTS)
 """What a run finds that only the tokenizer was trained for, or that ended before its first step."""
-WRITTEN = (*PREPARED, MODEL, EVALUATION, "checkpoints", "log.jsonl", "non_finite")
+WRITTEN = (*PREPARED, MODEL, EVALUATION, CURVES, "checkpoints", "log.jsonl", "non_finite")
 """Everything that a run writes."""
 
 UNFINISHED = tuple(f".{name}*.partial" for name in WRITTEN)

@@ -13,36 +13,41 @@ import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
+from ..training.circumstances import circumstances
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.examples import Examples, ExampleSource
 from ..training.fit import Outcome, fit
 from ..training.precision import build_accelerator
 from ..training.sharding import whole_weights
 from ..training.stages import build_stages, cut_held_out
-from ..training.tracking import as_json
+from ..training.tracking import LOG, as_json, read_log
 from .cache import made_once
 from .chunks import StreamedExamples
 from .corpus import TokenizedCorpus
+from .curves import draw_log
 from .held_out import build_held_out, examples_of
 from .model import build_config, build_model
 from .objective_recipes import build_objective
 from .output import (
+    CURVES,
     EVALUATION,
     MODEL,
     RECIPE,
+    TEXTS,
     TOKENIZER,
     claim_output,
     prepared_tokenizer,
     require_claimable,
 )
 from .recipe import PretrainingRecipe
-from .text import open_text, prepare_tokenizer, tokenize_text
+from .text import Split, open_text, prepare_tokenizer, tokenize_text
 from .tokenizer import load_tokenizer
 
 
@@ -85,6 +90,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
     if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go
         claim_output(recipe, resume=resume, overwrite=overwrite)
         keep_tokenizer(recipe, tokenizer)
+        keep_identities(recipe)
     accelerator.wait_for_everyone()
     outcome = fit(
         model,
@@ -103,7 +109,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
     weights = whole_weights(model, accelerator)
     if accelerator.is_main_process:
-        save(recipe, model, weights, tokenizer, outcome)
+        save(recipe, model, weights, tokenizer, outcome, circumstances(model, accelerator))
     accelerator.wait_for_everyone()
     return recipe.folder / MODEL
 
@@ -145,6 +151,12 @@ def keep_tokenizer(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase
     if recipe.tokenizer.path is None and not folder.exists():
         made_once(folder, tokenizer.save_pretrained)
     return folder
+
+
+def keep_identities(recipe: PretrainingRecipe) -> None:
+    """Write beside the recipe which texts it means: names, sizes and hashes."""
+    texts = {split: open_text(recipe, split)[0].identify(recipe.corpus.cache) for split in get_args(Split)}
+    replace_text(recipe.folder / TEXTS, json.dumps(texts, indent=2) + "\n")
 
 
 def build_source(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> ExampleSource:
@@ -199,13 +211,18 @@ def save(
     weights: dict[str, Tensor],
     tokenizer: PreTrainedTokenizerBase,
     outcome: Outcome,
+    trained_on: dict[str, Any],
 ) -> None:
-    """Write the finished model with its tokenizer and recipe, and its scores beside it."""
+    """Write the finished model with its tokenizer and recipe, and beside it its scores and curves."""
     folder = recipe.folder / MODEL
     remedy = "make room and continue with --resume; the checkpoint of the last step is there"
     with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy):
         model.save_pretrained(folder, state_dict=weights)
         tokenizer.save_pretrained(folder)
         shutil.copy(recipe.folder / RECIPE, folder)
-    summary = outcome.progress.state_dict() | {"scores": as_json(outcome.scores)}
+    summary = outcome.progress.state_dict() | {
+        "scores": as_json(outcome.scores),
+        "trained_on": trained_on,
+    }
+    draw_log(read_log(recipe.folder / LOG), recipe.folder / CURVES)
     replace_text(recipe.folder / EVALUATION, json.dumps(summary, indent=2) + "\n")

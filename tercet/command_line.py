@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from inspect import getdoc
 
 from . import __version__
+from .model_commands import export, import_, push
 
 ABOUT = """\
 Pretrain encoder, decoder and sequence-to-sequence Transformers on your own text.
@@ -58,6 +59,12 @@ def build_parser() -> ArgumentParser:
     command = add_command(commands, verify_resume)
     add_recipe(command)
     command.add_argument("--steps", type=int, default=12, help="how many steps to try out (%(default)s)")
+    add_model_commands(commands)
+    return parser
+
+
+def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """Add the commands about finished models."""
     command = add_command(commands, import_)
     command.add_argument("source", metavar="SOURCE", help="a folder, or a repository on the Hub")
     command.add_argument("output", metavar="OUTPUT", help="the folder to write")
@@ -68,7 +75,13 @@ def build_parser() -> ArgumentParser:
     command.add_argument("output", metavar="OUTPUT", help="the folder to write")
     command.add_argument("--to", metavar="TYPE", help="bert, gpt2, llama, bart, ...; the first that fits")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier model there")
-    return parser
+    command = add_command(commands, push)
+    command.add_argument("folder", metavar="FOLDER", help="a run's output, or a saved model")
+    command.add_argument("repo", metavar="REPO", help="the repository: owner/name")
+    command.add_argument("--private", action="store_true", help="make the repository private")
+    command.add_argument("--dry-run", action="store_true", help="send nothing, say what would be sent")
+    command.add_argument("--revision", help="branch to commit to, made if there is none (main)")
+    command.add_argument("--message", help="of the commit")
 
 
 def add_recipe(command: ArgumentParser) -> None:
@@ -210,42 +223,3 @@ def verify_resume(options: Namespace) -> None:
     print(report(verification))
     if not verification.is_exact:
         raise SystemExit(1)
-
-
-def import_(options: Namespace) -> None:
-    """Bring in a stock model: what it computes does not change, and a certificate says so.
-
-    Reads BERT, DistilBERT, RoBERTa, BigBird (full attention), GPT-2, OPT, Llama, BART, mBART and Marian, with
-    their heads, and writes OUTPUT: the same model as one of Tercet's, its tokenizer and generation defaults.
-    Both models are run on random ids and on texts, padded, packed, cached and in training, in float64 and
-    float32. If they differ by more than rounding, nothing is written, and the exit code is 2.
-
-    Examples:
-      tercet import ~/models/my-bert runs/my-bert
-      tercet import openai-community/gpt2 runs/gpt2
-    """
-    from .interop.run import import_model
-
-    certificate = import_model(
-        options.source, options.output, revision=options.revision, overwrite=options.overwrite
-    )
-    print(certificate.table())
-
-
-def export(options: Namespace) -> None:
-    """Write a model as a stock architecture, which everything that knows transformers loads.
-
-    Takes the stock architecture that is exactly this model, or the one that you ask for, and writes OUTPUT: a
-    folder that needs neither Tercet nor remote code, with tokenizer, generation defaults and a certificate.
-    If no architecture is this model, the reasons are listed, and nothing is written.
-
-    Examples:
-      tercet export runs/my-decoder/model exported/my-decoder
-      tercet export runs/my-bert exported/my-bert --to bert
-    """
-    from .interop.run import export_model
-
-    certificate = export_model(
-        options.model, options.output, model_type=options.to, overwrite=options.overwrite
-    )
-    print(certificate.table())

@@ -163,6 +163,7 @@ class Tracker:
         if self.utilization is not None:
             reached = self.utilization.flops_per_token * speed / self.accelerator.num_processes
             record["utilization"] = reached / self.utilization.peak_flops
+            record["flops"] = self.utilization.flops_per_token * self.progress.tokens
         self._write(record)
         self._show(record, (self.steps - self.progress.step) * seconds / num_steps)
         self.window.begin(self.progress.step, self.progress.tokens, self.progress.seconds)

@@ -1,6 +1,7 @@
 """Documents from every source: formats, compressions, folders, pairs, the Hub."""
 
 import gzip
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +147,16 @@ def test_a_changed_file_has_another_fingerprint(tmp_path):
     assert open_documents(file).fingerprint() == before
     file.write_text("Something else.")
     assert open_documents(file).fingerprint() != before
+
+
+def test_a_text_is_known_by_name_size_and_hash(tmp_path):
+    file = write(tmp_path, ".txt")
+    (known,) = open_documents(file).identify(tmp_path / "cache")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert known == {"name": file.name, "bytes": file.stat().st_size, "sha256": digest}
+    file.write_text("Something else.")
+    (changed,) = open_documents(file).identify(tmp_path / "cache")
+    assert changed["sha256"] == hashlib.sha256(b"Something else.").hexdigest()
 
 
 @pytest.mark.skipif(not DATA.exists(), reason=f"needs the shared data in {DATA}")

@@ -1,5 +1,6 @@
 """Whole pretraining runs on a page of text: from a recipe to models that the Auto classes load."""
 
+import hashlib
 import json
 import os
 import re
@@ -16,6 +17,8 @@ from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoToke
 
 from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, recipe_data
+from tercet.interop.finished_run import find_run
+from tercet.interop.publication import prepare
 from tercet.pretraining import run
 from tercet.pretraining.chunks import StreamedExamples
 from tercet.pretraining.masked_language_modeling import MaskedLanguageModeling
@@ -65,6 +68,19 @@ def test_every_objective_gives_a_model_that_loads(kind, texts, tmp_path, recipe_
     assert 0 < scores["loss"] < 10
     assert ("clm/bits_per_byte" in scores) == (kind == "causal_language_modeling")
     assert ("translation/bleu" in scores) == (kind == "translation")
+
+
+def test_a_finished_run_leaves_what_its_model_card_tells(texts, tmp_path, recipe_of):
+    folder = tmp_path / "run"
+    pretrain(recipe_of("causal_language_modeling", texts, folder, measure_utilization=True))
+    run = find_run(folder)
+    hashes = [hashlib.sha256((texts / f"{split}.txt").read_bytes()).hexdigest() for split in run.texts]
+    assert list(run.texts) == ["train", "validation"]
+    assert [parts[0]["sha256"] for parts in run.texts.values()] == hashes
+    assert run.evaluation["trained_on"]["torch"] == torch.__version__
+    assert run.flops
+    assert [plot.name for plot in run.plots] == ["curves.png"]
+    assert {line.partition(":")[0] for line in prepare(folder, "me/small").missing} == {"license", "language"}
 
 
 def test_pretrained_encoder_fills_masks(texts, tmp_path, recipe_of):

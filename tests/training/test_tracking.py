@@ -81,6 +81,7 @@ def test_speed_and_utilization_follow_from_tokens_and_time(track, tmp_path):
     (record,) = read_log(tmp_path / LOG)
     assert record["tokens_per_second"] == pytest.approx(200 / record["seconds"])
     assert record["utilization"] == pytest.approx(record["tokens_per_second"] * 50 / 1e6)
+    assert record["flops"] == 50 * record["tokens"]
 
 
 def test_a_resumed_run_drops_the_records_of_steps_that_it_takes_again(track, tmp_path):

@@ -1,0 +1,188 @@
+"""The text of a model card, a function a section; a section of which nothing is known is left out."""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from importlib.metadata import version
+from typing import Any
+
+import yaml
+
+from .finished_run import CERTIFICATE, RECIPE, FinishedRun
+from .scores import METRICS, read_scores, what_is_scored
+from .stored_weights import StoredWeights
+from .usage import Usage
+
+TITLE = "Tercet: encoder, decoder and sequence-to-sequence Transformers from one set of blocks"
+AUTHORS = "The Tercet authors"
+LICENSE = "Apache-2.0"
+
+KINDS = {
+    "tercet_encoder": "encoder",
+    "tercet_decoder": "decoder",
+    "tercet_seq2seq": "sequence-to-sequence Transformer",
+}
+"""Type of a model -> what it is."""
+
+SIZES = {
+    "num_hidden_layers": "layers",
+    "decoder_num_hidden_layers": "layers of the decoder",
+    "hidden_size": "width",
+    "num_attention_heads": "attention heads",
+    "intermediate_size": "width of the feed-forward network",
+    "vocab_size": "vocabulary",
+    "max_position_embeddings": "tokens at most",
+    "position_embedding_type": "positions",
+    "norm_type": "normalization",
+    "norm_placement": "its place",
+    "feed_forward_type": "feed-forward network",
+    "hidden_act": "activation",
+}
+"""Fields of a configuration worth a line, and their names."""
+
+
+def sections(run: FinishedRun, weights: StoredWeights, usage: Usage, repo: str) -> Iterator[str]:
+    """Write the sections of a card that something is known for, in their order."""
+    yield from introduction(run, weights, repo)
+    yield loading(usage, repo)
+    yield from architecture(run, weights)
+    yield from training(run)
+    yield from data(run)
+    yield from results(run)
+    yield from certificate(run)
+    yield limits(run)
+    yield citation()
+
+
+def introduction(run: FinishedRun, weights: StoredWeights, repo: str) -> Iterator[str]:
+    """Say what the model is."""
+    yield f"# {repo.partition('/')[2]}"
+    kind = KINDS.get(run.config.get("model_type", ""), f"`{run.config.get('model_type')}` model")
+    article = "An" if kind[0] in "aeiou" else "A"
+    learned = run.recipe.get("objective", {}).get("kind")
+    how = f", pretrained from random weights by {learned.replace('_', ' ')}" if learned else ""
+    yield f"{article} {kind} with {sum(weights.parameters.values()):,} parameters{how}, made with Tercet."
+
+
+def loading(usage: Usage, repo: str) -> str:
+    """Show how the model is loaded, without Tercet and with it."""
+    if not usage.needs_code:
+        return f"## How to load it\n\n{program(usage.auto_class, repo, '', '')}"
+    with_code = program(usage.auto_class, repo, "", ", trust_remote_code=True")
+    with_tercet = program(
+        usage.auto_class, repo, "import tercet  # registers the model with transformers\n", ""
+    )
+    return (
+        f"## How to load it\n\n{with_code}\n\nThe code of the model lies in this repository: "
+        "`trust_remote_code=True` says that you have looked at it. Where Tercet is installed, it is not "
+        f"needed:\n\n{with_tercet}"
+    )
+
+
+def program(auto_class: str, repo: str, before: str, options: str) -> str:
+    """Write a program that loads model and tokenizer."""
+    return (
+        f"```python\n{before}from transformers import {auto_class}, AutoTokenizer\n\n"
+        f'tokenizer = AutoTokenizer.from_pretrained("{repo}"{options})\n'
+        f'model = {auto_class}.from_pretrained("{repo}"{options})\n```'
+    )
+
+
+def architecture(run: FinishedRun, weights: StoredWeights) -> Iterator[str]:
+    """List the sizes."""
+    rows = [[name, str(run.config[field])] for field, name in SIZES.items() if field in run.config]
+    formats = ", ".join(f"{number:,} {form}" for form, number in sorted(weights.parameters.items()))
+    yield f"## Architecture\n\n{table(['', ''], [*rows, ['stored parameters', formats]])}"
+
+
+def training(run: FinishedRun) -> Iterator[str]:
+    """Tell how it was trained, how long and on what; show the losses and the recipe."""
+    told = run.evaluation
+    trained_on = told.get("trained_on", {})
+    rows = [
+        *([name, f"{told[key]:,}"] for key, name in PROGRESS.items() if key in told),
+        *([["operations", f"{run.flops:.3g} FLOPs"]] if run.flops else []),
+        *([["time in steps", str(timedelta(seconds=round(told["seconds"])))]] if "seconds" in told else []),
+        *([name.replace("_", " "), str(value)] for name, value in trained_on.items()),
+    ]
+    parts = [table(["", ""], rows)] if rows else []
+    parts += [f"![{plot.stem.replace('-', ' ')}]({plot.name})" for plot in run.plots]
+    if run.recipe:
+        text = yaml.safe_dump(run.recipe, sort_keys=False, allow_unicode=True).strip()
+        parts.append(
+            f"The whole recipe, which `tercet pretrain {RECIPE}` runs again where its texts are:\n\n"
+            f"<details><summary>{RECIPE}</summary>\n\n```yaml\n{text}\n```\n\n</details>"
+        )
+    if parts:
+        yield "\n\n".join(["## Training", *parts])
+
+
+PROGRESS = {"step": "steps", "tokens": "tokens read", "targets": "targets scored", "skipped": "steps skipped"}
+"""What a run counts, and what it is called."""
+
+
+def data(run: FinishedRun) -> Iterator[str]:
+    """List the texts, so that others can tell whether theirs are the same."""
+    rows = [
+        [
+            split,
+            f"`{text['name']}`",
+            f"{text['bytes']:,}" if "bytes" in text else "",
+            f"`{text.get('sha256') or text.get('fingerprint')}`",
+        ]
+        for split, texts in run.texts.items()
+        for text in texts
+    ]
+    if rows:
+        yield f"## Data\n\n{table(['split', 'text', 'bytes', 'SHA-256, or fingerprint'], rows)}"
+
+
+def results(run: FinishedRun) -> Iterator[str]:
+    """List the scores on held-out text."""
+    rows = [[what_is_scored(score.term), METRICS[score.metric], score.shown] for score in read_scores(run)]
+    if rows:
+        scored = table(["of", "metric", "value"], rows)
+        about = (
+            "On the validation text, after the last step; brackets are 95 % intervals, where they are known."
+        )
+        yield f"## Results\n\n{about}\n\n{scored}"
+
+
+def certificate(run: FinishedRun) -> Iterator[str]:
+    """Show what was proved about the model."""
+    if run.certificate:
+        rows = [
+            [key.replace("_", " "), str(value)] for key, value in run.certificate.items() if is_plain(value)
+        ]
+        yield f"## Certificate\n\nFrom [{CERTIFICATE}]({CERTIFICATE}):\n\n{table(['', ''], rows)}"
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether a value fits into a cell."""
+    return isinstance(value, str | int | float)
+
+
+def limits(run: FinishedRun) -> str:
+    """Say what should not be expected."""
+    longest = run.config.get("max_position_embeddings")
+    points = [
+        "It knows the texts that it learned from and nothing else, with their errors and prejudices.",
+        "Whatever it writes or judges may be wrong, and nobody has examined it for safety.",
+        "Perplexities compare models with the same tokenizer and the same text only.",
+        *([f"Texts longer than {longest:,} tokens are beyond what it has places for."] if longest else []),
+    ]
+    return "\n".join(["## Limits\n", *(f"- {point}" for point in points)])
+
+
+def citation() -> str:
+    """Say how Tercet is cited."""
+    return (
+        "## Citation\n\n```bibtex\n@software{tercet,\n"
+        f"  title = {{{{{TITLE}}}}},\n  author = {{{{{AUTHORS}}}}},\n"
+        f"  version = {{{version('tercet')}}},\n  license = {{{LICENSE}}},\n}}\n```"
+    )
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a table in Markdown; what would end a cell is escaped."""
+    lines = [columns, [":---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)

@@ -1,0 +1,139 @@
+"""What a run left, read back from its folder: the model, and the facts about it.
+
+    OUTPUT/model/            config.json, weights, tokenizer, recipe.yaml, perhaps certificate.json, README.md
+    OUTPUT/evaluation.json   how far it came, its scores, on what it was trained
+    OUTPUT/texts.json        names, sizes and hashes of what it read
+    OUTPUT/log.jsonl         losses, speed and operations
+    OUTPUT/*.png             plots; a demonstration's lie one folder above, named after the run
+
+A model without a run around it is complete, too: less can be said of it then.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CONFIG = "config.json"
+RECIPE = "recipe.yaml"
+CERTIFICATE = "certificate.json"
+EVALUATION = "evaluation.json"
+TEXTS = "texts.json"
+LOG = "log.jsonl"
+CURVES = "curves.png"
+
+Facts = dict[str, Any]
+"""Plain data, empty where the run left none."""
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished model and what is known of how it came about."""
+
+    model: Path
+    """The folder that `from_pretrained` loads."""
+    config: Facts
+    """The model's configuration."""
+    recipe: Facts
+    """What the run was told."""
+    texts: Facts
+    """For each split, the texts: their names with sizes and hashes, or the data set with its fingerprint."""
+    evaluation: Facts
+    """Progress and scores at the end."""
+    flops: float | None
+    """Floating-point operations of all steps."""
+    certificate: Facts
+    """What was proved about the model."""
+    plots: list[Path]
+    """Loss curves first."""
+
+
+def find_run(folder: Path) -> FinishedRun:
+    """Read what a run left.
+
+    Args:
+        folder: The run's, or its `model` folder, or any folder that `save_pretrained` wrote.
+
+    Raises:
+        ValueError: There is no model, or a file with facts is damaged.
+    """
+    model = folder / "model" if (folder / "model" / CONFIG).exists() else folder
+    if not (model / CONFIG).exists():
+        raise ValueError(
+            f"{folder} holds no finished model (there is no {CONFIG}): name the folder that `tercet "
+            "pretrain` or `save_pretrained` wrote"
+        )
+    output = model.parent if (model.parent / EVALUATION).exists() else model
+    certificate = next(
+        (path / CERTIFICATE for path in (model, output) if (path / CERTIFICATE).exists()), None
+    )
+    return FinishedRun(
+        model=model,
+        config=read_facts(model / CONFIG),
+        recipe=without_folders(read_facts(model / RECIPE)),
+        texts=read_facts(output / TEXTS),
+        evaluation=read_facts(output / EVALUATION),
+        flops=operations(output / LOG),
+        certificate=without_folders(read_facts(certificate)) if certificate else {},
+        plots=find_plots(output),
+    )
+
+
+def read_facts(file: Path) -> Facts:
+    """Read a JSON or YAML file; what is not there says nothing.
+
+    Raises:
+        ValueError: The file is damaged.
+    """
+    if not file.exists():
+        return {}
+    try:
+        facts = yaml.safe_load(file.read_bytes()) if file.suffix == ".yaml" else json.loads(file.read_bytes())
+    except (ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"{file} is damaged ({error}): write it again, or take it away") from error
+    if not isinstance(facts, dict):
+        raise ValueError(f"{file} is damaged (no keys with values): write it again, or take it away")
+    return facts
+
+
+def operations(log: Path) -> float | None:
+    """Find the operations of all steps in a run's log, if it counted them.
+
+    Raises:
+        ValueError: The log is damaged; a last line that a crash cut short is not.
+    """
+    if not log.exists():
+        return None
+    try:
+        lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+        records = [json.loads(line) for line in lines if line.endswith("\n")]
+    except ValueError as error:
+        raise ValueError(f"{log} is damaged ({error}): copy it again, or take it away") from error
+    return next((record["flops"] for record in reversed(records) if "flops" in record), None)
+
+
+def find_plots(output: Path) -> list[Path]:
+    """Find the plots of a run; a demonstration's curves, which show more, replace the run's own."""
+    plots = sorted(output.glob("*.png"), key=lambda path: (path.name != CURVES, path.name))
+    of_demonstration = output.parent / f"curves-{output.name}.png"
+    if of_demonstration.exists():
+        return [of_demonstration, *(path for path in plots if path.name != CURVES)]
+    return plots
+
+
+def without_folders(value: Any) -> Any:
+    """Shorten absolute paths to their names: where things lie on a machine is nobody else's business.
+
+    >>> from tercet.interop.finished_run import without_folders
+    >>> without_folders({"corpus": {"train": ["/home/me/books.txt", "data/more.txt"]}, "steps": 3})
+    {'corpus': {'train': ['books.txt', 'data/more.txt']}, 'steps': 3}
+    """
+    if isinstance(value, dict):
+        return {key: without_folders(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [without_folders(entry) for entry in value]
+    if isinstance(value, str) and value.startswith(("/", "~")):
+        return Path(value).name
+    return value

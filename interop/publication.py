@@ -1,0 +1,152 @@
+"""What goes to the Hub: of all that a run left, the files that someone needs who loads the model.
+
+    config.json with `auto_map`, generation_config.json       *.safetensors, and their index
+    the tokenizer's files                                     the code of `modeling/` that the model needs
+    README.md: the model card                                 recipe.yaml, certificate.json, plots
+
+Checkpoints, optimizer states, logs and caches stay, and absolute paths are shortened to names. All is looked
+at before anything is sent: what is damaged or missing shows here.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
+from .finished_run import CERTIFICATE, CONFIG, RECIPE, FinishedRun, find_run, read_facts, without_folders
+from .model_card import CARD, build_card, what_is_missing
+from .remote_code import add_auto_map, code_files
+from .stored_weights import inspect_weights
+
+GENERATION_CONFIG = "generation_config.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+TOKENIZER = (
+    "tokenizer.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "source.spm",
+    "target.spm",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+    "chat_template.jinja",
+)
+"""What else tokenizers consist of, ours and the stock ones."""
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A file of the repository to be."""
+
+    path: str
+    """Its name there."""
+    source: Path | bytes
+    """The file here, or contents that no file here has."""
+
+    @property
+    def size(self) -> int:
+        """Count its bytes."""
+        return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
+
+
+@dataclass(frozen=True)
+class Publication:
+    """All that is to be sent."""
+
+    repo: str
+    """The repository's id."""
+    folder: Path
+    """Where the model lies."""
+    files: list[PublishedFile]
+    missing: list[str]
+    """What the card could say and does not, each with a remedy."""
+
+
+def prepare(folder: str | Path, repo: str) -> Publication:
+    """Gather what is to be sent, and make sure that it is whole; nothing is sent and nothing written.
+
+    Args:
+        folder: A run's folder, or that of a saved model.
+        repo: Id of a repository, `owner/name`.
+
+    Raises:
+        ValueError: The name is no repository's, or there is no model, or one of its files is damaged.
+    """
+    require_repo_id(repo)
+    run = find_run(Path(folder).expanduser())
+    weights = inspect_weights(run.model)
+    config = add_auto_map(run.config)
+    card = build_card(run, weights, repo)
+    files = [
+        PublishedFile(CARD, str(card).encode()),
+        published_facts(CONFIG, config),
+        *(PublishedFile(path.name, path) for path in weights.files),
+        *tokenizer_files(run.model),
+        *code_of(run, config),
+        *(PublishedFile(path.name, path) for path in run.plots),
+    ]
+    if (run.model / GENERATION_CONFIG).exists():
+        files.append(published_facts(GENERATION_CONFIG, read_facts(run.model / GENERATION_CONFIG)))
+    if run.recipe:
+        text = yaml.safe_dump(run.recipe, sort_keys=False, allow_unicode=True)
+        files.append(PublishedFile(RECIPE, text.encode()))
+    if run.certificate:
+        files.append(published_facts(CERTIFICATE, run.certificate))
+    return Publication(repo, run.model, sorted(files, key=lambda file: file.path), what_is_missing(run, card))
+
+
+def require_repo_id(repo: str) -> None:
+    """Raise a `ValueError` if nothing on the Hub can have this name, or if it does not say whose it is."""
+    try:
+        validate_repo_id(repo)
+    except HFValidationError as error:
+        raise ValueError(f"{repo!r} is no repository's id ({error}): write owner/name") from error
+    if "/" not in repo:
+        raise ValueError(f"{repo!r} does not say whose the repository is: write owner/name, as in me/{repo}")
+
+
+def tokenizer_files(folder: Path) -> list[PublishedFile]:
+    """List the tokenizer's files.
+
+    Raises:
+        ValueError: One of them is damaged.
+    """
+    files = [PublishedFile(name, folder / name) for name in TOKENIZER if (folder / name).exists()]
+    for file in files:
+        if file.path.endswith(".json"):
+            read_facts(folder / file.path)
+    if (folder / TOKENIZER_CONFIG).exists():
+        files.append(published_facts(TOKENIZER_CONFIG, read_facts(folder / TOKENIZER_CONFIG)))
+    return files
+
+
+def code_of(run: FinishedRun, config: dict[str, Any]) -> list[PublishedFile]:
+    """List the code that the model needs: what was saved with it, else this installation's."""
+    if "auto_map" in run.config:
+        return [PublishedFile(path.name, path) for path in sorted(run.model.glob("*.py"))]
+    return [PublishedFile(path.name, path) for path in code_files(config.get("auto_map", {}))]
+
+
+def published_facts(name: str, facts: dict[str, Any]) -> PublishedFile:
+    """Write facts as transformers writes them, without the place from which something was loaded."""
+    origins = {key for key in facts if key.endswith("name_or_path")}
+    cleaned = facts | without_folders({key: facts[key] for key in origins})
+    return PublishedFile(name, (json.dumps(cleaned, indent=2, sort_keys=True) + "\n").encode())
+
+
+def describe(publication: Publication, revision: str | None = None) -> str:
+    """Say which files would be sent and where, and what the card lacks."""
+    width = max(len(file.path) for file in publication.files)
+    lines = [f"{publication.folder} -> {publication.repo} ({revision or 'main'})"]
+    lines += [f"  {file.path:<{width}} {file.size:>14,} bytes" for file in publication.files]
+    total = sum(file.size for file in publication.files)
+    lines.append(f"{len(publication.files)} files, {total:,} bytes; nothing was sent")
+    lines += [f"the card lacks {missing}" for missing in publication.missing] or ["the card lacks nothing"]
+    return "\n".join(lines)

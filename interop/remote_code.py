@@ -1,0 +1,45 @@
+"""The code that a checkpoint takes along, so that `trust_remote_code=True` loads it where Tercet is not.
+
+transformers looks an Auto class up in the configuration's `auto_map`, and copies the file named there with
+all that it imports by `from .name import Name`: `modeling/` is flat and written so.
+"""
+
+from inspect import getfile
+from pathlib import Path
+from typing import Any
+
+from transformers.dynamic_module_utils import get_relative_import_files
+
+from ..modeling import AUTO_CLASSES, CONFIGURATIONS
+
+
+def add_auto_map(config: dict[str, Any]) -> dict[str, Any]:
+    """Say in a configuration of ours which class each Auto class finds in which file.
+
+    A configuration that says so already, or of another family, is returned as it is.
+    """
+    configuration = {known.model_type: known for known in CONFIGURATIONS}.get(config.get("model_type", ""))
+    if "auto_map" in config or configuration is None:
+        return config
+    classes = {"AutoConfig": configuration} | {
+        auto_class.__name__: model
+        for auto_class, models in AUTO_CLASSES.items()
+        for model in models
+        if model.config_class is configuration
+    }
+    return config | {
+        "auto_map": {name: f"{file_of(found).stem}.{found.__name__}" for name, found in classes.items()}
+    }
+
+
+def code_files(auto_map: dict[str, str]) -> list[Path]:
+    """Find the files in `modeling/` that the classes of an `auto_map` need, in the order of their names."""
+    folder = file_of(CONFIGURATIONS[0]).parent
+    entries = {folder / f"{reference.partition('.')[0]}.py" for reference in auto_map.values()}
+    imported = {Path(file) for entry in entries for file in get_relative_import_files(entry)}
+    return sorted(entries | imported)
+
+
+def file_of(defined: type) -> Path:
+    """Find the file in which a class is defined."""
+    return Path(getfile(defined))

@@ -1,0 +1,92 @@
+"""The weights of a saved model, looked at without reading them: is every file whole, and what is in it?
+
+A safetensors file begins with the size of its header and the header, which says where each tensor lies; both
+must agree with the file's size. Of a model in several files, an index says which tensor lies where.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """What the files of a model hold."""
+
+    files: list[Path]
+    """One, or the index and its shards."""
+    parameters: dict[str, int]
+    """How many numbers of which format; shared ones once."""
+
+
+def inspect_weights(folder: Path) -> StoredWeights:
+    """Make sure that all weights of a model are there and whole.
+
+    Raises:
+        ValueError: There are none, or a file is damaged or missing.
+    """
+    index = folder / SAFE_WEIGHTS_INDEX_NAME
+    single = folder / SAFE_WEIGHTS_NAME
+    if single.exists():
+        shapes = read_header(single)
+        return StoredWeights([single], count_parameters(shapes))
+    if not index.exists():
+        raise ValueError(
+            f"{folder} holds no weights (neither {SAFE_WEIGHTS_NAME} nor {SAFE_WEIGHTS_INDEX_NAME}): save "
+            "the model there with save_pretrained"
+        )
+    places = read_index(index)
+    shards = [folder / name for name in sorted(set(places.values()))]
+    shapes = {}
+    for shard in shards:
+        if not shard.exists():
+            raise ValueError(
+                f"{index} names {shard.name}, which is not there: copy it there, or save the model again"
+            )
+        found = read_header(shard)
+        if absent := {tensor for tensor, name in places.items() if name == shard.name} - set(found):
+            raise ValueError(
+                f"{shard} lacks {min(absent)}, which {index.name} says it holds: copy both again, or save "
+                "the model again"
+            )
+        shapes |= found
+    return StoredWeights([index, *shards], count_parameters(shapes))
+
+
+def read_index(index: Path) -> dict[str, str]:
+    """Read in which file each tensor lies.
+
+    Raises:
+        ValueError: The index is damaged.
+    """
+    try:
+        return json.loads(index.read_bytes())["weight_map"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{index} is damaged ({error}): copy it again, or save the model again") from error
+
+
+def read_header(file: Path) -> dict[str, tuple[str, list[int]]]:
+    """Read the format and shape of every tensor in a file, and compare the file's size with them.
+
+    Raises:
+        ValueError: The file is damaged.
+    """
+    try:
+        with safe_open(file, framework="numpy") as tensors:
+            slices = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
+            return {name: (part.get_dtype(), part.get_shape()) for name, part in slices.items()}
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{file} is damaged ({error}): copy it again, or save the model again") from error
+
+
+def count_parameters(tensors: dict[str, tuple[str, list[int]]]) -> dict[str, int]:
+    """Count the numbers of each format."""
+    counts: Counter[str] = Counter()
+    for form, shape in tensors.values():
+        counts[form] += prod(shape)
+    return dict(counts)
