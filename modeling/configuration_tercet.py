@@ -12,6 +12,8 @@ from transformers import PreTrainedConfig
 
 PositionEmbeddingType = Literal["rotary", "learned", "sinusoidal", "sinusoidal_split", "none"]
 Activation = Literal["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
+ClassifierPooling = Literal["first", "last", "mean"]
+ClassifierActivation = Literal["tanh", "relu", "gelu"]
 
 DECODER_FIELDS = (
     "num_hidden_layers",
@@ -75,6 +77,17 @@ class TercetConfig(PreTrainedConfig):
     head_transform: bool = False
     """A dense layer, the activation and a norm before the vocabulary, as in BERT."""
 
+    classifier_pooling: ClassifierPooling = "last"
+    """What stands for a sequence that gets a label: its first or last token, or the mean of all."""
+    classifier_act: ClassifierActivation | None = None
+    """Activation of a dense layer between that and the labels; `None` builds no such layer."""
+    classifier_norm: bool = False
+    """A norm behind this layer; labels of single tokens then have both before them, too (ModernBERT)."""
+    classifier_bias: bool = False
+    """A bias in the first layer from a sequence to its labels; a second one always has it."""
+    classifier_dropout: float | int | None = None
+    """On what the labels are read from; `None`: `dropout`."""
+
     initializer_range: float = 0.02
     pad_token_id: int | None = 0
     bos_token_id: int | None = None
@@ -108,6 +121,7 @@ class TercetConfig(PreTrainedConfig):
             require_at_least(0, name, getattr(self, name))
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             require_probability(name, getattr(self, name))
+        require_probability("classifier_dropout", self.classifier_dropout or 0)
         require_heads(self.hidden_size, self.num_attention_heads, self.num_key_value_heads or 1)
         super().validate_architecture()  # divides by the heads
         if self.position_embedding_type == "rotary" and self.head_dim % 2:
@@ -124,11 +138,15 @@ class TercetConfig(PreTrainedConfig):
             raise ValueError(
                 "norm_bias=True needs norm_type='layer_norm': a root-mean-square norm has no bias"
             )
+        if self.classifier_norm and self.classifier_act is None:
+            raise ValueError(
+                "classifier_norm=True needs the dense layer that it follows: set classifier_act, too"
+            )
 
 
 @strict
 class TercetEncoderConfig(TercetConfig):
-    """Encoder: every position sees every other.
+    """Encoder: every position sees every other. Sequences get labels from BERT's head.
 
     Example:
         >>> from tercet import TercetEncoderConfig
@@ -139,11 +157,14 @@ class TercetEncoderConfig(TercetConfig):
     model_type = "tercet_encoder"
 
     type_vocab_size: int = 2
+    classifier_pooling: ClassifierPooling = "first"
+    classifier_act: ClassifierActivation | None = "tanh"
+    classifier_bias: bool = True
 
 
 @strict
 class TercetDecoderConfig(TercetConfig):
-    """Decoder: a position sees only itself and what came before."""
+    """Decoder: a position sees only itself and what came before. Sequences get labels from GPT-2's head."""
 
     model_type = "tercet_decoder"
     keys_to_ignore_at_inference = ["past_key_values"]
@@ -156,7 +177,8 @@ class TercetSeq2SeqConfig(TercetConfig):
     """Sequence-to-sequence: an encoder, and a decoder that reads it.
 
     The plain fields describe both stacks; a `decoder_` field given as well describes the decoder alone,
-    under the prefix by which transformers' caches find the depth of a decoder.
+    under the prefix by which transformers' caches find the depth of a decoder. Sequences get labels from
+    BART's head.
 
     Example:
         >>> from tercet import TercetSeq2SeqConfig
@@ -173,6 +195,8 @@ class TercetSeq2SeqConfig(TercetConfig):
     decoder_intermediate_size: int | None = None
     decoder_start_token_id: int | None = None
     """First token that the decoder reads; `None`: the padding token, as in T5 and Marian."""
+    classifier_act: ClassifierActivation | None = "tanh"
+    classifier_bias: bool = True
     is_encoder_decoder: bool = True
     use_cache: bool = True
 

@@ -5,14 +5,19 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import Tensor
+from transformers import (
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
 
 from tercet.modeling import (
-    TercetDecoderConfig,
+    AUTO_CLASSES,
     TercetDecoderForCausalLM,
     TercetEncoderConfig,
     TercetEncoderForMaskedLM,
     TercetEncoderForPreTraining,
-    TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
 
@@ -54,23 +59,33 @@ VARIANTS = {
     "unordered": {"position_embedding_type": "none", "hidden_act": "gelu_new", "tie_word_embeddings": False},
     "offset": {"position_embedding_type": "learned", "position_offset": 2, "norm_placement": "pre"},
 }
-CONFIGURATIONS = {
-    "encoder": TercetEncoderConfig,
-    "decoder": TercetDecoderConfig,
-    "seq2seq": TercetSeq2SeqConfig,
-}
 MODELS = {
     "encoder": TercetEncoderForMaskedLM,
     "decoder": TercetDecoderForCausalLM,
     "seq2seq": TercetSeq2SeqForConditionalGeneration,
 }
+TASKS = [
+    architecture
+    for auto_class in (
+        AutoModelForSequenceClassification,
+        AutoModelForTokenClassification,
+        AutoModelForQuestionAnswering,
+        AutoModelForMultipleChoice,
+    )
+    for architecture in AUTO_CLASSES[auto_class]
+]
 
 
 def build(member: str, variant: str = "modern", kernel: str = "sdpa", **fields):
-    """Build a small member with random weights, biases and norms included, in evaluation mode."""
+    """Build a small member with its language head, with random weights, in evaluation mode."""
+    return build_architecture(MODELS[member], variant, kernel, **fields)
+
+
+def build_architecture(architecture, variant: str = "modern", kernel: str = "sdpa", **fields):
+    """Build a small model with random weights, biases and norms included, in evaluation mode."""
     torch.manual_seed(0)
-    config = CONFIGURATIONS[member](**SIZES | VARIANTS[variant] | fields, attn_implementation=kernel)
-    return perturbed(MODELS[member](config)).eval()
+    config = architecture.config_class(**SIZES | VARIANTS[variant] | fields, attn_implementation=kernel)
+    return perturbed(architecture(config)).eval()
 
 
 def perturbed(model):
@@ -117,6 +132,18 @@ def ragged(*lengths: int, seed: int = 0) -> Ragged:
 def builder():
     """Give the function that builds small members."""
     return build
+
+
+@pytest.fixture
+def task_builder():
+    """Give the function that builds small models of any class."""
+    return build_architecture
+
+
+@pytest.fixture(params=TASKS, ids=lambda architecture: architecture.__name__)
+def task(request):
+    """Run a test for every model with the head of a task."""
+    return request.param
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig, TercetSeq2
         ({"type_vocab_size": -1}, ["type_vocab_size is -1", "choose 0 or more"]),
         ({"hidden_size": 12, "num_attention_heads": 4}, ["is 3", "even head width"]),
         ({"norm_bias": True}, ["norm_bias=True", "layer_norm"]),
+        ({"classifier_dropout": 2.0}, ["classifier_dropout is 2.0", "probability"]),
+        ({"classifier_norm": True, "classifier_act": None}, ["classifier_norm=True", "set classifier_act"]),
         ({"hidden_size": "wide"}, ["hidden_size", "wide", "int"]),
         ({"hidden_act": "swish9"}, ["hidden_act", "swish9"]),
         ({"position_embedding_type": "absolute"}, ["position_embedding_type", "absolute"]),
@@ -61,3 +63,15 @@ def test_caches_find_the_decoder():
 def test_the_decoder_of_a_translation_is_checked_too():
     with pytest.raises(Exception, match=r"decoder_num_attention_heads \(7\)"):
         TercetSeq2SeqConfig(decoder_num_attention_heads=7)
+
+
+def test_each_member_labels_sequences_as_its_classic_does():
+    fields = ("classifier_pooling", "classifier_act", "classifier_bias")
+    heads = {
+        TercetEncoderConfig: ("first", "tanh", True),
+        TercetDecoderConfig: ("last", None, False),
+        TercetSeq2SeqConfig: ("last", "tanh", True),
+    }
+    for config_class, head in heads.items():
+        config = config_class()
+        assert tuple(getattr(config, name) for name in fields) == head
