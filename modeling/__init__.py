@@ -5,13 +5,28 @@ from transformers import (
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
+    AutoModelForMultipleChoice,
     AutoModelForNextSentencePrediction,
     AutoModelForPreTraining,
+    AutoModelForQuestionAnswering,
     AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
 )
 from transformers.models.auto import modeling_auto
 
 from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
+from .decoder_tasks import (
+    TercetDecoderForQuestionAnswering,
+    TercetDecoderForSequenceClassification,
+    TercetDecoderForTokenClassification,
+)
+from .encoder_tasks import (
+    TercetEncoderForMultipleChoice,
+    TercetEncoderForQuestionAnswering,
+    TercetEncoderForSequenceClassification,
+    TercetEncoderForTokenClassification,
+)
 from .modeling_tercet_decoder import TercetDecoderForCausalLM, TercetDecoderModel
 from .modeling_tercet_encoder import (
     TercetEncoderForMaskedLM,
@@ -21,6 +36,7 @@ from .modeling_tercet_encoder import (
 )
 from .modeling_tercet_seq2seq import TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqModel
 from .pretrained_tercet import TercetPreTrainedModel
+from .seq2seq_tasks import TercetSeq2SeqForQuestionAnswering, TercetSeq2SeqForSequenceClassification
 
 CONFIGURATIONS = (TercetEncoderConfig, TercetDecoderConfig, TercetSeq2SeqConfig)
 
@@ -35,6 +51,21 @@ AUTO_CLASSES = {
     AutoModelForNextSentencePrediction: (TercetEncoderForNextSentencePrediction,),
     AutoModelForCausalLM: (TercetDecoderForCausalLM,),
     AutoModelForSeq2SeqLM: (TercetSeq2SeqForConditionalGeneration,),
+    AutoModelForSequenceClassification: (
+        TercetEncoderForSequenceClassification,
+        TercetDecoderForSequenceClassification,
+        TercetSeq2SeqForSequenceClassification,
+    ),
+    AutoModelForTokenClassification: (
+        TercetEncoderForTokenClassification,
+        TercetDecoderForTokenClassification,
+    ),
+    AutoModelForQuestionAnswering: (
+        TercetEncoderForQuestionAnswering,
+        TercetDecoderForQuestionAnswering,
+        TercetSeq2SeqForQuestionAnswering,
+    ),
+    AutoModelForMultipleChoice: (TercetEncoderForMultipleChoice,),
 }
 """Which models each Auto class can load."""
 
@@ -45,29 +76,40 @@ for _auto_class, _models in AUTO_CLASSES.items():
         _auto_class.register(_model.config_class, _model)
 
 # Trainer shifts labels under label smoothing, and pipelines accept a model, by class names in these tables.
-for _table, _config, _model in (
-    ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", TercetDecoderConfig, TercetDecoderForCausalLM),
-    ("MODEL_FOR_MASKED_LM_MAPPING_NAMES", TercetEncoderConfig, TercetEncoderForMaskedLM),
-    (
-        "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
-        TercetSeq2SeqConfig,
-        TercetSeq2SeqForConditionalGeneration,
-    ),
+for _auto_class, _table in (
+    (AutoModelForCausalLM, "CAUSAL_LM"),
+    (AutoModelForMaskedLM, "MASKED_LM"),
+    (AutoModelForSeq2SeqLM, "SEQ_TO_SEQ_CAUSAL_LM"),
+    (AutoModelForSequenceClassification, "SEQUENCE_CLASSIFICATION"),
+    (AutoModelForTokenClassification, "TOKEN_CLASSIFICATION"),
+    (AutoModelForQuestionAnswering, "QUESTION_ANSWERING"),
+    (AutoModelForMultipleChoice, "MULTIPLE_CHOICE"),
 ):
-    getattr(modeling_auto, _table).setdefault(_config.model_type, _model.__name__)
+    _names = getattr(modeling_auto, f"MODEL_FOR_{_table}_MAPPING_NAMES")
+    for _model in AUTO_CLASSES[_auto_class]:
+        _names.setdefault(_model.config_class.model_type, _model.__name__)
 
 __all__ = [
     "TercetConfig",
     "TercetDecoderConfig",
     "TercetDecoderForCausalLM",
+    "TercetDecoderForQuestionAnswering",
+    "TercetDecoderForSequenceClassification",
+    "TercetDecoderForTokenClassification",
     "TercetDecoderModel",
     "TercetEncoderConfig",
     "TercetEncoderForMaskedLM",
+    "TercetEncoderForMultipleChoice",
     "TercetEncoderForNextSentencePrediction",
     "TercetEncoderForPreTraining",
+    "TercetEncoderForQuestionAnswering",
+    "TercetEncoderForSequenceClassification",
+    "TercetEncoderForTokenClassification",
     "TercetEncoderModel",
     "TercetPreTrainedModel",
     "TercetSeq2SeqConfig",
     "TercetSeq2SeqForConditionalGeneration",
+    "TercetSeq2SeqForQuestionAnswering",
+    "TercetSeq2SeqForSequenceClassification",
     "TercetSeq2SeqModel",
 ]

@@ -46,6 +46,22 @@ def require_heads(
         )
 
 
+def require_pairs(head_dim: int, partial_rotary_factor: float, rotary_dim: int) -> None:
+    """Raise a `ValueError` unless rotary positions have pairs of channels to turn."""
+    if rotary_dim not in range(2, head_dim + 1, 2):
+        raise ValueError(
+            f"head_dim ({head_dim}) * partial_rotary_factor ({partial_rotary_factor}) is {rotary_dim}, but "
+            "rotary positions turn pairs of a head's channels: choose an even head width and a factor of at "
+            "most 1, or another position_embedding_type"
+        )
+
+
+def require_even(name: str, width: int) -> None:
+    """Raise a `ValueError` unless sinusoidal positions have pairs of channels."""
+    if width % 2:
+        raise ValueError(f"{name} ({width}) must be even, as sinusoidal positions pair a sine with a cosine")
+
+
 def divisors(number: int) -> str:
     """List what divides `number` and could be a number of heads, for an error message."""
     return ", ".join(str(divisor) for divisor in range(1, min(number, 256) + 1) if number % divisor == 0)

@@ -14,7 +14,9 @@ from .configuration_checks import (
     equal_share,
     require_at_least,
     require_buckets,
+    require_even,
     require_heads,
+    require_pairs,
     require_probability,
 )
 from .rope_scaling import build_rope_scaling
@@ -23,6 +25,8 @@ PositionEmbeddingType = Literal[
     "rotary", "learned", "sinusoidal", "sinusoidal_split", "relative_bias", "none"
 ]
 Activation = Literal["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
+ClassifierPooling = Literal["first", "last", "mean"]
+ClassifierActivation = Literal["tanh", "relu", "gelu"]
 
 DECODER_FIELDS = (
     "num_hidden_layers",
@@ -104,6 +108,17 @@ class TercetConfig(PreTrainedConfig):
     head_transform: bool = False
     """A dense layer, the activation and a norm before the vocabulary, as in BERT."""
 
+    classifier_pooling: ClassifierPooling = "last"
+    """What stands for a sequence that gets a label: its first or last token, or the mean of all."""
+    classifier_act: ClassifierActivation | None = None
+    """Activation of a dense layer between that and the labels; `None` builds no such layer."""
+    classifier_norm: bool = False
+    """A norm behind this layer; labels of single tokens then have both before them, too (ModernBERT)."""
+    classifier_bias: bool = False
+    """A bias in the first layer from a sequence to its labels; a second one always has it."""
+    classifier_dropout: float | int | None = None
+    """On what the labels are read from; `None`: `dropout`."""
+
     initializer_range: float = 0.02
     pad_token_id: int | None = 0
     bos_token_id: int | None = None
@@ -152,34 +167,31 @@ class TercetConfig(PreTrainedConfig):
             require_at_least(0, name, getattr(self, name))
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             require_probability(name, getattr(self, name))
+        require_probability("classifier_dropout", self.classifier_dropout or 0)
         require_buckets(self.relative_attention_num_buckets, self.relative_attention_max_distance)
         require_heads(
             self.hidden_size, self.head_dim, self.num_attention_heads, self.num_key_value_heads or 1
         )
         super().validate_architecture()
-        possible = range(2, (self.head_dim or 0) + 1, 2)
-        if self.position_embedding_type == "rotary" and self.rotary_dim not in possible:
-            raise ValueError(
-                f"head_dim ({self.head_dim}) * partial_rotary_factor ({self.partial_rotary_factor}) is "
-                f"{self.rotary_dim}, but rotary positions turn pairs of a head's channels: choose an even "
-                "head width and a factor of at most 1, or another position_embedding_type"
-            )
+        if self.position_embedding_type == "rotary":
+            require_pairs(self.head_dim or 0, self.partial_rotary_factor, self.rotary_dim)
         build_rope_scaling(self.rope_scaling)  # which refuses what it cannot build
-        if self.position_embedding_type.startswith("sinusoidal") and self.embedding_width % 2:
+        if self.position_embedding_type.startswith("sinusoidal"):
             name = "hidden_size" if self.embedding_size is None else "embedding_size"
-            raise ValueError(
-                f"{name} ({self.embedding_width}) must be even, as sinusoidal positions pair a sine "
-                "with a cosine"
-            )
+            require_even(name, self.embedding_width)
         if self.norm_bias and self.norm_type == "rms_norm":
             raise ValueError(
                 "norm_bias=True needs norm_type='layer_norm': a root-mean-square norm has no bias"
+            )
+        if self.classifier_norm and self.classifier_act is None:
+            raise ValueError(
+                "classifier_norm=True needs the dense layer that it follows: set classifier_act, too"
             )
 
 
 @strict
 class TercetEncoderConfig(TercetConfig):
-    """Encoder: every position sees every other.
+    """Encoder: every position sees every other. Sequences get labels from BERT's head.
 
     Example:
         >>> from tercet import TercetEncoderConfig
@@ -190,11 +202,14 @@ class TercetEncoderConfig(TercetConfig):
     model_type = "tercet_encoder"
 
     type_vocab_size: int = 2
+    classifier_pooling: ClassifierPooling = "first"
+    classifier_act: ClassifierActivation | None = "tanh"
+    classifier_bias: bool = True
 
 
 @strict
 class TercetDecoderConfig(TercetConfig):
-    """Decoder: a position sees only itself and what came before."""
+    """Decoder: a position sees only itself and what came before. Sequences get labels from GPT-2's head."""
 
     model_type = "tercet_decoder"
     keys_to_ignore_at_inference = ["past_key_values"]
@@ -207,7 +222,8 @@ class TercetSeq2SeqConfig(TercetConfig):
     """Sequence-to-sequence: an encoder, and a decoder that reads it.
 
     The plain fields describe both stacks; a `decoder_` field given as well describes the decoder alone,
-    under the prefix by which transformers' caches find the depth of a decoder.
+    under the prefix by which transformers' caches find the depth of a decoder. Sequences get labels from
+    BART's head.
 
     Example:
         >>> from tercet import TercetSeq2SeqConfig
@@ -228,6 +244,8 @@ class TercetSeq2SeqConfig(TercetConfig):
     share_encoder_decoder_embeddings: bool | None = None
     """Source and target have one table of token vectors; `None`: they do if `tie_word_embeddings`, which
     says whether the vocabulary head is the target's table."""
+    classifier_act: ClassifierActivation | None = "tanh"
+    classifier_bias: bool = True
     is_encoder_decoder: bool = True
     use_cache: bool = True
 

@@ -74,7 +74,6 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         tokenizer = prepare_tokenizer(recipe, prepared_tokenizer(recipe, overwrite=overwrite))
         source = build_source(recipe, tokenizer)
         held_out = build_held_out(recipe, tokenizer)
-
     model = build_model(recipe, tokenizer)
     objective = build_objective(
         recipe.objective,

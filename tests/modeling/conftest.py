@@ -5,9 +5,15 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import Tensor
+from transformers import (
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
 
 from tercet.modeling import (
-    TercetDecoderConfig,
+    AUTO_CLASSES,
     TercetDecoderForCausalLM,
     TercetEncoderConfig,
     TercetEncoderForMaskedLM,
@@ -95,26 +101,37 @@ VARIANTS = {
 }
 NOT_PARALLEL = {"neox": {"norm_placement": "pre"}}
 """What a variant is of, where a block also reads an encoder."""
-CONFIGURATIONS = {
-    "encoder": TercetEncoderConfig,
-    "decoder": TercetDecoderConfig,
-    "seq2seq": TercetSeq2SeqConfig,
-}
 MODELS = {
     "encoder": TercetEncoderForMaskedLM,
     "decoder": TercetDecoderForCausalLM,
     "seq2seq": TercetSeq2SeqForConditionalGeneration,
 }
+TASKS = [
+    architecture
+    for auto_class in (
+        AutoModelForSequenceClassification,
+        AutoModelForTokenClassification,
+        AutoModelForQuestionAnswering,
+        AutoModelForMultipleChoice,
+    )
+    for architecture in AUTO_CLASSES[auto_class]
+]
 
 
 def build(member: str, variant: str = "modern", kernel: str = "sdpa", **fields):
-    """Build a small member with random weights, biases and norms included, in evaluation mode."""
+    """Build a small member with its language head, with random weights, in evaluation mode."""
+    return build_architecture(MODELS[member], variant, kernel, **fields)
+
+
+def build_architecture(architecture, variant: str = "modern", kernel: str = "sdpa", **fields):
+    """Build a small model with random weights, biases and norms included, in evaluation mode."""
     torch.manual_seed(0)
-    instead = NOT_PARALLEL.get(variant, {}) if member == "seq2seq" else {}
-    config = CONFIGURATIONS[member](
+    reads_encoder = architecture.config_class is TercetSeq2SeqConfig
+    instead = NOT_PARALLEL.get(variant, {}) if reads_encoder else {}
+    config = architecture.config_class(
         **SIZES | VARIANTS[variant] | instead | fields, attn_implementation=kernel
     )
-    return perturbed(MODELS[member](config)).eval()
+    return perturbed(architecture(config)).eval()
 
 
 def perturbed(model):
@@ -161,6 +178,18 @@ def ragged(*lengths: int, seed: int = 0) -> Ragged:
 def builder():
     """Give the function that builds small members."""
     return build
+
+
+@pytest.fixture
+def task_builder():
+    """Give the function that builds small models of any class."""
+    return build_architecture
+
+
+@pytest.fixture(params=TASKS, ids=lambda architecture: architecture.__name__)
+def task(request):
+    """Run a test for every model with the head of a task."""
+    return request.param
 
 
 @pytest.fixture

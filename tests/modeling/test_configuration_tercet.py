@@ -36,6 +36,8 @@ LONGER = {
         ({"rope_scaling": LONGER | {"factor": "8"}}, ["factor '8'", "number above 0"]),
         ({"rope_scaling": LONGER | {"high_freq_factor": 1.0}}, ["high_freq_factor 1.0", "below"]),
         ({"norm_bias": True}, ["norm_bias=True", "layer_norm"]),
+        ({"classifier_dropout": 2.0}, ["classifier_dropout is 2.0", "probability"]),
+        ({"classifier_norm": True, "classifier_act": None}, ["classifier_norm=True", "set classifier_act"]),
         ({"hidden_size": "wide"}, ["hidden_size", "wide", "int"]),
         ({"hidden_act": "swish9"}, ["hidden_act", "swish9"]),
         ({"embedding_size": 0}, ["embedding_size is 0", "choose 1 or more"]),
@@ -117,3 +119,15 @@ def test_what_every_layer_adds_begins_small_where_the_norm_comes_before(builder)
     assert scales == {"pre": 0.5, "post": 1.0, "parallel": 0.5}
     norms = {name: type(model.model.norm) for name, model in blocks.items()}
     assert norms["pre"] is norms["parallel"] is not norms["post"]
+
+
+def test_each_member_labels_sequences_as_its_classic_does():
+    fields = ("classifier_pooling", "classifier_act", "classifier_bias")
+    heads = {
+        TercetEncoderConfig: ("first", "tanh", True),
+        TercetDecoderConfig: ("last", None, False),
+        TercetSeq2SeqConfig: ("last", "tanh", True),
+    }
+    for config_class, head in heads.items():
+        config = config_class()
+        assert tuple(getattr(config, name) for name in fields) == head

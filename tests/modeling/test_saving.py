@@ -10,7 +10,14 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
-from tercet.modeling import AUTO_CLASSES
+from tercet.modeling import (
+    AUTO_CLASSES,
+    TercetDecoderForCausalLM,
+    TercetEncoderForMaskedLM,
+    TercetEncoderForSequenceClassification,
+    TercetSeq2SeqForConditionalGeneration,
+    TercetSeq2SeqForSequenceClassification,
+)
 
 ARCHITECTURES = [(auto, model) for auto, models in AUTO_CLASSES.items() for model in models]
 
@@ -159,30 +166,34 @@ if model.can_generate():
 assert "tercet" not in sys.modules and "transformers_modules" in type(model).__module__
 """
 HEADS = {
-    "encoder": "AutoModelForMaskedLM",
-    "decoder": "AutoModelForCausalLM",
-    "seq2seq": "AutoModelForSeq2SeqLM",
+    TercetEncoderForMaskedLM: "AutoModelForMaskedLM",
+    TercetDecoderForCausalLM: "AutoModelForCausalLM",
+    TercetSeq2SeqForConditionalGeneration: "AutoModelForSeq2SeqLM",
+    TercetEncoderForSequenceClassification: "AutoModelForSequenceClassification",
+    TercetSeq2SeqForSequenceClassification: "AutoModelForSequenceClassification",
 }
 
 
-def test_code_travels_with_the_weights(member, builder, tmp_path):
+@pytest.mark.parametrize(("architecture", "auto"), HEADS.items())
+def test_code_travels_with_the_weights(architecture, auto, task_builder, tmp_path):
     """A process that cannot import tercet, with an empty cache of modules, computes and writes the same."""
-    model = builder(member)
+    model = task_builder(architecture)
     model.config.register_for_auto_class()
-    type(model).register_for_auto_class(HEADS[member])
+    architecture.register_for_auto_class(auto)
     folder, elsewhere = tmp_path / "model", tmp_path / "elsewhere"
     try:
         model.save_pretrained(folder)
     finally:
-        type(model)._auto_class = type(model.config)._auto_class = None
-    assert HEADS[member] in json.loads((folder / "config.json").read_text())["auto_map"]
+        architecture._auto_class = type(model.config)._auto_class = None
+    assert auto in json.loads((folder / "config.json").read_text())["auto_map"]
     ids = torch.randint(3, 61, (2, 5))
-    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if member == "seq2seq" else {})
+    reads_target = architecture is TercetSeq2SeqForConditionalGeneration
+    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if reads_target else {})
     torch.save(inputs, folder / "inputs.pt")
     elsewhere.mkdir()
     process = subprocess.run(
         # Isolated from the checkout and from editable installations: tercet cannot be imported.
-        [sys.executable, "-I", "-S", "-c", bootstrap() + REMOTE, str(folder), HEADS[member]],
+        [sys.executable, "-I", "-S", "-c", bootstrap() + REMOTE, str(folder), auto],
         env={
             "HF_HOME": str(elsewhere),
             "HF_HUB_OFFLINE": "1",

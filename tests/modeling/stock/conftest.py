@@ -85,16 +85,19 @@ class Pair:
         difference = (ours - stock).abs().max() / stock.abs().max()
         assert difference <= TOLERANCE, f"{what} differs by {difference:.1e}"
 
-    def assert_same_gradients(self, our_loss: Tensor, stock_loss: Tensor) -> None:
-        """Compare the gradients of every parameter."""
+    def assert_same_gradients(
+        self, our_loss: Tensor, stock_loss: Tensor, *, without_effect: tuple[str, ...] = ()
+    ) -> None:
+        """Compare the gradients of every parameter; a bias of keys and others are without effect."""
         our_loss.backward()
         stock_loss.backward()
         for name, parameter in self.ours.named_parameters():
             assert parameter.grad is not None, name
             assert self.places[name].parameter.grad is not None, name
             ours, stock = parameter.grad, self.places[name].gradient
-            if name.endswith("k_proj.bias") and self.ours.config.position_embedding_type != "rotary":
-                # It moves all scores of a query alike, which a softmax does not feel: rounding errors.
+            # It moves all scores of a query alike, which a softmax does not feel: rounding errors.
+            is_rotary = self.ours.config.position_embedding_type == "rotary"
+            if name.endswith(without_effect if is_rotary else ("k_proj.bias", *without_effect)):
                 assert max(ours.abs().max(), stock.abs().max()) < 1e-6
             else:
                 self.assert_same(ours, stock, f"gradient of {name}")

@@ -8,9 +8,21 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import BartConfig, BartForConditionalGeneration, MarianConfig, MarianMTModel
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BartForQuestionAnswering,
+    BartForSequenceClassification,
+    MarianConfig,
+    MarianMTModel,
+)
+from transformers.loss.loss_utils import ForQuestionAnsweringLoss
 
-from tercet.modeling import TercetSeq2SeqForConditionalGeneration
+from tercet.modeling import (
+    TercetSeq2SeqForConditionalGeneration,
+    TercetSeq2SeqForQuestionAnswering,
+    TercetSeq2SeqForSequenceClassification,
+)
 
 BART = {
     "model.encoder.embeddings.embed_tokens.*": "model.shared.*",
@@ -40,6 +52,11 @@ BART = {
     "model.decoder.layers.#.feed_forward.down_proj.*": "model.decoder.layers.#.fc2.*",
     "model.decoder.layers.#.feed_forward_norm.*": "model.decoder.layers.#.final_layer_norm.*",
 }
+BART_HEADS = {
+    "classifier.transform.dense.*": "classification_head.dense.*",
+    "classifier.out_proj.*": "classification_head.out_proj.*",
+    "qa_outputs.out_proj.*": "qa_outputs.*",
+}
 MARIAN = {
     ours: stock
     for ours, stock in BART.items()
@@ -66,6 +83,17 @@ def marian(beside, sizes: dict[str, Any]):
     stock = MarianMTModel._from_config(config, attn_implementation="eager")
     ids |= {"position_embedding_type": "sinusoidal_split", "norm_eps": 1e-5}
     return beside("vaswani-base", TercetSeq2SeqForConditionalGeneration, stock, MARIAN, **ids)
+
+
+@pytest.fixture
+def bart_with(beside, seq2seq_sizes):
+    """Give a function that puts a model with a head of ours beside BART with the same."""
+
+    def build(architecture, stock_class, **fields):
+        stock = stock_class._from_config(BartConfig(**seq2seq_sizes, **fields), attn_implementation="eager")
+        return beside("bart-base", architecture, stock, BART | BART_HEADS, **fields)
+
+    return build
 
 
 @pytest.fixture
@@ -110,3 +138,37 @@ def test_generation_equals_the_stock_model(pair, batch, num_beams):
     ours, stock = pair.ours.eval().generate(**batch, **options), pair.stock.generate(**batch, **options)
     assert torch.equal(ours, stock)
     assert len(ours.unique()) > 8
+
+
+@pytest.fixture
+def text(batch) -> dict[str, Tensor]:
+    """End every text as BART's tokenizer does."""
+    last = batch["attention_mask"].sum(-1, keepdim=True) - 1
+    return batch | {"input_ids": batch["input_ids"].scatter(1, last, 2)}
+
+
+def test_labels_of_sequences_equal_bart(bart_with, text, is_packed):
+    classes = (TercetSeq2SeqForSequenceClassification, BartForSequenceClassification)
+    pair = bart_with(*classes, num_labels=3)
+    pair.ours.train(is_packed)
+    ours, stock = (model(**text, labels=torch.tensor([2, 0, 1, 1])) for model in (pair.ours, pair.stock))
+    pair.assert_same(ours.logits, stock.logits)
+    pair.assert_same(ours.loss, stock.loss)
+    pair.assert_same_gradients(ours.loss, stock.loss)
+
+
+def test_spans_equal_bart(bart_with, text, is_packed):
+    pair = bart_with(TercetSeq2SeqForQuestionAnswering, BartForQuestionAnswering)
+    answers = {"start_positions": torch.tensor([2, 0, 1, 11]), "end_positions": torch.tensor([6, 8, 1, 12])}
+    pair.ours.train(is_packed)
+    ours, stock = pair.ours(**text, **answers), pair.stock(**text)
+    # The stock model takes pads for possible answers, ours does not.
+    is_pad = text["attention_mask"] == 0
+    start, end = (logits.masked_fill(is_pad, -torch.inf) for logits in (stock.start_logits, stock.end_logits))
+    loss = ForQuestionAnsweringLoss(start, end, **answers)
+    pair.assert_same(ours.start_logits[~is_pad], stock.start_logits[~is_pad])
+    pair.assert_same(ours.end_logits[~is_pad], stock.end_logits[~is_pad])
+    pair.assert_same(ours.loss, loss)
+    # Two biases move the scores of all tokens alike.
+    biases = ("qa_outputs.out_proj.bias", "model.decoder.layers.1.feed_forward_norm.bias")
+    pair.assert_same_gradients(ours.loss, loss, without_effect=biases)

@@ -1,0 +1,185 @@
+"""From states to labels: the heads of tasks, and the losses of what they predict.
+
+Shapes: B batch, T positions, S sequences, C model width, L labels. Packed input is (1, N) instead of (B, T).
+"""
+
+from collections.abc import Callable
+from typing import Literal, Unpack
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .configuration_tercet import TercetConfig
+from .cross_entropy import (
+    IGNORE,
+    LossArguments,
+    at_least_float32,
+    cross_entropy_sum,
+    logits_loss,
+    reduce_loss,
+)
+from .dropout import Dropout
+from .feed_forward import build_activation
+from .normalization import build_norm
+from .pooling import POOLING, Sequences
+
+
+class SequenceHead(nn.Module):
+    """Labels of whole sequences: a vector for each, perhaps a dense layer, and a linear one.
+
+    With the fields of `TercetConfig` it is the head of BERT (Devlin et al., 2019, section 3.2), RoBERTa,
+    DistilBERT, ELECTRA, BART, GPT-2 or ModernBERT. Dropout is drawn once, before the labels, as in BERT; some
+    of the others draw it before the dense layer as well.
+    """
+
+    def __init__(self, config: TercetConfig, num_labels: int):
+        super().__init__()
+        has_transform = config.classifier_act is not None
+        self.pool = POOLING[config.classifier_pooling]
+        self.transform = ClassifierTransform(config) if has_transform else nn.Identity()
+        self.dropout = Dropout(classifier_dropout(config))
+        self.out_proj = nn.Linear(
+            config.hidden_size, num_labels, bias=has_transform or config.classifier_bias
+        )
+
+    def forward(self, states: Tensor, sequences: Sequences) -> Tensor:
+        """Scores of the labels (S, L) of sequences in states (B, T, C)."""
+        return self.out_proj(self.dropout(self.transform(self.pool(states, sequences))))
+
+
+class TokenHead(nn.Module):
+    """Labels of single tokens: a linear layer, behind a transform only if that ends in a norm."""
+
+    def __init__(self, config: TercetConfig, num_labels: int):
+        super().__init__()
+        self.transform = ClassifierTransform(config) if config.classifier_norm else nn.Identity()
+        self.dropout = Dropout(classifier_dropout(config))
+        self.out_proj = nn.Linear(config.hidden_size, num_labels)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Scores of the labels: (B, T, C) -> (B, T, L)."""
+        return self.out_proj(self.dropout(self.transform(states)))
+
+
+class ClassifierTransform(nn.Module):
+    """norm(act(W x + b)): without the norm the "pooler" of BERT, with it the "head" of ModernBERT."""
+
+    def __init__(self, config: TercetConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size, bias=config.classifier_bias)
+        self.act_fn = build_activation(str(config.classifier_act))
+        self.norm = build_norm(config) if config.classifier_norm else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Transform each vector: (..., C) -> (..., C)."""
+        return self.norm(self.act_fn(self.dense(x)))
+
+
+def count_labels(config: TercetConfig) -> int:
+    """Number of labels that a configuration names, which is two if nobody has named any."""
+    return len(config.id2label or ())
+
+
+def classifier_dropout(config: TercetConfig) -> float:
+    """Dropout of the heads: their own, or everybody's."""
+    return config.dropout if config.classifier_dropout is None else config.classifier_dropout
+
+
+def classification_loss(
+    logits: Tensor,
+    labels: Tensor,
+    config: TercetConfig,
+    *,
+    reduction: Literal["mean", "sum"] = "mean",
+    num_items_in_batch: Tensor | int | None = None,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Loss of the labels of sequences under logits (S, L), by `config.problem_type`.
+
+    Where the configuration names no problem, the first labels do, and it is written down there, as in
+    transformers, whose pipelines read it. Labels are integers (S,) in single-label classification, and
+    numbers (S, L), or (S,) if L is 1, in the others, whose mean is over all of them.
+
+    Raises:
+        ValueError: If labels shall be smoothed where they are not one of several.
+    """
+    if config.problem_type is None:
+        config.problem_type = problem_of(labels, count_labels(config))
+    if config.problem_type == "single_label_classification":
+        return logits_loss(
+            logits,
+            labels.view(-1),
+            reduction=reduction,
+            num_items_in_batch=num_items_in_batch,
+            label_smoothing=label_smoothing,
+        )
+    require_no_smoothing(config.problem_type, label_smoothing)
+    logits = at_least_float32(logits).flatten()
+    total = LOSSES_OF_NUMBERS[config.problem_type](logits, labels.flatten().to(logits.dtype), reduction="sum")
+    num_targets = torch.full((), logits.numel(), device=logits.device)
+    return reduce_loss(total, num_targets, reduction, num_items_in_batch)
+
+
+LOSSES_OF_NUMBERS: dict[str, Callable[..., Tensor]] = {
+    "regression": F.mse_loss,
+    "multi_label_classification": F.binary_cross_entropy_with_logits,
+}
+"""Loss of labels that are numbers, not one of several, by `problem_type`."""
+
+
+def problem_of(
+    labels: Tensor, num_labels: int
+) -> Literal["regression", "single_label_classification", "multi_label_classification"]:
+    """Tell from labels what is asked, by transformers' rule: one number, one of several, or each or not."""
+    if num_labels == 1:
+        return "regression"
+    is_choice = labels.dtype in (torch.long, torch.int)
+    return "single_label_classification" if is_choice else "multi_label_classification"
+
+
+def span_loss(
+    start_logits: Tensor,
+    end_logits: Tensor,
+    start_positions: Tensor | None,
+    end_positions: Tensor | None,
+    sequences: Sequences,
+    **loss_arguments: Unpack[LossArguments],
+) -> Tensor | None:
+    """Mean of the losses of where answers start and where they end, if both are known.
+
+    Each is the cross-entropy of one position (S,) or (S, 1) among the tokens of its sequence, under logits
+    (B, T). A position beyond them asks nothing, as in transformers, where pads are candidates, too: here they
+    are not, so that padding changes no loss.
+    """
+    if start_positions is None or end_positions is None:
+        return None
+    start = position_loss(start_logits, start_positions, sequences, **loss_arguments)
+    return (start + position_loss(end_logits, end_positions, sequences, **loss_arguments)) / 2
+
+
+def position_loss(
+    logits: Tensor,
+    positions: Tensor,
+    sequences: Sequences,
+    *,
+    reduction: Literal["mean", "sum"] = "mean",
+    num_items_in_batch: Tensor | int | None = None,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Cross-entropy of one position (S,) of each sequence, in its row, or from its first packed token."""
+    require_no_smoothing("a position", label_smoothing)
+    is_own = sequences.is_own
+    columns = sequences.origins + positions.view(-1).clamp(min=0)
+    is_target = is_own & (columns[:, None] == torch.arange(is_own.shape[1], device=is_own.device))
+    labels = columns.masked_fill(~is_target.any(-1), IGNORE)
+    candidates = torch.where(is_own, at_least_float32(logits), -torch.inf)  # (S, T)
+    return reduce_loss(cross_entropy_sum(candidates, labels), is_target.sum(), reduction, num_items_in_batch)
+
+
+def require_no_smoothing(asked: str, label_smoothing: float) -> None:
+    """Raise a `ValueError` if labels shall be smoothed that are not one of `num_labels`."""
+    if label_smoothing:
+        raise ValueError(
+            f"label_smoothing is {label_smoothing}, but {asked} is not one of several labels: leave it at 0"
+        )

@@ -1,0 +1,32 @@
+"""The decoder with the heads of tasks."""
+
+from .configuration_tercet import TercetDecoderConfig
+from .modeling_tercet_decoder import TercetDecoderModel
+from .tasks import TercetForQuestionAnswering, TercetForSequenceClassification, TercetForTokenClassification
+
+
+class TercetDecoderForSequenceClassification(TercetForSequenceClassification):
+    """The decoder and labels of whole sequences, by default read from the last token as in GPT-2."""
+
+    config: TercetDecoderConfig
+
+    def __init__(self, config: TercetDecoderConfig):
+        super().__init__(config, TercetDecoderModel(config))
+
+
+class TercetDecoderForTokenClassification(TercetForTokenClassification):
+    """The decoder and labels of single tokens, each known from what came before it."""
+
+    config: TercetDecoderConfig
+
+    def __init__(self, config: TercetDecoderConfig):
+        super().__init__(config, TercetDecoderModel(config))
+
+
+class TercetDecoderForQuestionAnswering(TercetForQuestionAnswering):
+    """The decoder and where an answer starts and ends."""
+
+    config: TercetDecoderConfig
+
+    def __init__(self, config: TercetDecoderConfig):
+        super().__init__(config, TercetDecoderModel(config))

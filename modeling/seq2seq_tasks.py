@@ -1,0 +1,138 @@
+"""The sequence-to-sequence model with the heads of tasks, for which it reads a text twice, as BART does.
+
+The encoder reads the text, then the decoder reads it again, shifted right behind the start token, and the
+labels come from the decoder's states (Lewis et al., 2020, section 3). For a whole sequence BART takes the
+state of the last end-of-sequence token, with which its tokenizer ends every text; here it is that of the last
+token, whatever that is.
+
+Shapes: B batch, T positions, S sequences, L labels. Packed input is (1, N) instead of (B, T).
+"""
+
+from typing import Any
+
+from torch import Tensor
+from torch.nn import functional as F
+from transformers.modeling_outputs import (
+    Seq2SeqModelOutput,
+    Seq2SeqQuestionAnsweringModelOutput,
+    Seq2SeqSequenceClassifierOutput,
+)
+from transformers.utils.generic import can_return_tuple
+
+from .classification import SequenceHead, TokenHead, classification_loss, count_labels, span_loss
+from .configuration_tercet import TercetSeq2SeqConfig
+from .cross_entropy import take_loss_arguments
+from .modeling_tercet_seq2seq import TercetSeq2SeqModel, TercetSeq2SeqPreTrainedModel
+from .pooling import Sequences, find_sequences
+
+
+class TercetSeq2SeqReader(TercetSeq2SeqPreTrainedModel):
+    """Encoder and decoder, which read one text for a task. Abstract: each task adds its head."""
+
+    def __init__(self, config: TercetSeq2SeqConfig):
+        super().__init__(config)
+        self.model = TercetSeq2SeqModel(config)
+
+    def read(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        **kwargs: Any,
+    ) -> tuple[Seq2SeqModelOutput, Sequences]:
+        """Read a batch twice, and find the sequences in it; a cache is made only if it is asked for.
+
+        Raises:
+            ValueError: If there are no ids that could be shifted, or the configuration names no start.
+        """
+        start = self.config.decoder_start_token_id
+        if input_ids is None or start is None:
+            missing = "input_ids" if input_ids is None else "config.decoder_start_token_id"
+            raise ValueError(
+                f"{missing} is None: give it, as the decoder reads the ids of the source behind a start token"
+            )
+        bounds = kwargs.get("cu_seq_lens_q")
+        sequences = find_sequences(input_ids, attention_mask, position_ids, bounds, self.config.pad_token_id)
+        shifted = F.pad(input_ids[:, :-1], (1, 0), value=start)
+        outputs = self.model(
+            input_ids,
+            attention_mask,
+            decoder_input_ids=shifted.index_put(sequences.first, input_ids.new_tensor(start)),
+            decoder_attention_mask=attention_mask,
+            position_ids=position_ids,
+            decoder_position_ids=position_ids,
+            **{"use_cache": False}
+            | kwargs
+            | {"cu_seq_lens_k": bounds, "max_length_k": kwargs.get("max_length_q")},
+        )
+        return outputs, sequences
+
+
+class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqReader):
+    """Encoder, decoder, and labels of whole sequences, by default read from the last token as in BART."""
+
+    def __init__(self, config: TercetSeq2SeqConfig):
+        super().__init__(config)
+        self.classifier = SequenceHead(config, count_labels(config))
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Seq2SeqSequenceClassifierOutput:
+        """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
+
+        The source alone is given, as to `TercetEncoderModel.forward`. See `classification_loss` for the
+        labels, and `LossArguments` for the loss.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        outputs, sequences = self.read(input_ids, attention_mask, position_ids, **kwargs)
+        logits = self.classifier(outputs.last_hidden_state, sequences)
+        loss = None
+        if labels is not None:
+            loss = classification_loss(logits, labels, self.config, **loss_arguments)
+        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
+
+
+class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqReader):
+    """Encoder, decoder, and where an answer starts and ends, read from the decoder's states."""
+
+    def __init__(self, config: TercetSeq2SeqConfig):
+        super().__init__(config)
+        self.qa_outputs = TokenHead(config, 2)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Seq2SeqQuestionAnsweringModelOutput:
+        """Score each token as the first and as the last of an answer: logits (B, T) each, and their loss.
+
+        The source alone is given, as to `TercetEncoderModel.forward`. See `span_loss` for the positions (S,),
+        and `LossArguments` for the loss.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        outputs, sequences = self.read(input_ids, attention_mask, position_ids, **kwargs)
+        start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
+        return Seq2SeqQuestionAnsweringModelOutput(
+            loss=span_loss(start, end, start_positions, end_positions, sequences, **loss_arguments),
+            start_logits=start.contiguous(),
+            end_logits=end.contiguous(),
+            **recordings(outputs),
+        )
+
+
+def recordings(outputs: Seq2SeqModelOutput) -> dict[str, Any]:
+    """Take what the model returned beside the states that the head has read."""
+    return {name: value for name, value in outputs.items() if name != "last_hidden_state"}

@@ -1,0 +1,178 @@
+"""What users of transformers count on from the heads of tasks: pipelines, the stock Trainer, compilation."""
+
+import logging
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch.testing import assert_close
+from transformers import AutoModel, PreTrainedTokenizerFast, Trainer, TrainingArguments, pipeline
+
+from tercet.modeling import (
+    AUTO_CLASSES,
+    TercetDecoderForSequenceClassification,
+    TercetDecoderForTokenClassification,
+    TercetEncoderForQuestionAnswering,
+    TercetEncoderForSequenceClassification,
+    TercetEncoderForTokenClassification,
+    TercetSeq2SeqForSequenceClassification,
+)
+
+CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+WORDS = ["[PAD]", "[UNK]", "the", "sun", "rises", "over", "old", "town"]
+TEXTS = ["the sun rises over the old town", "the town"]
+
+
+def save_tokenizer(folder) -> PreTrainedTokenizerFast:
+    """Save a tokenizer of a few words beside a model."""
+    words = Tokenizer(models.WordLevel({word: idx for idx, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        model_input_names=["input_ids", "attention_mask"],
+    )
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        TercetEncoderForSequenceClassification,
+        TercetDecoderForSequenceClassification,
+        TercetSeq2SeqForSequenceClassification,
+    ],
+)
+def test_a_pipeline_classifies_texts(architecture, task_builder, tmp_path, caplog):
+    model = task_builder(architecture, id2label={0: "calm", 1: "loud", 2: "odd"})
+    model.save_pretrained(tmp_path)
+    inputs = save_tokenizer(tmp_path)(TEXTS, padding=True, return_tensors="pt")
+    with caplog.at_level(logging.ERROR):
+        found = pipeline("text-classification", str(tmp_path), device="cpu")(TEXTS, batch_size=2)
+    assert not caplog.records
+    scores, labels = model(**inputs).logits.softmax(-1).max(-1)
+    assert [each["label"] for each in found] == [model.config.id2label[int(label)] for label in labels]
+    assert_close(torch.tensor([each["score"] for each in found]), scores, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    "architecture", [TercetEncoderForTokenClassification, TercetDecoderForTokenClassification]
+)
+def test_a_pipeline_classifies_tokens(architecture, task_builder, tmp_path, caplog):
+    model = task_builder(architecture, id2label={0: "O", 1: "B-PLACE", 2: "I-PLACE"})
+    model.save_pretrained(tmp_path)
+    inputs = save_tokenizer(tmp_path)(TEXTS[0], return_tensors="pt")
+    with caplog.at_level(logging.ERROR):
+        found = pipeline("token-classification", str(tmp_path), device="cpu", ignore_labels=[])(TEXTS[0])
+    assert not caplog.records
+    labels = model(**inputs).logits[0].argmax(-1)
+    assert [each["entity"] for each in found] == [model.config.id2label[int(label)] for label in labels]
+
+
+def test_a_learned_problem_reaches_the_pipeline(task_builder, tmp_path):
+    model = task_builder(TercetEncoderForSequenceClassification, num_labels=3)
+    inputs = save_tokenizer(tmp_path)(TEXTS[0], return_tensors="pt")
+    logits = model(**inputs, labels=torch.tensor([[1.0, 0.0, 1.0]])).logits
+    model.save_pretrained(tmp_path)
+    found = pipeline("text-classification", str(tmp_path), device="cpu", top_k=None)(TEXTS[0])
+    scores = {each["label"]: each["score"] for each in found[0]}
+    assert_close(torch.tensor([scores[f"LABEL_{idx}"] for idx in range(3)]), logits[0].sigmoid(), **CLOSE)
+
+
+def examples(task) -> dict[str, torch.Tensor]:
+    """Four padded texts of different lengths with their labels."""
+    mask = (torch.arange(7) < torch.tensor([7, 4, 5, 3])[:, None]).long()
+    ids = torch.randint(3, 61, mask.shape, generator=torch.Generator().manual_seed(0)) * mask
+    if "MultipleChoice" in task.__name__:
+        ids, mask = torch.stack((ids, ids // 2), 1), mask[:, None].expand(-1, 2, -1)
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    if "QuestionAnswering" in task.__name__:
+        return inputs | {"start_positions": torch.arange(4) % 2, "end_positions": torch.tensor([6, 3, 2, 2])}
+    if "TokenClassification" in task.__name__:
+        return inputs | {"labels": (ids % 2).masked_fill(mask == 0, -100)}
+    return inputs | {"labels": torch.arange(4) % 2}
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_the_stock_trainer_trains_every_task(task, accumulation, task_builder, tmp_path):
+    model, whole = task_builder(task), examples(task)
+    rows = [{name: value[idx] for name, value in whole.items()} for idx in range(4)]
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path),
+        max_steps=1,
+        per_device_train_batch_size=4 // accumulation,
+        gradient_accumulation_steps=accumulation,
+        learning_rate=0.0,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        logging_steps=1,
+        save_strategy="no",
+    )
+    trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows)
+    trainer.train()
+    expected = model.eval()(**whole).loss.item()
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(expected, rel=1e-3)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_every_task_compiles_without_graph_breaks(task, task_builder):
+    torch._dynamo.reset()
+    model, inputs = task_builder(task).train(), examples(task)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")(**inputs)
+    assert_close(compiled.loss, model(**inputs).loss, **CLOSE)
+
+
+def test_packed_answers_compile_without_graph_breaks(task_builder, batch):
+    torch._dynamo.reset()
+    model = task_builder(TercetEncoderForQuestionAnswering)
+    inputs = batch.packed() | {
+        "start_positions": torch.zeros(5).long(),
+        "end_positions": torch.zeros(5).long(),
+    }
+    compiled = torch.compile(model, fullgraph=True, backend="eager")(**inputs)
+    assert_close(compiled.loss, model(**inputs).loss, **CLOSE)
+
+
+def test_a_pretrained_model_goes_into_every_task(task, task_builder, tmp_path):
+    base = next(each for each in AUTO_CLASSES[AutoModel] if each.config_class is task.config_class)
+    pretrained = task_builder(base)
+    pretrained.save_pretrained(tmp_path)
+    loaded, report = task.from_pretrained(tmp_path, num_labels=5, output_loading_info=True)
+    assert {name.split(".")[0] for name in report["missing_keys"]} <= {"classifier", "qa_outputs"}
+    assert not report["unexpected_keys"]
+    state = loaded.model.state_dict()
+    assert all(torch.equal(value, state[name]) for name, value in pretrained.state_dict().items())
+
+
+def test_recordings_come_from_every_task(task, task_builder):
+    model, inputs = task_builder(task), examples(task)
+    outputs = model(**inputs, output_hidden_states=True, output_attentions=True)
+    prefix = "decoder_" if model.config.is_encoder_decoder else ""
+    assert len(outputs[f"{prefix}hidden_states"]) == 3
+    assert len(outputs[f"{prefix}attentions"]) == 2
+    assert_close(outputs.loss, model(**inputs).loss, **CLOSE)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_losses_of_half_precision_are_float32(task, dtype, task_builder):
+    model, inputs = task_builder(task), examples(task)
+    expected = model(**inputs).loss
+    loss = model.to(dtype)(**inputs).loss
+    assert loss.dtype == torch.float32
+    assert_close(loss, expected, rtol=0.2, atol=0.2)
+
+
+def test_wrong_requests_are_refused_with_a_remedy(task_builder):
+    ids, smoothing = torch.ones(1, 3, dtype=torch.long), {"label_smoothing": 0.1}
+    regression = task_builder(TercetEncoderForSequenceClassification, num_labels=1)
+    with pytest.raises(ValueError, match=r"label_smoothing is 0\.1, but regression"):
+        regression(input_ids=ids, labels=torch.ones(1), **smoothing)
+    seq2seq = task_builder(TercetSeq2SeqForSequenceClassification)
+    with pytest.raises(ValueError, match="input_ids is None: give it"):
+        seq2seq(inputs_embeds=torch.ones(1, 3, 32))
+    seq2seq.config.decoder_start_token_id = None
+    with pytest.raises(ValueError, match=r"config\.decoder_start_token_id is None"):
+        seq2seq(input_ids=ids)

@@ -1,0 +1,232 @@
+"""Heads of tasks: every layout gives one result, losses are transformers' own and divided as asked."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+from transformers.loss.loss_utils import ForQuestionAnsweringLoss, ForSequenceClassificationLoss
+
+from tercet.modeling import (
+    TercetDecoderForSequenceClassification,
+    TercetEncoderForMultipleChoice,
+    TercetEncoderForQuestionAnswering,
+    TercetEncoderForSequenceClassification,
+    TercetEncoderForTokenClassification,
+    TercetSeq2SeqForSequenceClassification,
+)
+
+CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+SEQUENCE_TASKS = (
+    TercetEncoderForSequenceClassification,
+    TercetDecoderForSequenceClassification,
+    TercetSeq2SeqForSequenceClassification,
+)
+
+
+def answers(task, batch, side: str) -> dict[str, Tensor]:
+    """Labels of a padded batch, by the kind of task: three labels, or three choices."""
+    lengths = torch.tensor([len(ids) for ids in batch.sequences])
+    if "TokenClassification" in task.__name__:
+        ids, mask = batch.padded(side)
+        return {"labels": (ids % 3).masked_fill(mask == 0, -100)}
+    if "QuestionAnswering" in task.__name__:
+        first = lengths.max() - lengths if side == "left" else 0
+        return {"start_positions": first + lengths // 2, "end_positions": first + lengths - 1}
+    return {"labels": lengths % 3}
+
+
+def padded(task, batch, side: str = "right") -> dict[str, Tensor]:
+    """Inputs and labels of a padded batch; a choice is made between a sequence and two that are like it."""
+    ids, mask = batch.padded(side)
+    if "MultipleChoice" in task.__name__:
+        ids, mask = torch.stack((ids, ids // 2 + 3, ids // 3 + 3), 1), mask[:, None].expand(-1, 3, -1)
+    return {"input_ids": ids, "attention_mask": mask} | answers(task, batch, side)
+
+
+def packed(task, batch) -> dict[str, Tensor]:
+    """Inputs and labels of a packed batch, in which positions are counted from each first token."""
+    inputs = batch.packed()
+    found = answers(task, batch, "right")
+    if "TokenClassification" in task.__name__:
+        found = {"labels": inputs["input_ids"] % 3}
+    return inputs | found
+
+
+def part(inputs: dict[str, Tensor], rows: slice) -> dict[str, Tensor]:
+    """Take some of the rows."""
+    return {name: value[rows] for name, value in inputs.items()}
+
+
+def logits_of(outputs) -> Tensor:
+    """Logits (..., L), whatever their name."""
+    return (
+        outputs.logits if "logits" in outputs else torch.stack((outputs.start_logits, outputs.end_logits), -1)
+    )
+
+
+def gradients(model) -> dict[str, Tensor]:
+    """Take the gradients of all parameters, and clear them."""
+    taken = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    return taken
+
+
+def assert_one_result(model, task, batch) -> None:
+    """Compare loss and gradients of each sequence alone with those of every layout, in both modes."""
+    layouts = [padded(task, batch, "right"), padded(task, batch, "left")]
+    if "MultipleChoice" not in task.__name__:
+        layouts.append(packed(task, batch))
+    alone = [padded(task, type(batch)([ids])) for ids in batch.sequences]
+    expected_loss = torch.stack([model(**each, reduction="sum").loss for each in alone]).sum()
+    expected_loss.backward()
+    expected = gradients(model)
+    for training in (False, True):
+        model.train(training)
+        for inputs in layouts:
+            loss = model(**inputs, reduction="sum").loss
+            loss.backward()
+            assert_close(loss, expected_loss, **CLOSE)
+            assert_close(gradients(model), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_every_layout_gives_one_loss_and_one_gradient(task, task_builder, batch):
+    assert_one_result(task_builder(task, "bert", num_labels=3), task, batch)
+
+
+@pytest.mark.parametrize("pooling", ["first", "last", "mean"])
+@pytest.mark.parametrize("task", SEQUENCE_TASKS)
+def test_every_way_of_pooling_respects_the_layout(task, pooling, task_builder, batch):
+    fields = {"classifier_act": "gelu", "classifier_norm": True, "classifier_pooling": pooling}
+    assert_one_result(task_builder(task, num_labels=3, **fields), task, batch)
+
+
+def test_logits_have_a_row_for_each_sequence_or_token(task, task_builder, batch):
+    model = task_builder(task, num_labels=3)
+    logits = logits_of(model(**padded(task, batch)))
+    if "MultipleChoice" in task.__name__:
+        assert logits.shape == (5, 3)
+        return
+    in_stream = logits_of(model(**packed(task, batch)))
+    if "SequenceClassification" in task.__name__:
+        assert logits.shape == in_stream.shape == (5, 3)
+        assert_close(in_stream, logits, **CLOSE)
+        return
+    is_real = batch.padded()[1] == 1
+    assert in_stream.shape[:2] == (1, 23)
+    assert_close(in_stream[0], logits[is_real], **CLOSE)
+
+
+def test_restarting_positions_alone_give_a_row_for_each_sequence(task_builder, batch):
+    for task in SEQUENCE_TASKS:
+        model, inputs = task_builder(task, num_labels=3), batch.packed()
+        expected = model(**inputs).logits
+        del inputs["cu_seq_lens_q"]
+        assert_close(model(**inputs).logits, expected)
+
+
+def test_a_decoder_finds_the_last_token_by_mask_id_or_place(task_builder, batch):
+    model = task_builder(TercetDecoderForSequenceClassification)
+    ids, mask = batch.padded(pad=0)
+    expected = model(input_ids=ids, attention_mask=mask).logits
+    assert_close(model(input_ids=ids).logits, expected, **CLOSE)
+    model.config.pad_token_id = None
+    alone = model(input_ids=ids[2:3]).logits
+    assert_close(alone, expected[2:3], **CLOSE)
+    vectors = model.get_input_embeddings()(ids)
+    assert_close(model(inputs_embeds=vectors, attention_mask=mask).logits, expected, **CLOSE)
+
+
+def test_a_decoder_classifies_what_goes_on_behind_a_cache(task_builder, batch):
+    model = task_builder(TercetDecoderForSequenceClassification)
+    ids, mask = batch.padded("left")
+    expected = model(input_ids=ids, attention_mask=mask)
+    assert expected.past_key_values is None
+    begun = model(input_ids=ids[:, :4], attention_mask=mask[:, :4], use_cache=True)
+    rest = {"input_ids": ids[:, 4:], "attention_mask": mask, "past_key_values": begun.past_key_values}
+    assert_close(model(**rest).logits, expected.logits, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("num_labels", "labels"),
+    [
+        (1, torch.tensor([0.5, -2.0, 1.0, 0.0, 3.0])),
+        (1, torch.tensor([[0.5], [-2.0], [1.0], [0.0], [3.0]])),
+        (3, torch.tensor([0, 2, 1, 1, 0])),
+        (3, torch.tensor([[1.0, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0], [0, 0, 1]])),
+    ],
+)
+@pytest.mark.parametrize("task", SEQUENCE_TASKS)
+def test_the_problem_is_found_and_solved_as_in_transformers(task, num_labels, labels, task_builder, batch):
+    model = task_builder(task, num_labels=num_labels)
+    ids, mask = batch.padded()
+    outputs = model(input_ids=ids, attention_mask=mask, labels=labels)
+    found, model.config.problem_type = model.config.problem_type, None
+    assert_close(outputs.loss, ForSequenceClassificationLoss(labels, outputs.logits, model.config))
+    assert found == model.config.problem_type
+
+
+def test_a_named_problem_is_not_guessed(task_builder, batch):
+    fields = {"num_labels": 3, "problem_type": "regression"}
+    model = task_builder(TercetEncoderForSequenceClassification, **fields)
+    labels = torch.arange(15).view(5, 3).float()
+    outputs = model(input_ids=batch.padded()[0], labels=labels)
+    assert_close(outputs.loss, ((outputs.logits - labels) ** 2).mean())
+
+
+def test_parts_of_a_batch_have_the_loss_of_the_whole(task, task_builder, batch):
+    model, inputs = task_builder(task, num_labels=3), padded(task, batch)
+    num_items = (inputs["labels"] != -100).sum() if "labels" in inputs else 5
+    parts = [model(**part(inputs, rows), num_items_in_batch=num_items) for rows in (slice(0, 2), slice(2, 5))]
+    assert_close(sum(each.loss for each in parts), model(**inputs).loss)
+
+
+def test_parts_have_the_loss_of_the_whole_whatever_the_problem(task_builder, batch):
+    model = task_builder(TercetEncoderForSequenceClassification, num_labels=3)
+    inputs = padded(TercetEncoderForSequenceClassification, batch) | {"labels": torch.rand(5, 3)}
+    for problem in ("regression", "multi_label_classification"):
+        model.config.problem_type = problem
+        parts = [model(**part(inputs, rows), num_items_in_batch=15) for rows in (slice(0, 2), slice(2, 5))]
+        assert_close(sum(each.loss for each in parts), model(**inputs).loss)
+
+
+def test_spans_beyond_the_text_ask_nothing(task_builder, batch):
+    task = TercetEncoderForQuestionAnswering
+    model, inputs = task_builder(task), padded(task, batch)
+    whole = part(inputs, slice(2, 3))
+    outputs = model(**whole)
+    spans = {name: whole[name] for name in ("start_positions", "end_positions")}
+    expected = ForQuestionAnsweringLoss(outputs.start_logits, outputs.end_logits, **spans)
+    assert_close(outputs.loss, expected)
+    for name in spans:
+        inputs[name] = torch.tensor([7, 3, int(whole[name]), 9, 50])  # at pads, and behind the last column
+    assert_close(model(**inputs).loss, expected, **CLOSE)
+    inputs["start_positions"] = torch.full((5,), 50)
+    assert model(**inputs | {"end_positions": inputs["start_positions"]}).loss == 0
+
+
+def test_texts_without_any_token_are_harmless(task, task_builder, batch):
+    model, inputs = task_builder(task, num_labels=3).train(), padded(task, batch)
+    inputs["attention_mask"] = inputs["attention_mask"].clone()
+    inputs["attention_mask"][4] = 0
+    model(**inputs).loss.backward()
+    assert all(torch.isfinite(gradient).all() for gradient in gradients(model).values())
+
+
+def test_a_choice_is_scored_by_itself(task_builder, batch):
+    task = TercetEncoderForMultipleChoice
+    inputs = padded(task, batch)
+    model, scorer = task_builder(task), task_builder(TercetEncoderForSequenceClassification, num_labels=1)
+    scorer.load_state_dict(model.state_dict())
+    rows = {name: inputs[name].flatten(0, 1) for name in ("input_ids", "attention_mask")}
+    assert_close(model(**inputs).logits, scorer(**rows).logits.view(5, 3))
+
+
+def test_a_token_may_get_the_transform_of_modernbert(task_builder, batch):
+    fields = {"classifier_act": "gelu", "classifier_norm": True, "classifier_bias": False, "num_labels": 3}
+    ids, mask = batch.padded()
+    of_token = task_builder(TercetEncoderForTokenClassification, **fields)
+    of_sequence = task_builder(TercetEncoderForSequenceClassification, **fields)
+    of_sequence.load_state_dict(of_token.state_dict())
+    first = of_sequence(input_ids=ids, attention_mask=mask).logits
+    assert_close(of_token(input_ids=ids, attention_mask=mask).logits[:, 0], first)
+    assert_close(first, of_sequence(input_ids=ids, attention_mask=mask).logits)
