@@ -12,7 +12,7 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from ..modeling.configuration_tercet import TercetConfig, TercetSeq2SeqConfig
+from ..modeling.configuration_tercet import DECODER_FIELDS, TercetConfig, TercetSeq2SeqConfig
 from .weights import Table, below
 
 
@@ -44,6 +44,7 @@ class Counterpart:
         ours: Name of our class.
         head: The weights that are not the base model's, by their full names.
         prefix: Where the base model is in the stock one; by default where most of its architecture have it.
+        values: Our fields that such a head has the same in every model.
         arguments: With what, beside the configuration, its class builds no more than ours has.
     """
 
@@ -51,6 +52,7 @@ class Counterpart:
     ours: str
     head: Table = field(default_factory=dict)
     prefix: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -103,8 +105,8 @@ class Architecture:
             reason = str(error).splitlines()[-1].strip()
             raise ValueError(f"this {self.model_type} is none of ours: {reason}") from error
 
-    def stock_config(self, config: TercetConfig) -> PreTrainedConfig:
-        """Describe a model of ours in stock words.
+    def stock_config(self, config: TercetConfig, counterpart: Counterpart | None = None) -> PreTrainedConfig:
+        """Describe a model of ours in stock words, with its head if that matters.
 
         Raises:
             ValueError: If that cannot be done exactly, with every reason.
@@ -117,9 +119,17 @@ class Architecture:
                 options |= theirs.to_stock(config)
             else:
                 options[theirs] = getattr(config, name)
-        stock = transformers.CONFIG_MAPPING[self.model_type](**options, **ids(config), **labels(config))
+        try:
+            stock = transformers.CONFIG_MAPPING[self.model_type](**options, **ids(config), **labels(config))
+        except (StrictDataclassError, ValueError) as error:
+            reason = str(error).splitlines()[-1].strip()
+            raise ValueError(f"{self.model_type} cannot be this model: {reason}") from error
         told = {name: getattr(config, name) for name in self.by_weights}
-        if reasons := differences(config, self.our_config(stock, **told)):
+        reasons = differences(in_effect(config), in_effect(self.our_config(stock, **told)))
+        if counterpart is not None:
+            head = {name: getattr(config, name) for name in counterpart.values}
+            reasons += differences(head, counterpart.values)
+        if reasons:
             raise ValueError(f"{self.model_type} cannot be this model: {'; '.join(reasons)}")
         return stock
 
@@ -156,19 +166,19 @@ def labels(config: Any) -> dict[str, Any]:
     return {"id2label": config.id2label, "label2id": config.label2id, "problem_type": config.problem_type}
 
 
-def differences(wanted: TercetConfig, offered: TercetConfig) -> list[str]:
-    """Say in which of the fields that matter two configurations differ."""
-    offers = in_effect(offered)
+def differences(wanted: Mapping[str, Any], offered: Mapping[str, Any]) -> list[str]:
+    """Say in which fields a configuration that is offered is not the one that is wanted."""
     return [
-        f"{name} is {value!r}, and would be {offers.get(name)!r}"
-        for name, value in in_effect(wanted).items()
-        if offers.get(name) != value
+        f"{name} is {value!r}, and would be {offered.get(name)!r}"
+        for name, value in wanted.items()
+        if offered.get(name) != value
     ]
 
 
 def in_effect(config: TercetConfig) -> dict[str, Any]:
     """Keep the fields that change what a model computes, once others have their values."""
     ineffective = {"initializer_range", "pad_token_id", "bos_token_id", "eos_token_id"}
+    ineffective |= {name for name in TercetConfig.__annotations__ if name.startswith("classifier")}
     if config.position_embedding_type != "rotary":
         ineffective |= {"rope_theta", "partial_rotary_factor", "rope_scaling", "local_rope_theta"}
     if config.position_embedding_type != "learned":
@@ -178,5 +188,9 @@ def in_effect(config: TercetConfig) -> dict[str, Any]:
     ineffective |= {name for name in TercetConfig.__annotations__ if name.endswith("dropout")}
     names = [*TercetConfig.__annotations__]
     if isinstance(config, TercetSeq2SeqConfig):
-        names += [name for name in TercetSeq2SeqConfig.__annotations__ if name.startswith("decoder_num")]
-    return {name: getattr(config, name) for name in names if name not in ineffective}
+        names += [f"decoder_{name}" for name in DECODER_FIELDS]
+    values = {name: getattr(config, name) for name in names if name not in ineffective}
+    if isinstance(config, TercetSeq2SeqConfig):
+        values["share_encoder_decoder_embeddings"] = config.has_one_table
+    values["embedding_size"] = config.embedding_width
+    return values

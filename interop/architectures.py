@@ -2,18 +2,22 @@
 
 from transformers import PreTrainedConfig
 
-from ..modeling.configuration_tercet import TercetConfig
+from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from .architecture import Architecture
 from .bart import BART
 from .bert import BERT
 from .big_bird import BIG_BIRD
 from .distilbert import DISTILBERT
+from .electra import ELECTRA
 from .gpt2 import GPT2
+from .gpt_neox import GPT_NEOX
 from .llama import LLAMA
 from .marian import MARIAN
 from .mbart import MBART
 from .opt import OPT
+from .qwen import QWEN2, QWEN3
 from .roberta import ROBERTA
+from .t5 import MT5, T5
 
 ARCHITECTURES = {
     architecture.model_type: architecture
@@ -21,13 +25,19 @@ ARCHITECTURES = {
         BERT,
         DISTILBERT,
         ROBERTA,
+        ELECTRA,
         BIG_BIRD,
         GPT2,
         OPT,
+        GPT_NEOX,
         LLAMA,
+        QWEN2,
+        QWEN3,
         BART,
         MBART,
         MARIAN,
+        T5,
+        MT5,
     )
 }
 """By the name that transformers gives them; where several fit a model, the first is the default."""
@@ -44,20 +54,20 @@ def architecture_of(stock: PreTrainedConfig) -> Architecture:
     return ARCHITECTURES[stock.model_type]
 
 
-def architecture_for(config: TercetConfig, model_type: str | None = None) -> Architecture:
-    """Find the architecture that is exactly what a configuration of ours says: that one, or the first.
+def architecture_for(model: TercetPreTrainedModel, model_type: str | None = None) -> Architecture:
+    """Find the architecture that is exactly a model of ours: that one, or the first.
 
     Raises:
         ValueError: If that one is not, or none is; with what is in the way, and which ones are.
     """
     if model_type is not None and model_type not in ARCHITECTURES:
         raise ValueError(f"{model_type!r} is no architecture that ours can become: known are {known()}")
-    reasons: dict[str, str] = {}
+    config, reasons = model.config, dict[str, str]()
     fitting: list[Architecture] = []
     for architecture in ARCHITECTURES.values():
         if architecture.config is type(config):
             try:
-                architecture.stock_config(config)
+                architecture.stock_config(config, architecture.counterpart(ours=type(model).__name__))
                 fitting.append(architecture)
             except ValueError as error:
                 reasons[architecture.model_type] = str(error)

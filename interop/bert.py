@@ -2,6 +2,7 @@
 
 from ..modeling.configuration_tercet import TercetEncoderConfig
 from .architecture import Architecture, Counterpart, Field
+from .task_heads import ANSWERS, FIRST_TOKEN, LABELS
 from .weights import Dropped
 
 FIELDS = {
@@ -20,6 +21,7 @@ FIELDS = {
     "dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
     "tie_word_embeddings": "tie_word_embeddings",
+    "classifier_dropout": "classifier_dropout",
     "initializer_range": "initializer_range",
 }
 FIXED = {
@@ -63,6 +65,7 @@ NEXT_SENTENCE = {
     "bert.pooler.dense.*": "next_sentence_head.dense.*",
     "cls.seq_relationship.*": "next_sentence_head.classifier.*",
 }
+POOLED_LABELS = {"bert.pooler.dense.*": "classifier.transform.dense.*", **LABELS}
 
 BERT = Architecture(
     model_type="bert",
@@ -76,6 +79,14 @@ BERT = Architecture(
         Counterpart("BertForMaskedLM", "TercetEncoderForMaskedLM", MASKED_LM),
         Counterpart("BertForPreTraining", "TercetEncoderForPreTraining", MASKED_LM | NEXT_SENTENCE),
         Counterpart("BertForNextSentencePrediction", "TercetEncoderForNextSentencePrediction", NEXT_SENTENCE),
+        Counterpart(
+            "BertForSequenceClassification",
+            "TercetEncoderForSequenceClassification",
+            POOLED_LABELS,
+            values=FIRST_TOKEN | {"classifier_act": "tanh"},
+        ),
+        Counterpart("BertForTokenClassification", "TercetEncoderForTokenClassification", LABELS),
+        Counterpart("BertForQuestionAnswering", "TercetEncoderForQuestionAnswering", ANSWERS),
     ),
     prefix="bert.",
 )

@@ -14,7 +14,8 @@ BIG_BIRD = Architecture(
     model_type="big_bird",
     config=TercetEncoderConfig,
     fields=FIELDS | {"scale_embedding": "rescale_embeddings", "attention_bias": "use_bias"},
-    fixed={name: value for name, value in FIXED.items() if name != "attention_bias"},
+    fixed={name: value for name, value in FIXED.items() if name != "attention_bias"}
+    | {"attention_out_bias": True},
     required=REQUIRED | {"attention_type": "original_full"},
     weights=EMBEDDINGS | LAYERS | {"pooler.*": Dropped("states of tokens do not depend on the pooler")},
     counterparts=(

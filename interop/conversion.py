@@ -41,7 +41,7 @@ def from_stock(stock: PreTrainedModel | str, revision: str | None = None) -> Ter
     architecture = architecture_of(stock.config)
     counterpart = architecture.counterpart(stock=type(stock).__name__)
     told = {name: tell(stock) for name, tell in architecture.by_weights.items()}
-    config = architecture.our_config(stock.config, **told)
+    config = architecture.our_config(stock.config, **told, **counterpart.values)
     ours = getattr(modeling, counterpart.ours)(config).to(stock.dtype)
     links = link(stock, ours, architecture.table(counterpart))
     fill(ours, links.to_ours(tensors_of(stock)))
@@ -54,9 +54,9 @@ def to_stock(model: TercetPreTrainedModel, model_type: str | None = None) -> Pre
     Raises:
         ValueError: If the architecture cannot be exactly this model, with every reason.
     """
-    architecture = architecture_for(model.config, model_type)
+    architecture = architecture_for(model, model_type)
     counterpart = architecture.counterpart(ours=type(model).__name__)
-    config = architecture.stock_config(model.config)
+    config = architecture.stock_config(model.config, counterpart)
     stock = getattr(transformers, counterpart.stock)(config, **counterpart.arguments).to(model.dtype)
     links = link(stock, model, architecture.table(counterpart))
     fill(stock, links.to_stock(tensors_of(model)))

@@ -6,6 +6,7 @@ In training it drops nothing between self-attention and its residual sum, where 
 from ..modeling.configuration_tercet import TercetEncoderConfig
 from .architecture import Architecture, Counterpart
 from .bert import FIXED
+from .task_heads import ANSWERS, FIRST_TOKEN, LABELS
 
 MASKED_LM = {
     "vocab_transform.*": "transform.dense.*",
@@ -47,6 +48,14 @@ DISTILBERT = Architecture(
     counterparts=(
         Counterpart("DistilBertModel", "TercetEncoderModel"),
         Counterpart("DistilBertForMaskedLM", "TercetEncoderForMaskedLM", MASKED_LM),
+        Counterpart(
+            "DistilBertForSequenceClassification",
+            "TercetEncoderForSequenceClassification",
+            {"pre_classifier.*": "classifier.transform.dense.*", **LABELS},
+            values=FIRST_TOKEN | {"classifier_act": "relu"},
+        ),
+        Counterpart("DistilBertForTokenClassification", "TercetEncoderForTokenClassification", LABELS),
+        Counterpart("DistilBertForQuestionAnswering", "TercetEncoderForQuestionAnswering", ANSWERS),
     ),
     prefix="distilbert.",
 )

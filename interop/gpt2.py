@@ -3,6 +3,7 @@
 from ..modeling.configuration_tercet import TercetDecoderConfig
 from .architecture import Architecture, Counterpart, Field
 from .rearrangements import Chunked, FirstScaled, Place, Transposed
+from .task_heads import ANSWERS, LABELS, LAST_TOKEN, SCORES
 from .weights import Via
 
 
@@ -69,6 +70,14 @@ GPT2 = Architecture(
     counterparts=(
         Counterpart("GPT2Model", "TercetDecoderModel"),
         Counterpart("GPT2LMHeadModel", "TercetDecoderForCausalLM", {"lm_head.weight": "lm_head.weight"}),
+        Counterpart(
+            "GPT2ForSequenceClassification",
+            "TercetDecoderForSequenceClassification",
+            SCORES,
+            values=LAST_TOKEN,
+        ),
+        Counterpart("GPT2ForTokenClassification", "TercetDecoderForTokenClassification", LABELS),
+        Counterpart("GPT2ForQuestionAnswering", "TercetDecoderForQuestionAnswering", ANSWERS),
     ),
     prefix="transformer.",
 )

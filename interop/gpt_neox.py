@@ -3,7 +3,11 @@
 from ..modeling.configuration_tercet import TercetDecoderConfig
 from .architecture import Architecture, Counterpart, Field
 from .rearrangements import ChunkedByHead
+from .task_heads import ANSWERS, LABELS, LAST_TOKEN, SCORES
 from .weights import Via
+
+HEAD = {"lm_head.weight": "lm_head.weight", "embed_out.weight": "lm_head.weight"}
+"""Under the name that transformers has given it of late, and the earlier one."""
 
 GPT_NEOX = Architecture(
     model_type="gpt_neox",
@@ -62,7 +66,15 @@ GPT_NEOX = Architecture(
     },
     counterparts=(
         Counterpart("GPTNeoXModel", "TercetDecoderModel"),
-        Counterpart("GPTNeoXForCausalLM", "TercetDecoderForCausalLM", {"embed_out.weight": "lm_head.weight"}),
+        Counterpart("GPTNeoXForCausalLM", "TercetDecoderForCausalLM", HEAD),
+        Counterpart(
+            "GPTNeoXForSequenceClassification",
+            "TercetDecoderForSequenceClassification",
+            SCORES,
+            values=LAST_TOKEN,
+        ),
+        Counterpart("GPTNeoXForTokenClassification", "TercetDecoderForTokenClassification", LABELS),
+        Counterpart("GPTNeoXForQuestionAnswering", "TercetDecoderForQuestionAnswering", ANSWERS),
     ),
     prefix="gpt_neox.",
 )

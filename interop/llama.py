@@ -1,7 +1,19 @@
 """The Llama family (Touvron et al., 2023): Llama itself, SmolLM, and many others under its name."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..modeling.configuration_tercet import TercetDecoderConfig
 from .architecture import Architecture, Counterpart, Field
+from .task_heads import ANSWERS, LAST_TOKEN, SCORES, TOKEN_SCORES
+
+
+def rope_scaling(rope_parameters: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Take what stretches rotary positions out of everything that describes them."""
+    if rope_parameters["rope_type"] == "default":
+        return None
+    return {name: value for name, value in rope_parameters.items() if name != "rope_theta"}
+
 
 FIELDS = {
     "vocab_size": "vocab_size",
@@ -13,8 +25,12 @@ FIELDS = {
     "max_position_embeddings": "max_position_embeddings",
     "rope_theta": Field(
         lambda stock: stock.rope_parameters["rope_theta"],
-        lambda config: {"rope_parameters": {"rope_type": "default", "rope_theta": config.rope_theta}},
+        lambda config: {
+            "rope_parameters": (config.rope_scaling or {"rope_type": "default"})
+            | {"rope_theta": config.rope_theta}
+        },
     ),
+    "rope_scaling": Field(lambda stock: rope_scaling(stock.rope_parameters), lambda config: {}),
     "norm_eps": "rms_norm_eps",
     "hidden_act": "hidden_act",
     "attention_dropout": "attention_dropout",
@@ -45,13 +61,23 @@ HEAD = {"lm_head.weight": "lm_head.weight"}
 LLAMA = Architecture(
     model_type="llama",
     config=TercetDecoderConfig,
-    fields=FIELDS | {"attention_bias": "attention_bias", "mlp_bias": "mlp_bias"},
+    fields=FIELDS | {"head_dim": "head_dim", "attention_bias": "attention_bias", "mlp_bias": "mlp_bias"},
     fixed=FIXED,
     required={},
     weights=WEIGHTS,
     counterparts=(
         Counterpart("LlamaModel", "TercetDecoderModel"),
         Counterpart("LlamaForCausalLM", "TercetDecoderForCausalLM", HEAD),
+        Counterpart(
+            "LlamaForSequenceClassification",
+            "TercetDecoderForSequenceClassification",
+            SCORES,
+            values=LAST_TOKEN,
+        ),
+        Counterpart("LlamaForTokenClassification", "TercetDecoderForTokenClassification", TOKEN_SCORES),
+        Counterpart(
+            "LlamaForQuestionAnswering", "TercetDecoderForQuestionAnswering", ANSWERS, prefix="transformer."
+        ),
     ),
     prefix="model.",
 )

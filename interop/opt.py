@@ -2,6 +2,7 @@
 
 from ..modeling.configuration_tercet import TercetDecoderConfig
 from .architecture import Architecture, Counterpart, Field
+from .task_heads import LAST_TOKEN, SCORES
 
 OPT = Architecture(
     model_type="opt",
@@ -53,6 +54,12 @@ OPT = Architecture(
     counterparts=(
         Counterpart("OPTModel", "TercetDecoderModel"),
         Counterpart("OPTForCausalLM", "TercetDecoderForCausalLM", {"lm_head.weight": "lm_head.weight"}),
+        Counterpart(
+            "OPTForSequenceClassification",
+            "TercetDecoderForSequenceClassification",
+            SCORES,
+            values=LAST_TOKEN,
+        ),
     ),
     prefix="model.",
 )

@@ -46,6 +46,11 @@ class Probe:
         """Real tokens of each row."""
         return self.attention_mask.sum(dim=-1).tolist()
 
+    def unpadded(self) -> "Probe":
+        """Cut all rows to the shortest."""
+        shortest = min(self.lengths)
+        return Probe(self.name, self.input_ids[:, :shortest], self.attention_mask[:, :shortest])
+
     def inputs(self, model: PreTrainedModel) -> dict[str, Tensor]:
         """Give what `forward` reads: a sequence-to-sequence model has the same on both sides."""
         inputs = {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
@@ -62,7 +67,7 @@ class Probe:
         rows = torch.arange(len(self.input_ids))
         labels: dict[str, Tensor] = {}
         if "start_positions" in taken:
-            return {"start_positions": rows % 2, "end_positions": rows % 2 + 1}
+            return {"start_positions": rows % 2, "end_positions": rows % 2}
         if "next_sentence_label" in taken:
             labels["next_sentence_label"] = rows % 2
         if "labels" in taken:

@@ -3,6 +3,7 @@
 from ..modeling.configuration_tercet import TercetEncoderConfig
 from .architecture import Architecture, Counterpart, Field
 from .bert import EMBEDDINGS, FIELDS, FIXED, LAYERS, NO_POOLER, REQUIRED, WITHOUT_POOLER
+from .task_heads import ANSWERS, DENSE_LABELS, FIRST_TOKEN, LABELS
 from .weights import Dropped
 
 MASKED_LM = {
@@ -31,6 +32,14 @@ ROBERTA = Architecture(
     counterparts=(
         Counterpart("RobertaModel", "TercetEncoderModel", arguments=WITHOUT_POOLER),
         Counterpart("RobertaForMaskedLM", "TercetEncoderForMaskedLM", MASKED_LM),
+        Counterpart(
+            "RobertaForSequenceClassification",
+            "TercetEncoderForSequenceClassification",
+            DENSE_LABELS,
+            values=FIRST_TOKEN | {"classifier_act": "tanh"},
+        ),
+        Counterpart("RobertaForTokenClassification", "TercetEncoderForTokenClassification", LABELS),
+        Counterpart("RobertaForQuestionAnswering", "TercetEncoderForQuestionAnswering", ANSWERS),
     ),
     prefix="roberta.",
 )

@@ -22,7 +22,7 @@ def score_scale(place: Place) -> float:
 
 def output_scale(place: Place) -> float:
     """Give what states are multiplied by before a tied head."""
-    return place.config.d_model**-0.5 if place.config.scale_decoder_outputs else 1.0
+    return place.config.d_model**-0.5 if getattr(place.config, "scale_decoder_outputs", False) else 1.0
 
 
 def stack(name: str, sublayers: tuple[str, ...]) -> dict[str, str | Via]:
@@ -30,7 +30,7 @@ def stack(name: str, sublayers: tuple[str, ...]) -> dict[str, str | Via]:
     table: dict[str, str | Via] = {
         f"{name}.embed_tokens.weight": f"{name}.embeddings.embed_tokens.weight",
         f"{name}.block.0.layer.0.SelfAttention.relative_attention_bias.weight": (
-            f"{name}.relative_bias.weight"
+            f"{name}.relative_bias.table.weight"
         ),
         f"{name}.final_layer_norm.weight": f"{name}.norm.weight",
     }
@@ -61,6 +61,11 @@ def is_tied(stock: PreTrainedModel) -> bool:
     return head is None or head.weight is stock.get_input_embeddings().weight
 
 
+HEAD = {
+    "lm_head.weight": "lm_head.weight",
+    "decoder.final_layer_norm.weight": Via("model.decoder.norm.weight", FirstScaled(output_scale)),
+}
+
 T5 = Architecture(
     model_type="t5",
     config=TercetSeq2SeqConfig,
@@ -68,6 +73,7 @@ T5 = Architecture(
         "vocab_size": "vocab_size",
         "hidden_size": "d_model",
         "head_dim": "d_kv",
+        "decoder_head_dim": Field(lambda stock: stock.d_kv, lambda config: {}),
         "intermediate_size": "d_ff",
         "num_hidden_layers": "num_layers",
         "num_attention_heads": "num_heads",
@@ -92,7 +98,6 @@ T5 = Architecture(
     weights=stack("encoder", ("self_attention", "feed_forward"))
     | stack("decoder", ("self_attention", "cross_attention", "feed_forward"))
     | {
-        "decoder.final_layer_norm.weight": Via("decoder.norm.weight", FirstScaled(output_scale)),
         "shared.weight": Dropped("both sides have their tables"),
     },
     counterparts=(
@@ -100,7 +105,7 @@ T5 = Architecture(
         Counterpart(
             "T5ForConditionalGeneration",
             "TercetSeq2SeqForConditionalGeneration",
-            {"lm_head.weight": "lm_head.weight"},
+            HEAD,
         ),
     ),
     prefix="",
@@ -115,7 +120,7 @@ MT5 = replace(
         Counterpart(
             "MT5ForConditionalGeneration",
             "TercetSeq2SeqForConditionalGeneration",
-            {"lm_head.weight": "lm_head.weight"},
+            HEAD,
         ),
     ),
 )

@@ -32,6 +32,15 @@ BART = {
     "eos_token_id": 2,
     "decoder_start_token_id": 2,
 }
+T5 = {
+    "vocab_size": VOCAB_SIZE,
+    "d_model": 32,
+    "d_kv": 6,
+    "d_ff": 48,
+    "num_layers": 2,
+    "num_heads": 4,
+    "decoder_start_token_id": 0,
+}
 SIZES: dict[str, dict[str, Any]] = {
     "bert": COMMON,
     "roberta": COMMON | {"max_position_embeddings": 42, "type_vocab_size": 1, "pad_token_id": 1},
@@ -55,6 +64,12 @@ SIZES: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 40,
     },
     "llama": COMMON | {"num_key_value_heads": 2, "max_position_embeddings": 40},
+    "electra": COMMON | {"embedding_size": 20},
+    "gpt_neox": COMMON | {"max_position_embeddings": 40},
+    "qwen2": COMMON | {"num_key_value_heads": 2, "max_position_embeddings": 40},
+    "qwen3": COMMON | {"num_key_value_heads": 2, "head_dim": 12, "max_position_embeddings": 40},
+    "t5": T5,
+    "mt5": T5,
     "bart": BART,
     "mbart": BART,
     "marian": BART,

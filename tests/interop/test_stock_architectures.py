@@ -8,6 +8,8 @@ import torch
 from tercet.interop import certify, from_stock, to_stock
 from tercet.interop.architectures import ARCHITECTURES
 
+ENCODERS = ("Bert", "Roberta", "DistilBert", "Electra")
+DECODERS = ("GPT2", "OPT", "GPTNeoX", "Llama")
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("BertModel", {}),
     ("BertForMaskedLM", {"hidden_act": "relu", "layer_norm_eps": 1e-3}),
@@ -34,6 +36,41 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("LlamaModel", {}),
     ("LlamaForCausalLM", {"attention_bias": True, "mlp_bias": True}),
     ("LlamaForCausalLM", {"tie_word_embeddings": True, "rope_parameters": {"rope_theta": 500.0}}),
+    ("LlamaForCausalLM", {"head_dim": 12}),
+    (
+        "LlamaForCausalLM",
+        {
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 10_000.0,
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 16,
+            }
+        },
+    ),
+    ("ElectraModel", {}),
+    ("ElectraModel", {"embedding_size": 32}),
+    ("ElectraForMaskedLM", {}),
+    ("GPTNeoXModel", {}),
+    ("GPTNeoXForCausalLM", {"use_parallel_residual": False, "tie_word_embeddings": True}),
+    ("GPTNeoXForCausalLM", {"attention_bias": False}),
+    ("Qwen2Model", {}),
+    ("Qwen2ForCausalLM", {"tie_word_embeddings": True}),
+    ("Qwen3Model", {}),
+    ("Qwen3ForCausalLM", {"attention_bias": True}),
+    ("T5Model", {"num_decoder_layers": 3}),
+    ("T5ForConditionalGeneration", {}),
+    ("T5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu"}),
+    ("MT5Model", {}),
+    ("MT5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu"}),
+    *((f"{name}ForSequenceClassification", {"num_labels": 3}) for name in ENCODERS),
+    *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in ENCODERS),
+    *((f"{name}ForQuestionAnswering", {}) for name in ENCODERS),
+    *((f"{name}ForSequenceClassification", {"num_labels": 3, "pad_token_id": 1}) for name in DECODERS),
+    *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in DECODERS if name != "OPT"),
+    *((f"{name}ForQuestionAnswering", {}) for name in DECODERS if name != "OPT"),
     ("BartModel", {}),
     ("BartForConditionalGeneration", {"scale_embedding": True}),
     ("BartForConditionalGeneration", {"activation_function": "relu"}),
