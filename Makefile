@@ -59,5 +59,5 @@ $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 # The type checker cannot see that setup.cfg maps the folders below one import root: these links show it.
 typings: setup.cfg
 	@mkdir -p typings/tercet
-	@for name in tercet/* configs modeling training pretraining; do ln -sfn ../../$$name typings/tercet/; done
+	@for name in tercet/* configs modeling training interop pretraining; do ln -sfn ../../$$name typings/tercet/; done
 	@touch typings

@@ -58,6 +58,12 @@ def build_parser() -> ArgumentParser:
     command = add_command(commands, verify_resume)
     add_recipe(command)
     command.add_argument("--steps", type=int, default=12, help="how many steps to try out (%(default)s)")
+    command = add_command(commands, doctor)
+    command.add_argument("model", metavar="MODEL", help="a folder that save_pretrained wrote, or a Hub name")
+    command.add_argument("--json", action="store_true", help="print the findings for other programs")
+    command.add_argument(
+        "--trust-remote-code", action="store_true", help="run the code that the model brings along"
+    )
     return parser
 
 
@@ -199,4 +205,26 @@ def verify_resume(options: Namespace) -> None:
     verification = verify(recipe, steps=options.steps, say=lambda line: print(line, file=sys.stderr))
     print(report(verification))
     if not verification.is_exact:
+        raise SystemExit(1)
+
+
+def doctor(options: Namespace) -> None:
+    """Examine any model in the form of transformers, and say what is wrong with it and what helps.
+
+    Loads an encoder, a decoder or a sequence-to-sequence model, ours or a stock one, and prints findings with
+    remedies. Weights: missing, unread, not finite, dead, wrongly tied. Tokenizer: vocabulary, special tokens
+    and lengths beside the model's. Behaviour: padding, batches, causality, packed documents, cache, saving.
+    Numbers are compared in float32 and nothing in the folder is changed. Exit code 0: nothing failed; 1:
+    something did.
+
+    Examples:
+      tercet doctor runs/encoder-demo/model
+      tercet doctor google-bert/bert-base-uncased --json
+    """
+    from .interop.diagnosis_report import diagnosis_as_json, report_diagnosis
+    from .interop.doctor import diagnose
+
+    diagnosis = diagnose(options.model, trust_remote_code=options.trust_remote_code)
+    print(diagnosis_as_json(diagnosis) if options.json else report_diagnosis(diagnosis))
+    if not diagnosis.is_healthy:
         raise SystemExit(1)

@@ -9,7 +9,7 @@ import pytest
 from tercet import command_line, is_command_line
 from tercet.__main__ import main
 
-COMMANDS = ["demo", "recipes", "plan", "tokenizer", "pretrain", "verify-resume"]
+COMMANDS = ["demo", "recipes", "plan", "tokenizer", "pretrain", "verify-resume", "doctor"]
 
 
 def fail_with(error: BaseException):

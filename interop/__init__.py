@@ -1,0 +1,1 @@
+"""In and out: stock checkpoints, certificates, examinations, the Hub."""
