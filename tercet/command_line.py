@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from inspect import getdoc
 
 from . import __version__
-from .model_commands import export, import_, push
+from .model_commands import doctor, export, import_, push
 
 ABOUT = """\
 Pretrain encoder, decoder and sequence-to-sequence Transformers on your own text.
@@ -75,6 +75,12 @@ def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:
     command.add_argument("output", metavar="OUTPUT", help="the folder to write")
     command.add_argument("--to", metavar="TYPE", help="bert, gpt2, llama, bart, ...; the first that fits")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier model there")
+    command = add_command(commands, doctor)
+    command.add_argument("model", metavar="MODEL", help="a folder that save_pretrained wrote, or a Hub name")
+    command.add_argument("--json", action="store_true", help="print the findings for other programs")
+    command.add_argument(
+        "--trust-remote-code", action="store_true", help="run the code that the model brings along"
+    )
     command = add_command(commands, push)
     command.add_argument("folder", metavar="FOLDER", help="a run's output, or a saved model")
     command.add_argument("repo", metavar="REPO", help="the repository: owner/name")

@@ -43,6 +43,28 @@ def export(options: Namespace) -> None:
     print(certificate.table())
 
 
+def doctor(options: Namespace) -> None:
+    """Examine any model in the form of transformers, and say what is wrong with it and what helps.
+
+    Loads an encoder, a decoder or a sequence-to-sequence model, ours or a stock one, and prints findings with
+    remedies. Weights: missing, unread, not finite, dead, wrongly tied. Tokenizer: vocabulary, special tokens
+    and lengths beside the model's. Behaviour: padding, batches, causality, packed documents, cache, saving.
+    Numbers are compared in float32 and nothing in the folder is changed. Exit code 0: nothing failed; 1:
+    something did.
+
+    Examples:
+      tercet doctor runs/encoder-demo/model
+      tercet doctor google-bert/bert-base-uncased --json
+    """
+    from .interop.diagnosis_report import diagnosis_as_json, report_diagnosis
+    from .interop.doctor import diagnose
+
+    diagnosis = diagnose(options.model, trust_remote_code=options.trust_remote_code)
+    print(diagnosis_as_json(diagnosis) if options.json else report_diagnosis(diagnosis))
+    if not diagnosis.is_healthy:
+        raise SystemExit(1)
+
+
 def push(options: Namespace) -> None:
     """Send a finished model to the Hugging Face Hub, with its code and a card that tells of its run.
 

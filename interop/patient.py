@@ -1,0 +1,93 @@
+"""A model to be examined, with what loading it has revealed."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, cast
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+Member = Literal["encoder", "decoder", "seq2seq"]
+
+MAPPINGS = {
+    "AutoModelForMaskedLM": transformers.MODEL_FOR_MASKED_LM_MAPPING,
+    "AutoModelForCausalLM": transformers.MODEL_FOR_CAUSAL_LM_MAPPING,
+    "AutoModelForSeq2SeqLM": transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+    "AutoModelForPreTraining": transformers.MODEL_FOR_PRETRAINING_MAPPING,
+    "AutoModelForSequenceClassification": transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    "AutoModelForTokenClassification": transformers.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
+    "AutoModelForNextSentencePrediction": transformers.MODEL_FOR_NEXT_SENTENCE_PREDICTION_MAPPING,
+    "AutoModel": transformers.MODEL_MAPPING,
+}
+"""The Auto classes whose models can be examined, and the models that each has for a configuration."""
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A model and what it was loaded from.
+
+    Args:
+        name: The folder, or the name on the Hub, as the user gave it.
+        model: In evaluation mode and float32.
+        tokenizer: None where the folder has none.
+        loading: What `from_pretrained` reports: `missing_keys`, `unexpected_keys`, `mismatched_keys`.
+    """
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase | None
+    loading: dict[str, Any]
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """The model's configuration."""
+        return self.model.config
+
+    @property
+    def rows(self) -> int:
+        """How many tokens the table of embeddings knows."""
+        return len(self.embeddings)
+
+    @property
+    def embeddings(self) -> Tensor:
+        """The table of embeddings, (V, C)."""
+        return cast(nn.Embedding, self.model.get_input_embeddings()).weight
+
+    @property
+    def member(self) -> Member:
+        """Which of the three Transformers it is, by what it can do."""
+        if self.config.is_encoder_decoder:
+            return "seq2seq"
+        heads = classes_of(self.config)
+        is_causal = "AutoModelForCausalLM" in heads and "AutoModelForMaskedLM" not in heads
+        return "decoder" if is_causal or self.model.can_generate() else "encoder"
+
+    @cached_property
+    def reloaded(self) -> PreTrainedModel:
+        """The same model, saved to a temporary folder and loaded from there."""
+        with TemporaryDirectory() as folder:
+            self.model.save_pretrained(folder)
+            return type(self.model).from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def classes_of(config: PreTrainedConfig) -> dict[str, set[str]]:
+    """Name the models that each Auto class has for a configuration, be they known or brought along."""
+    brought = getattr(config, "auto_map", None) or {}
+    heads = {}
+    for auto_class, mapping in MAPPINGS.items():
+        known: Any = mapping.get(type(config), ())
+        names = {model.__name__ for model in (known if isinstance(known, tuple) else (known,))}
+        if auto_class in brought:
+            names.add(brought[auto_class].rpartition(".")[2])
+        if names:
+            heads[auto_class] = names
+    return heads
+
+
+def ids_of(owner: object, name: str) -> set[int]:
+    """Give the ids that a configuration or tokenizer has for a role: none, one, or several."""
+    value = getattr(owner, name, None)
+    return set(value) if isinstance(value, list) else set() if value is None else {value}

@@ -1,0 +1,135 @@
+"""Documents for a model to read in every layout, and the numbers that it gives for their tokens.
+
+A model reads streams of tokens: encoder and decoder one, a sequence-to-sequence model the source and the
+target, whose inputs are called `decoder_...`. The numbers belong to the tokens of the last stream.
+
+Shapes: B batch, T positions, N real tokens, C classes (the vocabulary, most often) or channels.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from inspect import signature
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+from transformers.utils.generic import ModelOutput
+
+from .patient import Patient, ids_of
+
+Document = dict[str, Tensor]
+"""The ids (1, T) of each stream, by the stream's prefix."""
+
+Inputs = dict[str, Tensor]
+"""What a model is called with."""
+
+LENGTHS = {"": (9, 5, 7), "decoder_": (8, 6, 9)}
+"""Tokens of three documents, by stream; none so long that a tiny model has no positions for it."""
+
+PADDED_LENGTH = 11
+RESULTS = ("logits", "prediction_logits", "last_hidden_state")
+"""Where models keep the numbers of their tokens, best first."""
+
+
+class Reader:
+    """Random documents of ordinary tokens, which are the same in every examination."""
+
+    def __init__(self, patient: Patient):
+        self.patient = patient
+        self.streams = ("", "decoder_") if patient.member == "seq2seq" else ("",)
+        self.parameters = frozenset(signature(patient.model.forward).parameters)
+        self.ordinary = ordinary_ids(patient)
+        generator = torch.Generator().manual_seed(0)
+        self.documents = [
+            {stream: self.draw(LENGTHS[stream][number], generator) for stream in self.streams}
+            for number in range(3)
+        ]
+
+    def draw(self, length: int, generator: torch.Generator) -> Tensor:
+        """Draw the ids of a text, (1, T)."""
+        return self.ordinary[torch.randint(len(self.ordinary), (1, length), generator=generator)]
+
+    @property
+    def target(self) -> str:
+        """The stream to whose tokens the numbers belong."""
+        return self.streams[-1]
+
+    def takes(self, name: str) -> bool:
+        """Tell whether the model has an input of this name for every stream."""
+        return all(f"{stream}{name}" in self.parameters for stream in self.streams)
+
+    @cached_property
+    def judges_texts(self) -> bool:
+        """Whether the model gives one row of numbers for a whole text, and none for its tokens."""
+        return len(self.read(self.alone(self.documents[0]))) == 1
+
+    def read(self, inputs: Inputs, model: PreTrainedModel | None = None) -> Tensor:
+        """Read without a cache: the numbers of the real tokens (N, C), or one row (B, C) for each text."""
+        without_cache = {"use_cache": False} if "use_cache" in self.parameters else {}
+        with torch.no_grad():
+            outputs = (model or self.patient.model)(**inputs, **without_cache)
+        numbers = results_of(outputs)
+        mask = inputs.get(f"{self.target}attention_mask")
+        return numbers.flatten(0, -2) if numbers.dim() == 2 or mask is None else numbers[mask.bool()]
+
+    def read_on(self, document: Document, ends: Sequence[int]) -> Tensor:
+        """Read a document in pieces that end at `ends`, with a cache: the numbers of each last token."""
+        last, past = [], None
+        for begin, end in pairwise((0, *ends)):
+            inputs = self.alone(document | {self.target: document[self.target][:, begin:end]})
+            with torch.no_grad():
+                outputs = self.patient.model(**inputs, past_key_values=past, use_cache=True)
+            past = outputs.past_key_values
+            last.append(results_of(outputs).flatten(0, -2)[-1])
+        return torch.stack(last)
+
+    def alone(self, document: Document) -> Inputs:
+        """One document as it is."""
+        return {f"{stream}input_ids": ids for stream, ids in document.items()}
+
+    def padded(self, document: Document, side: str = "right") -> Inputs:
+        """One document with pads and a mask; those of a target always stand on the right."""
+        inputs = {}
+        for stream, ids in document.items():
+            missing = PADDED_LENGTH - ids.shape[1]
+            sides = (missing, 0) if side == "left" and not stream else (0, missing)
+            inputs[f"{stream}input_ids"] = F.pad(ids, sides, value=pad_id(self.patient))
+            inputs[f"{stream}attention_mask"] = F.pad(torch.ones_like(ids), sides)
+        return inputs
+
+    def packed(self, documents: list[Document]) -> Inputs:
+        """Several documents in one row, with positions that restart."""
+        inputs = {}
+        for stream in self.streams:
+            texts = [document[stream] for document in documents]
+            inputs[f"{stream}input_ids"] = torch.cat(texts, dim=1)
+            positions = [torch.arange(ids.shape[1]) for ids in texts]
+            inputs[f"{stream}position_ids"] = torch.cat(positions)[None]
+        return inputs
+
+    def changed(self, ids: Tensor, since: int) -> Tensor:
+        """Replace every token of a text (1, T) from a position on by another."""
+        others = self.ordinary.roll(1)[torch.searchsorted(self.ordinary, ids)]
+        return torch.cat((ids[:, :since], others[:, since:]), dim=1)
+
+
+def results_of(outputs: ModelOutput) -> Tensor:
+    """Take the numbers of tokens (B, T, C), or of texts (B, C), out of what a model returns."""
+    return next(outputs[name] for name in RESULTS if name in outputs)
+
+
+def ordinary_ids(patient: Patient) -> Tensor:
+    """Give the ids of tokens without a special role, ascending."""
+    roles = [name for name in patient.config.to_dict() if name.endswith("token_id")]
+    special = set().union(*(ids_of(patient.config, name) for name in roles))
+    if patient.tokenizer is not None:
+        special |= set(patient.tokenizer.all_special_ids)
+    return torch.tensor([number for number in range(patient.rows) if number not in special])
+
+
+def pad_id(patient: Patient) -> int:
+    """Give the id to pad with; where there is none, masks have to hide any."""
+    told = [getattr(owner, "pad_token_id", None) for owner in (patient.config, patient.tokenizer)]
+    return next((number for number in told if number is not None and 0 <= number < patient.rows), 0)

@@ -1,0 +1,50 @@
+"""Examinations of a copy of the model that was saved and loaded again: is it the same model?"""
+
+from collections import defaultdict
+
+from transformers import PreTrainedModel
+
+from .finding import Finding, agreement, listed
+from .reader import Reader
+
+
+def saving(reader: Reader) -> Finding:
+    """Saved and loaded again, the model gives the same numbers."""
+    inputs = reader.padded(reader.documents[0])
+    return agreement(
+        reader.read(inputs, reader.patient.reloaded),
+        reader.read(inputs),
+        "keep whatever results depend on in a parameter, a persistent buffer or the configuration",
+    )
+
+
+def tied_weights(reader: Reader) -> Finding:
+    """Embeddings and head are one tensor if the configuration says so, and all ties outlast saving."""
+    patient, model = reader.patient, reader.patient.model
+    config = patient.config.get_text_config(decoder=True)
+    head = model.get_output_embeddings()
+    is_promised = bool(getattr(config, "tie_word_embeddings", False))
+    if head is not None and is_promised and head.weight is not patient.embeddings:
+        return Finding(
+            "failed",
+            "tie_word_embeddings is true, but embeddings and head are two tensors",
+            "set tie_word_embeddings=False if both were trained; otherwise delete the head's from the file",
+        )
+    before, after = ties(model), ties(patient.reloaded)
+    if before != after:
+        names = listed("=".join(sorted(tie)) for tie in before ^ after)
+        return Finding("failed", f"not the same after saving: {names}", "declare them in _tied_weights_keys")
+    if not before:
+        return Finding("not applicable", "no weights are tied")
+    return Finding("ok", f"{len(before)} shared by several names, before and after saving")
+
+
+def ties(model: PreTrainedModel) -> set[frozenset[str]]:
+    """Group the names that stand for one tensor."""
+    names = defaultdict(set)
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names[id(parameter)].add(name)
+    return {frozenset(group) for group in names.values() if len(group) > 1}
+
+
+SAVING = (saving, tied_weights)

@@ -1,0 +1,92 @@
+"""Examinations of a model's weights: are they all there, all finite, all alive?"""
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from .finding import Finding, listed
+from .patient import Patient
+
+
+def missing_tensors(patient: Patient) -> Finding:
+    """Every weight comes from the file; what is missing or of another shape was drawn at random."""
+    missing = list(patient.loading["missing_keys"])
+    mismatched = [
+        f"{name} {tuple(in_file)} for {tuple(expected)}"
+        for name, in_file, expected in patient.loading["mismatched_keys"]
+    ]
+    if not missing and not mismatched:
+        return Finding("ok", "every weight is in the file")
+    return Finding(
+        "failed",
+        f"random, since not in the file: {listed([*missing, *mismatched])}",
+        "load with the architecture that was saved, or train before use",
+    )
+
+
+def unexpected_tensors(patient: Patient) -> Finding:
+    """The file holds nothing that the model has no place for."""
+    if not (unexpected := patient.loading["unexpected_keys"]):
+        return Finding("ok", "the model has a place for every tensor in the file")
+    return Finding(
+        "warning",
+        f"left unread: {listed(unexpected)}",
+        "name the class that was saved in `architectures` of config.json, or save the model again",
+    )
+
+
+def finite_weights(patient: Patient) -> Finding:
+    """No weight is infinite or not a number."""
+    tensors = patient.model.state_dict()
+    spoiled = [
+        f"{name} ({count:,} of {tensor.numel():,})"
+        for name, tensor in tensors.items()
+        if (count := int((~tensor.isfinite()).sum()))
+    ]
+    if not spoiled:
+        return Finding("ok", f"{len(tensors)} tensors, all finite")
+    return Finding(
+        "failed",
+        f"not finite: {listed(spoiled)}",
+        "return to an earlier checkpoint; then lower the learning rate",
+    )
+
+
+def constant_rows(patient: Patient) -> Finding:
+    """No matrix is zero, and no row of one holds the same number throughout, but for the padding token's."""
+    constant = [
+        f"{name} ({count:,} of {len(matrix):,})"
+        for name, (matrix, padding) in matrices(patient.model).items()
+        if (count := count_constant_rows(matrix, padding))
+    ]
+    if not constant:
+        return Finding("ok", "none in any matrix")
+    return Finding(
+        "warning",
+        f"rows of one number: {listed(constant)}",
+        "see whether these were ever trained: an optimizer may have missed them, a conversion left them out",
+    )
+
+
+def matrices(model: PreTrainedModel) -> dict[str, tuple[Tensor, int | None]]:
+    """Give the weights of two and more dimensions once, as rows, and which row is the padding token's."""
+    paddings = {
+        id(module.weight): module.padding_idx
+        for module in model.modules()
+        if isinstance(module, nn.Embedding)
+    }
+    return {
+        name: (parameter.detach().flatten(1), paddings.get(id(parameter)))
+        for name, parameter in model.named_parameters()
+        if parameter.dim() > 1 and parameter[0].numel() > 1
+    }
+
+
+def count_constant_rows(matrix: Tensor, padding: int | None) -> int:
+    """Count the rows that hold one number only, without the padding token's."""
+    is_constant = (matrix == matrix[:, :1]).all(dim=1)
+    if padding is not None:
+        is_constant[padding] = False
+    return int(is_constant.sum())
+
+
+WEIGHTS = (missing_tensors, unexpected_tensors, finite_weights, constant_rows)

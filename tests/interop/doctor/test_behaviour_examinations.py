@@ -1,0 +1,164 @@
+"""A model that is wrong in one respect is found out by the examination of that, and by no other."""
+
+from functools import partial
+
+import pytest
+import torch
+from transformers import BertForMaskedLM, GPT2LMHeadModel
+from transformers.masking_utils import create_causal_mask
+from transformers.models.bart import modeling_bart
+from transformers.models.bert import modeling_bert
+from transformers.models.llama import modeling_llama
+
+from tercet.interop.doctor import diagnose
+from tercet.modeling import TercetEncoderForMaskedLM, modeling_tercet_encoder, stack
+
+
+def sees_next(batch_idx, head_idx, q_idx, kv_idx):
+    """Allow a look at the next token."""
+    return kv_idx == q_idx + 1
+
+
+def sees_past(batch_idx, head_idx, q_idx, kv_idx):
+    """Allow no look ahead."""
+    return kv_idx <= q_idx
+
+
+@pytest.fixture
+def spoil(monkeypatch):
+    """Give the function that replaces a model's forward by one that is given it and the inputs."""
+
+    def spoil(model_class, spoilt):
+        forward = model_class.forward
+
+        def replaced(
+            model,
+            input_ids=None,
+            attention_mask=None,
+            position_ids=None,
+            past_key_values=None,
+            use_cache=None,
+        ):
+            inputs = {
+                "input_ids": input_ids,
+                "attention_mask": attention_mask,
+                "position_ids": position_ids,
+                "past_key_values": past_key_values,
+                "use_cache": use_cache,
+            }
+            given = {name: value for name, value in inputs.items() if value is not None}
+            return spoilt(partial(forward, model), given)
+
+        monkeypatch.setattr(model_class, "forward", replaced)
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("kind", "model_class", "side", "column"),
+    [
+        ("bert", BertForMaskedLM, "right", 0),
+        ("bert", BertForMaskedLM, "left", -1),
+        ("encoder", TercetEncoderForMaskedLM, "right", 0),
+    ],
+)
+def test_pads_that_are_read_are_found(side, column, kind, model_class, folder_of, spoil, complaints):
+    def without_mask(forward, inputs):
+        if inputs.get("attention_mask", torch.zeros(1, 1))[:, column].all():
+            del inputs["attention_mask"]
+        return forward(**inputs)
+
+    folder = folder_of(kind)
+    spoil(model_class, without_mask)
+    assert complaints(folder) == {f"{side} padding": "failed"}
+
+
+def test_a_side_that_is_never_padded_may_be_read(folder_of, complaints):
+    """BART counts positions from the left; only a tokenizer that pads there makes that a failure."""
+    folder = folder_of("bart", tokenizer={"padding_side": "left"})
+    assert complaints(folder) == {"left padding": "failed"}
+
+
+def test_rows_that_mix_are_found(folder_of, spoil, complaints):
+    def mixed(forward, inputs):
+        outputs = forward(**inputs)
+        outputs.logits = outputs.logits + 0.1 * outputs.logits.roll(1, dims=0)
+        return outputs
+
+    folder = folder_of("gpt2")
+    spoil(GPT2LMHeadModel, mixed)
+    assert complaints(folder) == {"batch": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "layers"),
+    [("llama", modeling_llama, "num_hidden_layers"), ("bart", modeling_bart, "decoder_layers")],
+)
+def test_a_decoder_that_sees_the_future_is_found(kind, module, layers, folder_of, complaints, monkeypatch):
+    # With several layers, what a cache holds would depend on what follows: one layer has this fault alone.
+    folder = folder_of(kind, **{layers: 1})
+    mask = module.create_causal_mask
+    monkeypatch.setattr(module, "create_causal_mask", partial(mask, or_mask_function=sees_next))
+    assert complaints(folder) == {"causality": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "found"),
+    [
+        ("bert", modeling_bert, {"causality"}),
+        # Packed, the kernel has no mask that could be wrong, so that packed is not as alone.
+        ("encoder", modeling_tercet_encoder, {"causality", "packed documents"}),
+    ],
+)
+def test_an_encoder_that_sees_one_side_only_is_found(kind, module, found, folder_of, complaints, monkeypatch):
+    folder = folder_of(kind)
+    mask = module.create_bidirectional_mask
+
+    def causal_mask(*args, and_mask_function=None, **kwargs):
+        return mask(*args, and_mask_function=sees_past, **kwargs)
+
+    monkeypatch.setattr(module, "create_bidirectional_mask", causal_mask)
+    assert complaints(folder) == dict.fromkeys(found, "failed")
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_packed_documents_that_see_each_other_are_found(kind, folder_of, complaints, monkeypatch):
+    folder = folder_of(kind)
+    monkeypatch.setattr(stack, "restarts", torch.zeros_like)
+    assert complaints(folder) == {"packed documents": "failed"}
+
+
+def test_packed_documents_that_nobody_promised_to_keep_apart_are_a_warning(
+    folder_of, complaints, monkeypatch
+):
+    folder = folder_of("llama")
+
+    def blind_mask(*args, position_ids=None, **kwargs):
+        return create_causal_mask(*args, **kwargs)
+
+    monkeypatch.setattr(modeling_llama, "create_causal_mask", blind_mask)
+    assert complaints(folder) == {"packed documents": "warning"}
+
+
+def test_a_cache_whose_positions_begin_anew_is_found(folder_of, spoil, complaints):
+    def forgetful(forward, inputs):
+        if "past_key_values" in inputs:
+            inputs["position_ids"] = torch.arange(inputs["input_ids"].shape[1])[None]
+        return forward(**inputs)
+
+    folder = folder_of("gpt2")
+    spoil(GPT2LMHeadModel, forgetful)
+    assert complaints(folder) == {"cache": "failed"}
+
+
+def test_a_model_that_raises_has_failed(folder_of, spoil, complaints):
+    def refusing(forward, inputs):
+        if len(inputs["input_ids"]) > 1:
+            raise RuntimeError("one row, please")
+        return forward(**inputs)
+
+    folder = folder_of("gpt2")
+    spoil(GPT2LMHeadModel, refusing)
+    assert complaints(folder) == {"batch": "failed"}
+    finding = diagnose(str(folder)).findings["batch"]
+    assert finding.measured == "the model raises RuntimeError: one row, please"
