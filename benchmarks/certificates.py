@@ -72,6 +72,8 @@ def rows_of(architecture: Architecture) -> Iterator[str]:
 def build(architecture: Architecture, counterpart: Counterpart) -> transformers.PreTrainedModel:
     """Build a small stock model with weights that matter."""
     sizes = {name: size for name, size in SIZES.items() if name not in architecture.fixed}
+    if "position_offset" in architecture.fields:  # RoBERTa's positions begin behind the pad's id
+        sizes["position_offset"] = SIZES["pad_token_id"] + 1
     config = architecture.stock_config(architecture.config(**sizes, **architecture.fixed))
     torch.manual_seed(0)
     model = getattr(transformers, counterpart.stock)(config)

@@ -7,8 +7,9 @@ from argparse import Namespace
 def import_(options: Namespace) -> None:
     """Bring in a stock model: what it computes does not change, and a certificate says so.
 
-    Reads BERT, DistilBERT, RoBERTa, BigBird (full attention), GPT-2, OPT, Llama, BART, mBART and Marian, with
-    their heads, and writes OUTPUT: the same model as one of Tercet's, its tokenizer and generation defaults.
+    Reads BERT, DistilBERT, RoBERTa, ELECTRA, BigBird (full attention), GPT-2, OPT, GPT-NeoX, Llama, Qwen2,
+    Qwen3, BART, mBART, Marian, T5 and mT5, with their heads, and writes OUTPUT: the same model as one of
+    Tercet's, its tokenizer and generation defaults.
     Both models are run on random ids and on texts, padded, packed, cached and in training, in float64 and
     float32. If they differ by more than rounding, nothing is written, and the exit code is 2.
 
