@@ -12,11 +12,11 @@ from .normalization import build_norm
 
 
 class HeadTransform(nn.Module):
-    """A last non-linear step before the vocabulary, norm(act(W x + b)), as in BERT."""
+    """A last non-linear step before the vocabulary, norm(act(W x + b)), as in BERT; `mlp_bias` gives it b."""
 
     def __init__(self, config: TercetConfig):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size, bias=config.mlp_bias)
         self.act_fn = build_activation(config.hidden_act)
         self.norm = build_norm(config)
 
