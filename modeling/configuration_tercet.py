@@ -10,6 +10,8 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from .layer_types import require_layer_types
+
 PositionEmbeddingType = Literal["rotary", "learned", "sinusoidal", "sinusoidal_split", "none"]
 Activation = Literal["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
 
@@ -18,6 +20,7 @@ DECODER_FIELDS = (
     "num_attention_heads",
     "num_key_value_heads",
     "intermediate_size",
+    "layer_types",
 )
 """What a sequence-to-sequence decoder may have otherwise than its encoder, as `decoder_<name>`."""
 
@@ -36,6 +39,12 @@ class TercetConfig(PreTrainedConfig):
     num_key_value_heads: int | None = None
     """Fewer than `num_attention_heads` shares keys between heads (Ainslie et al., 2023); `None`: as many."""
 
+    layer_types: list[str] | None = None
+    """For each layer "full_attention" or "sliding_attention", as transformers says; `None`: all are full."""
+    sliding_window: int | None = None
+    """What a token reads in sliding layers: see `layer_types.py`. In an encoder, this many tokens on either
+    side, and itself; in a decoder this many, itself and those just before it."""
+
     max_position_embeddings: int = 1024
     """Longest sequence: the rows of a table of learned positions, otherwise what data should respect."""
     position_embedding_type: PositionEmbeddingType = "rotary"
@@ -43,6 +52,8 @@ class TercetConfig(PreTrainedConfig):
     """Rows that a table of learned positions skips before position 0 (2 in BART)."""
     rope_theta: float | int = 10_000.0
     """Base of the wavelengths of rotary positions."""
+    local_rope_theta: float | int | None = None
+    """The same in sliding layers; `None`: as in the others."""
     type_vocab_size: int = 0
     """Kinds of segments (2 for sentence A and sentence B); 0 builds no token-type embedding."""
     scale_embedding: bool = False
@@ -53,6 +64,9 @@ class TercetConfig(PreTrainedConfig):
     norm_type: Literal["rms_norm", "layer_norm"] = "rms_norm"
     norm_placement: Literal["pre", "post"] = "pre"
     """Before each sub-layer (and once at the end), or after each residual sum as in 2017."""
+    first_norm: bool = True
+    """Normalize what the first sub-layer reads; ModernBERT does not, as its embeddings have just been (Warner
+    et al., 2024, section 2.1.1)."""
     norm_eps: float = 1e-6
     norm_bias: bool = False
     """Only a layer norm has one."""
@@ -90,6 +104,11 @@ class TercetConfig(PreTrainedConfig):
         """Width of one attention head."""
         return self.hidden_size // self.num_attention_heads
 
+    @property
+    def types_of_layers(self) -> list[str]:
+        """Type of each layer, whether `layer_types` names them or not."""
+        return self.layer_types or ["full_attention"] * self.num_hidden_layers
+
     def validate_architecture(self) -> None:
         """Refuse sizes that no Transformer can have (run by `@strict` after construction).
 
@@ -110,6 +129,7 @@ class TercetConfig(PreTrainedConfig):
             require_probability(name, getattr(self, name))
         require_heads(self.hidden_size, self.num_attention_heads, self.num_key_value_heads or 1)
         super().validate_architecture()  # divides by the heads
+        require_layer_types(self.layer_types, self.num_hidden_layers, self.sliding_window)
         if self.position_embedding_type == "rotary" and self.head_dim % 2:
             raise ValueError(
                 f"hidden_size / num_attention_heads is {self.head_dim}, but rotary positions turn pairs of "
@@ -123,6 +143,11 @@ class TercetConfig(PreTrainedConfig):
         if self.norm_bias and self.norm_type == "rms_norm":
             raise ValueError(
                 "norm_bias=True needs norm_type='layer_norm': a root-mean-square norm has no bias"
+            )
+        if not self.first_norm and not (self.norm_placement == "pre" and self.embedding_norm):
+            raise ValueError(
+                "first_norm=False needs norm_placement='pre' and embedding_norm=True: the first sub-layer "
+                "reads what the embeddings' norm gives"
             )
 
 
@@ -171,6 +196,7 @@ class TercetSeq2SeqConfig(TercetConfig):
     decoder_num_attention_heads: int | None = None
     decoder_num_key_value_heads: int | None = None
     decoder_intermediate_size: int | None = None
+    decoder_layer_types: list[str] | None = None
     decoder_start_token_id: int | None = None
     """First token that the decoder reads; `None`: the padding token, as in T5 and Marian."""
     is_encoder_decoder: bool = True
@@ -199,6 +225,8 @@ class TercetSeq2SeqConfig(TercetConfig):
         require_at_least(1, "decoder_intermediate_size", self.decoder_intermediate_size or 0)
         heads, key_value_heads = self.decoder_num_attention_heads or 0, self.decoder_num_key_value_heads or 1
         require_heads(self.hidden_size, heads, key_value_heads, prefix="decoder_")
+        layers = self.decoder_num_hidden_layers or 0
+        require_layer_types(self.decoder_layer_types, layers, self.sliding_window, prefix="decoder_")
 
     def encoder_config(self) -> TercetEncoderConfig:
         """Describe the encoder alone, with the attention kernel of the whole."""

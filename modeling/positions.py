@@ -27,8 +27,8 @@ class NoPositions(nn.Module):
         """Give what is added to the token embeddings, (B, T, C) or 0."""
         return 0.0
 
-    def rotation(self, position_ids: Tensor) -> Rotation | None:
-        """Give the angles by which attention turns queries and keys, if it does."""
+    def rotation(self, position_ids: Tensor, layer_type: str = "full_attention") -> Rotation | None:
+        """Give the angles by which attention of a type of layer turns queries and keys, if it does."""
         return None
 
 
@@ -87,9 +87,14 @@ class RotaryPositions(NoPositions):
     Pairs of channels are half a head apart, the layout of GPT-NeoX and LLaMA.
     """
 
-    def rotation(self, position_ids: Tensor) -> Rotation:
+    def __init__(self, config: TercetConfig):
+        super().__init__(config)
+        local = config.rope_theta if config.local_rope_theta is None else config.local_rope_theta
+        self.bases = {"full_attention": config.rope_theta, "sliding_attention": local}
+
+    def rotation(self, position_ids: Tensor, layer_type: str = "full_attention") -> Rotation:
         """Angles of `position_ids` (B, T)."""
-        angles = angles_of(position_ids, self.config.head_dim, self.config.rope_theta)  # (B, T, D/2)
+        angles = angles_of(position_ids, self.config.head_dim, self.bases[layer_type])  # (B, T, D/2)
         angles = torch.cat((angles, angles), dim=-1)[:, None]  # (B, 1, T, D)
         return angles.cos(), angles.sin()
 

@@ -52,6 +52,14 @@ VARIANTS = {
         "scale_embedding": True,
     },
     "unordered": {"position_embedding_type": "none", "hidden_act": "gelu_new", "tie_word_embeddings": False},
+    "sliding": {
+        "layer_types": ["sliding_attention", "full_attention"],
+        "sliding_window": 2,
+        "local_rope_theta": 10.0,
+        "norm_type": "layer_norm",
+        "embedding_norm": True,
+        "first_norm": False,
+    },
     "offset": {"position_embedding_type": "learned", "position_offset": 2, "norm_placement": "pre"},
 }
 CONFIGURATIONS = {

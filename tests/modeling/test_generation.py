@@ -9,9 +9,15 @@ GREEDY = {"do_sample": False, "max_new_tokens": 6, "eos_token_id": None}
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
+@pytest.fixture(params=["modern", "sliding"])
+def kind(request) -> str:
+    """Remember everything, or in some layers only what is near."""
+    return request.param
+
+
 @pytest.fixture(params=["decoder", "seq2seq"])
-def generator(request, builder):
-    return builder(request.param)
+def generator(request, kind, builder):
+    return builder(request.param, kind)
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])
@@ -95,8 +101,8 @@ def test_padded_batches_generate_what_each_sequence_does(generator, batch, cache
     assert torch.equal(together, alone)
 
 
-def test_static_caches_equal_growing_ones(builder):
-    model = builder("decoder")
+def test_static_caches_equal_growing_ones(kind, builder):
+    model = builder("decoder", kind)
     ids = torch.randint(3, 61, (1, 5))
     cache = StaticCache(config=model.config, max_cache_len=16)
     model(input_ids=ids[:, :4], past_key_values=cache, use_cache=True)

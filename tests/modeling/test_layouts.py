@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling import packed_attention
+from tercet.modeling import packed_attention, sequence_groups
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
@@ -49,15 +49,21 @@ def packed_inputs_of(member: str, batch, targets) -> dict:
     }
 
 
-def test_short_and_long_sequences_take_two_ways_to_one_result(member, builder, batch, targets, monkeypatch):
-    model = builder(member, "grouped").train()
+@pytest.mark.parametrize("variant", ["grouped", "sliding"])
+def test_short_and_long_sequences_take_two_ways_to_one_result(
+    member, variant, builder, batch, targets, monkeypatch
+):
+    model = builder(member, variant).train()
     results = []
-    for longest in (0, 256):
+    # In a single group the shorter sequences are padded.
+    for longest, most_groups in ((256, 4), (0, 4), (256, 1), (0, 1)):
         monkeypatch.setattr(packed_attention, "SHORT", longest)
+        monkeypatch.setattr(sequence_groups, "MOST_GROUPS", most_groups)
         loss = model(**packed_inputs_of(member, batch, targets)).loss
         loss.backward()
         results.append((loss.detach(), gradients(model)))
-    assert_close(*results, **CLOSE)
+    for result in results[1:]:
+        assert_close(result, results[0], **CLOSE)
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])
@@ -89,9 +95,10 @@ def test_every_layout_gives_the_same_loss_and_gradients(member, variant, kernel,
             )
 
 
+@pytest.mark.parametrize("variant", ["modern", "sliding"])
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
-def test_packed_logits_are_those_of_each_sequence_alone(member, builder, batch):
-    model = builder(member, "modern")
+def test_packed_logits_are_those_of_each_sequence_alone(member, variant, builder, batch):
+    model = builder(member, variant)
     packed = model(**batch.packed()).logits[0]
     alone = torch.cat([model(input_ids=ids[None]).logits[0] for ids in batch.sequences])
     assert_close(packed, alone, **CLOSE)
@@ -129,8 +136,9 @@ def test_packed_documents_do_not_see_each_other(member, builder, batch):
     assert vectors.grad[0, 10:].abs().max() == 0
 
 
-def test_recorded_outputs_of_packed_sequences_respect_them(builder, batch):
-    model = builder("encoder")
+@pytest.mark.parametrize("variant", ["modern", "sliding"])
+def test_recorded_outputs_of_packed_sequences_respect_them(variant, builder, batch):
+    model = builder("encoder", variant)
     packed = batch.packed()
     outputs = model(**packed, output_attentions=True, output_hidden_states=True)
     assert_close(outputs.logits, model(**packed).logits, **CLOSE)
