@@ -34,7 +34,7 @@ class TercetSeq2SeqPreTrainedModel(TercetPreTrainedModel):
     config: TercetSeq2SeqConfig
     # The two stacks record their own.
     _can_record_outputs = {}
-    _tied_weights_keys: dict[str, str]
+    _tied_weights_keys: dict[str, str] = {}
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
         """Give the ties of the parameters, chosen when the model is built.
