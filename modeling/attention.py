@@ -89,7 +89,13 @@ class Attention(nn.Module):
 
 
 class SelfAttention(Attention):
-    """Positions read from their own sequence."""
+    """Positions read from their own sequence: all of it, or what is near in a sliding layer."""
+
+    def __init__(self, config: TercetConfig, layer_idx: int, *, is_causal: bool):
+        super().__init__(config, layer_idx, is_causal=is_causal)
+        window = config.sliding_window if config.types_of_layers[layer_idx] == "sliding_attention" else None
+        # Kernels count what a query sees on one side with itself, which an encoder's window leaves out.
+        self.sliding_window = window if window is None or is_causal else window + 1
 
     def forward(
         self,
@@ -106,7 +112,7 @@ class SelfAttention(Attention):
             past_key_values = past_key_values.self_attention_cache
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, self.layer_idx)
-        return self.read(query, key, value, attention_mask, **kwargs)
+        return self.read(query, key, value, attention_mask, sliding_window=self.sliding_window, **kwargs)
 
 
 class CrossAttention(Attention):
@@ -139,5 +145,8 @@ class CrossAttention(Attention):
         key = self.k_norm(key)
         if cache is not None:
             key, value = cache.cross_attention_cache.update(key, value, self.layer_idx)
+            # A layer made for a sliding window would keep the end of the source only.
+            layer = cache.cross_attention_cache.layers[self.layer_idx]
+            layer.keys, layer.values = key, value
             cache.is_updated[self.layer_idx] = True
         return key, value

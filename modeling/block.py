@@ -28,7 +28,9 @@ class Block(GradientCheckpointingLayer, ABC):
 
     def __init__(self, config: TercetConfig, layer_idx: int, *, is_causal: bool, reads_encoder: bool = False):
         super().__init__()
-        self.self_attention_norm = build_norm(config)
+        self.layer_type = config.types_of_layers[layer_idx]
+        has_norm = layer_idx > 0 or config.first_norm
+        self.self_attention_norm = build_norm(config) if has_norm else nn.Identity()
         self.self_attention = SelfAttention(config, layer_idx, is_causal=is_causal)
         self.cross_attention_norm = build_norm(config) if reads_encoder else nn.Identity()
         self.cross_attention = CrossAttention(config, layer_idx) if reads_encoder else None

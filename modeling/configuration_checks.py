@@ -1,5 +1,78 @@
 """What a configuration must be: one clear line for each field that cannot be as it is."""
 
+from transformers import PreTrainedConfig
+
+from .layer_types import require_layer_types
+from .rope_scaling import build_rope_scaling
+
+
+def require_architecture(config: PreTrainedConfig) -> None:
+    """Raise a `ValueError` unless the fields of any member, a `TercetConfig`, describe a Transformer."""
+    for name in (
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "max_position_embeddings",
+    ):
+        require_at_least(1, name, getattr(config, name))
+    require_at_least(1, "embedding_size", config.embedding_width)
+    for name in ("position_offset", "type_vocab_size"):
+        require_at_least(0, name, getattr(config, name))
+    for name in ("dropout", "attention_dropout", "activation_dropout"):
+        require_probability(name, getattr(config, name))
+    require_probability("classifier_dropout", config.classifier_dropout or 0)
+    require_heads(config.hidden_size, config.head_dim, config.num_attention_heads, config.num_key_value_heads)
+    require_layer_types(config.layer_types, config.num_hidden_layers, config.sliding_window)
+    require_positions(config)
+    require_norms(config)
+
+
+def require_decoder(config: PreTrainedConfig) -> None:
+    """Raise a `ValueError` unless the `decoder_` fields describe a Transformer that reads an encoder."""
+    require_at_least(1, "decoder_num_hidden_layers", config.decoder_num_hidden_layers)
+    require_at_least(1, "decoder_intermediate_size", config.decoder_intermediate_size)
+    require_heads(
+        config.hidden_size,
+        config.decoder_head_dim,
+        config.decoder_num_attention_heads,
+        config.decoder_num_key_value_heads,
+        prefix="decoder_",
+    )
+    require_layer_types(
+        config.decoder_layer_types, config.decoder_num_hidden_layers, config.sliding_window, prefix="decoder_"
+    )
+    if config.norm_placement == "parallel":
+        raise ValueError(
+            "norm_placement='parallel' has no place for reading an encoder: choose 'pre' or 'post'"
+        )
+
+
+def require_positions(config: PreTrainedConfig) -> None:
+    """Raise a `ValueError` unless positions have what they are made of."""
+    require_buckets(config.relative_attention_num_buckets, config.relative_attention_max_distance)
+    if config.position_embedding_type == "rotary":
+        require_pairs(config.head_dim, config.partial_rotary_factor, config.rotary_dim)
+    build_rope_scaling(config.rope_scaling)  # which refuses what it cannot build
+    if config.position_embedding_type.startswith("sinusoidal"):
+        name = "hidden_size" if config.embedding_size is None else "embedding_size"
+        require_even(name, config.embedding_width)
+
+
+def require_norms(config: PreTrainedConfig) -> None:
+    """Raise a `ValueError` unless each norm that is asked for, or left out, has its place."""
+    if config.norm_bias and config.norm_type == "rms_norm":
+        raise ValueError("norm_bias=True needs norm_type='layer_norm': a root-mean-square norm has no bias")
+    if config.classifier_norm and config.classifier_act is None:
+        raise ValueError(
+            "classifier_norm=True needs the dense layer that it follows: set classifier_act, too"
+        )
+    if not config.first_norm and not (config.norm_placement == "pre" and config.embedding_norm):
+        raise ValueError(
+            "first_norm=False needs norm_placement='pre' and embedding_norm=True: the first sub-layer "
+            "reads what the embeddings' norm gives"
+        )
+
 
 def require_at_least(smallest: int, name: str, value: int) -> None:
     """Raise a `ValueError` if the field `name` is below `smallest`."""

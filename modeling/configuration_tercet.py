@@ -10,16 +10,7 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from .configuration_checks import (
-    equal_share,
-    require_at_least,
-    require_buckets,
-    require_even,
-    require_heads,
-    require_pairs,
-    require_probability,
-)
-from .rope_scaling import build_rope_scaling
+from .configuration_checks import equal_share, require_architecture, require_decoder
 
 PositionEmbeddingType = Literal[
     "rotary", "learned", "sinusoidal", "sinusoidal_split", "relative_bias", "none"
@@ -34,6 +25,7 @@ DECODER_FIELDS = (
     "num_key_value_heads",
     "head_dim",
     "intermediate_size",
+    "layer_types",
 )
 """What a sequence-to-sequence decoder may have otherwise than its encoder, as `decoder_<name>`."""
 
@@ -56,6 +48,12 @@ class TercetConfig(PreTrainedConfig):
     head_dim: int | None = None
     """Width of one attention head; `None`: an equal share of `hidden_size`, which is filled in."""
 
+    layer_types: list[str] | None = None
+    """For each layer "full_attention" or "sliding_attention", as transformers says; `None`: all are full."""
+    sliding_window: int | None = None
+    """What a token reads in sliding layers: see `layer_types.py`. In an encoder, this many tokens on either
+    side, and itself; in a decoder this many, itself and those just before it."""
+
     max_position_embeddings: int = 1024
     """Longest sequence: the rows of a table of learned positions, otherwise what data should respect."""
     position_embedding_type: PositionEmbeddingType = "rotary"
@@ -63,6 +61,8 @@ class TercetConfig(PreTrainedConfig):
     """Rows that a table of learned positions skips before position 0 (2 in BART)."""
     rope_theta: float | int = 10_000.0
     """Base of the wavelengths of rotary positions."""
+    local_rope_theta: float | int | None = None
+    """The same in sliding layers; `None`: as in the others."""
     rope_scaling: dict[str, Any] | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
     """How these are stretched for longer sequences: a `rope_type` ("linear", "llama3") and its numbers."""
     partial_rotary_factor: float | int = 1.0
@@ -82,6 +82,9 @@ class TercetConfig(PreTrainedConfig):
     norm_placement: Literal["pre", "post", "parallel"] = "pre"
     """Before each sub-layer (and once at the end), or after each residual sum as in 2017; or before, where
     attention and feed-forward network read the same state (Black et al., 2022, section 2.1.2)."""
+    first_norm: bool = True
+    """Normalize what the first sub-layer reads; ModernBERT does not, as its embeddings have just been (Warner
+    et al., 2024, section 2.1.1)."""
     norm_eps: float = 1e-6
     norm_bias: bool = False
     """Only a layer norm has one."""
@@ -148,45 +151,19 @@ class TercetConfig(PreTrainedConfig):
         """Width of what the vocabulary head reads: that of the token vectors, if it is tied to them."""
         return self.embedding_width if self.tie_word_embeddings else self.hidden_size
 
+    @property
+    def types_of_layers(self) -> list[str]:
+        """Type of each layer, whether `layer_types` names them or not."""
+        return self.layer_types or ["full_attention"] * self.num_hidden_layers
+
     def validate_architecture(self) -> None:
         """Refuse sizes that no Transformer can have (run by `@strict` after construction).
 
         Raises:
             ValueError: Naming the field, its value and a remedy.
         """
-        for name in (
-            "vocab_size",
-            "hidden_size",
-            "intermediate_size",
-            "num_hidden_layers",
-            "max_position_embeddings",
-        ):
-            require_at_least(1, name, getattr(self, name))
-        require_at_least(1, "embedding_size", self.embedding_width)
-        for name in ("position_offset", "type_vocab_size"):
-            require_at_least(0, name, getattr(self, name))
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
-            require_probability(name, getattr(self, name))
-        require_probability("classifier_dropout", self.classifier_dropout or 0)
-        require_buckets(self.relative_attention_num_buckets, self.relative_attention_max_distance)
-        require_heads(
-            self.hidden_size, self.head_dim, self.num_attention_heads, self.num_key_value_heads or 1
-        )
+        require_architecture(self)
         super().validate_architecture()
-        if self.position_embedding_type == "rotary":
-            require_pairs(self.head_dim or 0, self.partial_rotary_factor, self.rotary_dim)
-        build_rope_scaling(self.rope_scaling)  # which refuses what it cannot build
-        if self.position_embedding_type.startswith("sinusoidal"):
-            name = "hidden_size" if self.embedding_size is None else "embedding_size"
-            require_even(name, self.embedding_width)
-        if self.norm_bias and self.norm_type == "rms_norm":
-            raise ValueError(
-                "norm_bias=True needs norm_type='layer_norm': a root-mean-square norm has no bias"
-            )
-        if self.classifier_norm and self.classifier_act is None:
-            raise ValueError(
-                "classifier_norm=True needs the dense layer that it follows: set classifier_act, too"
-            )
 
 
 @strict
@@ -239,6 +216,7 @@ class TercetSeq2SeqConfig(TercetConfig):
     decoder_num_key_value_heads: int | None = None
     decoder_head_dim: int | None = None
     decoder_intermediate_size: int | None = None
+    decoder_layer_types: list[str] | None = None
     decoder_start_token_id: int | None = None
     """First token that the decoder reads; `None`: the padding token, as in T5 and Marian."""
     share_encoder_decoder_embeddings: bool | None = None
@@ -270,14 +248,7 @@ class TercetSeq2SeqConfig(TercetConfig):
             ValueError: Naming the field, its value and a remedy.
         """
         super().validate_architecture()
-        require_at_least(1, "decoder_num_hidden_layers", self.decoder_num_hidden_layers or 0)
-        require_at_least(1, "decoder_intermediate_size", self.decoder_intermediate_size or 0)
-        heads, key_value_heads = self.decoder_num_attention_heads or 0, self.decoder_num_key_value_heads or 1
-        require_heads(self.hidden_size, self.decoder_head_dim, heads, key_value_heads, prefix="decoder_")
-        if self.norm_placement == "parallel":
-            raise ValueError(
-                "norm_placement='parallel' has no place for reading an encoder: choose 'pre' or 'post'"
-            )
+        require_decoder(self)
 
     @property
     def has_one_table(self) -> bool:

@@ -11,16 +11,19 @@ itself puts a compiled forward pass. Here it is `take_step`, unless someone want
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import CompileConfig, GenerationConfig, GenerationMixin
+from transformers.cache_utils import Cache
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from .blocked_weights import are_in_use, blocked_weights, is_untouched
 from .growing_cache import grows, let_grow
+from .packing import Masks
 from .pretrained_tercet import TercetVocabularyModel
+from .stack import TercetStack
 
 STEP_ARGUMENTS = {
     "attention_mask",
@@ -47,6 +50,13 @@ class TercetGenerativeModel(TercetVocabularyModel, GenerationMixin):
             return super().generate(*args, **kwargs)
         with blocked_weights(self):
             return super().generate(*args, **kwargs)
+
+    def create_masks_for_generate(
+        self, inputs_embeds: Tensor, attention_mask: Tensor | None, past_key_values: Cache, **_: Any
+    ) -> Masks:
+        """Give the masks of a step ahead of it: transformers asks where a cache is static, and compiled."""
+        decoder = cast(TercetStack, self.get_decoder())
+        return decoder.build_masks(inputs_embeds, attention_mask, past_key_values)
 
     def get_compiled_call(self, compile_config: CompileConfig | None) -> Callable[..., Any]:
         """Give what predicts the tokens behind the prompt: within `generate` on a CPU, a lean step."""

@@ -12,14 +12,14 @@ from .normalization import build_norm
 
 
 class HeadTransform(nn.Module):
-    """A last non-linear step before the vocabulary, norm(act(W x + b)), as in BERT.
+    """A last non-linear step before the vocabulary, norm(act(W x + b)), as in BERT; `mlp_bias` gives it b.
 
     It leads to the width of token vectors that the head is tied to, as in ELECTRA's generator.
     """
 
     def __init__(self, config: TercetConfig):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.head_width)
+        self.dense = nn.Linear(config.hidden_size, config.head_width, bias=config.mlp_bias)
         self.act_fn = build_activation(config.hidden_act)
         self.norm = build_norm(config, config.head_width)
 

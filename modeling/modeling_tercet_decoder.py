@@ -9,7 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
-from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.masking_utils import (
+    create_bidirectional_mask,
+    create_causal_mask,
+    create_sliding_window_causal_mask,
+)
 from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
     CausalLMOutputWithPast,
@@ -23,7 +27,7 @@ from .configuration_tercet import TercetDecoderConfig
 from .cross_entropy import IGNORE, take_loss_arguments
 from .dot_product import single_query_attention
 from .generation import TercetGenerativeModel
-from .packing import Layout, Mask, PackedSequences, Padding, positions_in, sequence_ids, within
+from .packing import Layout, Mask, Masks, PackedSequences, Padding, positions_in, sequence_ids, within
 from .stack import TercetStack, kernel_arguments, require_tokens
 
 
@@ -31,6 +35,10 @@ class TercetDecoderModel(TercetStack):
     """Embeddings, causal blocks, final norm; with `reads_encoder`, blocks read an encoder's output too."""
 
     config: TercetDecoderConfig
+    mask_functions = {
+        "full_attention": create_causal_mask,
+        "sliding_attention": create_sliding_window_causal_mask,
+    }
     _can_record_outputs = {
         "hidden_states": Block,
         "attentions": SelfAttention,
@@ -45,7 +53,7 @@ class TercetDecoderModel(TercetStack):
     def forward(
         self,
         input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
+        attention_mask: Tensor | Masks | None = None,
         position_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
@@ -84,14 +92,14 @@ class TercetDecoderModel(TercetStack):
             past_key_values = self.new_cache(encoder_hidden_states)
 
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
-        mask = self.causal_mask(layout, x, attention_mask, past_key_values, output_attentions)
+        masks = self.masks(layout, x, attention_mask, output_attentions, past_key_values)
         source, source_mask = encoder_hidden_states, None
         if source is not None:
             source, source_mask = self.read_source(
                 layout, x, source, encoder_attention_mask, (cu_seq_lens_k, max_length_k), output_attentions
             )
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
-        states = self.transform(layout, x, mask, arguments, source, source_mask, past_key_values)
+        states = self.transform(layout, x, masks, arguments, source, source_mask, past_key_values)
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=states, past_key_values=past_key_values
         )
@@ -107,7 +115,8 @@ class TercetDecoderModel(TercetStack):
     ) -> Tensor:
         """States (B, 1, C) of one more token of each sequence (B, 1), behind a cache that grows.
 
-        It is `forward` for a step of decoding, from which there is nothing to understand or to record.
+        It is `forward` for a step of decoding, from which there is nothing to understand or to record. No
+        layer is sliding, since the caches of those do not grow.
         """
         layout = Layout(position_ids)
         x = self.embed(layout, input_ids, None, None)
@@ -119,7 +128,8 @@ class TercetDecoderModel(TercetStack):
         if source is not None:
             source, pairs = self.read_source(layout, x, source, source_mask, (None, None), False)
         arguments = {"kernel": single_query_attention}
-        return self.transform(layout, x, mask, arguments, source, pairs, past_key_values)
+        masks: Masks = {"full_attention": mask}
+        return self.transform(layout, x, masks, arguments, source, pairs, past_key_values)
 
     def new_cache(self, encoder_hidden_states: Tensor | None) -> Cache:
         """Start a cache, of the source too if there is one."""
@@ -128,28 +138,6 @@ class TercetDecoderModel(TercetStack):
             cache
             if encoder_hidden_states is None
             else EncoderDecoderCache(cache, DynamicCache(config=self.config))
-        )
-
-    def causal_mask(
-        self,
-        layout: Layout,
-        x: Tensor,
-        attention_mask: Tensor | None,
-        past_key_values: Cache | None,
-        output_attentions: bool,
-    ) -> Mask:
-        """Let each token read itself and what came before it in its own sequence."""
-        if layout.sequences is not None:
-            return layout.sequences
-        if isinstance(past_key_values, EncoderDecoderCache):
-            past_key_values = past_key_values.self_attention_cache
-        ids = layout.sequence_ids
-        return create_causal_mask(
-            self.masking_config(output_attentions),
-            x,
-            attention_mask,
-            past_key_values,
-            and_mask_function=None if ids is None else within(ids, ids),
         )
 
     def read_source(
@@ -202,7 +190,7 @@ class TercetDecoderForCausalLM(TercetGenerativeModel):
     def forward(
         self,
         input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
+        attention_mask: Tensor | Masks | None = None,
         position_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
@@ -254,12 +242,15 @@ class TercetDecoderForCausalLM(TercetGenerativeModel):
 
 
 def next_tokens(
-    labels: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, cu_seq_lens: Tensor | None
+    labels: Tensor,
+    attention_mask: Tensor | Masks | None,
+    position_ids: Tensor | None,
+    cu_seq_lens: Tensor | None,
 ) -> Tensor:
     """Target of each position: the label after it (B, T), unless that is a pad or begins another sequence."""
     if cu_seq_lens is not None:
         labels = labels.index_fill(1, cu_seq_lens[:-1].long(), IGNORE)
-    elif attention_mask is not None and attention_mask.shape == labels.shape:
+    elif isinstance(attention_mask, Tensor) and attention_mask.shape == labels.shape:
         is_inner = (attention_mask != 0) & (positions_in(attention_mask) > 0)
         labels = labels.masked_fill(~is_inner, IGNORE)
     elif position_ids is not None:

@@ -8,7 +8,7 @@ Shapes: B batch, T positions, C model width, V vocabulary. Packed input is (1, N
 from typing import Any
 
 from torch import Tensor
-from transformers.masking_utils import create_bidirectional_mask
+from transformers.masking_utils import create_bidirectional_mask, create_bidirectional_sliding_window_mask
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, NextSentencePredictorOutput
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
@@ -17,7 +17,7 @@ from .configuration_tercet import TercetEncoderConfig
 from .cross_entropy import LossArguments, logits_loss, take_loss_arguments
 from .heads import NextSentenceHead
 from .outputs import TercetForPreTrainingOutput
-from .packing import first_tokens, within
+from .packing import Masks, first_tokens
 from .pretrained_tercet import TercetPreTrainedModel, TercetVocabularyModel
 from .stack import TercetStack, kernel_arguments, require_tokens
 
@@ -26,6 +26,10 @@ class TercetEncoderModel(TercetStack):
     """Embeddings, bidirectional blocks, final norm."""
 
     config: TercetEncoderConfig
+    mask_functions = {
+        "full_attention": create_bidirectional_mask,
+        "sliding_attention": create_bidirectional_sliding_window_mask,
+    }
 
     def __init__(self, config: TercetEncoderConfig):
         super().__init__(config, is_causal=False)
@@ -35,7 +39,7 @@ class TercetEncoderModel(TercetStack):
     def forward(
         self,
         input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
+        attention_mask: Tensor | Masks | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
@@ -47,7 +51,8 @@ class TercetEncoderModel(TercetStack):
 
         Args:
             input_ids: (B, T), padded on either side; or packed (1, N).
-            attention_mask: (B, T), 0 at pads; or a mask as the attention kernel wants it, used as it is.
+            attention_mask: (B, T), 0 at pads; or a mask as the attention kernel wants it, used as it is in
+                every layer; or a dictionary of such masks, one for each type of layer.
             token_type_ids: Segment of each token, (B, T).
             position_ids: (B, T). By default real tokens are counted; in a packed stream they restart.
             inputs_embeds: Vectors (B, T, C) instead of ids; of the tokens' own width, if it is another one.
@@ -66,15 +71,9 @@ class TercetEncoderModel(TercetStack):
             may_unpad=self.training and not self.records("output_hidden_states", kwargs),
         )
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
-        ids = layout.sequence_ids
-        mask = layout.sequences or create_bidirectional_mask(
-            self.masking_config(output_attentions),
-            x,
-            attention_mask,
-            and_mask_function=None if ids is None else within(ids, ids),
-        )
+        masks = self.masks(layout, x, attention_mask, output_attentions)
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
-        return BaseModelOutput(last_hidden_state=self.transform(layout, x, mask, arguments))
+        return BaseModelOutput(last_hidden_state=self.transform(layout, x, masks, arguments))
 
 
 class TercetEncoderForMaskedLM(TercetVocabularyModel):
@@ -93,7 +92,7 @@ class TercetEncoderForMaskedLM(TercetVocabularyModel):
     def forward(
         self,
         input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
+        attention_mask: Tensor | Masks | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
@@ -129,7 +128,7 @@ class TercetEncoderForNextSentencePrediction(TercetPreTrainedModel):
     def forward(
         self,
         input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
+        attention_mask: Tensor | Masks | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
@@ -168,7 +167,7 @@ class TercetEncoderForPreTraining(TercetVocabularyModel):
     def forward(
         self,
         input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
+        attention_mask: Tensor | Masks | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,

@@ -58,6 +58,9 @@ class PackedSequences:
 Mask = Tensor | BlockMask | PackedSequences | None
 """Which pairs attention may read: what transformers builds for its kernels, or packed sequences' bounds."""
 
+Masks = dict[str, Mask]
+"""The same for each type of layer that a model has."""
+
 
 class Padding:
     """Where the real tokens of a padded batch are, and so the way to the packed layout and back.
@@ -155,14 +158,14 @@ def within(sequences_q: Tensor, sequences_k: Tensor) -> Callable[..., Tensor]:
 
 def first_tokens(
     hidden_states: Tensor,
-    attention_mask: Tensor | None,
+    attention_mask: Tensor | Masks | None,
     position_ids: Tensor | None,
     cu_seq_lens: Tensor | None,
 ) -> Tensor:
     """Vector of each sequence's first real token, (B, C) of a padded batch or (S, C) of a packed one."""
     if cu_seq_lens is not None:
         return hidden_states[0, cu_seq_lens[:-1].long()]
-    if attention_mask is not None and attention_mask.dim() == 2:
+    if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2:
         first = attention_mask.long().argmax(dim=-1)
         return hidden_states[torch.arange(len(first), device=first.device), first]
     if position_ids is not None and len(hidden_states) == 1 and not torch.compiler.is_compiling():

@@ -28,8 +28,8 @@ class NoPositions(nn.Module):
         """Give what is added to the token embeddings, (B, T, E) or 0."""
         return 0.0
 
-    def rotation(self, position_ids: Tensor) -> Rotation | None:
-        """Give the angles by which attention turns queries and keys, if it does."""
+    def rotation(self, position_ids: Tensor, layer_type: str = "full_attention") -> Rotation | None:
+        """Give the angles by which attention of a type of layer turns queries and keys, if it does."""
         return None
 
 
@@ -93,11 +93,13 @@ class RotaryPositions(NoPositions):
     def __init__(self, config: TercetConfig):
         super().__init__(config)
         self.scaling = build_rope_scaling(config.rope_scaling)
+        local = config.rope_theta if config.local_rope_theta is None else config.local_rope_theta
+        self.bases = {"full_attention": config.rope_theta, "sliding_attention": local}
 
-    def rotation(self, position_ids: Tensor) -> Rotation:
+    def rotation(self, position_ids: Tensor, layer_type: str = "full_attention") -> Rotation:
         """Angles of `position_ids` (B, T)."""
-        config = self.config
-        frequencies = frequencies_of(config.rotary_dim, config.rope_theta, position_ids.device)  # (R/2,)
+        base, width = self.bases[layer_type], self.config.rotary_dim
+        frequencies = frequencies_of(width, base, position_ids.device)  # (R/2,)
         angles = angles_of(position_ids, self.scaling.stretch(frequencies))  # (B, T, R/2)
         angles = torch.cat((angles, angles), dim=-1)[:, None]  # (B, 1, T, R)
         return angles.cos(), angles.sin()

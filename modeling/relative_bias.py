@@ -17,15 +17,15 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
 from .configuration_tercet import TercetConfig
-from .packing import Mask, PackedSequences, longest
+from .packing import Mask, Masks, PackedSequences, longest
 
 
 class NoBias(nn.Module):
     """Scores of queries and keys alone; also the form of what follows."""
 
-    def forward(self, mask: Mask, x: Tensor, past_key_values: Cache | None) -> Mask:
+    def forward(self, masks: Masks, x: Tensor, past_key_values: Cache | None) -> Masks:
         """Give what attention over states `x` (B, T, C), and over what is cached, adds to its scores."""
-        return mask
+        return masks
 
 
 class RelativeBias(NoBias):
@@ -36,16 +36,25 @@ class RelativeBias(NoBias):
         self.table = nn.Embedding(config.relative_attention_num_buckets, config.num_attention_heads)
         self.max_distance = config.relative_attention_max_distance
         self.is_causal = is_causal
+        self.layer_types = config.types_of_layers
 
-    def forward(self, mask: Mask, x: Tensor, past_key_values: Cache | None) -> Mask:
-        """Join the bias with a mask, to (1 or B, H, T, S), or tell packed sequences of it."""
-        if isinstance(mask, PackedSequences):
-            length = mask.max_length_q or longest(mask.cu_seq_lens_q)
-            return replace(mask, bias=self.bias(x.device, length, length))
+    def forward(self, masks: Masks, x: Tensor, past_key_values: Cache | None) -> Masks:
+        """Join the bias with each mask, to (1 or B, H, T, S), or tell packed sequences of it."""
+        sequences = next(iter(masks.values()))
+        if isinstance(sequences, PackedSequences):  # the same for all types of layers
+            length = sequences.max_length_q or longest(sequences.cu_seq_lens_q)
+            return dict.fromkeys(masks, replace(sequences, bias=self.bias(x.device, length, length)))
+        return {
+            layer_type: self.biased(mask, x, past_key_values, self.layer_types.index(layer_type))
+            for layer_type, mask in masks.items()
+        }
+
+    def biased(self, mask: Mask, x: Tensor, past_key_values: Cache | None, layer_idx: int) -> Tensor:
+        """Join the bias with the mask of a layer, whose cache may have dropped what lies far back."""
         num_queries, num_keys, past_length = x.shape[1], x.shape[1], 0
         if past_key_values is not None:
-            past_length = past_key_values.get_seq_length()
-            num_keys, _ = past_key_values.get_mask_sizes(num_queries, 0)
+            num_keys, first_place = past_key_values.get_mask_sizes(num_queries, layer_idx)
+            past_length = past_key_values.get_seq_length(layer_idx) - first_place
         if mask is None and self.is_causal:
             mask = keys_so_far(x.device, num_queries, num_keys, past_length)
         assert mask is None or isinstance(mask, Tensor)
@@ -54,7 +63,7 @@ class RelativeBias(NoBias):
     def bias(
         self, device: torch.device, num_queries: int, num_keys: int, past_length: int | Tensor = 0
     ) -> Tensor:
-        """Look up what is added for queries in the places from `past_length` on: (1, H, T, S).
+        """Look up what is added for queries behind the first `past_length` keys: (1, H, T, S).
 
         Each query's row is the next one's, moved on by a place, so that there are T + S - 1 distances in all.
         """

@@ -4,14 +4,16 @@ Shapes: B batch, T positions, N tokens of a packed stream, C model width.
 """
 
 import copy
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import Cache
+from torch.nn.attention.flex_attention import BlockMask
+from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.utils import logging
 
-from .block import BLOCKS
+from .block import BLOCKS, Block
 from .configuration_tercet import TercetConfig
 from .embeddings import Embeddings
 from .normalization import build_norm
@@ -19,6 +21,7 @@ from .packed_attention import can_pack
 from .packing import (
     Layout,
     Mask,
+    Masks,
     PackedSequences,
     Padding,
     bounds_of,
@@ -26,6 +29,7 @@ from .packing import (
     positions_of,
     restarts,
     sequence_ids,
+    within,
 )
 from .pretrained_tercet import TercetPreTrainedModel, is_tracing
 from .relative_bias import build_relative_bias
@@ -35,6 +39,9 @@ logger = logging.get_logger(__name__)
 
 class TercetStack(TercetPreTrainedModel):
     """Embeddings, blocks, final norm. Abstract: encoder and decoder say what their blocks may read."""
+
+    mask_functions: Mapping[str, Callable[..., Tensor | BlockMask | None]]
+    """What makes the mask of each type of layer, among transformers' functions."""
 
     def __init__(self, config: TercetConfig, *, is_causal: bool, reads_encoder: bool = False):
         super().__init__(config)
@@ -52,7 +59,7 @@ class TercetStack(TercetPreTrainedModel):
     def lay_out(
         self,
         tokens: Tensor,
-        attention_mask: Tensor | None,
+        attention_mask: Tensor | Masks | None,
         position_ids: Tensor | None,
         cu_seq_lens: Tensor | None,
         max_length: int | None,
@@ -129,20 +136,58 @@ class TercetStack(TercetPreTrainedModel):
             layout.position_ids,
         )
 
+    def masks(
+        self,
+        layout: Layout,
+        x: Tensor,
+        attention_mask: Tensor | Masks | None,
+        output_attentions: bool,
+        past_key_values: Cache | None = None,
+    ) -> Masks:
+        """Say which pairs of its own sequence each type of layer may read."""
+        if layout.sequences is not None:
+            return dict.fromkeys(self.config.types_of_layers, layout.sequences)
+        if isinstance(attention_mask, dict):
+            return attention_mask
+        return self.build_masks(x, attention_mask, past_key_values, layout.sequence_ids, output_attentions)
+
+    def build_masks(
+        self,
+        x: Tensor,
+        attention_mask: Tensor | None,
+        past_key_values: Cache | None,
+        ids: Tensor | None = None,
+        output_attentions: bool = False,
+    ) -> Masks:
+        """Build one mask for all layers of a type; `ids` (B, T) number the sequences to be kept apart."""
+        if isinstance(past_key_values, EncoderDecoderCache):
+            past_key_values = past_key_values.self_attention_cache
+        return {
+            layer_type: self.mask_functions[layer_type](
+                self.masking_config(output_attentions),
+                x,
+                attention_mask,
+                past_key_values=past_key_values,
+                and_mask_function=None if ids is None else within(ids, ids),
+            )
+            for layer_type in dict.fromkeys(self.config.types_of_layers)
+        }
+
     def transform(
         self,
         layout: Layout,
         x: Tensor,
-        mask: Mask,
+        masks: Masks,
         arguments: dict[str, Any],
         source: Tensor | None = None,
         source_mask: Mask = None,
         past_key_values: Cache | None = None,
     ) -> Tensor:
         """Send the stream through the blocks and the final norm, back into the layout of the input."""
-        rotation = self.embeddings.positions.rotation(layout.position_ids)
-        mask = self.relative_bias(mask, x, past_key_values)
-        for layer in self.layers:
+        masks = self.relative_bias(masks, x, past_key_values)
+        rotations = {kind: self.embeddings.positions.rotation(layout.position_ids, kind) for kind in masks}
+        for layer in cast(list[Block], self.layers):
+            mask, rotation = masks[layer.layer_type], rotations[layer.layer_type]
             x = layer(x, mask, rotation, source, source_mask, past_key_values=past_key_values, **arguments)
         return layout.unpack(self.norm(x))
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from .packing import PackedSequences
 
-CAUSAL, FULL = (-1, 0), (-1, -1)
-"""Windows to the left and the right of a query; -1 has no end."""
+ENDLESS = -1
+"""How far a query sees to one side, if nothing ends its view."""
 
 OLDEST_GPU = (8, 0)
 """Compute capability from which flash kernels run (Ampere)."""
@@ -55,10 +55,15 @@ def varlen_attention(
     *,
     scaling: float,
     is_causal: bool,
+    sliding_window: int | None = None,
 ) -> Tensor:
-    """Let each query (N, H, D) read the keys of its own sequence, (M, G, D); what was read is (N, H, D)."""
+    """Let each query (N, H, D) read the keys of its own sequence, (M, G, D); what was read is (N, H, D).
+
+    A window counts what is seen on one side, the query itself included.
+    """
     assert KERNEL is not None
     bounds = sequences.flash_arguments
+    reach = ENDLESS if sliding_window is None else sliding_window - 1
     return KERNEL(
         query,
         key,
@@ -68,6 +73,6 @@ def varlen_attention(
         bounds["max_length_q"],
         bounds["max_length_k"],
         scale=scaling,
-        window_size=CAUSAL if is_causal else FULL,
+        window_size=(reach, 0 if is_causal else reach),
         enable_gqa=query.shape[1] != key.shape[1],
     )

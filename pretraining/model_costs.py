@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AttentionInterface, AutoModel, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..modeling import TercetConfig
 from ..modeling.attention import CrossAttention, SelfAttention
@@ -37,6 +38,9 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 SHORT_KERNEL = "tercet_short"
 """Name of short attention among transformers' kernels, for traces alone."""
+
+MASKLESS_KERNEL = "tercet_maskless"
+"""Name of the fused kernel, for traces alone: transformers makes masks for kernels that it knows by name."""
 
 FORWARD_AND_BACKWARD = 6
 """Operations for each weight and vector that meet in a product: a multiplication and an addition, forward,
@@ -103,7 +107,8 @@ def count_flops(model: TercetVocabularyModel, sequence: FullSequence) -> float:
     """Count the operations of learning from one sequence, as `training.utilization` does.
 
     Those of every product of matrices, forward and backward: of all tokens in the stacks, of targets in the
-    vocabulary. Causal attention counts all pairs, since kernels for short sequences compute them.
+    vocabulary. Causal attention counts all pairs, since kernels for short sequences compute them. A sliding
+    layer counts those of its windows, as kernels that know windows do; a CPU's know none, and compute more.
     """
     stacks = [module for module in model.modules() if isinstance(module, TercetStack)]
     lengths = (sequence.read, sequence.written)[: len(stacks)]
@@ -121,12 +126,20 @@ def stack_products(stack: TercetStack, length: int, source_length: int) -> float
         if isinstance(module, Block):
             products += length * weights_of(module)
         if isinstance(module, SelfAttention):
-            products += 2 * length * length * module.q_proj.out_features
+            products += 2 * length * keys_read(module, length) * module.q_proj.out_features
         if isinstance(module, CrossAttention):
             products += 2 * length * source_length * module.q_proj.out_features
             # These two read the source, and were counted with the block as if they read the target.
             products += (source_length - length) * weights_of(module.k_proj, module.v_proj)
     return products
+
+
+def keys_read(attention: SelfAttention, length: int) -> int:
+    """Count the keys that a query meets at most, in a sequence of `length` tokens."""
+    if attention.sliding_window is None:
+        return length
+    sides = 1 if attention.is_causal else 2
+    return min(length, sides * (attention.sliding_window - 1) + 1)
 
 
 def weights_of(*modules: nn.Module) -> int:
@@ -147,7 +160,8 @@ def trace_kept(
 
     The operations are a CPU's. They keep somewhat more than a GPU's, whose root-mean-square norm and dropout
     are fused. Attention is the fused kernel's, which keeps no weights of pairs, or on a CPU, up to `SHORT`
-    positions and wherever weights are dropped, the short one, which does.
+    positions and wherever weights are dropped, the short one, which does. Windows are known to a GPU's, and
+    masks to a CPU's.
 
     Args:
         config: Of the model.
@@ -162,9 +176,10 @@ def trace_kept(
         config.attention_dropout = 0.0
     if config.position_embedding_type == "learned":  # a table looks at its indices, which are not there
         config.position_embedding_type = "none"
+    fused = "sdpa" if is_cpu else MASKLESS_KERNEL
     with FakeTensorMode(), torch.random.fork_rng(devices=[]):
         model = AutoModel.from_config(
-            config, dtype=weights, attn_implementation=SHORT_KERNEL if is_cpu and is_short else "sdpa"
+            config, dtype=weights, attn_implementation=SHORT_KERNEL if is_cpu and is_short else fused
         ).train()
         for layer in model.modules() if not is_cpu else ():
             if isinstance(layer, nn.Linear):  # elsewhere, layers that read the same are not one product
@@ -190,6 +205,7 @@ def attend_shortly(
 
 
 AttentionInterface.register(SHORT_KERNEL, attend_shortly)
+AttentionInterface.register(MASKLESS_KERNEL, ALL_ATTENTION_FUNCTIONS["sdpa"])
 
 
 def kept_bytes(model: PreTrainedModel, sequence: FullSequence, batch_size: int, precision: str) -> int:

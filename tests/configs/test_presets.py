@@ -60,6 +60,8 @@ SHARED_FIELDS = (
     "num_hidden_layers",
     "num_attention_heads",
     "max_position_embeddings",
+    "layer_types",
+    "sliding_window",
     "type_vocab_size",
     "hidden_act",
     "dropout",
@@ -74,6 +76,7 @@ SHARED_FIELDS = (
 CLASSICS = [
     ("bert-base", "TercetEncoderForPreTraining", "Bert", "ForPreTraining", {}, 110_106_428),
     ("distilbert-base", "TercetEncoderForMaskedLM", "DistilBert", "ForMaskedLM", {}, 66_985_530),
+    ("modernbert-base", "TercetEncoderForMaskedLM", "ModernBert", "ForMaskedLM", {}, 149_655_232),
     ("gpt2", "TercetDecoderForCausalLM", "GPT2", "LMHeadModel", {}, 124_439_808),
     ("bart-base", SEQ2SEQ, "Bart", "ForConditionalGeneration", BART_BASE, 139_420_416),
     ("vaswani-base", SEQ2SEQ, "Marian", "MTModel", MARIAN_BASE, 63_082_496),

@@ -72,6 +72,30 @@ VARIANTS = {
         "position_embedding_type": "learned",
         "head_transform": True,
     },
+    "sliding": {
+        "layer_types": ["sliding_attention", "full_attention"],
+        "sliding_window": 2,
+        "local_rope_theta": 10.0,
+        "norm_type": "layer_norm",
+        "embedding_norm": True,
+        "first_norm": False,
+    },
+    "sliding_t5": {
+        "layer_types": ["sliding_attention", "full_attention"],
+        "sliding_window": 3,
+        "position_embedding_type": "relative_bias",
+        "relative_attention_num_buckets": 8,
+        "relative_attention_max_distance": 6,
+        "head_dim": 16,
+    },
+    "sliding_neox": {
+        "layer_types": ["full_attention", "sliding_attention"],
+        "sliding_window": 3,
+        "local_rope_theta": 10.0,
+        "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+        "partial_rotary_factor": 0.5,
+        "norm_placement": "parallel",
+    },
     "offset": {"position_embedding_type": "learned", "position_offset": 2, "norm_placement": "pre"},
     "neox": {
         "norm_type": "layer_norm",
@@ -99,7 +123,7 @@ VARIANTS = {
         "attention_out_bias": False,
     },
 }
-NOT_PARALLEL = {"neox": {"norm_placement": "pre"}}
+NOT_PARALLEL = {name: {"norm_placement": "pre"} for name in ("neox", "sliding_neox")}
 """What a variant is of, where a block also reads an encoder."""
 MODELS = {
     "encoder": TercetEncoderForMaskedLM,

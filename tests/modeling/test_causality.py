@@ -35,20 +35,40 @@ def test_the_encoder_sees_everything(builder):
     assert (gradient.abs().sum(-1) > 0).all()
 
 
-def causal(length: int) -> torch.Tensor:
-    """Additive causal mask (1, 1, T, T), as transformers makes it for the definition."""
-    return torch.full((length, length), torch.finfo(torch.float32).min).triu(1)[None, None]
+@pytest.mark.parametrize("training", [False, True], ids=["padded", "packed"])
+@pytest.mark.parametrize(("member", "seen"), [("encoder", range(2, 9)), ("decoder", range(3, 6))])
+def test_a_sliding_layer_reads_its_window_and_nothing_else(member, seen, training, builder):
+    """With a window of 3, token 5 reads three tokens on either side and itself, or the last three."""
+    model = builder(member, layer_types=["sliding_attention"] * 2, sliding_window=3)
+    layer = model.model.train(training)
+    layer.layers = layer.layers[:1]
+    vectors = torch.randn(2, 14, 32, requires_grad=True)
+    mask = torch.stack((torch.ones(14), torch.arange(14) >= 2)).long()
+    states = layer(inputs_embeds=vectors, attention_mask=mask, use_cache=False).last_hidden_state
+    for row, first in enumerate((0, 2)):
+        (gradient,) = torch.autograd.grad(states[row, first + 5].square().sum(), vectors, retain_graph=True)
+        assert gradient.abs().sum(-1).nonzero().tolist() == [[row, first + token] for token in seen]
+
+
+def causal(length: int, window: int) -> torch.Tensor:
+    """Additive causal mask (1, 1, T, T) of a window, as transformers makes it for the definition."""
+    forbidden = torch.full((length, length), torch.finfo(torch.float32).min)
+    return (forbidden.triu(1) + forbidden.tril(-window))[None, None]
 
 
 def test_an_encoder_read_causally_is_the_decoder_bit_for_bit(variant, builder, tmp_path):
-    if variant == "t5":
-        pytest.skip("an encoder's bias has buckets for later keys, too")
     encoder = builder("encoder", variant, "eager", type_vocab_size=0)
+    if encoder.config.position_embedding_type == "relative_bias":
+        pytest.skip("an encoder's bias has buckets for later keys, too")
     encoder.save_pretrained(tmp_path)
     decoder = TercetDecoderForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
     ids = torch.randint(3, 61, (2, 9))
     as_decoder = decoder(input_ids=ids).logits
-    as_encoder = encoder(input_ids=ids, attention_mask=causal(9).expand(2, -1, -1, -1)).logits
+    mask = causal(9, window=9).expand(2, -1, -1, -1)
+    if (window := encoder.config.sliding_window) is not None:
+        near = causal(9, window).expand(2, -1, -1, -1)
+        mask = {"full_attention": mask, "sliding_attention": near}
+    as_encoder = encoder(input_ids=ids, attention_mask=mask).logits
     assert torch.equal(as_decoder, as_encoder)
     assert not torch.allclose(as_decoder, encoder(input_ids=ids).logits, atol=1e-2)
 

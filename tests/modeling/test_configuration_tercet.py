@@ -1,6 +1,7 @@
 """Configurations refuse what no model can be, and say what to do."""
 
 import pytest
+from transformers.cache_utils import DynamicCache
 
 from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
 
@@ -11,6 +12,7 @@ LONGER = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }
+SLIDING = ["sliding_attention"] * 12
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,13 @@ LONGER = {
         ({"norm_bias": True}, ["norm_bias=True", "layer_norm"]),
         ({"classifier_dropout": 2.0}, ["classifier_dropout is 2.0", "probability"]),
         ({"classifier_norm": True, "classifier_act": None}, ["classifier_norm=True", "set classifier_act"]),
+        ({"first_norm": False}, ["first_norm=False", "embedding_norm=True"]),
+        ({"first_norm": False, "embedding_norm": True, "norm_placement": "post"}, ["norm_placement='pre'"]),
+        ({"sliding_window": 4}, ["sliding_window is 4", "layer_types is None", "which layers slide"]),
+        ({"layer_types": SLIDING}, ["sliding_window is None", "choose 2 or more"]),
+        ({"layer_types": SLIDING, "sliding_window": 1}, ["sliding_window is 1", "choose 2 or more"]),
+        ({"layer_types": SLIDING[:3], "sliding_window": 4}, ["3 entries", "num_hidden_layers is 12"]),
+        ({"layer_types": ["chunked_attention"] * 12}, ["chunked_attention", "full_attention or sliding_"]),
         ({"hidden_size": "wide"}, ["hidden_size", "wide", "int"]),
         ({"hidden_act": "swish9"}, ["hidden_act", "swish9"]),
         ({"embedding_size": 0}, ["embedding_size is 0", "choose 1 or more"]),
@@ -75,6 +84,25 @@ def test_the_decoder_may_differ():
     assert config.encoder_config().num_hidden_layers == 6
     assert config.decoder_config().num_hidden_layers == 2
     assert config.decoder_config().num_key_value_heads == 4
+
+
+def test_the_layers_of_a_decoder_may_slide_alone():
+    config = TercetSeq2SeqConfig(
+        num_hidden_layers=3,
+        decoder_num_hidden_layers=2,
+        layer_types=["full_attention"] * 3,
+        decoder_layer_types=["sliding_attention", "full_attention"],
+        sliding_window=4,
+    )
+    assert config.encoder_config().types_of_layers == ["full_attention"] * 3
+    assert config.decoder_config().types_of_layers == ["sliding_attention", "full_attention"]
+    assert DynamicCache(config=config).is_sliding == [True, False]
+    with pytest.raises(
+        Exception, match="decoder_layer_types has 3 entries, but decoder_num_hidden_layers is 2"
+    ):
+        TercetSeq2SeqConfig(
+            num_hidden_layers=3, decoder_num_hidden_layers=2, layer_types=["full_attention"] * 3
+        )
 
 
 def test_caches_find_the_decoder():

@@ -9,9 +9,15 @@ GREEDY = {"do_sample": False, "max_new_tokens": 6, "eos_token_id": None}
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
+@pytest.fixture(params=["modern", "sliding"])
+def kind(request) -> str:
+    """Remember everything, or in some layers only what is near."""
+    return request.param
+
+
 @pytest.fixture(params=["decoder", "seq2seq"])
-def generator(request, builder):
-    return builder(request.param)
+def generator(request, kind, builder):
+    return builder(request.param, kind)
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])
@@ -88,7 +94,7 @@ def score(model, ids, sequences) -> float:
 
 
 @pytest.mark.parametrize("cache", ["static", "dynamic"])
-@pytest.mark.parametrize("variant", ["modern", "t5"])
+@pytest.mark.parametrize("variant", ["modern", "t5", "sliding_t5"])
 @pytest.mark.parametrize("member", ["decoder", "seq2seq"])
 def test_padded_batches_generate_what_each_sequence_does(member, variant, cache, builder, batch):
     generator = builder(member, variant)
@@ -98,7 +104,7 @@ def test_padded_batches_generate_what_each_sequence_does(member, variant, cache,
     assert torch.equal(together, alone)
 
 
-@pytest.mark.parametrize("variant", ["modern", "qwen", "t5"])
+@pytest.mark.parametrize("variant", ["modern", "qwen", "t5", "sliding", "sliding_t5"])
 def test_static_caches_equal_growing_ones(variant, builder):
     model = builder("decoder", variant)
     ids = torch.randint(3, 61, (1, 7))

@@ -4,7 +4,13 @@ import copy
 
 import pytest
 import torch
-from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache, StaticCache
+from transformers.cache_utils import (
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    EncoderDecoderCache,
+    StaticCache,
+)
 
 from tercet.modeling.growing_cache import LEAST_ROOM, GrowingLayer, grows, let_grow
 
@@ -98,6 +104,13 @@ def test_only_new_dynamic_caches_are_let_grow(builder):
     assert not grows(static)
     assert not grows(DynamicCache(config=config))
     assert not grows(None)
+
+
+def test_layers_that_forget_do_not_grow(builder):
+    cache = DynamicCache(config=builder("decoder", "sliding").config)
+    let_grow(cache)
+    assert [type(layer) for layer in cache.layers] == [DynamicSlidingWindowLayer, GrowingLayer]
+    assert not grows(cache)
 
 
 def test_what_was_written_for_inference_can_be_continued_outside():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling import packed_attention
+from tercet.modeling import packed_attention, sequence_groups
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
@@ -49,18 +49,21 @@ def packed_inputs_of(member: str, batch, targets) -> dict:
     }
 
 
-@pytest.mark.parametrize("variant", ["grouped", "t5"])
+@pytest.mark.parametrize("variant", ["grouped", "t5", "sliding", "sliding_t5"])
 def test_short_and_long_sequences_take_two_ways_to_one_result(
     member, variant, builder, batch, targets, monkeypatch
 ):
     model = builder(member, variant).train()
     results = []
-    for longest in (0, 256):
+    # In a single group the shorter sequences are padded.
+    for longest, most_groups in ((256, 4), (0, 4), (256, 1), (0, 1)):
         monkeypatch.setattr(packed_attention, "SHORT", longest)
+        monkeypatch.setattr(sequence_groups, "MOST_GROUPS", most_groups)
         loss = model(**packed_inputs_of(member, batch, targets)).loss
         loss.backward()
         results.append((loss.detach(), gradients(model)))
-    assert_close(*results, **CLOSE)
+    for result in results[1:]:
+        assert_close(result, results[0], **CLOSE)
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])
@@ -101,8 +104,8 @@ def test_training_in_mixed_precision_takes_every_variant(member, variant, builde
     assert loss.item() == pytest.approx(model(**inputs).loss.item(), rel=0.02)
 
 
+@pytest.mark.parametrize("variant", ["modern", "t5", "sliding", "sliding_t5"])
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
-@pytest.mark.parametrize("variant", ["modern", "t5"])
 def test_packed_logits_are_those_of_each_sequence_alone(member, variant, builder, batch):
     model = builder(member, variant)
     packed = model(**batch.packed()).logits[0]
@@ -142,7 +145,7 @@ def test_packed_documents_do_not_see_each_other(member, builder, batch):
     assert vectors.grad[0, 10:].abs().max() == 0
 
 
-@pytest.mark.parametrize("variant", ["modern", "t5"])
+@pytest.mark.parametrize("variant", ["modern", "t5", "sliding", "sliding_t5"])
 def test_recorded_outputs_of_packed_sequences_respect_them(variant, builder, batch):
     model = builder("encoder", variant)
     packed = batch.packed()

@@ -71,6 +71,20 @@ def test_rotated_scores_depend_on_the_distance_only():
     assert not torch.allclose(score(3, 1), score(3, 2), atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "partial_rotary_factor": 0.5}],
+    ids=["plain", "stretched and partial"],
+)
+def test_sliding_layers_may_have_their_own_wavelengths(fields):
+    ids = torch.arange(T)[None]
+    near, far = (positions_of("rotary", rope_theta=base, **fields) for base in (100.0, 10_000.0))
+    both = positions_of("rotary", rope_theta=10_000.0, local_rope_theta=100.0, **fields)
+    assert_close(both.rotation(ids, "full_attention"), far.rotation(ids))
+    assert_close(both.rotation(ids, "sliding_attention"), near.rotation(ids))
+    assert_close(far.rotation(ids, "sliding_attention"), far.rotation(ids))
+
+
 def test_rotation_keeps_lengths_and_types():
     x = torch.randn(1, 2, T, C // 2)
     turned = rotate(x, positions_of("rotary").rotation(torch.arange(T)[None]))

@@ -25,7 +25,7 @@ def test_the_forward_pass_compiles_without_graph_breaks(member, variant, trainin
     assert_close(compiled.loss, model(**inputs).loss, **CLOSE)
 
 
-@pytest.mark.parametrize("variant", ["modern", "t5"])
+@pytest.mark.parametrize("variant", ["modern", "t5", "sliding", "sliding_t5"])
 def test_packed_sequences_compile_without_graph_breaks(variant, builder, batch):
     torch._dynamo.reset()
     for member in ("encoder", "decoder"):
@@ -85,10 +85,11 @@ def test_the_kernel_can_be_changed_later(member, builder, batch):
 
 
 @pytest.mark.slow
-def test_flex_attention_equals_sdpa(builder, batch):
+@pytest.mark.parametrize("variant", ["modern", "sliding"])
+def test_flex_attention_equals_sdpa(variant, builder, batch):
     """On a CPU flex attention infers, and does not train."""
     for member in ("encoder", "decoder"):
-        model = builder(member, kernel="sdpa", hidden_size=64)
+        model = builder(member, variant, kernel="sdpa", hidden_size=64)
         ids, mask = batch.padded("left")
         padded = model(input_ids=ids, attention_mask=mask).logits[mask.bool()]
         packed = model(**batch.packed()).logits

@@ -5,9 +5,10 @@ import inspect
 import pytest
 import torch
 from torch.testing import assert_close
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from tercet.modeling import packed_attention, varlen_attention
-from tercet.modeling.varlen_attention import CAUSAL, can_use_varlen, find_kernel
+from tercet.modeling.varlen_attention import ENDLESS, can_use_varlen, find_kernel
 
 
 def by_definition(query, key, value, cu_q, cu_k, max_q, max_k, *, scale, window_size, enable_gqa):
@@ -23,13 +24,14 @@ def by_definition(query, key, value, cu_q, cu_k, max_q, max_k, *, scale, window_
         q, k, v = query[q_from:q_to], key[k_from:k_to], value[k_from:k_to]
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
         scores = torch.einsum("thd,shd->hts", q, k) * scale
-        if window_size == CAUSAL:
-            scores = scores.masked_fill(~torch.ones(scores.shape[-2:]).tril().bool(), -torch.inf)
+        back, ahead = (len(cu_q) * max_q if reach == ENDLESS else reach for reach in window_size)
+        is_seen = torch.ones(scores.shape[-2:]).triu(-back).tril(ahead).bool()
+        scores = scores.masked_fill(~is_seen, -torch.inf)
         reads.append(torch.einsum("hts,shd->thd", scores.softmax(-1), v))
     return torch.cat(reads)
 
 
-@pytest.mark.parametrize("variant", ["modern", "grouped"])
+@pytest.mark.parametrize("variant", ["modern", "grouped", "sliding"])
 def test_the_kernel_is_asked_for_what_the_groups_compute(
     member, variant, builder, batch, targets, monkeypatch
 ):
@@ -50,6 +52,29 @@ def test_the_kernel_is_asked_for_what_the_groups_compute(
     monkeypatch.setattr(packed_attention, "can_use_varlen", lambda query, dropout: True)
     assert_close(model(**inputs).loss, expected)
     assert called
+
+
+@pytest.mark.parametrize("variant", ["modern", "sliding"])
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+def test_a_flash_kernel_is_asked_for_the_same(member, variant, builder, batch, monkeypatch):
+    """A window of transformers' flash kernels counts the query itself, and means both sides unless causal."""
+
+    def flash(module, query, key, value, mask, *, scaling, dropout, sliding_window, **bounds):
+        reach = ENDLESS if sliding_window is None else sliding_window - 1
+        read = by_definition(
+            *(x.transpose(1, 2)[0] for x in (query, key, value)),
+            *(bounds[f"{name}_{side}"] for name in ("cu_seq_lens", "max_length") for side in "qk"),
+            scale=scaling,
+            window_size=(reach, 0 if module.is_causal else reach),
+            enable_gqa=False,
+        )
+        return read[None], None
+
+    model = builder(member, variant)
+    expected = model(**batch.packed()).logits
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS, "flash_attention_2", flash)
+    model.model.config._attn_implementation_internal = "flash_attention_2"
+    assert_close(model(**batch.packed()).logits, expected)
 
 
 def test_a_cpu_does_not_use_it():

@@ -173,6 +173,36 @@ def test_operations_are_those_that_training_counts(kind, fields, tokenizer):
     assert count_flops(build_planned_model(recipe), sequence) == pytest.approx(counted, rel=tolerance)
 
 
+@pytest.mark.parametrize(
+    ("kind", "keys"), [("masked_language_modeling", 17), ("causal_language_modeling", 8)]
+)
+def test_a_sliding_layer_meets_the_keys_of_its_window(kind, keys):
+    """8 tokens on either side and the token itself, or the last 8."""
+    window = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}
+    models = [build_planned_model(recipe_of(kind, **fields)) for fields in ({}, window)]
+    assert count(models[:1]) == count(models[1:])
+    full, sliding = (count_flops(model, FullSequence(64, 0, 10)) for model in models)
+    assert full - sliding == 6 * 2 * 64 * (64 - keys) * SIZES["hidden_size"]
+    full, sliding = (count_flops(model, FullSequence(7, 0, 7)) for model in models)
+    assert full == sliding
+
+
+@pytest.mark.parametrize("is_cpu", [False, True])
+def test_windows_change_nothing_of_what_is_kept_of_a_sequence(is_cpu):
+    window = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}
+    for kind in ("masked_language_modeling", "translation"):
+        full, sliding = (
+            trace_kept(
+                build_planned_model(recipe_of(kind, **fields)).config,
+                FullSequence(64, 64, 10),
+                precision="bf16",
+                is_cpu=is_cpu,
+            )
+            for fields in ({}, window)
+        )
+        assert full.per_sequence == sliding.per_sequence
+
+
 def kept_in_training(model, objective, batch, precision: str) -> int:
     """Count the bytes of storages, weights left out, that autograd keeps of a model that computes."""
     weights = {parameter.data_ptr() for parameter in model.parameters()}

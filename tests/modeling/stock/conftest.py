@@ -1,8 +1,8 @@
 """A classic of ours beside the stock model, with the same random weights, and what then must be equal.
 
 A table says where the stock model keeps each of our parameters: `#` stands for the number of a layer and `*`
-for "weight" and "bias"; a pair `(name, part)` is a third of a fused projection (query, key or value), and
-`(name, part, heads)` that third of each of its heads. A pair of a name and a broken number is a multiple: the
+for "weight" and "bias"; a pair `(name, part)` is one of the equal parts of a fused projection, and
+`(name, part, heads)` that part of each of its heads. A pair of a name and a broken number is a multiple: the
 stock model applies that factor elsewhere.
 
 Shapes: B batch, T positions.
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig
+from transformers import AutoConfig, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from tercet.configs.recipe import load_preset
@@ -39,9 +39,10 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Place:
-    """Where the stock model keeps one of our parameters."""
+    """Where the stock model keeps one of our parameters, which has so many rows."""
 
     parameter: nn.Parameter
+    rows: int
     factor: float
     is_transposed: bool
     part: int | None = None
@@ -64,15 +65,17 @@ class Place:
         tensor = tensor.mT if self.is_transposed else tensor
         if self.part is None:
             return tensor
-        return tensor.unflatten(0, (self.num_fused, 3, -1))[:, self.part].flatten(0, 1)
+        fused = tensor.unflatten(0, (self.num_fused, -1))
+        return fused.split(self.rows // self.num_fused, dim=1)[self.part].flatten(0, 1)
 
 
 class Pair:
     """Our model and the stock one, of equal weights, without dropout; the stock one in evaluation mode."""
 
-    def __init__(self, ours: nn.Module, stock: nn.Module, table: Table):
+    def __init__(self, ours: PreTrainedModel, stock: nn.Module, table: Table):
         self.ours, self.stock = ours, stock.eval()
-        self.places = {name: find(name, stock, table) for name, _ in ours.named_parameters()}
+        self.is_rotary = ours.config.position_embedding_type == "rotary"
+        self.places = {name: find(name, len(p), stock, table) for name, p in ours.named_parameters()}
         require_all_taken(self.places, stock)
         scatter(stock)
         with torch.no_grad():
@@ -96,14 +99,13 @@ class Pair:
             assert self.places[name].parameter.grad is not None, name
             ours, stock = parameter.grad, self.places[name].gradient
             # It moves all scores of a query alike, which a softmax does not feel: rounding errors.
-            is_rotary = self.ours.config.position_embedding_type == "rotary"
-            if name.endswith(without_effect if is_rotary else ("k_proj.bias", *without_effect)):
+            if name.endswith(without_effect if self.is_rotary else ("k_proj.bias", *without_effect)):
                 assert max(ours.abs().max(), stock.abs().max()) < 1e-6
             else:
                 self.assert_same(ours, stock, f"gradient of {name}")
 
 
-def find(name: str, stock: nn.Module, table: Table) -> Place:
+def find(name: str, rows: int, stock: nn.Module, table: Table) -> Place:
     """Look our parameter up in the table."""
     number = re.search(r"\.(\d+)\.", name)
     general = re.sub(r"\.\d+\.", ".#.", name)
@@ -113,11 +115,11 @@ def find(name: str, stock: nn.Module, table: Table) -> Place:
     factor = which.pop() if which and isinstance(which[0], float) else 1.0
     found = pattern.replace("#", number[1] if number else "#").replace("*", leaf)
     module, parameter = stock.get_submodule(found.rpartition(".")[0]), stock.get_parameter(found)
-    return Place(parameter, factor, isinstance(module, Conv1D) and parameter.dim() == 2, *which)
+    return Place(parameter, rows, factor, isinstance(module, Conv1D) and parameter.dim() == 2, *which)
 
 
 def require_all_taken(places: dict[str, Place], stock: nn.Module) -> None:
-    """Make sure that every stock parameter is one of ours, or three of them."""
+    """Make sure that every stock parameter is one of ours, or several of them."""
     taken = [(id(place.parameter), place.part) for place in places.values()]
     wanted = {id(parameter) for parameter in stock.parameters() if parameter.requires_grad}
     assert len(taken) == len(set(taken))
@@ -135,7 +137,7 @@ def scatter(model: nn.Module) -> None:
 
 
 def build(
-    preset: str, kernel: str, model_class: type[nn.Module], stock: nn.Module, table: Table, **overrides
+    preset: str, kernel: str, model_class: type[PreTrainedModel], stock: nn.Module, table: Table, **overrides
 ):
     """Build a small model of a preset, and put it beside the stock one."""
     fields: dict[str, Any] = load_preset(preset) | SIZES | NO_DROPOUT | overrides
