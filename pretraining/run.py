@@ -88,8 +88,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go
         claim_output(recipe, resume=resume, overwrite=overwrite)
-        keep_tokenizer(recipe, tokenizer)
-        keep_identities(recipe)
+        keep_inputs(recipe, tokenizer)
     accelerator.wait_for_everyone()
     outcome = fit(
         model,
@@ -152,8 +151,9 @@ def keep_tokenizer(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase
     return folder
 
 
-def keep_identities(recipe: PretrainingRecipe) -> None:
-    """Write beside the recipe which texts it means: names, sizes and hashes."""
+def keep_inputs(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Keep a run's tokenizer, and write which texts its recipe means: names, sizes and hashes."""
+    keep_tokenizer(recipe, tokenizer)
     texts = {split: open_text(recipe, split)[0].identify(recipe.corpus.cache) for split in get_args(Split)}
     replace_text(recipe.folder / TEXTS, json.dumps(texts, indent=2) + "\n")
 

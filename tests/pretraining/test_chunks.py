@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,6 +199,9 @@ class Numbers(Documents):
 
     def fingerprint(self) -> str:
         return "numbers"
+
+    def identify(self, cache=None) -> list[dict[str, Any]]:
+        return [{"name": "numbers"}]
 
 
 @pytest.fixture
