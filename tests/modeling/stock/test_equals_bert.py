@@ -78,6 +78,10 @@ BERT_HEADS = {
     TercetEncoderForTokenClassification: BertForTokenClassification,
     TercetEncoderForQuestionAnswering: BertForQuestionAnswering,
 }
+DENSE_HEAD = {
+    "classifier.transform.dense.*": "classifier.dense.*",
+    "classifier.out_proj.*": "classifier.out_proj.*",
+}
 NO_BERT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
@@ -145,7 +149,7 @@ def distilbert_classifier(sizes: dict[str, Any]):
 def kin_of_bert(prefix: str) -> dict[str, str]:
     """Give BERT's table under another name, with the dense layer in the head."""
     table = {ours: stock.replace("bert.", f"{prefix}.", 1) for ours, stock in BERT.items()}
-    return table | {f"classifier.{ours}.*": f"classifier.{stock}.*" for ours, stock in DENSE_HEAD}
+    return table | DENSE_HEAD
 
 
 CLASSIFIERS = {
@@ -154,7 +158,6 @@ CLASSIFIERS = {
     "electra": electra_classifier,
     "distilbert": distilbert_classifier,
 }
-DENSE_HEAD = [("transform.dense", "dense"), ("out_proj", "out_proj")]
 
 
 @pytest.fixture
