@@ -71,7 +71,7 @@ def test_normalized_heads_do_not_feel_how_long_queries_and_keys_are(config):
     attention.q_proj.weight.data *= 100
     attention.k_proj.weight.data *= 100
     assert_close(attention(x, source, None)[0], before, rtol=1e-3, atol=1e-4)
-    attention.k_norm.weight.data *= 2
+    attention.k_norm.get_parameter("weight").data *= 2
     assert not torch.allclose(attention(x, source, None)[0], before, atol=1e-3)
 
 
