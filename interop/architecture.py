@@ -152,7 +152,7 @@ class Architecture:
         if counterpart is self.counterparts[0]:
             return self.weights
         prefix = self.prefix if counterpart.prefix is None else counterpart.prefix
-        return below(prefix, "model.", self.weights) | counterpart.head
+        return {**below(prefix, "model.", self.weights), **counterpart.head}
 
 
 def ids(config: Any) -> dict[str, Any]:

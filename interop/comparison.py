@@ -55,9 +55,9 @@ def compare(
 ) -> Iterator[Difference]:
     """Compare two models, which stay as they are, on all probes in one precision."""
     dtype = PRECISIONS[precision]
-    stock, ours = (copy.deepcopy(model).eval().to(dtype) for model in (stock, ours))
+    stock_copy, our_copy = in_type(copy.deepcopy(stock), dtype), in_type(copy.deepcopy(ours), dtype)
     for probe in probes:
-        for what, theirs, own in pairs(stock, ours, probe):
+        for what, theirs, own in pairs(stock_copy, our_copy, probe):
             largest = max(((a - b).abs().max().item() for a, b in zip(theirs, own, strict=True)), default=0.0)
             scale = max((a.abs().max().item() for a in theirs), default=0.0)
             yield Difference(what, probe.name, precision, largest, scale)
@@ -169,7 +169,7 @@ def our_lesson(
 
     What is ours is made of them by differentiable steps, so that the gradient finds its way back.
     """
-    student = type(ours)(without_dropout(ours.config)).to(ours.dtype).train()
+    student = in_type(type(ours)(without_dropout(ours.config)), ours.dtype).train()
     leaves = {
         names[0]: (names, stock.get_parameter(names[0]).detach().clone().requires_grad_())
         for names in tied_names(stock)
@@ -200,7 +200,12 @@ def without_dropout(config: TercetConfig) -> TercetConfig:
     return config
 
 
-def written(model: PreTrainedModel, probe: Probe) -> list[list[int]]:
+def in_type(model: Any, dtype: torch.dtype) -> Any:
+    """Bring a model into evaluation, its numbers into a type."""
+    return model.eval().to(dtype)
+
+
+def written(model: Any, probe: Probe) -> list[list[int]]:
     """Let a model continue the first half of each row, greedily."""
     texts = []
     for ids, length in zip(probe.input_ids, probe.lengths, strict=True):

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 from transformers import BertForMaskedLM, GPT2LMHeadModel
-from transformers.masking_utils import create_causal_mask
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.models.bart import modeling_bart
 from transformers.models.bert import modeling_bert
 from transformers.models.llama import modeling_llama
@@ -104,7 +104,7 @@ def test_a_decoder_that_sees_the_future_is_found(kind, module, layers, folder_of
 
 def test_a_stock_encoder_that_sees_one_side_only_is_found(folder_of, complaints, monkeypatch):
     folder = folder_of("bert")
-    mask = partial(one_sided, modeling_bert.create_bidirectional_mask)
+    mask = partial(one_sided, create_bidirectional_mask)
     monkeypatch.setattr(modeling_bert, "create_bidirectional_mask", mask)
     assert complaints(folder) == {"causality": "failed"}
 
