@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
@@ -124,5 +125,6 @@ def digest(model: Any) -> str:
     for name, tensor in sorted(model.state_dict().items()):
         sha256.update(name.encode())
         sha256.update(str(tensor.dtype).encode())
-        sha256.update(tensor.detach().cpu().contiguous().flatten().view(-1).numpy(force=True).tobytes())
+        numbers = tensor.detach().cpu().contiguous().flatten()
+        sha256.update(numbers.view(torch.uint8).numpy().tobytes())  # numpy knows no bfloat16
     return sha256.hexdigest()

@@ -179,17 +179,18 @@ def filled(pattern: str, parts: tuple[str, ...]) -> Iterator[str]:
 
 def below(prefix: str, ours: str, table: Table) -> dict[str, str | Via | Dropped]:
     """Put a table of the base model where a model with a head has it, on both sides."""
+    return {prefix + pattern: moved(entry, ours) for pattern, entry in table.items()}
 
-    def moved(entry: str | Via | Dropped) -> str | Via | Dropped:
-        match entry:
-            case Dropped():
-                return entry
-            case Via():
-                return type(entry)(ours + entry.ours, *entry.steps.steps)
-            case name:
-                return ours + name
 
-    return {prefix + pattern: moved(entry) for pattern, entry in table.items()}
+def moved(entry: str | Via | Dropped, prefix: str) -> str | Via | Dropped:
+    """Put our names of one row below a prefix."""
+    match entry:
+        case Dropped():
+            return entry
+        case Via():
+            return type(entry)(prefix + entry.ours, *entry.steps.steps)
+        case name:
+            return prefix + name
 
 
 def shortened(names: Iterable[str], most: int = 8) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from tercet.interop import certify, from_stock
 
@@ -69,6 +70,14 @@ def test_certificate_is_saved_with_hashes_and_versions(stock, tmp_path: Path) ->
     with torch.no_grad():
         model.embeddings.word_embeddings.weight[5, 5] += 1
     assert certify(model, from_stock(model)).sha256["stock"] != before
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_certified(stock, tmp_path: Path, dtype: torch.dtype) -> None:
+    stock("LlamaForCausalLM").save_pretrained(tmp_path)
+    # Loaded in this precision: `.to` would round the wavelengths of the stock model's positions, too.
+    model = LlamaForCausalLM.from_pretrained(tmp_path, dtype=dtype)
+    assert certify(model, from_stock(model)).holds
 
 
 def test_table_shows_every_measurement(stock) -> None:
