@@ -31,7 +31,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from .circumstances import circumstances
-from .disk import explaining_a_full_disk, flush, partial_path, removing_on_failure
+from .disk import delete_folder, explaining_a_full_disk, flush, partial_path, removing_on_failure
 from .loop import Progress
 from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
 from .sharding import (
@@ -116,7 +116,8 @@ def _publish(partial: Path, final: Path) -> None:
     """Bring a complete folder to the disk, and then give it its name."""
     for path in [*partial.iterdir(), partial]:
         flush(path)
-    shutil.rmtree(final, ignore_errors=True)
+    if final.exists():
+        delete_folder(final)
     partial.rename(final)
     flush(final.parent)
 
@@ -180,15 +181,22 @@ def _held_out_loss(checkpoint: Path) -> float:
 
 
 def prune(folder: Path, keep: int) -> None:
-    """Delete all checkpoints but the `keep` newest and the best, and what unfinished writing left behind.
+    """Delete all checkpoints but the `keep` newest and the best, and what was interrupted on the way.
 
     A checkpoint that lacks a file, or a part of one, counts for none: it makes no other one leave.
     """
     whole = [path for path in checkpoints(folder) if find_damage(path, contents=False) is None]
     stay = {*whole[-keep:], best(folder)}
-    for path in [*checkpoints(folder), *folder.glob(f".{PREFIX}*.partial")]:
+    delete_unfinished(folder)
+    for path in checkpoints(folder):
         if path not in stay:
-            shutil.rmtree(path)
+            delete_folder(path)
+
+
+def delete_unfinished(folder: Path) -> None:
+    """Delete what is left of checkpoints below a folder whose writing or deletion was interrupted."""
+    for path in folder.glob(f".{PREFIX}*"):
+        shutil.rmtree(path)
 
 
 def random_state() -> dict[str, Any]:

@@ -38,6 +38,16 @@ def replace_text(path: Path, text: str) -> None:
         flush(path.parent)
 
 
+def delete_folder(folder: Path) -> None:
+    """Delete a folder so that, whenever the process is killed, what bears its name is whole.
+
+    It is called `.NAME.deleted` before its files go.
+    """
+    deleted = folder.with_name(f".{folder.name}.deleted")
+    shutil.rmtree(deleted, ignore_errors=True)
+    shutil.rmtree(folder.rename(deleted))
+
+
 def flush(path: Path) -> None:
     """Wait until a file or a folder's list of files is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -8,7 +8,7 @@ from typing import Any
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from .checkpoint import PREFIX, read_state
+from .checkpoint import PREFIX, delete_unfinished, read_state
 from .manifest import find_damage
 
 DAMAGED = "damaged-"
@@ -67,8 +67,7 @@ def newest_whole(folder: Path, accelerator: Accelerator) -> Path | None:
 
 def _search(folder: Path) -> tuple[Path | None, dict[Path, str]]:
     """Delete what was never finished; then look at the newest checkpoint first, until one is whole."""
-    for path in folder.glob(f".{PREFIX}*.partial"):
-        shutil.rmtree(path)
+    delete_unfinished(folder)
     damages: dict[Path, str] = {}
     for path in sorted(folder.glob(f"{PREFIX}*"), reverse=True):
         if (damage := find_damage(path)) is None:

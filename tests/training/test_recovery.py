@@ -6,6 +6,7 @@ import pytest
 from accelerate import Accelerator
 
 from tercet.training.checkpoint import checkpoints, load_checkpoint, prune, save_checkpoint
+from tercet.training.manifest import find_damage
 from tercet.training.recovery import DamagedCheckpointError, newest_whole
 
 FILES = ["manifest.json", "model.safetensors", "optimizer.pt", "random-0.pt", "state.json", "window-0.pt"]
@@ -125,6 +126,23 @@ def test_a_checkpoint_that_lacks_a_part_counts_for_none_when_others_leave(saved,
     truncate(saved[2] / "model.safetensors")
     prune(tmp_path, keep=2)
     assert checkpoints(tmp_path) == saved[:2]
+
+
+@pytest.mark.parametrize("survivors", [0, 1, 3])
+def test_a_checkpoint_whose_deletion_is_interrupted_is_none(survivors, saved, monkeypatch, tmp_path):
+    def die_on_the_way(folder, ignore_errors=False):
+        if folder.exists():
+            for path in sorted(folder.iterdir())[survivors:]:
+                path.unlink()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", die_on_the_way)
+    with pytest.raises(KeyboardInterrupt):
+        prune(tmp_path, keep=1)
+    monkeypatch.undo()
+    assert all(find_damage(path) is None for path in checkpoints(tmp_path))
+    prune(tmp_path, keep=2)
+    assert sorted(tmp_path.iterdir()) == checkpoints(tmp_path)
 
 
 def test_an_unreadable_score_ends_no_run(saved, tmp_path):
