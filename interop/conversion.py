@@ -57,7 +57,9 @@ def to_stock(model: TercetPreTrainedModel, model_type: str | None = None) -> Pre
     architecture = architecture_for(model, model_type)
     counterpart = architecture.counterpart(ours=type(model).__name__)
     config = architecture.stock_config(model.config, counterpart)
-    stock = getattr(transformers, counterpart.stock)(config, **counterpart.arguments).to(model.dtype)
+    stock_class = getattr(transformers, counterpart.stock)
+    # Built in its type: `.to` would round buffers, too, such as the wavelengths of positions.
+    stock = stock_class._from_config(config, dtype=model.dtype, **counterpart.arguments)
     links = link(stock, model, architecture.table(counterpart))
     fill(stock, links.to_stock(tensors_of(model)))
     return settled(stock, model)

@@ -1,6 +1,7 @@
 """The stock architecture that a model of ours becomes: the first that is exactly it, or the reasons."""
 
 import pytest
+import torch
 
 from tercet import (
     TercetDecoderConfig,
@@ -34,6 +35,13 @@ def test_modern_decoder_is_a_llama() -> None:
     ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL, num_key_value_heads=2)).eval()
     stock = to_stock(ours)
     assert type(stock).__name__ == "LlamaForCausalLM"
+    assert certify(stock, ours).holds
+
+
+def test_model_in_bfloat16_is_exported() -> None:
+    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL)).to(torch.bfloat16).eval()
+    stock = to_stock(ours)
+    assert stock.dtype == torch.bfloat16
     assert certify(stock, ours).holds
 
 
