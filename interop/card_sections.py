@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from .finished_run import CERTIFICATE, RECIPE, FinishedRun
+from .finished_run import RECIPE, FinishedRun
+from .model_folder import CERTIFICATE
 from .scores import METRICS, read_scores, what_is_scored
 from .stored_weights import StoredWeights
 from .usage import Usage

@@ -15,9 +15,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from .comparison import PRECISIONS, Difference, compare, first_difference
 from .conversion import links_between
+from .model_folder import CERTIFICATE
 from .probes import probes_for
-
-CERTIFICATE = "certificate.json"
 
 TOLERANCE = 1e-5
 """Largest difference that counts as none, by the scale of the numbers where that is above 1. In float64 too:

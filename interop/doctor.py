@@ -4,15 +4,13 @@ An examination is a function that returns a finding. Its name is what the table 
 hold. Models are examined as they are loaded, in float32; nothing is written to their folder.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from transformers.utils import logging
-
-from .admission import load_patient, reason
+from .admission import load_patient
 from .behaviour_examinations import BEHAVIOUR
 from .finding import Finding
+from .messages import first_line, quietly
 from .patient import Patient
 from .reader import Reader
 from .saving_examinations import SAVING
@@ -43,22 +41,8 @@ def diagnose(model: str, *, trust_remote_code: bool = False) -> Diagnosis:
     Raises:
         ValueError: It cannot be loaded, as said in `load_patient`.
     """
-    with quiet():
+    with quietly():
         return examine(load_patient(model, trust_remote_code=trust_remote_code))
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep transformers from telling on the terminal what findings tell better."""
-    verbosity, is_bar_shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if is_bar_shown:
-            logging.enable_progress_bar()
 
 
 def examine(patient: Patient) -> Diagnosis:
@@ -92,6 +76,6 @@ def examined(examination: Callable[[Reader], Finding], reader: Reader) -> Findin
     except Exception as error:  # whatever a foreign model raises
         return Finding(
             "failed",
-            f"the model raises {type(error).__name__}: {reason(error)}",
+            f"the model raises {type(error).__name__}: {first_line(error)}",
             "do the same with the model, and follow the traceback",
         )

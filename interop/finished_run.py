@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
-CONFIG = "config.json"
+from .model_folder import CERTIFICATE, CONFIG
+
 RECIPE = "recipe.yaml"
-CERTIFICATE = "certificate.json"
 EVALUATION = "evaluation.json"
 TEXTS = "texts.json"
 LOG = "log.jsonl"

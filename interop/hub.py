@@ -13,6 +13,7 @@ from importlib.metadata import version
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError
 
+from .messages import first_line
 from .publication import Publication
 
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
@@ -117,8 +118,3 @@ def find_refusal(error: BaseException | None) -> HfHubHTTPError | None:
             return error
         error = error.__cause__ or error.__context__
     return None
-
-
-def first_line(error: Exception) -> str:
-    """Shorten what an error says to its first line."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

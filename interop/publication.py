@@ -17,8 +17,9 @@ import yaml
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from .finished_run import CERTIFICATE, CONFIG, RECIPE, FinishedRun, find_run, read_facts, without_folders
+from .finished_run import RECIPE, FinishedRun, find_run, read_facts, without_folders
 from .model_card import CARD, build_card, what_is_missing
+from .model_folder import CERTIFICATE, CONFIG
 from .remote_code import add_auto_map, code_files
 from .stored_weights import inspect_weights
 

@@ -3,13 +3,16 @@
 import shutil
 from pathlib import Path
 
-from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from .. import modeling
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from .certificate import Certificate, certify
 from .conversion import from_stock, to_stock
-from .source import first_line, load_stock, load_tokenizer, quietly, require_fit
+from .messages import quietly
+from .model_folder import CONFIG, find_folder, load_config, load_tokenizer, require_fit
+from .source import load_stock
+from .stored_weights import inspect_weights
 
 
 def import_model(
@@ -28,7 +31,7 @@ def import_model(
     """
     folder = claim(output, overwrite)
     stock = load_stock(source, revision)
-    tokenizer = load_tokenizer(source, revision)
+    tokenizer = load_tokenizer(find_folder(source, revision))
     require_fit(tokenizer, stock.config)
     ours = from_stock(stock)
     return hand_over(ours, tokenizer, certify(stock, ours, tokenizer), folder)
@@ -40,7 +43,7 @@ def export_model(
     """Write the stock model that one of ours is, its tokenizer, and the certificate that they are one.
 
     Args:
-        source: A folder with a model of ours.
+        source: A folder with a model of ours, or a repository on the Hub.
         output: The folder to write, which stock transformers loads.
         model_type: The stock architecture; `None`: the first that is exactly this model.
         overwrite: Replace what an earlier call has written there.
@@ -50,31 +53,28 @@ def export_model(
     """
     folder = claim(output, overwrite)
     ours = load_ours(source)
-    tokenizer = load_tokenizer(source)
+    tokenizer = load_tokenizer(find_folder(source))
     require_fit(tokenizer, ours.config)
     stock = to_stock(ours, model_type)
     return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder)
 
 
 def load_ours(source: str) -> TercetPreTrainedModel:
-    """Load a model of ours from a folder, with its own head.
+    """Load a model of ours from a folder or the Hub, with its own head.
 
     Raises:
         FileNotFoundError: There is no model.
-        ValueError: It is none of ours.
+        ValueError: It is none of ours, or its weights are damaged, incomplete or pickled.
     """
-    if not (Path(source) / "config.json").is_file():
-        raise FileNotFoundError(f"{source} is no model: it has no config.json")
-    config = AutoConfig.from_pretrained(source)
+    folder = find_folder(source)
+    config = load_config(folder)
     if not config.model_type.startswith("tercet"):
         raise ValueError(f"{source} is a {config.model_type}: bring it in with tercet import first")
     name = (config.architectures or [""])[0]
     model_class = getattr(modeling, name, AutoModel)
-    try:
-        with quietly():
-            return model_class.from_pretrained(source).eval()
-    except OSError as error:
-        raise FileNotFoundError(f"{source} has no weights: {first_line(error)}") from error
+    inspect_weights(folder)
+    with quietly():
+        return model_class.from_pretrained(folder, use_safetensors=True).eval()
 
 
 def claim(output: str, overwrite: bool) -> Path:
@@ -89,7 +89,7 @@ def claim(output: str, overwrite: bool) -> Path:
     if folder.exists() and any(folder.iterdir()):
         if not overwrite:
             raise ValueError(f"{output} is not empty: choose another folder, or --overwrite")
-        if not (folder / "config.json").is_file():
+        if not (folder / CONFIG).is_file():
             raise ValueError(f"{output} holds no model that could be overwritten: choose another folder")
     return folder
 

@@ -13,6 +13,11 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
+from .messages import shortened
+
+PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
+"""Names of files that run foreign code when they are read."""
+
 
 @dataclass(frozen=True)
 class StoredWeights:
@@ -25,10 +30,10 @@ class StoredWeights:
 
 
 def inspect_weights(folder: Path) -> StoredWeights:
-    """Make sure that all weights of a model are there and whole.
+    """Make sure that all weights of a model are there and whole, and none pickled.
 
     Raises:
-        ValueError: There are none, or a file is damaged or missing.
+        ValueError: There are none but pickled ones, or a file is damaged or missing.
     """
     index = folder / SAFE_WEIGHTS_INDEX_NAME
     single = folder / SAFE_WEIGHTS_NAME
@@ -36,10 +41,7 @@ def inspect_weights(folder: Path) -> StoredWeights:
         shapes = read_header(single)
         return StoredWeights([single], count_parameters(shapes))
     if not index.exists():
-        raise ValueError(
-            f"{folder} holds no weights (neither {SAFE_WEIGHTS_NAME} nor {SAFE_WEIGHTS_INDEX_NAME}): save "
-            "the model there with save_pretrained"
-        )
+        raise no_weights(folder)
     places = read_index(index)
     shards = [folder / name for name in sorted(set(places.values()))]
     shapes = {}
@@ -56,6 +58,28 @@ def inspect_weights(folder: Path) -> StoredWeights:
             )
         shapes |= found
     return StoredWeights([index, *shards], count_parameters(shapes))
+
+
+def no_weights(folder: Path) -> ValueError:
+    """Say that a folder has no weights, and what to do if there are pickled ones."""
+    pickled = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
+    if not pickled:
+        return ValueError(
+            f"{folder} holds no weights (neither {SAFE_WEIGHTS_NAME} nor {SAFE_WEIGHTS_INDEX_NAME}): save "
+            "the model there with save_pretrained"
+        )
+    return ValueError(
+        f"{folder} has its weights as a pickle ({shortened(pickled, 3)}), which may run foreign code when "
+        f"read: convert them with `{loader_of(folder)}.from_pretrained({str(folder)!r}, "
+        f"use_safetensors=False, weights_only=True).save_pretrained({str(folder) + '-safetensors'!r})`, "
+        "which accepts nothing but tensors"
+    )
+
+
+def loader_of(folder: Path) -> str:
+    """Name the class that saved a model."""
+    architectures = json.loads((folder / "config.json").read_bytes()).get("architectures")
+    return (architectures or ["AutoModel"])[0]
 
 
 def read_index(index: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ of what a rearrangement gives.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from .messages import shortened
 from .rearrangements import InTurn, Place, Rearrangement
 
 
@@ -191,10 +192,3 @@ def moved(entry: str | Via | Dropped, prefix: str) -> str | Via | Dropped:
             return type(entry)(prefix + entry.ours, *entry.steps.steps)
         case name:
             return prefix + name
-
-
-def shortened(names: Iterable[str], most: int = 8) -> str:
-    """List names for a message, not too many."""
-    names = list(names)
-    rest = f", and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest

@@ -8,8 +8,7 @@ causal language modeling, the sequence-to-sequence model span corruption.
 
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +20,9 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
 )
-from transformers.utils import logging
 
 from ..configs.recipe import load_recipe
+from ..interop.messages import quietly
 from ..training.tracking import LOG, read_log
 from .comparison import compare
 from .demo_report import Findings, build_report
@@ -66,7 +65,7 @@ def run_demo(
     findings = []
     for number, (member, recipe) in enumerate(zip(MEMBERS, recipes or load_recipes(), strict=True), start=1):
         say(f"[{number}/{len(MEMBERS)}] {member}: tokenizer, corpus, {recipe.training.steps:,} steps")
-        with quiet_transformers():
+        with quietly():
             findings.append(study(member, replace(recipe, output=str(folder / member))))
         say(f"[{number}/{len(MEMBERS)}] {member}: {findings[-1].in_one_line}")
     report = build_report(findings, folder, seconds=time.perf_counter() - began)
@@ -135,20 +134,6 @@ def show(member: str, recipe: PretrainingRecipe) -> Sequence[Shown]:
         return continue_texts(writer, tokenizer, documents, count=4)
     restorer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     return restore_spans(restorer, tokenizer, documents, count=4)
-
-
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Keep transformers from telling of heads that an Auto class leaves out, and of every file's progress."""
-    verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if had_bars:
-            logging.enable_progress_bar()
 
 
 def say(message: str) -> None:

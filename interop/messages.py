@@ -1,0 +1,36 @@
+"""What users are told: others' messages in one line, lists that end, and nothing that is said elsewhere."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from transformers.utils import logging
+
+LONGEST = 200
+"""Characters of a foreign message that fit into one of ours."""
+
+
+def first_line(error: BaseException | None) -> str:
+    """Give the first line of what an error says, or what it is called if it says nothing."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
+
+
+def shortened(names: Iterable[str], most: int = 8) -> str:
+    """List names for a message, not too many."""
+    names = list(names)
+    rest = f", and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Keep transformers from reporting what is looked at here anyway, and every file's progress."""
+    verbosity, shows_progress = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if shows_progress:
+            logging.enable_progress_bar()

@@ -1,0 +1,105 @@
+"""A model's folder, here or fetched from the Hub: what lies in it, read without running foreign code.
+
+Weights are looked at before they are loaded (`stored_weights.py`), and only as safetensors: what lies in a
+pickle is executed.
+"""
+
+from pathlib import Path
+
+from huggingface_hub import snapshot_download
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
+
+from .messages import first_line, quietly
+
+CONFIG = "config.json"
+CERTIFICATE = "certificate.json"
+
+WANTED = [
+    "*.json", "*.txt", "*.model", "*.spm", "*.py", "*.jinja", "model.safetensors", "model-*.safetensors",
+]  # fmt: skip
+"""What is downloaded of a model on the Hub."""
+
+TOKENIZERS = ("tokenizer*.json", "vocab.*", "*.model", "*.spm")
+"""Files of which a folder with a tokenizer has at least one."""
+
+
+def find_folder(name: str, revision: str | None = None) -> Path:
+    """Give a model's folder, or that into which the Hub's files were downloaded.
+
+    Args:
+        name: A folder, or the name of a repository on the Hub.
+        revision: Branch, tag or commit there.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: It is a file.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_file():
+        raise ValueError(f"{name} is a file: name the folder it lies in")
+    if not folder.exists():
+        try:
+            folder = Path(
+                snapshot_download(name, revision=revision, allow_patterns=WANTED, ignore_patterns="*/*")
+            )
+        except Exception as error:  # a name, a network, a Hub: each fails in its own way
+            raise FileNotFoundError(
+                f"{name} is neither a folder nor a model that the Hub gives ({first_line(error)}): check the "
+                "name"
+            ) from error
+    if not (folder / CONFIG).is_file():
+        raise FileNotFoundError(
+            f"{name} is no model (it has no {CONFIG}): name a folder that save_pretrained wrote (of a run, "
+            "its `model`)"
+        )
+    return folder
+
+
+def load_config(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedConfig:
+    """Load the configuration of a model.
+
+    Raises:
+        ValueError: It is no JSON, of no known type, has an impossible value, or needs code that is not
+            trusted.
+    """
+    try:
+        with quietly():
+            return AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    except Exception as error:  # each in its own way
+        if "trust_remote_code" in str(error):
+            raise ValueError(
+                f"{folder} brings code of its own: read that, then pass --trust-remote-code"
+            ) from error
+        raise ValueError(
+            f"{folder / CONFIG} cannot be loaded ({first_line(error)}): repair it, or copy it again"
+        ) from error
+
+
+def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase | None:
+    """Load the tokenizer beside a model, if there is one; transformers itself would make up an empty one.
+
+    Raises:
+        ValueError: It cannot be read.
+    """
+    if not any(file for pattern in TOKENIZERS for file in folder.glob(pattern)):
+        return None
+    try:
+        with quietly():
+            return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    except Exception as error:  # every kind fails in its own way
+        raise ValueError(
+            f"the tokenizer in {folder} cannot be loaded ({first_line(error)}): copy its files again"
+        ) from error
+
+
+def require_fit(tokenizer: PreTrainedTokenizerBase | None, config: PreTrainedConfig) -> None:
+    """Refuse a tokenizer whose ids the model has no vectors for.
+
+    Raises:
+        ValueError: With both sizes.
+    """
+    if tokenizer is not None and len(tokenizer) > config.vocab_size:
+        raise ValueError(
+            f"the tokenizer has {len(tokenizer):,} tokens, but the model vectors for {config.vocab_size:,} "
+            "only: they do not belong together"
+        )
