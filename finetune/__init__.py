@@ -1,0 +1,1 @@
+"""Learning a task: tasks, their examples and objectives, metrics, runs, predictions."""

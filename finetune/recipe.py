@@ -1,0 +1,108 @@
+"""What can be said about a fine-tuning run: a recipe has a part for each thing that the run joins.
+
+model      from which weights it begins        task       what is learned (`task_recipes.py`)
+data       from which rows                     training   how, how long, with which seeds
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ..training.recipe import Fraction, NonNegative, Positive
+from .task_recipes import TaskRecipe
+
+
+@dataclass(frozen=True)
+class BeginningRecipe:
+    """Which model is fine-tuned."""
+
+    path: str
+    """Folder or Hub id of a model, ours or a stock one that ours can be."""
+    revision: str | None = None
+    """Branch, tag or commit on the Hub."""
+    overrides: dict[str, Any] = field(default_factory=dict)
+    """Fields of its configuration that change what is no weight: `dropout`, `classifier_dropout`, ..."""
+    new_head: bool = False
+    """Whether a head that the model has for another task, with other labels, is replaced."""
+
+
+@dataclass(frozen=True)
+class DataRecipe:
+    """Which rows are learned from, and which are measured on."""
+
+    train: str
+    """File to learn from (.jsonl, .json, .csv, .tsv, .parquet, perhaps .gz), or a split of `dataset`."""
+    validation: str | None = None
+    """File or split by which the best checkpoint is chosen; a share of `train` if left out."""
+    test: str | None = None
+    """File or split that is measured once, at the end."""
+    validation_share: Fraction = 0.1
+    """Which share of `train` is held out where there is no `validation`."""
+    dataset: str | None = None
+    """Id of a data set on the Hub; `train`, `validation` and `test` are its splits then."""
+    subset: str | None = None
+    """Its part, where it has several."""
+    max_length: Positive | None = None
+    """Tokens that are read of a row at most; as many as the model has positions if left out."""
+
+
+@dataclass(frozen=True)
+class FineTuningSchedule:
+    """How the model learns: the values are those of Devlin et al., 2019, section A.3, where it gives any."""
+
+    epochs: Annotated[float, Field(gt=0)] = 3.0
+    """How often every row is seen."""
+    batch_size: Positive = 32
+    """Rows from which an optimizer step learns, on average: rows are cut into steps of as many tokens."""
+    tokens_per_micro_batch: Positive | None = None
+    """Tokens that pass through the model at once, at most: lower it when memory is short."""
+    learning_rate: Annotated[float, Field(gt=0)] = 5e-5
+    """Highest rate, that of the head and the last layer."""
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Rate of each layer over that of the layer above it (Howard and Ruder, 2018, section 3.2)."""
+    frozen_layers: Annotated[int, Field(ge=-1)] = 0
+    """How many of the lowest layers do not learn, nor do the embeddings if there are any; -1: none learns but
+    the head, which then reads fixed features."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """How the rate falls."""
+    warmup_ratio: Fraction = 0.1
+    """Share of the run in which it rises before."""
+    weight_decay: NonNegative = 0.01
+    """How fast weight matrices shrink, relative to the rate."""
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Gradients longer than this are shortened to it."""
+    evaluations_per_epoch: Positive = 1
+    """How often the model is measured, and a checkpoint written."""
+    patience: Positive | None = None
+    """Evaluations without a better score after which a run ends early; it goes to its end if left out."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Number format of the products; weights stay in fp32."""
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1)] = (0,)
+    """One run for each: they differ in the new head, the order of rows and dropout."""
+    num_workers: Annotated[int, Field(ge=0)] = 0
+    """Processes that prepare batches ahead."""
+    trackers: tuple[str, ...] = ()
+    """Further places that receive the log, by `accelerate`'s names."""
+
+
+@dataclass(frozen=True)
+class FineTuningRecipe:
+    """Everything that fine-tuning depends on, but the machine."""
+
+    model: BeginningRecipe
+    """From which weights it begins."""
+    task: TaskRecipe
+    """What is learned."""
+    data: DataRecipe
+    """From which rows."""
+    output: str
+    """Folder of the run."""
+    training: FineTuningSchedule = field(default_factory=FineTuningSchedule)
+    """How."""
+
+    @property
+    def folder(self) -> Path:
+        """The output folder as a path."""
+        return Path(self.output).expanduser()

@@ -1,0 +1,113 @@
+"""What every task is: rows become examples, a model's answers become predictions, predictions get scores.
+
+    rows --examples--> Examples --objective--> the engine trains
+                       Examples --answers----> predictions --score--> {"accuracy": 0.93, ...}
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+
+from ..training.objective import Batch, Objective
+from .encoding import TextEncoder
+from .examples import LabelledExamples
+
+Prediction = dict[str, Any]
+"""What is predicted for one row, as it is written into a file."""
+
+Outputs = TypeVar("Outputs")
+"""What a model returns of a batch: tensors."""
+
+
+class TaskObjective(Objective, Generic[Outputs]):
+    """An objective of one term that also answers. Abstract: each task adds its outputs and their loss.
+
+    Args:
+        term: What is learned, as logs call it.
+    """
+
+    def __init__(self, term: str):
+        self.term = term
+        self.weights = {term: 1.0}
+
+    @abstractmethod
+    def outputs(self, model: nn.Module, batch: Batch) -> Outputs:
+        """Let the model read a batch."""
+
+    @abstractmethod
+    def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
+        """Sum the loss over the targets."""
+
+    @abstractmethod
+    def answers(self, outputs: Outputs, batch: Batch) -> list[np.ndarray]:
+        """Give what the model says of each example, in the batch's order."""
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the examples; tasks with several targets in each count these."""
+        return {self.term: torch.tensor(len(batch["index"]), device=batch["index"].device)}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the loss, differentiable."""
+        return {self.term: self.loss(self.outputs(model, batch), batch)}
+
+
+class Task(ABC):
+    """A task whose labels are known."""
+
+    head: ClassVar[str]
+    """How the names of the models end that can do it."""
+    metrics: ClassVar[Mapping[str, bool]]
+    """Every score, and whether more of it is better."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """Columns that a model needs to answer."""
+
+    @property
+    @abstractmethod
+    def label_columns(self) -> tuple[str, ...]:
+        """Columns that are needed to learn and to score."""
+
+    @property
+    @abstractmethod
+    def criterion(self) -> str:
+        """The score by which checkpoints are compared."""
+
+    @property
+    def config_fields(self) -> dict[str, Any]:
+        """What the model's configuration has to say of the task: labels and their names, most often."""
+        return {}
+
+    @abstractmethod
+    def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
+        """Encode rows, with their labels or without.
+
+        Raises:
+            ValueError: A row has no text, or a label that is none of the task's.
+        """
+
+    @abstractmethod
+    def objective(self) -> TaskObjective[Any]:
+        """Say what is learned from the examples."""
+
+    @abstractmethod
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Turn the answers to a data set's examples into what is predicted for its rows."""
+
+    @abstractmethod
+    def score(self, predictions: Sequence[Prediction], rows: Dataset) -> dict[str, float]:
+        """Score predictions by the labels of their rows."""
+
+    @abstractmethod
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict what is best without reading: the most frequent label, the mean, ..."""
+
+    def loss_sign(self) -> int:
+        """Give -1 if more of the criterion is better, so that the product falls as the model learns."""
+        return -1 if self.metrics[self.criterion] else 1

@@ -1,0 +1,167 @@
+"""What can be said about a task: which columns hold what, and how answers are scored.
+
+kind: classification        one label for a text, or for a pair of texts
+      multi_label           any number of labels
+      regression            a number
+      tagging               a label for every word
+      question_answering    a span of a text
+      multiple_choice       one of several texts
+      ranking               texts that belong to a query, for semantic search
+      generation            a text (translation, summarization, ...)
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+Columns = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
+"""One column of texts, or two, which are read as a pair."""
+
+
+@dataclass(frozen=True)
+class ClassificationRecipe:
+    """One label for a text, or for a pair of texts."""
+
+    kind: Literal["classification"]
+    texts: Columns = ("text",)
+    """Columns of the text, or of the pair."""
+    label: str = "label"
+    """Column of the label, a name or a number."""
+    label_names: tuple[str, ...] = ()
+    """What the numbers 0, 1, ... in that column are called; labels are called what they are if left out."""
+    class_weights: Literal["balanced"] | None = None
+    """`balanced`: rare labels count more, each class as much as the others."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Probability that is spread over all labels instead of resting on the right one."""
+    criterion: Literal["accuracy", "f1", "f1_macro", "matthews_correlation"] = "accuracy"
+    """Score by which the best checkpoint is chosen."""
+
+
+@dataclass(frozen=True)
+class MultiLabelRecipe:
+    """Any number of labels for a text, or for a pair of texts."""
+
+    kind: Literal["multi_label"]
+    texts: Columns = ("text",)
+    """Columns of the text, or of the pair."""
+    labels: str = "labels"
+    """Column of the lists of labels, names or numbers."""
+    label_names: tuple[str, ...] = ()
+    """What the numbers 0, 1, ... in that column are called."""
+    criterion: Literal["f1_micro", "f1_macro", "accuracy"] = "f1_micro"
+    """Score by which the best checkpoint is chosen; `accuracy` asks for the exact set."""
+
+
+@dataclass(frozen=True)
+class RegressionRecipe:
+    """A number for a text, or for a pair of texts."""
+
+    kind: Literal["regression"]
+    texts: Columns = ("text",)
+    """Columns of the text, or of the pair."""
+    label: str = "score"
+    """Column of the number."""
+    criterion: Literal["pearson", "spearman", "mean_squared_error"] = "pearson"
+    """Score by which the best checkpoint is chosen."""
+
+
+@dataclass(frozen=True)
+class TaggingRecipe:
+    """A label for every word of a text."""
+
+    kind: Literal["tagging"]
+    words: str = "tokens"
+    """Column of the lists of words."""
+    tags: str = "tags"
+    """Column of the lists of labels, one for each word."""
+    scheme: Literal["iob2", "none"] = "iob2"
+    """`iob2`: labels are O, B-X and I-X and mark spans, which are scored; `none`: words are scored."""
+    label_names: tuple[str, ...] = ()
+    """What the numbers 0, 1, ... in that column are called."""
+    criterion: Literal["span_f1", "accuracy"] | None = None
+    """Score by which the best checkpoint is chosen; `span_f1` with `iob2`, else `accuracy`, if left out."""
+
+
+@dataclass(frozen=True)
+class QuestionAnsweringRecipe:
+    """The span of a text that answers a question."""
+
+    kind: Literal["question_answering"]
+    question: str = "question"
+    """Column of the question."""
+    context: str = "context"
+    """Column of the text that holds the answer."""
+    answers: str = "answers"
+    """Column of the answers: `{text: [...], answer_start: [...]}`, both empty where there is no answer."""
+    stride: Annotated[int, Field(ge=0)] = 64
+    """Tokens that windows of a context overlap by, where it does not fit into one."""
+    longest_answer: Annotated[int, Field(gt=0)] = 30
+    """Tokens of a predicted answer at most."""
+    criterion: Literal["f1", "exact_match"] = "f1"
+    """Score by which the best checkpoint is chosen."""
+
+
+@dataclass(frozen=True)
+class MultipleChoiceRecipe:
+    """Which of several texts goes with a text."""
+
+    kind: Literal["multiple_choice"]
+    text: str = "query"
+    """Column of the text, a question or a beginning."""
+    choices: str = "choices"
+    """Column of the lists of texts to choose from; all lists are as long."""
+    label: str = "gold"
+    """Column of the number of the right one, counted from 0."""
+    criterion: Literal["accuracy"] = "accuracy"
+    """Score by which the best checkpoint is chosen."""
+
+
+@dataclass(frozen=True)
+class RankingRecipe:
+    """Which texts belong to a query: vectors that are near each other (semantic search)."""
+
+    kind: Literal["ranking"]
+    query: str = "query"
+    """Column of the query."""
+    positive: str = "positive"
+    """Column of a text that belongs to it."""
+    negative: str | None = None
+    """Column of a text that does not, beside those of the other queries of a batch."""
+    temperature: Annotated[float, Field(gt=0)] = 0.05
+    """What cosines are divided by."""
+    criterion: Literal["mrr", "ndcg@10", "recall@1", "recall@10"] = "mrr"
+    """Score by which the best checkpoint is chosen."""
+
+
+@dataclass(frozen=True)
+class GenerationRecipe:
+    """A text for a text: translation, summarization, ..."""
+
+    kind: Literal["generation"]
+    source: str = "source"
+    """Column of the text to be read."""
+    target: str = "target"
+    """Column of the text to be written."""
+    prefix: str = ""
+    """What stands before every source, such as `summarize: `."""
+    longest_target: Annotated[int, Field(gt=0)] = 64
+    """Tokens of a written text at most."""
+    num_beams: Annotated[int, Field(gt=0)] = 1
+    """Beams of the search for it."""
+    criterion: Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match"] = "rougeL"
+    """Score by which the best checkpoint is chosen."""
+
+
+TaskRecipe = Annotated[
+    ClassificationRecipe
+    | MultiLabelRecipe
+    | RegressionRecipe
+    | TaggingRecipe
+    | QuestionAnsweringRecipe
+    | MultipleChoiceRecipe
+    | RankingRecipe
+    | GenerationRecipe,
+    Field(discriminator="kind"),
+]
+"""Any of them; `kind` says which."""
