@@ -73,8 +73,8 @@ class TextEncoder:
     def _tell_of_cuts(self, lengths: list[int]) -> None:
         if num_cut := sum(length > self.max_length for length in lengths):
             warnings.warn(
-                f"{num_cut:,} of {len(lengths):,} texts are longer than {self.max_length} tokens, the longest "
-                f"has {max(lengths):,}: their ends are not read",
+                f"{num_cut:,} of {len(lengths):,} texts are longer than {self.max_length} tokens, the "
+                f"longest has {max(lengths):,}: their ends are not read",
                 stacklevel=2,
             )
 

@@ -1,6 +1,6 @@
 """Labelled rows: what files, folders and data sets of the Hub hold, read by `datasets`, checked once.
 
-    train.jsonl   train.csv   train.tsv   train.parquet   (each perhaps .gz)   or a data set's id and a split
+train.jsonl   train.csv   train.tsv   train.parquet   (each perhaps .gz)   or a data set's id and a split
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """What every task is: rows become examples, a model's answers become predictions, predictions get scores.
 
-    rows --examples--> Examples --objective--> the engine trains
-                       Examples --answers----> predictions --score--> {"accuracy": 0.93, ...}
+rows --examples--> Examples --objective--> the engine trains
+Examples --answers----> predictions --score--> {"accuracy": 0.93, ...}
 """
 
 from abc import ABC, abstractmethod
@@ -64,20 +64,18 @@ class Task(ABC):
     metrics: ClassVar[Mapping[str, bool]]
     """Every score, and whether more of it is better."""
 
-    @property
+    def __init__(self, recipe: Any, train: Dataset):
+        self.recipe = recipe
+
+    @staticmethod
     @abstractmethod
-    def columns(self) -> tuple[str, ...]:
-        """Columns that a model needs to answer."""
+    def columns_of(recipe: Any) -> tuple[str, ...]:
+        """Name the columns of a recipe: those that are read, and those of the labels."""
 
     @property
-    @abstractmethod
-    def label_columns(self) -> tuple[str, ...]:
-        """Columns that are needed to learn and to score."""
-
-    @property
-    @abstractmethod
     def criterion(self) -> str:
         """The score by which checkpoints are compared."""
+        return self.recipe.criterion
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -101,13 +99,22 @@ class Task(ABC):
         """Turn the answers to a data set's examples into what is predicted for its rows."""
 
     @abstractmethod
-    def score(self, predictions: Sequence[Prediction], rows: Dataset) -> dict[str, float]:
-        """Score predictions by the labels of their rows."""
+    def references(self, rows: Dataset) -> Sequence[Any]:
+        """Give what each row's prediction is compared with.
+
+        Raises:
+            ValueError: A row has a label that is none of the task's.
+        """
+
+    @abstractmethod
+    def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
+        """Score predictions."""
 
     @abstractmethod
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict what is best without reading: the most frequent label, the mean, ..."""
 
-    def loss_sign(self) -> int:
-        """Give -1 if more of the criterion is better, so that the product falls as the model learns."""
-        return -1 if self.metrics[self.criterion] else 1
+    def shortfall(self, scores: Mapping[str, float]) -> float:
+        """Turn scores into one number that falls as the model learns, by the criterion."""
+        score = scores[self.criterion]
+        return -score if self.metrics[self.criterion] else score

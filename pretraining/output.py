@@ -66,8 +66,8 @@ def require_claimable(recipe: PretrainingRecipe, *, resume: bool, overwrite: boo
         ValueError: The folder is in use, or an earlier run there had another recipe.
     """
     folder = recipe.folder
-    require_unused(folder, allowed=WRITTEN if resume or is_replaced(recipe, overwrite) else PREPARED)
-    if is_replaced(recipe, overwrite):
+    require_unused(folder, allowed=WRITTEN if resume or is_replaced(folder, overwrite) else PREPARED)
+    if is_replaced(folder, overwrite):
         require_tokenizer_elsewhere(recipe)
     elif resume:
         require_same_recipe(folder, recipe, WHAT_IS_LEARNED)
@@ -114,12 +114,12 @@ def make_folder(folder: Path) -> None:
 def prepared_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool) -> Path | None:
     """Find the tokenizer that an earlier command left for this run, unless it is to be replaced."""
     folder = recipe.folder / TOKENIZER
-    return folder if folder.exists() and not is_replaced(recipe, overwrite) else None
+    return folder if folder.exists() and not is_replaced(recipe.folder, overwrite) else None
 
 
-def is_replaced(recipe: PretrainingRecipe, overwrite: bool) -> bool:
+def is_replaced(folder: Path, overwrite: bool) -> bool:
     """Tell whether there is an earlier run, and the user wants it deleted."""
-    return overwrite and (recipe.folder / RECIPE).exists()
+    return overwrite and (folder / RECIPE).exists()
 
 
 def delete_run(folder: Path) -> None:
@@ -171,7 +171,7 @@ def require_tokenizer_elsewhere(recipe: PretrainingRecipe) -> None:
         )
 
 
-def require_same_recipe(folder: Path, recipe: PretrainingRecipe, keys: tuple[str, ...]) -> None:
+def require_same_recipe(folder: Path, recipe: Any, keys: tuple[str, ...]) -> None:
     """Raise a `ValueError` if the recipe in a folder has another value for one of the dotted keys."""
     if not (folder / RECIPE).exists():
         return

@@ -75,7 +75,12 @@ class RunState:
 
 
 def save_checkpoint(
-    folder: Path, run: RunState, *, recipe: dict[str, Any], scores: dict[str, float] | None = None
+    folder: Path,
+    run: RunState,
+    *,
+    recipe: dict[str, Any],
+    scores: dict[str, float] | None = None,
+    criterion: float | None = None,
 ) -> Path:
     """Write a checkpoint below `folder`; every process calls this.
 
@@ -83,7 +88,8 @@ def save_checkpoint(
         folder: Holds the run's checkpoints.
         run: What to save.
         recipe: Plain data, kept for whoever asks what made these weights.
-        scores: What was measured on held-out data at this step; the lowest `loss` is the best checkpoint.
+        scores: What was measured on held-out data at this step.
+        criterion: What the best checkpoint is lowest in; the `loss` of the scores if left out.
 
     Returns:
         The checkpoint's folder, `folder/step-00000100`.
@@ -103,7 +109,7 @@ def save_checkpoint(
         weights = whole_weights(run.bare_model, run.accelerator)
         moments = whole_optimizer_state(run.optimizer, run.accelerator)
         if run.accelerator.is_main_process:
-            _write_shared(partial, run, weights, moments, recipe, scores or {})
+            _write_shared(partial, run, weights, moments, recipe, scores or {}, criterion)
         run.accelerator.wait_for_everyone()
         if run.accelerator.is_main_process:
             write_manifest(partial)
@@ -164,15 +170,16 @@ def latest(folder: Path) -> Path | None:
 
 
 def best(folder: Path) -> Path | None:
-    """Find the checkpoint with the lowest held-out loss; `None` if none was measured."""
-    losses = {path: _held_out_loss(path) for path in checkpoints(folder)}
-    return min((path for path in losses if math.isfinite(losses[path])), key=losses.__getitem__, default=None)
+    """Find the checkpoint with the lowest criterion; `None` if none was measured."""
+    found = {path: _criterion(path) for path in checkpoints(folder)}
+    return min((path for path in found if math.isfinite(found[path])), key=found.__getitem__, default=None)
 
 
-def _held_out_loss(checkpoint: Path) -> float:
-    """Look up the loss that decides which checkpoint is the best; infinite if it is not known."""
+def _criterion(checkpoint: Path) -> float:
+    """Look up what decides which checkpoint is the best; infinite if it was not measured."""
     try:
-        return float(read_state(checkpoint)["scores"].get("loss", math.inf))
+        criterion = read_state(checkpoint)["criterion"]
+        return math.inf if criterion is None else float(criterion)
     except UNREADABLE as error:
         warnings.warn(
             f"checkpoint {checkpoint} is damaged: state.json cannot be read ({error})", stacklevel=2
@@ -229,6 +236,7 @@ def _write_shared(
     moments: dict[str, Any],
     recipe: dict[str, Any],
     scores: dict[str, float],
+    criterion: float | None,
 ) -> None:
     """Write what all processes have in common."""
     safetensors.torch.save_file(each_once(weights), folder / "model.safetensors")
@@ -242,6 +250,7 @@ def _write_shared(
     state = {
         "progress": run.progress.state_dict(),
         "scores": scores,
+        "criterion": scores.get("loss") if criterion is None else criterion,
         "recipe": recipe,
         "circumstances": circumstances(run.model, run.accelerator),
     }

@@ -29,20 +29,28 @@ LARGEST_LOSS = 700.0
 class HeldOut:
     """What a run is measured on."""
 
-    source: ExampleSource
-    """Its epoch 0 is scored, the same way every time."""
+    source: ExampleSource | None = None
+    """Its epoch 0 is scored by the objective, the same way every time."""
     num_bytes: Mapping[str, int] = field(default_factory=dict)
     """UTF-8 bytes that a term's targets cover, by the term's name, for bits per byte."""
     measure: Callable[[nn.Module], dict[str, float]] = lambda model: {}
     """Further scores of the bare model, such as BLEU; called on every process, the main one's are kept."""
+    criterion: Callable[[Mapping[str, float]], float] = lambda scores: scores.get("loss", math.inf)
+    """What the best checkpoint is lowest in."""
 
 
 def evaluate_held_out(
-    model: nn.Module, objective: Objective, held_out: HeldOut, steps: Iterable[Step], accelerator: Accelerator
+    model: nn.Module,
+    objective: Objective,
+    held_out: HeldOut,
+    steps: Iterable[Step] | None,
+    accelerator: Accelerator,
 ) -> dict[str, float]:
-    """Score a model on its held-out examples, cut into `steps`, by everything that they say."""
-    batches = micro_batches(steps, accelerator.device)
-    scores = evaluate(model, objective, batches, accelerator, num_bytes=held_out.num_bytes)
+    """Score a model on its held-out examples, cut into `steps` if there are any, by all that they say."""
+    scores = {}
+    if steps is not None:
+        batches = micro_batches(steps, accelerator.device)
+        scores = evaluate(model, objective, batches, accelerator, num_bytes=held_out.num_bytes)
     bare = accelerator.unwrap_model(model)
     with undisturbed_randomness(accelerator.device), evaluation_mode(bare):
         return scores | held_out.measure(bare)

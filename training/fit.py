@@ -152,7 +152,9 @@ class _Run:
         self.progress = Progress()
         self.stages = build_stages(source, source_of_length, objective, recipe, accelerator)
         self.held_out_steps = (
-            cut_held_out(held_out.source, objective, recipe, accelerator) if held_out else None
+            cut_held_out(held_out.source, objective, recipe, accelerator)
+            if held_out and held_out.source is not None
+            else None
         )
 
     @property
@@ -229,19 +231,29 @@ class _Run:
                 max_grad_norm=self.recipe.max_grad_norm,
                 max_skipped_steps=self.recipe.max_skipped_steps,
                 after_step=self._after_step,
-                should_stop=lambda: self.interruption.is_heard(self.accelerator, self.progress.step),
+                should_stop=self._should_stop,
             )
 
     def _after_step(self, progress: Progress, metrics: dict[str, Tensor]) -> None:
         self.tracker.record_step(metrics)
-        is_last = progress.step == self.recipe.steps
-        if is_last or _is_due(self.recipe.evaluate_every, progress.step):
+        if progress.step == self.recipe.steps or _is_due(self.recipe.evaluate_every, progress.step):
             self._evaluate()
+        is_last = self.is_finished
         if is_last or _is_due(self.recipe.checkpoint_every, progress.step):
             self._save()  # after the evaluation, so that a resumed run never repeats one
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether all steps are taken, or no further ones would help."""
+        patience = self.recipe.patience
+        gives_up = patience is not None and self.progress.evaluations_since >= patience
+        return gives_up or self.progress.step >= self.recipe.steps
+
+    def _should_stop(self) -> bool:
+        return self.is_finished or self.interruption.is_heard(self.accelerator, self.progress.step)
+
     def _finish(self) -> Outcome:
-        is_finished = self.progress.step >= self.recipe.steps
+        is_finished = self.is_finished
         if is_finished and self.scored_step != self.progress.step:
             self._evaluate()
         if self.saved_step != self.progress.step:
@@ -259,13 +271,15 @@ class _Run:
         return Outcome(self.progress, self.scores, self.checkpoint, signal)
 
     def _evaluate(self) -> None:
-        if self.held_out is None or self.held_out_steps is None:
+        if self.held_out is None:
             return
+        steps = None if self.held_out_steps is None else one_pass(self.held_out_steps)
         with self.tracker.paused(), gathered(self.model, self.accelerator):
             self.scores = evaluate_held_out(
-                self.model, self.objective, self.held_out, one_pass(self.held_out_steps), self.accelerator
+                self.model, self.objective, self.held_out, steps, self.accelerator
             )
             self.scored_step = self.progress.step
+        self.progress.judge(self.held_out.criterion(self.scores))
         self.tracker.record_evaluation(self.scores)
 
     def _save(self) -> None:
@@ -273,7 +287,11 @@ class _Run:
             self.tracker.flush()  # a run that resumes here does not write these records again
             scores = self.scores if self.scored_step == self.progress.step else {}
             self.checkpoint = save_checkpoint(
-                self.folder / CHECKPOINTS, self.state, recipe=self.about, scores=scores
+                self.folder / CHECKPOINTS,
+                self.state,
+                recipe=self.about,
+                scores=scores,
+                criterion=self.held_out.criterion(scores) if self.held_out and scores else None,
             )
             self.saved_step = self.progress.step
             if self.accelerator.is_main_process:

@@ -46,6 +46,10 @@ class Progress:
     """How many of the latest steps those were; like `skipped`, on a GPU as of the last tenth step."""
     data: int = 0
     """Checksum of everything read so far, in its order: runs with the same one have read the same."""
+    best: float | None = None
+    """The lowest criterion that an evaluation has given; see `HeldOut.criterion`."""
+    evaluations_since: int = 0
+    """Evaluations since then."""
     seconds: float = 0.0
     """Time spent in steps, evaluation and checkpoints left out; advanced by whoever keeps the clock."""
 
@@ -63,11 +67,17 @@ class Progress:
         self.epoch, self.position = step.place[0], step.place[1] + 1
         self.data = crc32(step.fingerprint.to_bytes(4), self.data)
 
-    def state_dict(self) -> dict[str, int | float]:
+    def judge(self, criterion: float) -> None:
+        """Note what an evaluation has given."""
+        is_better = self.best is None or criterion < self.best
+        self.best = criterion if is_better else self.best
+        self.evaluations_since = 0 if is_better else self.evaluations_since + 1
+
+    def state_dict(self) -> dict[str, int | float | None]:
         """Give what a checkpoint keeps."""
         return asdict(self)
 
-    def load_state_dict(self, state: dict[str, int | float]) -> None:
+    def load_state_dict(self, state: dict[str, int | float | None]) -> None:
         """Continue from a checkpoint."""
         self.__dict__.update(state)
 

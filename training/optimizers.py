@@ -1,5 +1,6 @@
 """Optimizers, and which parameters they decay."""
 
+import re
 from collections.abc import Collection
 
 import torch
@@ -11,6 +12,12 @@ from .recipe import OptimizerRecipe
 
 LEARNING_RATE = 5e-4
 """Highest learning rate of a recipe that names none; small models of this family take it well."""
+
+LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+"""The number of the layer in a parameter's name."""
+
+EMBEDDINGS = re.compile(r"(?:^|\.)embeddings$")
+"""The name of what stands before the first layer."""
 
 WEIGHT_DECAY = {"adamw": 0.01, "muon": 0.1}
 """Weight decay of a recipe that names none."""
@@ -48,7 +55,10 @@ def build_optimizer(
         return Adam(parameters, rate, betas, recipe.epsilon or 1e-9, fused=fused)
     decay = WEIGHT_DECAY[recipe.kind] if recipe.weight_decay is None else recipe.weight_decay
     if recipe.kind == "adamw":
-        return AdamW(decay_groups(model, decay), rate, betas, recipe.epsilon or 1e-6, fused=fused)
+        groups = decay_groups(model, decay)
+        if recipe.layer_decay < 1:
+            groups = layer_groups(model, groups, rate, recipe.layer_decay)
+        return AdamW(groups, rate, betas, recipe.epsilon or 1e-6, fused=fused)
     if is_sharded:
         raise ValueError(
             "optimizer.kind = muon orthogonalizes whole matrices, but under FSDP and ZeRO a process holds "
@@ -73,6 +83,11 @@ def require_used_constants(recipe: OptimizerRecipe, sets_learning_rate: bool) ->
     if recipe.kind == "adam" and recipe.weight_decay:
         raise ValueError(
             f"optimizer.weight_decay = {recipe.weight_decay}: adam decays nothing; choose kind adamw"
+        )
+    if recipe.kind != "adamw" and recipe.layer_decay < 1:
+        raise ValueError(
+            f"optimizer.layer_decay = {recipe.layer_decay}: {recipe.kind} has one rate for all layers; "
+            "remove it, or choose kind adamw"
         )
     if recipe.kind != "muon" and recipe.matrix_learning_rate is not None:
         raise ValueError(
@@ -104,6 +119,38 @@ def decay_groups(
         {"params": [p for p in trainable if id(p) in decays], "weight_decay": weight_decay},
         {"params": [p for p in trainable if id(p) not in decays], "weight_decay": 0.0},
     ]
+
+
+def layer_groups(model: nn.Module, groups: list[dict], rate: float, layer_decay: float) -> list[dict]:
+    """Split groups of parameters by layers, whose rates fall from the head down to the embeddings.
+
+    The head has the full rate, the topmost layer `layer_decay` of it, and so on; parameters that belong to
+    no layer and stand before the first one, like embeddings, are one layer more. In a model of two stacks
+    the layers of the same number learn alike.
+    """
+    depths = depths_of(model)
+    head = max(depths.values(), default=0)
+    split = []
+    for group in groups:
+        for depth in sorted({depths[id(parameter)] for parameter in group["params"]}):
+            chosen = [parameter for parameter in group["params"] if depths[id(parameter)] == depth]
+            split.append(group | {"params": chosen, "lr": rate * layer_decay ** (head - depth)})
+    return split
+
+
+def depths_of(model: nn.Module) -> dict[int, int]:
+    """Number the layer of every parameter, by its `id`: embeddings 0, layers from 1, what follows last."""
+    named = list(model.named_parameters())
+    found = {id(parameter): LAYER.search(name) for name, parameter in named}
+    numbers = {key: int(match[1]) + 1 for key, match in found.items() if match}
+    last = max(numbers.values(), default=0) + 1
+    embeddings = {
+        id(parameter)
+        for name, module in model.named_modules()
+        if EMBEDDINGS.search(name)
+        for parameter in module.parameters()
+    }
+    return {id(p): numbers.get(id(p), 0 if id(p) in embeddings else last) for _, p in named}
 
 
 def has_fused_kernel(model: nn.Module) -> bool:

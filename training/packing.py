@@ -4,7 +4,7 @@ The layout is transformers' flash-attention convention: token streams are `(1, N
 0 in every sequence, and the cumulative lengths say where each begins and ends. A sequence-to-sequence batch
 has two streams: the decoder's (queries of cross-attention, boundaries `cu_seq_lens_q`; every name that starts
 with `decoder_`, and `labels`) and the encoder's (keys, `cu_seq_lens_k`; all other names). Elsewhere both
-boundaries are the same. Tensors of one dimension have one entry per sequence.
+boundaries are the same. Tensors of one dimension, or of three, have one entry per sequence.
 
 Legend: N packed tokens of one stream, S sequences.
 """
@@ -118,7 +118,7 @@ def select_sequences(batch: Batch, chosen: np.ndarray) -> Batch:
     for name, value in batch.items():
         if not isinstance(value, Tensor):
             continue
-        if value.dim() == 1 and not name.startswith("cu_seq_lens_"):
+        if not is_stream(name, value):
             selected[name] = value[torch.from_numpy(chosen)]
             continue
         side = name[-1] if name.startswith("cu_seq_lens_") else _stream_of(name)
@@ -163,12 +163,17 @@ def slice_sequences(batch: Batch, first: int, last: int) -> Batch:
             edges = value.numpy()[first : last + 1]
             sliced[name] = torch.from_numpy(edges - edges[0])
             sliced[f"max_length_{name[-1]}"] = int(np.diff(edges).max())
-        elif value.dim() == 1:
+        elif not is_stream(name, value):
             sliced[name] = value[first:last]
         else:
             edges = _boundaries_of(batch, _stream_of(name))
             sliced[name] = value[:, int(edges[first]) : int(edges[last])]
     return sliced
+
+
+def is_stream(name: str, value: Tensor) -> bool:
+    """Tell whether a tensor of a batch lies along its tokens, or has one entry per sequence."""
+    return name.startswith("cu_seq_lens_") or value.dim() == 2
 
 
 def _stream_of(name: str) -> str:

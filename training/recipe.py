@@ -31,6 +31,9 @@ class OptimizerRecipe:
     """Decay of the gradient's running mean and running square; (0.9, 0.98) if left out."""
     epsilon: Annotated[float, Field(gt=0)] | None = None
     """Added to the root of the running square; 1e-6, but 1e-9 for `adam`, if left out."""
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Rate of each layer over that of the layer above it, for `adamw`; the embeddings are the lowest layer
+    (Howard and Ruder, 2018, section 3.2; Clark et al., 2020, appendix B)."""
     weight_decay: NonNegative | None = None
     """How fast weight matrices shrink, relative to the learning rate; 0.01 for `adamw` and 0.1 for `muon` if
     left out."""
@@ -97,6 +100,8 @@ class TrainingRecipe:
     """Seeds the weights, the order of examples and every random choice of the objective."""
     evaluate_every: Positive | None = None
     """Steps between evaluations; only at the end if left out."""
+    patience: Positive | None = None
+    """Evaluations without a better criterion after which the run ends early; never if left out."""
     checkpoint_every: Positive | None = None
     """Steps between checkpoints; only at the end if left out."""
     keep_checkpoints: Positive = 2

@@ -1,0 +1,98 @@
+"""Asking a model: the answers to a task's examples, and the scores that they get.
+
+Examples of like length are read together, as many at once as fit, and answers come back in the order of the
+examples.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import nn
+
+from ..training.batches import cut_evenly
+from ..training.examples import pick
+from ..training.objective import Batch
+from .encoding import TextEncoder
+from .examples import LabelledExamples
+from .task import Prediction, Task, TaskObjective
+
+TOKENS_AT_ONCE = 8192
+"""Tokens that a model reads at once when it learns nothing."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a model predicted for a split, and how good that is."""
+
+    predictions: list[Prediction]
+    """One for each row."""
+    scores: dict[str, float]
+    """By the names of the task's metrics; `loss` is in nats, or squared units, per target."""
+
+
+def judge(
+    model: nn.Module,
+    task: Task,
+    rows: Dataset,
+    examples: LabelledExamples,
+    tokens_at_once: int = TOKENS_AT_ONCE,
+) -> Judged:
+    """Predict every row of a split and score the predictions.
+
+    Args:
+        model: In evaluation mode.
+        task: Whose head it has.
+        rows: Of the split.
+        examples: The same, encoded, with labels.
+        tokens_at_once: Tokens that are read at once.
+    """
+    answers, loss = ask(model, task.objective(), examples, tokens_at_once)
+    predictions = task.predictions(answers, rows)
+    return Judged(predictions, task.score(predictions, task.references(rows)) | {"loss": loss})
+
+
+def predict(
+    model: nn.Module, task: Task, rows: Dataset, encoder: TextEncoder, tokens_at_once: int = TOKENS_AT_ONCE
+) -> list[Prediction]:
+    """Predict rows that need no labels."""
+    examples = task.examples(rows, encoder, labelled=False)
+    return task.predictions(ask(model, task.objective(), examples, tokens_at_once)[0], rows)
+
+
+@torch.no_grad()
+def ask(
+    model: nn.Module, objective: TaskObjective[Any], examples: LabelledExamples, tokens_at_once: int
+) -> tuple[list[np.ndarray], float]:
+    """Ask a model for its answers to examples, and for the mean loss of those that have labels, else 0."""
+    answers: list[Any] = [None] * len(examples)
+    loss, num_targets = 0.0, 0
+    device = next(model.parameters()).device
+    for batch in batches_of(objective, examples, tokens_at_once):
+        batch = {
+            name: value.to(device) if isinstance(value, torch.Tensor) else value
+            for name, value in batch.items()
+        }
+        outputs = objective.outputs(model, batch)
+        for index, answer in zip(batch["index"].tolist(), objective.answers(outputs, batch), strict=True):
+            answers[index] = answer
+        if "labels" in examples.fields:
+            loss += float(objective.loss(outputs, batch))
+            num_targets += int(objective.targets(batch)[objective.term])
+    return answers, loss / max(num_targets, 1)
+
+
+def batches_of(
+    objective: TaskObjective[Any], examples: LabelledExamples, tokens_at_once: int
+) -> Iterator[Batch]:
+    """Collate examples from short to long, nearly as many tokens in each batch."""
+    order = np.argsort(examples.lengths, kind="stable")
+    lengths = examples.lengths[order]
+    parts = min(len(order), -(-int(lengths.sum()) // tokens_at_once))
+    edges = cut_evenly(lengths, parts)
+    for first, last in pairwise(edges):
+        yield objective.collate(pick(examples, order[first:last]), np.random.default_rng(0))

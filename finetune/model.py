@@ -1,0 +1,187 @@
+"""The model that fine-tuning begins with: pretrained weights, ours or a stock model's, and the task's head.
+
+A head that the weights already are for is kept: BERT's pooler, which pretraining has taught to read pairs, or
+that of an earlier fine-tuning on the same labels. All else of it is drawn at random.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+from .. import modeling
+from ..interop.architectures import architecture_of
+from ..interop.conversion import from_stock
+from ..interop.messages import quietly, shortened
+from ..interop.model_folder import find_folder, load_config, load_tokenizer, require_fit
+from ..interop.run import load_ours
+from ..interop.source import load_stock
+from ..interop.stored_weights import inspect_weights
+from ..modeling import (
+    TercetConfig,
+    TercetDecoderConfig,
+    TercetEncoderConfig,
+    TercetPreTrainedModel,
+    TercetSeq2SeqConfig,
+)
+from ..pretraining.model import require_fields
+from .recipe import BeginningRecipe
+from .task import Task
+
+MEMBERS: dict[type[TercetConfig], str] = {
+    TercetEncoderConfig: "Encoder",
+    TercetDecoderConfig: "Decoder",
+    TercetSeq2SeqConfig: "Seq2Seq",
+}
+"""Configuration -> the member in the names of its models."""
+
+POOLERS = {
+    "next_sentence_head.dense.weight": "classifier.transform.dense.weight",
+    "next_sentence_head.dense.bias": "classifier.transform.dense.bias",
+}
+"""What next-sentence prediction has taught -> where a classifier has it (Devlin et al., 2019, 3.1)."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a run begins with."""
+
+    model: TercetPreTrainedModel
+    """With the task's head, on the CPU, in float32."""
+    tokenizer: PreTrainedTokenizerBase
+    fresh: list[str]
+    """Tensors that are drawn at random."""
+
+
+def load_beginning(recipe: BeginningRecipe, task: Task, seed: int) -> Beginning:
+    """Load a pretrained model and give it the head of a task.
+
+    Args:
+        recipe: Names the model.
+        task: Names the head and its labels.
+        seed: Of the weights that are drawn.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: It has no such head, has one for other labels, has no tokenizer, or is damaged.
+    """
+    folder = find_folder(recipe.path, recipe.revision)
+    config = load_config(folder)
+    inspect_weights(folder)
+    require_same_labels(config, task, recipe)
+    torch.manual_seed(seed)
+    is_ours = config.model_type.startswith("tercet")
+    source = load_ours(str(folder)) if is_ours else load_foreign(folder, config, task)
+    tokenizer = load_tokenizer(folder)
+    if tokenizer is None:
+        raise ValueError(f"{recipe.path} has no tokenizer: save the one that it was trained with beside it")
+    require_fit(tokenizer, source.config)
+    model, fresh = with_head(source, task, recipe, seed)
+    return Beginning(model, tokenizer, fresh)
+
+
+def load_foreign(folder: Path, config: PreTrainedConfig, task: Task) -> TercetPreTrainedModel:
+    """Bring in a stock model with its own form of the head, if it has one, so that poolers come along."""
+    architecture = architecture_of(config)
+    for counterpart in architecture.counterparts:
+        if counterpart.ours.endswith(task.head):
+            with quietly():
+                stock, found = getattr(transformers, counterpart.stock).from_pretrained(
+                    folder, use_safetensors=True, output_loading_info=True, dtype=torch.float32,
+                    ignore_mismatched_sizes=True, **task.config_fields,
+                )  # fmt: skip
+            require_whole_base(folder, architecture.prefix, found["missing_keys"])
+            return from_stock(stock)
+    return from_stock(load_stock(str(folder)))
+
+
+def require_whole_base(folder: Path, prefix: str, missing: set[str]) -> None:
+    """Raise a `ValueError` if a pretrained model lacks more than a head or a pooler."""
+    if lacking := sorted(name for name in missing if name.startswith(prefix) and "pooler" not in name):
+        raise ValueError(f"{folder} lacks {len(lacking)} tensors of its architecture: {shortened(lacking)}")
+
+
+def require_same_labels(config: PreTrainedConfig, task: Task, recipe: BeginningRecipe) -> None:
+    """Raise a `ValueError` if a model has a head for other labels, unless that is to be replaced."""
+    architecture = (config.architectures or [""])[0]
+    wanted = task.config_fields.get("id2label")
+    if wanted is None or recipe.new_head or not architecture.endswith(task.head):
+        return
+    known = [str(name) for name in (config.id2label or {}).values()]
+    unnamed = [f"LABEL_{number}" for number in range(len(known))]
+    if len(known) != len(wanted) or (known != unnamed and known != list(wanted.values())):
+        raise ValueError(
+            f"{recipe.path} is a {architecture} of {len(known)} labels ({shortened(known)}), but the data "
+            f"have {len(wanted)} ({shortened(wanted.values())}): set model.new_head=true to replace its head"
+        )
+
+
+def with_head(
+    source: TercetPreTrainedModel, task: Task, recipe: BeginningRecipe, seed: int
+) -> tuple[TercetPreTrainedModel, list[str]]:
+    """Build the model of a task around the weights of another one; name the tensors that are new.
+
+    Raises:
+        ValueError: The member has no such head, or a field of the configuration cannot be overridden so.
+    """
+    config = type(source.config).from_dict(source.config.to_dict())
+    require_fields(type(config), list(recipe.overrides))
+    for name, value in {**task.config_fields, **recipe.overrides}.items():
+        setattr(config, name, value)
+    name = f"Tercet{MEMBERS[type(config)]}{task.head}"
+    if not hasattr(modeling, name):
+        able = [each for each in MEMBERS.values() if hasattr(modeling, f"Tercet{each}{task.head}")]
+        raise ValueError(
+            f"{recipe.path} is a {config.model_type}, which has no head {task.head}: begin with a model of "
+            f"{' or '.join(able)}"
+        )
+    torch.manual_seed(seed)
+    model = getattr(modeling, name)(config)
+    tensors = inherited(source, model, keeps_head=not recipe.new_head)
+    try:
+        model.load_state_dict(tensors, strict=False)
+    except RuntimeError as error:
+        raise ValueError(f"model.overrides do not fit the weights of {recipe.path}: {error}") from None
+    return model, sorted(set(dict(model.named_parameters())) - set(tensors))
+
+
+def inherited(
+    source: TercetPreTrainedModel, model: TercetPreTrainedModel, *, keeps_head: bool
+) -> dict[str, Tensor]:
+    """Name the tensors of one model as another has them, without what only the first has."""
+    prefix = "" if hasattr(source, "model") else "model."
+    tensors = {f"{prefix}{name}": tensor for name, tensor in source.state_dict().items()}
+    tensors = {POOLERS.get(name, name): tensor for name, tensor in tensors.items()}
+    own = model.state_dict()
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if name.startswith("model.") or (keeps_head and name in own and own[name].shape == tensor.shape)
+    }
+
+
+def freeze(model: nn.Module, num_layers: int) -> None:
+    """Keep the embeddings and the lowest layers of each stack as they are; -1: all but the head.
+
+    Raises:
+        ValueError: The model has fewer layers.
+    """
+    base: Any = model.get_submodule("model")
+    if num_layers < 0:
+        base.requires_grad_(False)
+        return
+    stacks = [
+        module for module in base.modules() if isinstance(getattr(module, "layers", None), nn.ModuleList)
+    ]
+    for stack in stacks if num_layers else ():
+        if num_layers > len(stack.layers):
+            raise ValueError(
+                f"training.frozen_layers is {num_layers}, but the model has {len(stack.layers)} layers: "
+                "freeze fewer, or -1 for all"
+            )
+        stack.embeddings.requires_grad_(False)
+        stack.layers[:num_layers].requires_grad_(False)

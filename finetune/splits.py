@@ -1,0 +1,72 @@
+"""The rows of a task, to learn from and to measure on, and what a model reads of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from ..modeling import TercetPreTrainedModel
+from .encoding import TextEncoder
+from .examples import LabelledExamples
+from .recipe import FineTuningRecipe
+from .rows import read_rows, split_off
+from .task import Task
+from .tasks import columns_of
+
+MEASURED = ("validation", "test")
+"""Splits that nothing is learned from."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows with labels, and what the model reads of them."""
+
+    rows: Dataset
+    examples: LabelledExamples
+
+
+def read_splits(recipe: FineTuningRecipe) -> dict[str, Dataset]:
+    """Read the rows that a recipe names: `train`, `validation` and, if there is one, `test`.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It cannot be read, is empty, or lacks a column.
+    """
+    columns = columns_of(recipe.task)
+    named = [split for split in ("train", *MEASURED) if getattr(recipe.data, split) is not None]
+    rows = {split: read_rows(recipe.data, split, columns) for split in named}
+    if "validation" not in rows:
+        share = recipe.data.validation_share
+        rows["train"], rows["validation"] = split_off(rows["train"], share, seed=0)
+    return rows
+
+
+def encode_splits(rows: Mapping[str, Dataset], task: Task, encoder: TextEncoder) -> dict[str, Split]:
+    """Let the tokenizer read all rows.
+
+    Raises:
+        ValueError: A row has no text, or a label that is not among those of the training rows.
+    """
+    splits = {}
+    for name, own in rows.items():
+        try:
+            splits[name] = Split(own, task.examples(own, encoder))
+        except ValueError as error:
+            raise ValueError(f"data.{name}: {error}") from None
+    return splits
+
+
+def encoder_of(
+    model: TercetPreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int | None
+) -> TextEncoder:
+    """Make what turns texts into a model's ids, as long as the model can read or as the recipe says.
+
+    Raises:
+        ValueError: The recipe wants more than the model can read.
+    """
+    longest = min(model.config.max_position_embeddings, tokenizer.model_max_length)
+    if max_length is not None and max_length > longest:
+        raise ValueError(f"data.max_length is {max_length}, but the model reads {longest} tokens: lower it")
+    has_token_types = bool(getattr(model.config, "type_vocab_size", 0))
+    return TextEncoder(tokenizer, max_length or longest, has_token_types=has_token_types)

@@ -1,0 +1,99 @@
+"""What is learned of whole texts: one label, several, or a number for each.
+
+Shapes: S texts of a batch, L labels.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..pretraining.streams import one_stream
+from ..training.examples import gather, has_field
+from ..training.objective import Batch, Example
+from ..training.packing import Ragged
+from .task import TaskObjective
+
+
+class TextObjective(TaskObjective[Tensor]):
+    """Scores of a whole text, (S, L), one row for each example. Abstract: what they are learned from."""
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack the examples; labels are (S,), or (S, 1, L) where an example has several."""
+        batch = one_stream(gather(examples, "input_ids"))
+        batch["index"] = torch.from_numpy(gather(examples, "index").values)
+        if has_field(examples, "token_type_ids"):
+            batch["token_type_ids"] = torch.from_numpy(gather(examples, "token_type_ids").values)[None]
+        if has_field(examples, "labels"):
+            batch["labels"] = one_entry_each(gather(examples, "labels"))
+        return batch
+
+    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Scores of all labels, (S, L)."""
+        return model(**inputs_of(batch)).logits
+
+    def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
+        """Give the scores of each text, (L,)."""
+        return list(outputs.float().cpu().numpy())
+
+
+class SingleLabelObjective(TextObjective):
+    """Cross-entropy of one label.
+
+    Args:
+        weights_of_labels: What each label counts (L,), 1 on average over the training rows; alike if `None`.
+        label_smoothing: Probability that is spread over all labels.
+    """
+
+    def __init__(self, weights_of_labels: Tensor | None = None, label_smoothing: float = 0.0):
+        super().__init__("label")
+        self.weights_of_labels = weights_of_labels
+        self.label_smoothing = label_smoothing
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Sum over the texts."""
+        weights = self.weights_of_labels
+        return F.cross_entropy(
+            outputs.float(),
+            batch["labels"],
+            None if weights is None else weights.to(outputs.device),
+            reduction="sum",
+            label_smoothing=self.label_smoothing,
+        )
+
+
+class MultiLabelObjective(TextObjective):
+    """Binary cross-entropy of every label, its mean over the labels."""
+
+    def __init__(self):
+        super().__init__("labels")
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Sum over the texts."""
+        labels = batch["labels"][:, 0].float()
+        return F.binary_cross_entropy_with_logits(outputs.float(), labels, reduction="sum") / labels.shape[1]
+
+
+class RegressionObjective(TextObjective):
+    """Squared error."""
+
+    def __init__(self):
+        super().__init__("number")
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Sum over the texts."""
+        return F.mse_loss(outputs.float()[:, 0], batch["labels"].float(), reduction="sum")
+
+
+def inputs_of(batch: Batch) -> Batch:
+    """Leave out what the model does not read."""
+    return {name: value for name, value in batch.items() if name not in ("index", "labels")}
+
+
+def one_entry_each(labels: Ragged) -> Tensor:
+    """Give labels of examples that have as many: (S,), or (S, 1, L) if there are several."""
+    width = int(labels.lengths[0])
+    values = torch.from_numpy(labels.values)
+    return values if width == 1 else values.view(-1, 1, width)
