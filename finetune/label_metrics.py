@@ -1,0 +1,129 @@
+"""Scores of labels: one for each example, or any number of them.
+
+All but the calibration error are scikit-learn's; where a ratio has nothing below its line, it is 0.
+
+Legend: E examples, L labels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.metrics import (
+    accuracy_score,
+    confusion_matrix,
+    f1_score,
+    matthews_corrcoef,
+    precision_recall_fscore_support,
+)
+
+NUM_CALIBRATION_BINS = 15
+"""As in Guo et al., 2017, section 5."""
+
+# Type checkers read off scikit-learn's default, a text, that no number may stand here.
+NOTHING_OF_NOTHING: Any = 0.0
+"""The share of nothing that is right."""
+
+Average = Literal["binary", "macro", "micro"]
+"""`binary`: F1 of label 1; `macro`: its mean over the labels that occur; `micro`: F1 of all decisions."""
+
+
+@dataclass(frozen=True)
+class LabelRow:
+    """How one label, or one type of span, is found."""
+
+    label: str
+    """Its name."""
+    precision: float
+    """Share of what was found that is right."""
+    recall: float
+    """Share of what there is that was found."""
+    f1: float
+    """Harmonic mean of both."""
+    support: int
+    """How often it is there."""
+
+
+def label_scores(probabilities: np.ndarray, references: np.ndarray) -> dict[str, float]:
+    """Score one label for each example.
+
+    Args:
+        probabilities: Of every label, (E, L); the most probable one is what was found.
+        references: Numbers of the right labels, (E,).
+
+    Returns:
+        `accuracy`, `f1_macro`, `matthews_correlation`, `calibration_error`; and `f1`, that of label 1, if
+        there are two labels.
+    """
+    found = probabilities.argmax(axis=-1)
+    f1_of_label_1 = {"f1": f1(found, references, "binary")} if probabilities.shape[1] == 2 else {}
+    return {
+        "accuracy": accuracy(found, references),
+        **f1_of_label_1,
+        "f1_macro": f1(found, references, "macro"),
+        "matthews_correlation": matthews_correlation(found, references),
+        "calibration_error": calibration_error(probabilities, references),
+    }
+
+
+def set_scores(found: np.ndarray, references: np.ndarray) -> dict[str, float]:
+    """Score sets of labels: zeros and ones, (E, L), for two labels or more.
+
+    Returns:
+        `f1_micro` over all decisions, `f1_macro` over all labels, and `accuracy`, the share of exact sets.
+    """
+    return {
+        "f1_micro": f1(found, references, "micro"),
+        "f1_macro": f1(found, references, "macro"),
+        "accuracy": accuracy(found, references),
+    }
+
+
+def accuracy(found: np.ndarray, references: np.ndarray) -> float:
+    """Give the share of examples whose label (E,), or whose set of labels (E, L), is right."""
+    return float(accuracy_score(references, found))
+
+
+def f1(found: np.ndarray, references: np.ndarray, average: Average) -> float:
+    """Give the F1 of labels (E,), or of sets of labels (E, L)."""
+    return float(f1_score(references, found, average=average, zero_division=NOTHING_OF_NOTHING))
+
+
+def matthews_correlation(found: np.ndarray, references: np.ndarray) -> float:
+    """Give the correlation of labels (E,), -1 to 1; 0 if one side does not vary (Gorodkin, 2004)."""
+    both_vary = np.ptp(found) > 0 and np.ptp(references) > 0
+    return float(matthews_corrcoef(references, found)) if both_vary else 0.0
+
+
+def calibration_error(probabilities: np.ndarray, references: np.ndarray) -> float:
+    """Give the expected calibration error (Guo et al., 2017, equation 3).
+
+    Of the examples whose highest probability lies in the same fifteenth of 0 to 1, the share that is right is
+    compared with the mean probability. The error is the mean distance, weighted by the number of examples.
+    """
+    confidence = probabilities.max(axis=-1)
+    is_right = probabilities.argmax(axis=-1) == references
+    upper_edges = np.arange(1, NUM_CALIBRATION_BINS) / NUM_CALIBRATION_BINS
+    bins = np.searchsorted(upper_edges, confidence)
+    return float(np.abs(np.bincount(bins, weights=is_right - confidence)).sum() / len(references))
+
+
+def count_confusions(found: np.ndarray, references: np.ndarray, num_labels: int) -> np.ndarray:
+    """Count what was found (columns) for what is right (rows), (L, L)."""
+    return confusion_matrix(references, found, labels=range(num_labels))
+
+
+def label_table(found: np.ndarray, references: np.ndarray, names: Sequence[str]) -> list[LabelRow]:
+    """Score each label on its own, in the order of their names, also those that never occur.
+
+    Args:
+        found: Labels (E,), or sets of labels (E, L).
+        references: What is right, of the same shape.
+        names: Of all labels.
+    """
+    columns: Any = precision_recall_fscore_support(
+        references, found, labels=range(len(names)), zero_division=NOTHING_OF_NOTHING
+    )
+    rows = zip(names, *(column.tolist() for column in columns), strict=True)
+    return [LabelRow(*row) for row in rows]

@@ -1,0 +1,38 @@
+"""Scores of numbers.
+
+Legend: E examples.
+"""
+
+from typing import Any, cast
+
+import numpy as np
+from scipy.stats import pearsonr, rankdata
+
+
+def number_scores(found: np.ndarray, references: np.ndarray) -> dict[str, float]:
+    """Score one number for each example, (E,): `pearson`, `spearman`, `mean_squared_error`."""
+    return {
+        "pearson": pearson(found, references),
+        "spearman": spearman(found, references),
+        "mean_squared_error": mean_squared_error(found, references),
+    }
+
+
+def pearson(found: np.ndarray, references: np.ndarray) -> float:
+    """Give the linear correlation, -1 to 1; 0 if one side does not vary.
+
+    It is 0 / 0 then. But a model that says the same of every text tells nothing of their order, and scores as
+    guessing does; and a run whose first evaluation is like that still has scores to compare.
+    """
+    both_vary = np.ptp(found) > 0 and np.ptp(references) > 0
+    return float(cast(Any, pearsonr(found, references)).statistic) if both_vary else 0.0
+
+
+def spearman(found: np.ndarray, references: np.ndarray) -> float:
+    """Give the correlation of the ranks, -1 to 1; 0 if one side does not vary."""
+    return pearson(rankdata(found), rankdata(references))
+
+
+def mean_squared_error(found: np.ndarray, references: np.ndarray) -> float:
+    """Give the mean squared distance, in float64."""
+    return float(np.mean((found.astype(np.float64) - references.astype(np.float64)) ** 2))

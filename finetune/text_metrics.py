@@ -1,0 +1,90 @@
+"""Scores of written texts.
+
+BLEU (Papineni et al., 2002) and chrF (Popović, 2015) are sacrebleu's, ROUGE (Lin, 2004) is rouge_score's.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from typing import Literal
+
+import numpy as np
+from rouge_score.rouge_scorer import RougeScorer
+from rouge_score.tokenizers import Tokenizer
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from .unspaced import space_out
+
+Tokenization = Literal["13a", "intl", "zh", "char", "none"]
+"""Those of sacrebleu's tokenizers that need no download: `13a` cuts as the WMT campaigns did, but not what is
+written without spaces, which needs `zh` or `char`."""
+
+ROUGE_TYPES = ("rouge1", "rouge2", "rougeL")
+"""Overlap of words, of pairs of words, and of the longest common subsequence."""
+
+
+def text_scores(found: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+    """Score texts by one reference each.
+
+    Returns:
+        `bleu` and `chrf` over all texts, 0 to 100, as they are published; `rouge1`, `rouge2`, `rougeL`, mean
+        F1 of the texts, 0 to 1; `exact_match`, the share of texts that equal their reference.
+    """
+    return {
+        "bleu": bleu(found, references),
+        "chrf": chrf(found, references),
+        **rouge(found, references),
+        "exact_match": exact_match(found, references),
+    }
+
+
+def bleu(found: Sequence[str], references: Sequence[str], tokenize: Tokenization = "13a") -> float:
+    """Give BLEU over all texts, 0 to 100.
+
+    Args:
+        found: Texts.
+        references: One for each.
+        tokenize: How they are cut into words.
+    """
+    return BLEU(tokenize=tokenize).corpus_score(found, [references]).score
+
+
+def chrf(found: Sequence[str], references: Sequence[str]) -> float:
+    """Give chrF2 over all texts, 0 to 100."""
+    return CHRF().corpus_score(found, [references]).score
+
+
+def rouge(found: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+    """Give the mean F1 of each kind of ROUGE, 0 to 1, without stemming."""
+    scorer = RougeScorer(ROUGE_TYPES, tokenizer=LettersOfEveryScript())
+    scores = [scorer.score(reference, text) for text, reference in zip(found, references, strict=True)]
+    return {kind: float(np.mean([score[kind].fmeasure for score in scores])) for kind in ROUGE_TYPES}
+
+
+def exact_match(found: Sequence[str], references: Sequence[str]) -> float:
+    """Give the share of texts that equal their reference, spaces at both ends aside."""
+    pairs = zip(found, references, strict=True)
+    return float(np.mean([text.strip() == reference.strip() for text, reference in pairs]))
+
+
+class LettersOfEveryScript(Tokenizer):
+    """Words of lower-case letters and digits of any script; characters of scripts without spaces stand alone.
+
+    rouge_score's own tokenizer knows the letters a to z only: it finds no words in Chinese or Russian, and
+    makes `caf` of `café`. Of text in ASCII both make the same words.
+
+    >>> LettersOfEveryScript().tokenize("Über 3,5 Cafés: 模型.")
+    ['über', '3', '5', 'cafés', '模', '型']
+    """
+
+    def tokenize(self, text: str) -> list[str]:
+        """Split a text."""
+        composed = unicodedata.normalize("NFC", text.lower())
+        return space_out("".join(map(letter_or_space, composed))).split()
+
+
+@cache
+def letter_or_space(character: str) -> str:
+    """Keep letters, their marks and numbers; all else only separates."""
+    return character if unicodedata.category(character)[0] in "LMN" else " "
