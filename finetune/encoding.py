@@ -15,6 +15,9 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..training.packing import Ragged, ragged
 
+NO_WORD = -1
+"""Number of the word of a token that begins none."""
+
 
 class TextEncoder:
     """Turns texts into ids.
@@ -63,6 +66,28 @@ class TextEncoder:
             fields["token_type_ids"] = as_ragged(encoded["token_type_ids"])
         return fields
 
+    def encode_words(self, texts: Sequence[Sequence[str]]) -> dict[str, Ragged]:
+        """Encode texts that come as words: besides what `encode` gives, `words`.
+
+        That is, at the first token of each word, the word's number, and -1 at all other tokens. Words are
+        joined by spaces and found again by their characters, so that every fast tokenizer will do.
+        """
+        joined = [" ".join(words) for words in texts]
+        options: dict[str, Any] = {
+            "return_attention_mask": False,
+            "return_token_type_ids": True,
+            "return_offsets_mapping": True,
+        }
+        encoded = self.tokenizer(joined, **options)
+        self._tell_of_cuts([len(ids) for ids in encoded["input_ids"]])
+        encoded = self.tokenizer(joined, truncation=True, max_length=self.max_length, **options)
+        fields = {"input_ids": as_ragged(self.require_tokens(encoded["input_ids"]))}
+        if self.has_token_types:
+            fields["token_type_ids"] = as_ragged(encoded["token_type_ids"])
+        spans = zip(texts, encoded["offset_mapping"], strict=True)
+        fields["words"] = as_ragged([words_at(words, offsets) for words, offsets in spans])
+        return fields
+
     def require_tokens(self, ids: list[list[int]]) -> list[list[int]]:
         """Raise a `ValueError` if the tokenizer leaves nothing of a text."""
         for number, row in enumerate(ids):
@@ -77,6 +102,23 @@ class TextEncoder:
                 f"longest has {max(lengths):,}: their ends are not read",
                 stacklevel=2,
             )
+
+
+def words_at(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Number each word at its first token (T,), by the spans of characters of words and tokens; else -1.
+
+    >>> words_at(["un", "true"], [(0, 0), (0, 2), (3, 5), (5, 7), (0, 0)]).tolist()
+    [-1, 0, 1, -1, -1]
+    """
+    ends = np.cumsum([len(word) + 1 for word in words]) - 1
+    begins = ends - [len(word) for word in words]
+    numbers, unseen = np.full(len(offsets), NO_WORD, dtype=np.int64), 0
+    for token, (first, last) in enumerate(offsets):
+        while unseen < len(words) and ends[unseen] <= first:
+            unseen += 1  # the tokenizer left nothing of it
+        if first < last and unseen < len(words) and last > begins[unseen]:
+            numbers[token], unseen = unseen, unseen + 1
+    return numbers
 
 
 def as_ragged(rows: Sequence[Sequence[int]]) -> Ragged:

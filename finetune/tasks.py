@@ -2,14 +2,16 @@
 
 from datasets import Dataset
 
+from .tagging import Tagging
 from .task import Task
-from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe, TaskRecipe
+from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe, TaggingRecipe, TaskRecipe
 from .texts import Classification, MultiLabel, Regression
 
 TASKS: dict[type, type[Task]] = {
     ClassificationRecipe: Classification,
     MultiLabelRecipe: MultiLabel,
     RegressionRecipe: Regression,
+    TaggingRecipe: Tagging,
 }
 """What is said about a task -> the task, once its training rows are known."""
 

@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "training": {"configs"},
     "interop": {"modeling"},
     "pretraining": {"configs", "modeling", "training", "interop"},
-    "finetune": {"configs", "modeling", "training", "interop"},
+    "finetune": {"configs", "modeling", "training", "interop", "pretraining"},
     "distill": {"configs", "modeling", "training", "interop", "pretraining", "finetune"},
     "fewshot": {"configs", "modeling", "interop"},
 }

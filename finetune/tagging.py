@@ -1,0 +1,168 @@
+"""Tagging: a label for every word (named entities, parts of speech).
+
+A word is labelled at its first token; its other tokens, and special ones, are no targets (Devlin et al.,
+2019, section 5.3). A word of which the tokenizer leaves nothing, or that lies beyond the end of what the model
+reads, has no token: it gets the most frequent label of the training rows, and counts in every score.
+
+Shapes: N packed tokens of the batch, L labels, W words of a row.
+"""
+
+from collections.abc import Sequence
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..pretraining.streams import one_stream
+from ..training.examples import gather, has_field
+from ..training.objective import IGNORE, Batch, Example
+from ..training.packing import Ragged
+from .encoding import NO_WORD, TextEncoder
+from .examples import LabelledExamples
+from .labels import find_labels
+from .rows import values_of
+from .span_metrics import check_iob2, span_scores
+from .task import Prediction, Task, TaskObjective
+from .task_recipes import TaggingRecipe
+from .text_objectives import inputs_of
+
+
+class TaggingObjective(TaskObjective[Tensor]):
+    """Cross-entropy of the labels of words, at the first token of each."""
+
+    def __init__(self):
+        super().__init__("tag")
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack the examples; `labels` and `words` are streams like the ids."""
+        batch = one_stream(gather(examples, "input_ids"))
+        batch["index"] = torch.from_numpy(gather(examples, "index").values)
+        for name in ("token_type_ids", "words", "labels"):
+            if has_field(examples, name):
+                batch[name] = torch.from_numpy(gather(examples, name).values)[None]
+        return batch
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the words."""
+        return {self.term: (batch["labels"] != IGNORE).sum()}
+
+    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Scores of all labels for every token, (N, L)."""
+        return model(**{name: value for name, value in inputs_of(batch).items() if name != "words"}).logits[0]
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Sum over the words."""
+        return F.cross_entropy(outputs.float(), batch["labels"][0], ignore_index=IGNORE, reduction="sum")
+
+    def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
+        """Give for each text the number of each word that has a token, and its best label, (W, 2)."""
+        words, found = batch["words"][0].cpu().numpy(), outputs.argmax(-1).cpu().numpy()
+        edges = batch["cu_seq_lens_q"].tolist()
+        return [
+            np.stack((words[first:last], found[first:last]), axis=1)[words[first:last] != NO_WORD]
+            for first, last in pairwise(edges)
+        ]
+
+
+class Tagging(Task):
+    """A label for every word of a text."""
+
+    head = "ForTokenClassification"
+    metrics = {"span_f1": True, "span_precision": True, "span_recall": True, "accuracy": True, "loss": False}
+
+    def __init__(self, recipe: TaggingRecipe, train: Dataset):
+        super().__init__(recipe, train)
+        self.labels = find_labels(train, recipe.tags, recipe.label_names)
+        tags = self.references(train)
+        names, counts = np.unique(list(chain.from_iterable(tags)), return_counts=True)
+        self.most_frequent = str(names[counts.argmax()])
+
+    @staticmethod
+    def columns_of(recipe: TaggingRecipe) -> tuple[str, ...]:
+        """The words and their labels."""
+        return recipe.words, recipe.tags
+
+    @property
+    def criterion(self) -> str:
+        """As the recipe says: spans where labels mark them."""
+        return self.recipe.criterion or ("span_f1" if self.recipe.scheme == "iob2" else "accuracy")
+
+    @property
+    def config_fields(self) -> dict[str, Any]:
+        """The labels' names."""
+        return self.labels.config_fields
+
+    def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
+        """Encode words, and say at which tokens they begin."""
+        fields = encoder.encode_words(self.words_of(rows))
+        if labelled:
+            numbers = [np.array([self.labels.numbers[tag] for tag in tags]) for tags in self.references(rows)]
+            fields["labels"] = labels_at_first_tokens(fields["words"], numbers)
+        return LabelledExamples(fields)
+
+    def words_of(self, rows: Dataset) -> Sequence[Sequence[str]]:
+        """Give the words of each row.
+
+        Raises:
+            ValueError: A row has none, or something that is no word.
+        """
+        column = self.recipe.words
+        for row, words in enumerate(texts := values_of(rows, column)):
+            if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+                raise ValueError(
+                    f"row {row + 1} has no list of words in column {column!r} ({str(words)[:40]}): correct "
+                    "it, or take it out"
+                )
+        return texts
+
+    def references(self, rows: Dataset) -> Sequence[list[str]]:
+        """The labels of each row's words, by name.
+
+        Raises:
+            ValueError: A row has another number of labels than of words, an unknown one, or no valid IOB2.
+        """
+        column, tagged = self.recipe.tags, []
+        for row, (words, tags) in enumerate(zip(self.words_of(rows), values_of(rows, column), strict=True)):
+            if len(words) != len(tags):
+                raise ValueError(f"row {row + 1} has {len(words)} words, but {len(tags)} labels: correct it")
+            names = [self.labels.names[self.labels.number(tag, row, column)] for tag in tags]
+            if self.recipe.scheme == "iob2":
+                check_iob2(names, row)
+            tagged.append(names)
+        return tagged
+
+    def objective(self) -> TaggingObjective:
+        """Cross-entropy."""
+        return TaggingObjective()
+
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Give the labels of each row's words."""
+        found = []
+        for answer, words in zip(answers, self.words_of(rows), strict=True):
+            tags = [self.most_frequent] * len(words)
+            for word, number in answer.tolist():
+                tags[word] = self.labels.names[number]
+            found.append({self.recipe.tags: tags})
+        return found
+
+    def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
+        """Score spans, or words."""
+        found = [each[self.recipe.tags] for each in predictions]
+        if self.recipe.scheme == "iob2":
+            return span_scores(found, references)
+        pairs = zip(chain.from_iterable(found), chain.from_iterable(references), strict=True)
+        return {"accuracy": float(np.mean([tag == reference for tag, reference in pairs]))}
+
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict the most frequent label for every word."""
+        return [{self.recipe.tags: [self.most_frequent] * len(words)} for words in self.words_of(rows)]
+
+
+def labels_at_first_tokens(words: Ragged, numbers: Sequence[np.ndarray]) -> Ragged:
+    """Put the labels of words (W,) of each text where the words begin, and -100 elsewhere, (T,)."""
+    labels = [np.where(own == NO_WORD, IGNORE, tags[own]) for own, tags in zip(words, numbers, strict=True)]
+    return Ragged(np.concatenate(labels), words.lengths)
