@@ -1,8 +1,8 @@
 """Tagging: a label for every word (named entities, parts of speech).
 
 A word is labelled at its first token; its other tokens, and special ones, are no targets (Devlin et al.,
-2019, section 5.3). A word of which the tokenizer leaves nothing, or that lies beyond the end of what the model
-reads, has no token: it gets the most frequent label of the training rows, and counts in every score.
+2019, section 5.3). A word of which the tokenizer leaves nothing, or that lies beyond the end of what the
+model reads, has no token: it gets the most frequent label of the training rows, and counts in every score.
 
 Shapes: N packed tokens of the batch, L labels, W words of a row.
 """
