@@ -106,7 +106,7 @@ class Architecture:
     def our_config(
         self, stock: PreTrainedConfig, counterpart: Counterpart | None = None, **values: Any
     ) -> TercetConfig:
-        """Describe a stock model in our words, with its head if that matters.
+        """Describe a stock model in our words, with its head if that matters; `values` are known otherwise.
 
         Raises:
             ValueError: If it has an option that ours has not.
@@ -138,10 +138,10 @@ class Architecture:
         except (StrictDataclassError, ValueError) as error:
             raise ValueError(f"{self.model_type} cannot be this model: {last_line(error)}") from error
         told = {name: getattr(config, name) for name in self.by_weights}
-        offered = self._in_our_words(stock, counterpart, told)
+        brought_back = self._in_our_words(stock, counterpart, told)
         wanted, offered = (
             in_effect(each) | {name: getattr(each, name) for name in counterpart.reads}
-            for each in (config, offered)
+            for each in (config, brought_back)
         )
         reasons = differences(wanted, offered)
         reasons += differences({name: getattr(stock, name) for name in required}, required)
@@ -189,7 +189,7 @@ class Architecture:
 
     def table(self, counterpart: Counterpart) -> Table:
         """Give the weights of a model with its head."""
-        if counterpart is self.counterparts[0]:
+        if counterpart is self.base:
             return self.weights
         prefix = self.prefix if counterpart.prefix is None else counterpart.prefix
         return {**below(prefix, "model.", self.weights), **counterpart.head}
