@@ -14,6 +14,8 @@ from .gpt_neox import GPT_NEOX
 from .llama import LLAMA
 from .marian import MARIAN
 from .mbart import MBART
+from .mistral import MISTRAL
+from .modernbert import MODERNBERT
 from .opt import OPT
 from .qwen import QWEN2, QWEN3
 from .roberta import ROBERTA
@@ -27,10 +29,12 @@ ARCHITECTURES = {
         ROBERTA,
         ELECTRA,
         BIG_BIRD,
+        MODERNBERT,
         GPT2,
         OPT,
         GPT_NEOX,
         LLAMA,
+        MISTRAL,
         QWEN2,
         QWEN3,
         BART,

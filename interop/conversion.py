@@ -41,7 +41,7 @@ def from_stock(stock: PreTrainedModel | str, revision: str | None = None) -> Ter
     architecture = architecture_of(stock.config)
     counterpart = architecture.counterpart(stock=type(stock).__name__)
     told = {name: tell(stock) for name, tell in architecture.by_weights.items()}
-    config = architecture.our_config(stock.config, **told, **counterpart.values)
+    config = architecture.our_config(stock.config, counterpart, **told)
     ours = getattr(modeling, counterpart.ours)(config).to(stock.dtype)
     links = link(stock, ours, architecture.table(counterpart))
     fill(ours, links.to_ours(tensors_of(stock)))

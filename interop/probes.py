@@ -25,6 +25,8 @@ TEXTS = (
 
 MOST_TOKENS = 48
 NUM_RANDOM = 4
+NUM_CHOICES = 2
+"""Rows from which a model chooses one: as many as divide the random ones and the texts."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,13 @@ class Probe:
         return Probe(self.name, self.input_ids[:, :shortest], self.attention_mask[:, :shortest])
 
     def inputs(self, model: PreTrainedModel) -> dict[str, Tensor]:
-        """Give what `forward` reads: a sequence-to-sequence model has the same on both sides."""
+        """Give what `forward` reads.
+
+        A sequence-to-sequence model has the same on both sides, one that chooses has rows to choose from.
+        """
         inputs = {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
+        if "MultipleChoice" in type(model).__name__:
+            return {name: rows.unflatten(0, (-1, NUM_CHOICES)) for name, rows in inputs.items()}
         if model.config.is_encoder_decoder:
             inputs |= {
                 "decoder_input_ids": self.input_ids,
@@ -75,10 +82,17 @@ class Probe:
         return labels
 
     def _labels_of(self, name: str, config: Any) -> Tensor:
+        if "MultipleChoice" in name:
+            return torch.arange(len(self.input_ids) // NUM_CHOICES) % NUM_CHOICES
         if "SequenceClassification" in name or "NextSentencePrediction" in name:
             return torch.arange(len(self.input_ids)) % config.num_labels
-        labels = self.input_ids % config.num_labels if "TokenClassification" in name else self.input_ids
-        return labels.masked_fill(self.attention_mask == 0, IGNORE)
+        if "TokenClassification" in name:
+            num_labels = config.num_labels
+        elif name == "ElectraForPreTraining":
+            num_labels = 2
+        else:
+            num_labels = config.vocab_size
+        return (self.input_ids % num_labels).masked_fill(self.attention_mask == 0, IGNORE)
 
 
 def probes_for(config: Any, tokenizer: PreTrainedTokenizerBase | None, seed: int = 0) -> list[Probe]:

@@ -17,7 +17,7 @@ PositionEmbeddingType = Literal[
 ]
 Activation = Literal["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
 ClassifierPooling = Literal["first", "last", "mean"]
-ClassifierActivation = Literal["tanh", "relu", "gelu"]
+ClassifierActivation = Literal["tanh", Activation]
 
 DECODER_FIELDS = (
     "num_hidden_layers",

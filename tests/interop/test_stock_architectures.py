@@ -8,8 +8,11 @@ import torch
 from tercet.interop import certify, from_stock, to_stock
 from tercet.interop.architectures import ARCHITECTURES
 
-ENCODERS = ("Bert", "Roberta", "DistilBert", "Electra")
-DECODERS = ("GPT2", "OPT", "GPTNeoX", "Llama")
+ENCODERS = ("Bert", "Roberta", "DistilBert", "Electra", "BigBird", "ModernBert")
+DECODERS = ("GPT2", "OPT", "GPTNeoX", "Llama", "Mistral", "Qwen2", "Qwen3")
+WINDOWS = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
+MODERNBERT_BIASES = {f"{name}_bias": True for name in ("norm", "attention", "mlp", "classifier")}
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("BertModel", {}),
     ("BertForMaskedLM", {"hidden_act": "relu", "layer_norm_eps": 1e-3}),
@@ -53,13 +56,37 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("ElectraModel", {}),
     ("ElectraModel", {"embedding_size": 32}),
     ("ElectraForMaskedLM", {}),
+    ("ElectraForPreTraining", {"hidden_act": "relu"}),
+    ("ModernBertModel", {}),
+    ("ModernBertModel", {"layer_types": [GLOBAL] * 4, "classifier_bias": True}),
+    ("ModernBertModel", {"layer_types": [LOCAL, LOCAL, GLOBAL, LOCAL], "local_attention": 9}),
+    ("ModernBertForMaskedLM", {}),
+    ("ModernBertForMaskedLM", MODERNBERT_BIASES | {"decoder_bias": False, "tie_word_embeddings": False}),
+    ("ModernBertForMaskedLM", {"hidden_activation": "relu", "classifier_activation": "relu"}),
+    ("ModernBertForSequenceClassification", {"classifier_pooling": "mean", **MODERNBERT_BIASES}),
+    ("ModernBertForSequenceClassification", {"classifier_activation": "silu"}),
+    ("ModernBertForMultipleChoice", {"classifier_pooling": "mean"}),
+    (
+        "ModernBertForMaskedLM",
+        {
+            "rope_parameters": {
+                GLOBAL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 500.0},
+                LOCAL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 50.0},
+            }
+        },
+    ),
+    ("MistralModel", {}),
+    ("MistralForCausalLM", {}),
+    ("MistralForCausalLM", {"sliding_window": None, "head_dim": 12, "tie_word_embeddings": True}),
     ("GPTNeoXModel", {}),
     ("GPTNeoXForCausalLM", {"use_parallel_residual": False, "tie_word_embeddings": True}),
     ("GPTNeoXForCausalLM", {"attention_bias": False}),
     ("Qwen2Model", {}),
     ("Qwen2ForCausalLM", {"tie_word_embeddings": True}),
+    ("Qwen2ForCausalLM", WINDOWS),
     ("Qwen3Model", {}),
     ("Qwen3ForCausalLM", {"attention_bias": True}),
+    ("Qwen3ForCausalLM", WINDOWS | {"layer_types": [LOCAL, GLOBAL]}),
     ("T5Model", {"num_decoder_layers": 3}),
     ("T5ForConditionalGeneration", {}),
     ("T5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu"}),
@@ -67,7 +94,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("MT5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu"}),
     *((f"{name}ForSequenceClassification", {"num_labels": 3}) for name in ENCODERS),
     *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in ENCODERS),
-    *((f"{name}ForQuestionAnswering", {}) for name in ENCODERS),
+    *((f"{name}ForQuestionAnswering", {}) for name in ENCODERS if name != "BigBird"),
+    *((f"{name}ForMultipleChoice", {}) for name in ENCODERS),
+    ("BigBirdForSequenceClassification", {"hidden_act": "relu"}),
     *((f"{name}ForSequenceClassification", {"num_labels": 3, "pad_token_id": 1}) for name in DECODERS),
     *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in DECODERS if name != "OPT"),
     *((f"{name}ForQuestionAnswering", {}) for name in DECODERS if name != "OPT"),

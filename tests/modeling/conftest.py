@@ -18,6 +18,7 @@ from tercet.modeling import (
     TercetEncoderConfig,
     TercetEncoderForMaskedLM,
     TercetEncoderForPreTraining,
+    TercetEncoderForReplacedTokenDetection,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
@@ -139,7 +140,7 @@ TASKS = [
         AutoModelForMultipleChoice,
     )
     for architecture in AUTO_CLASSES[auto_class]
-]
+] + [TercetEncoderForReplacedTokenDetection]
 
 
 def build(member: str, variant: str = "modern", kernel: str = "sdpa", **fields):
