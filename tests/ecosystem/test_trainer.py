@@ -37,7 +37,7 @@ def rows(tokenizer, texts):
 
 @pytest.fixture
 def arguments(tmp_path):
-    """Give the function that says how to train: a step reads all rows, so that their order does not matter."""
+    """Give the function that says how to train: a step reads all rows, and their order does not matter."""
 
     def arguments(accumulation=1, kind=TrainingArguments, **options):
         standard = {
