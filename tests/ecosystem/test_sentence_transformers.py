@@ -64,7 +64,9 @@ def test_a_saved_model_gives_the_same_vectors(member, embedder, texts, tmp_path)
     assert_close(again.similarity(*[again.encode(texts)] * 2).diagonal(), torch.ones(4), **CLOSE)
 
 
-@pytest.mark.ecosystem("sentence-transformers", "`SentenceTransformerTrainer`, `MultipleNegativesRankingLoss`")
+@pytest.mark.ecosystem(
+    "sentence-transformers", "`SentenceTransformerTrainer`, `MultipleNegativesRankingLoss`"
+)
 @both_stacks
 def test_training_steps_as_a_plain_loop(member, embedder, build, tokenizer, texts, tmp_path):
     model, plain = embedder(member), build(STACKS[member]).train()
