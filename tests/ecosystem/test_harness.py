@@ -90,8 +90,12 @@ def test_generated_answers_are_greedy(member, harness, build, write, writer, tex
 
 
 @torch.no_grad()
-@pytest.mark.ecosystem("lm-eval", 'a task of one\'s own, `simple_evaluate(model="hf")`', member="decoder")
-def test_accuracies_of_a_task_are_those_of_the_likelihoods(build, saved, writer, tmp_path):
+@pytest.mark.ecosystem(
+    "lm-eval",
+    'a task of one\'s own, `simple_evaluate(model="hf")`',
+)
+@generating
+def test_accuracies_of_a_task_are_those_of_the_likelihoods(member, build, saved, writer, tmp_path):
     data = tmp_path / "questions.jsonl"
     data.write_text("\n".join(map(json.dumps, QUESTIONS)))
     task = {
@@ -109,13 +113,13 @@ def test_accuracies_of_a_task_are_those_of_the_likelihoods(build, saved, writer,
     (tmp_path / "tasks" / "questions.yaml").write_text(yaml.safe_dump(task))
     found = simple_evaluate(
         model="hf",
-        model_args={"pretrained": str(saved("decoder")), "device": "cpu"},
+        model_args={"pretrained": str(saved(member)), "device": "cpu"},
         tasks=["questions"],
         task_manager=TaskManager(include_path=str(tmp_path / "tasks"), include_defaults=False),
         bootstrap_iters=0,
     )["results"]["questions"]
 
-    model, hits, normalized = build("decoder"), 0, 0
+    model, hits, normalized = build(member), 0, 0
     for row in QUESTIONS:
         scores = [log_likelihood(model, writer, row["question"], f" {each}")[0] for each in row["choices"]]
         per_letter = [score / len(each) for score, each in zip(scores, row["choices"], strict=True)]

@@ -92,10 +92,11 @@ def test_training_steps_as_a_plain_loop(member, embedder, build, tokenizer, text
 
 
 @pytest.mark.ecosystem("sentence-transformers", "`CrossEncoder`", member="encoder")
-def test_pairs_are_scored_by_the_classifier(saved, build, tokenizer, texts):
-    ranker = CrossEncoder(str(saved(TercetEncoderForSequenceClassification, num_labels=1)), device="cpu")
+def test_pairs_are_scored_by_the_classifier(saved, build, pair_tokenizer, texts):
+    folder = saved(TercetEncoderForSequenceClassification, pair_tokenizer, num_labels=1)
+    ranker = CrossEncoder(str(folder), device="cpu")
     model = build(TercetEncoderForSequenceClassification, num_labels=1)
     scores = ranker.predict([(texts[1], text) for text in texts], batch_size=4, convert_to_tensor=True)
     for text, score in zip(texts, scores, strict=True):
-        logits = model(**tokenizer(texts[1], text, return_tensors="pt")).logits
+        logits = model(**pair_tokenizer(texts[1], text, return_tensors="pt")).logits
         assert_close(score, logits[0, 0].sigmoid(), **CLOSE)
