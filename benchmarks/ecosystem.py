@@ -3,8 +3,8 @@
     python benchmarks/ecosystem.py                               a minute and a half on one core
     python benchmarks/ecosystem.py --page docs/ecosystem.md      and put the table there
 
-It runs tests/ecosystem, where each test that bears the mark `ecosystem` is a cell of the table. Each version of
-transformers has a file of results: run it with another one installed, and the table shows both.
+Each test of tests/ecosystem that bears the mark `ecosystem` is a cell of the table, or a part of one. Each
+version of transformers has a file of results: run this with another one installed, and the table shows both.
 """
 
 import json
