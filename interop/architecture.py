@@ -45,6 +45,8 @@ class Counterpart:
         head: The weights that are not the base model's, by their full names.
         prefix: Where the base model is in the stock one; by default where most of its architecture have it.
         values: Our fields that such a head has the same in every model.
+        by_config: Our fields that such a head has by the stock configuration, in a way of its own. With
+            `eos_token_id` among them, texts must end in that token, and have no other.
         arguments: With what, beside the configuration, its class builds no more than ours has.
     """
 
@@ -53,7 +55,12 @@ class Counterpart:
     head: Table = field(default_factory=dict)
     prefix: str | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+    by_config: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def our_values(self, stock: PreTrainedConfig) -> dict[str, Any]:
+        """Give our fields that are as they are because of the head."""
+        return {**self.values, **{name: tell(stock) for name, tell in self.by_config.items()}}
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class Architecture:
         weights: The base model's.
         counterparts: Models with their heads, the base model first.
         prefix: Where a stock model with a head has the base model.
-        by_weights: Our fields that only the weights of a stock model tell.
+        by_weights: Our fields that only the weights of a stock model tell, whatever its configuration says.
     """
 
     model_type: str
@@ -83,7 +90,7 @@ class Architecture:
     by_weights: Mapping[str, Callable[[PreTrainedModel], Any]] = field(default_factory=dict)
 
     def our_config(self, stock: PreTrainedConfig, **values: Any) -> TercetConfig:
-        """Describe a stock model in our words.
+        """Describe a stock model in our words; `values` are fields that are known otherwise.
 
         Raises:
             ValueError: If it has an option that ours has not.
@@ -100,7 +107,8 @@ class Architecture:
             for name, theirs in self.fields.items()
         }
         try:
-            return self.config(**fields, **self.fixed, **ids(stock), **labels(stock), **values)
+            no_pad = {"pad_token_id": None}  # unless the stock configuration names one
+            return self.config(**{**fields, **self.fixed, **no_pad, **ids(stock), **labels(stock), **values})
         except (StrictDataclassError, ValueError) as error:
             reason = str(error).splitlines()[-1].strip()
             raise ValueError(f"this {self.model_type} is none of ours: {reason}") from error
@@ -120,15 +128,15 @@ class Architecture:
             else:
                 options[theirs] = getattr(config, name)
         try:
-            stock = transformers.CONFIG_MAPPING[self.model_type](**options, **ids(config), **labels(config))
+            stock = transformers.CONFIG_MAPPING[self.model_type](**options | ids(config), **labels(config))
         except (StrictDataclassError, ValueError) as error:
             reason = str(error).splitlines()[-1].strip()
             raise ValueError(f"{self.model_type} cannot be this model: {reason}") from error
         told = {name: getattr(config, name) for name in self.by_weights}
         reasons = differences(in_effect(config), in_effect(self.our_config(stock, **told)))
         if counterpart is not None:
-            head = {name: getattr(config, name) for name in counterpart.values}
-            reasons += differences(head, counterpart.values)
+            offered = counterpart.our_values(stock)
+            reasons += differences({name: getattr(config, name) for name in offered}, offered)
         if reasons:
             raise ValueError(f"{self.model_type} cannot be this model: {'; '.join(reasons)}")
         return stock

@@ -99,7 +99,7 @@ def certify(
         ours: What it became, or came from.
         tokenizer: Theirs: with it they are also compared on texts.
     """
-    probes = probes_for(ours.config, tokenizer)
+    probes = probes_for(stock, ours, tokenizer)
     differences = tuple(
         difference for precision in PRECISIONS for difference in compare(stock, ours, probes, precision)
     )

@@ -77,7 +77,7 @@ def pairs(
     if labels := probe.labels(stock):
         # The stock losses of answers count pads among the candidates, ours do not.
         lesson = probe.unpadded() if "start_positions" in labels else probe
-        inputs = lesson.inputs(stock) | labels
+        inputs = lesson.inputs() | labels
         loss, gradients = stock_lesson(stock, inputs)
         own_loss, own_gradients = our_lesson(stock, ours, inputs)
         yield "loss", [loss], [own_loss]
@@ -95,7 +95,7 @@ def first_difference(
     states = []
     for model in (stock, ours):
         with torch.no_grad():
-            outputs = model(**probe.inputs(model), output_hidden_states=True)
+            outputs = model(**probe.inputs(), output_hidden_states=True)
         names = [name for name in outputs if name.endswith("hidden_states") and outputs[name] is not None]
         names.sort(key=lambda name: not name.startswith("encoder"))
         states.append([(name, layer, x) for name in names for layer, x in enumerate(outputs[name])])
@@ -110,7 +110,7 @@ def first_difference(
 
 def answers(model: PreTrainedModel, probe: Probe) -> list[Tensor]:
     """Predictions at the real positions (N, C), and for whole sequences (B, C)."""
-    outputs = model(**probe.inputs(model))
+    outputs = model(**probe.inputs())
     return [flat(x, probe) for x in predictions(outputs)]
 
 
@@ -135,7 +135,7 @@ def packed_answers(ours: TercetPreTrainedModel, probe: Probe) -> list[Tensor]:
     bounds = torch.tensor([0, *probe.lengths]).cumsum(0).int()
     stream = probe.input_ids[probe.attention_mask.bool()][None]
     inputs: dict[str, Tensor] = {"input_ids": stream, "cu_seq_lens_q": bounds}
-    if ours.config.is_encoder_decoder:
+    if probe.has_target:
         inputs |= {"decoder_input_ids": stream, "cu_seq_lens_k": bounds}
     return [x[0] if x.shape[:2] == stream.shape else x for x in predictions(ours(**inputs))]
 
@@ -147,7 +147,7 @@ def cached_answers(ours: TercetPreTrainedModel, probe: Probe) -> list[Tensor]:
         half, cache, parts = max(1, length // 2), None, []
         for part in (ids[None, :half], *ids[None, half:length].split(1, dim=-1)):
             inputs = {"input_ids": part}
-            if ours.config.is_encoder_decoder:
+            if probe.has_target:
                 inputs = {"input_ids": ids[None, :length], "decoder_input_ids": part}
             outputs = ours(**inputs, past_key_values=cache, use_cache=True)
             cache = outputs.past_key_values

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from .. import modeling
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from .architecture import Counterpart
 from .architectures import architecture_for, architecture_of
 from .source import load_stock
 from .weights import Links, link
@@ -41,7 +42,7 @@ def from_stock(stock: PreTrainedModel | str, revision: str | None = None) -> Ter
     architecture = architecture_of(stock.config)
     counterpart = architecture.counterpart(stock=type(stock).__name__)
     told = {name: tell(stock) for name, tell in architecture.by_weights.items()}
-    config = architecture.our_config(stock.config, **told, **counterpart.values)
+    config = architecture.our_config(stock.config, **told, **counterpart.our_values(stock.config))
     ours = getattr(modeling, counterpart.ours)(config).to(stock.dtype)
     links = link(stock, ours, architecture.table(counterpart))
     fill(ours, links.to_ours(tensors_of(stock)))
@@ -67,8 +68,12 @@ def to_stock(model: TercetPreTrainedModel, model_type: str | None = None) -> Pre
 
 def links_between(stock: PreTrainedModel, ours: PreTrainedModel) -> Links:
     """Find what each tensor of a stock model is in a model of ours that equals it."""
-    architecture = architecture_of(stock.config)
-    return link(stock, ours, architecture.table(architecture.counterpart(stock=type(stock).__name__)))
+    return link(stock, ours, architecture_of(stock.config).table(counterpart_of(stock)))
+
+
+def counterpart_of(stock: PreTrainedModel) -> Counterpart:
+    """Find what a stock model is with us."""
+    return architecture_of(stock.config).counterpart(stock=type(stock).__name__)
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
