@@ -63,6 +63,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("Qwen3ForCausalLM", {"attention_bias": True}),
     ("T5Model", {"num_decoder_layers": 3}),
     ("T5ForConditionalGeneration", {}),
+    ("T5ForConditionalGeneration", {"num_decoder_layers": 3}),
+    ("T5ForConditionalGeneration", {"num_decoder_layers": 1}),
     ("T5EncoderModel", {}),
     ("MT5EncoderModel", {}),
     ("T5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu"}),
