@@ -11,6 +11,7 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -71,7 +72,9 @@ def rows_of(architecture: Architecture) -> Iterator[str]:
 
 def build(architecture: Architecture, counterpart: Counterpart) -> transformers.PreTrainedModel:
     """Build a small stock model with weights that matter."""
-    sizes = {name: size for name, size in SIZES.items() if name not in architecture.fixed}
+    sizes: dict[str, Any] = {name: size for name, size in SIZES.items() if name not in architecture.fixed}
+    if architecture.fixed.get("feed_forward_type") == "plain":
+        sizes["hidden_act"] = "gelu"  # which the heads of RoBERTa and ELECTRA have, whatever their layers do
     if "position_offset" in architecture.fields:  # RoBERTa's positions begin behind the pad's id
         sizes["position_offset"] = SIZES["pad_token_id"] + 1
     config = architecture.stock_config(architecture.config(**sizes, **architecture.fixed))
