@@ -73,6 +73,8 @@ def rows_of(architecture: Architecture) -> Iterator[str]:
 def build(architecture: Architecture, counterpart: Counterpart) -> transformers.PreTrainedModel:
     """Build a small stock model with weights that matter."""
     sizes: dict[str, Any] = {name: size for name, size in SIZES.items() if name not in architecture.fixed}
+    if architecture.config.is_encoder_decoder:
+        sizes["decoder_start_token_id"] = SIZES["eos_token_id"]  # BART never trains the vector of its pad
     if architecture.fixed.get("feed_forward_type") == "plain":
         sizes["hidden_act"] = "gelu"  # which the heads of RoBERTa and ELECTRA have, whatever their layers do
     if "position_offset" in architecture.fields:  # RoBERTa's positions begin behind the pad's id

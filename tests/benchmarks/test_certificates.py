@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from tercet.interop.bart import BART
 from tercet.interop.certificate import TOLERANCE, Certificate
 from tercet.interop.comparison import Difference
 from tercet.interop.gpt2 import GPT2
-from tercet.interop.mbart import MBART
 from tercet.interop.roberta import ROBERTA
 from tercet.interop.t5 import T5_ENCODER
 
@@ -56,7 +56,7 @@ def test_program_writes_a_row_for_each_model_and_way(certificates, monkeypatch, 
     "architecture",
     [
         only(ROBERTA, "RobertaForMaskedLM"),
-        only(MBART, "MBartForSequenceClassification"),
+        only(BART, "BartForQuestionAnswering"),
         only(T5_ENCODER, "T5ForTokenClassification"),
     ],
     ids=lambda architecture: architecture.model_type,
