@@ -131,7 +131,8 @@ def patient_of(folder_of) -> Callable[[str], Patient]:
 
     def patient_of(kind: str) -> Patient:
         folder = folder_of(kind)
-        model, loading = KINDS[kind][0].from_pretrained(folder, output_loading_info=True)
+        model_class: Any = KINDS[kind][0]
+        model, loading = model_class.from_pretrained(folder, output_loading_info=True)
         return Patient(str(folder), model.eval(), build_tokenizer(), loading)
 
     return patient_of
