@@ -22,7 +22,6 @@ from tercet.interop.architecture import Architecture, Counterpart
 from tercet.interop.architectures import ARCHITECTURES
 from tercet.interop.certificate import Certificate
 from tercet.interop.comparison import PRECISIONS
-from tercet.modeling import TercetEncoderConfig
 
 BEGIN, END = "<!-- benchmarks/certificates.py: begin -->", "<!-- benchmarks/certificates.py: end -->"
 """Between these lines of a page stands the table."""
@@ -77,10 +76,12 @@ def rows_of(architecture: Architecture) -> Iterator[str]:
 def build(architecture: Architecture, counterpart: Counterpart) -> transformers.PreTrainedModel:
     """Build a small stock model with weights that matter."""
     sizes: dict[str, Any] = {name: size for name, size in SIZES.items() if name not in architecture.fixed}
+    if architecture.config.is_encoder_decoder:
+        sizes["decoder_start_token_id"] = SIZES["eos_token_id"]  # BART never trains the vector of its pad
     if "position_offset" in architecture.fields:  # RoBERTa's positions begin behind the pad's id
         sizes["position_offset"] = SIZES["pad_token_id"] + 1
-    if architecture.config is TercetEncoderConfig:  # RoBERTa's and ELECTRA's vocabulary heads know no other
-        sizes["hidden_act"] = "gelu"
+    if architecture.fixed.get("feed_forward_type") == "plain":
+        sizes["hidden_act"] = "gelu"  # which the heads of RoBERTa and ELECTRA have, whatever their layers do
     if "sliding_window" in architecture.fields:
         sizes |= WINDOWS
     base = architecture.stock_config(architecture.config(**sizes, **architecture.fixed))

@@ -56,7 +56,8 @@ class Counterpart:
         ours: Name of our class.
         head: The weights that are not the base model's, by their full names.
         prefix: Where the base model is in the stock one; by default where most of its architecture have it.
-        fields: Our fields that the head reads, and the stock option that each is there.
+        fields: Our fields that the head reads, and the stock option that each is there. With `eos_token_id`
+            among them, texts must end in that token, and have no other.
         values: Our fields that such a head has the same in every model.
         required: Stock options with which alone its head is ours.
         arguments: With what, beside the configuration, its class builds no more than ours has.
@@ -76,6 +77,10 @@ class Counterpart:
         """Our fields that its head computes with."""
         return [name for name in (*self.fields, *self.values) if not name.endswith("dropout")]
 
+    def our_fields(self, stock: PreTrainedConfig) -> dict[str, Any]:
+        """Read from a stock configuration those of our fields that are as they are because of the head."""
+        return {**to_ours(self.fields, stock), **self.values}
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -90,7 +95,7 @@ class Architecture:
         weights: The base model's.
         counterparts: Models with their heads, the base model first.
         prefix: Where a stock model with a head has the base model.
-        by_weights: Our fields that only the weights of a stock model tell.
+        by_weights: Our fields that only the weights of a stock model tell, whatever its configuration says.
     """
 
     model_type: str
@@ -134,7 +139,7 @@ class Architecture:
         required = {**self.required, **counterpart.required}
         options = required | to_stock(self.fields, config) | to_stock(counterpart.fields, config)
         try:
-            stock = transformers.CONFIG_MAPPING[self.model_type](**options, **ids(config), **labels(config))
+            stock = transformers.CONFIG_MAPPING[self.model_type](**options | ids(config), **labels(config))
         except (StrictDataclassError, ValueError) as error:
             raise ValueError(f"{self.model_type} cannot be this model: {last_line(error)}") from error
         told = {name: getattr(config, name) for name in self.by_weights}
@@ -155,10 +160,10 @@ class Architecture:
         """Read all fields; those of labels whatever the head is, so that any model may get that head."""
         try:
             fields: dict[str, Any] = {**to_ours(self.fields, stock), **self.fixed}
-            for head in (self.labelling, counterpart):
-                fields |= {**to_ours(head.fields, stock), **head.values}
-            no_pad = {"pad_token_id": None}  # unless the stock configuration names one
-            return self.config(**{**fields, **no_pad, **ids(stock), **labels(stock), **values})
+            of_labels = self.labelling.our_fields(stock).items()
+            fields |= {name: value for name, value in of_labels if name.startswith("classifier")}
+            fields |= {"pad_token_id": None} | ids(stock) | labels(stock)
+            return self.config(**{**fields, **counterpart.our_fields(stock), **values})
         except (StrictDataclassError, ValueError) as error:
             raise ValueError(f"this {self.model_type} is none of ours: {last_line(error)}") from error
 

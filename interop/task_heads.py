@@ -19,6 +19,9 @@ def head_dropout(option: str, default: float = 0.0) -> Field:
     return Field(to_ours, to_stock)
 
 
+DROPOUT = {"classifier_dropout": head_dropout("classifier_dropout")}
+"""Of the heads: a number, which with us may be everybody's."""
+
 FIRST_TOKEN = {"classifier_pooling": "first", "classifier_bias": True, "classifier_norm": False}
 """Sequences are labelled by their first token, behind a dense layer."""
 
@@ -39,6 +42,17 @@ LAST_TOKEN = {
 TOKEN_DROPOUT = {"classifier_dropout": head_dropout("classifier_dropout", default=0.1)}
 """Tokens are labelled behind a dropout that most configurations do not mention."""
 
+AT_THE_END = {
+    "classifier_pooling": "last",
+    "classifier_act": "tanh",
+    "classifier_bias": True,
+    "classifier_norm": False,
+}
+"""Sequences are labelled by their last token, behind a dense layer."""
+
+ENDED = {"eos_token_id": "eos_token_id"}
+"""That token is looked for by its id: it is the last one where texts end in it."""
+
 LABELS = {"classifier.*": "classifier.out_proj.*"}
 SCORES = {"score.weight": "classifier.out_proj.weight"}
 TOKEN_SCORES = {"score.*": "classifier.out_proj.*"}
@@ -46,4 +60,8 @@ ANSWERS = {"qa_outputs.*": "qa_outputs.out_proj.*"}
 DENSE_LABELS = {
     "classifier.dense.*": "classifier.transform.dense.*",
     "classifier.out_proj.*": "classifier.out_proj.*",
+}
+HEAD_LABELS = {
+    "classification_head.dense.*": "classifier.transform.dense.*",
+    "classification_head.out_proj.*": "classifier.out_proj.*",
 }

@@ -198,6 +198,6 @@ def test_choices_are_compared_with_their_loss(stock) -> None:
     ours = from_stock(model)
     with torch.no_grad():
         model.classifier.weight[0, ::2] += 0.1
-    found = {each.what: each for each in compare(model, ours, probes_for(ours.config, None), "float64")}
+    found = {each.what: each for each in compare(model, ours, probes_for(model, ours, None), "float64")}
     assert {*found} == {"predictions, padded", "loss", "gradients"}
     assert found["predictions, padded"].relative > 1e-3 > found["loss"].relative

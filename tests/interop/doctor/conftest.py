@@ -13,27 +13,40 @@ from torch import Tensor
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
+    BartForQuestionAnswering,
+    BartForSequenceClassification,
     BertConfig,
     BertForMaskedLM,
+    BertForMultipleChoice,
+    BertForQuestionAnswering,
     BertForSequenceClassification,
+    BertForTokenClassification,
     GPT2Config,
+    GPT2ForTokenClassification,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    LlamaForQuestionAnswering,
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
 
 from tercet.interop.doctor import diagnose
+from tercet.interop.patient import Patient
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,
+    TercetDecoderForTokenClassification,
     TercetEncoderConfig,
     TercetEncoderForMaskedLM,
+    TercetEncoderForMultipleChoice,
     TercetEncoderForNextSentencePrediction,
     TercetEncoderForPreTraining,
+    TercetEncoderForQuestionAnswering,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
+    TercetSeq2SeqForQuestionAnswering,
+    TercetSeq2SeqForSequenceClassification,
 )
 
 SPECIAL = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "mask": "<mask>", "unk": "<unk>"}
@@ -66,11 +79,23 @@ KINDS: dict[str, tuple[type[PreTrainedModel], type, dict[str, Any]]] = {
     "seq2seq": (TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqConfig, SIZES),
     "pretraining": (TercetEncoderForPreTraining, TercetEncoderConfig, SIZES),
     "next_sentence": (TercetEncoderForNextSentencePrediction, TercetEncoderConfig, SIZES),
+    "answers": (TercetEncoderForQuestionAnswering, TercetEncoderConfig, SIZES),
+    "choices": (TercetEncoderForMultipleChoice, TercetEncoderConfig, SIZES),
+    "token_labels": (TercetDecoderForTokenClassification, TercetDecoderConfig, SIZES),
+    "seq2seq_answers": (TercetSeq2SeqForQuestionAnswering, TercetSeq2SeqConfig, SIZES),
+    "seq2seq_labels": (TercetSeq2SeqForSequenceClassification, TercetSeq2SeqConfig, SIZES),
     "bert": (BertForMaskedLM, BertConfig, SIZES),
+    "bert_answers": (BertForQuestionAnswering, BertConfig, SIZES),
+    "bert_choices": (BertForMultipleChoice, BertConfig, SIZES),
+    "bert_token_labels": (BertForTokenClassification, BertConfig, SIZES),
     "bert_classifier": (BertForSequenceClassification, BertConfig, SIZES),
     "gpt2": (GPT2LMHeadModel, GPT2Config, SIZES),
+    "gpt2_token_labels": (GPT2ForTokenClassification, GPT2Config, SIZES),
     "llama": (LlamaForCausalLM, LlamaConfig, SIZES),
+    "llama_answers": (LlamaForQuestionAnswering, LlamaConfig, SIZES),
     "bart": (BartForConditionalGeneration, BartConfig, BART_SIZES),
+    "bart_answers": (BartForQuestionAnswering, BartConfig, BART_SIZES),
+    "bart_labels": (BartForSequenceClassification, BartConfig, BART_SIZES),
 }
 
 
@@ -98,6 +123,19 @@ def folder_of(tmp_path) -> Callable[..., Path]:
         return folder
 
     return folder_of
+
+
+@pytest.fixture
+def patient_of(folder_of) -> Callable[[str], Patient]:
+    """Give the function that loads such a model by its class, whatever the command admits."""
+
+    def patient_of(kind: str) -> Patient:
+        folder = folder_of(kind)
+        model_class: Any = KINDS[kind][0]
+        model, loading = model_class.from_pretrained(folder, output_loading_info=True)
+        return Patient(str(folder), model.eval(), build_tokenizer(), loading)
+
+    return patient_of
 
 
 @pytest.fixture

@@ -77,8 +77,8 @@ def test_a_file_is_refused(refusal, folder_of):
             "cannot be examined",
         ),
         (
-            {"architectures": ["BertForQuestionAnswering"]},
-            "BertForQuestionAnswering, which cannot be examined",
+            {"architectures": ["BertForImageCaptioning"]},
+            "BertForImageCaptioning, which cannot be examined",
         ),
     ],
 )
