@@ -76,6 +76,10 @@ class Counterpart:
         """Our fields that its head computes with."""
         return [name for name in (*self.fields, *self.values) if not name.endswith("dropout")]
 
+    def our_fields(self, stock: PreTrainedConfig) -> dict[str, Any]:
+        """Read from a stock configuration those of our fields that are as they are because of the head."""
+        return {**to_ours(self.fields, stock), **self.values}
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -155,10 +159,10 @@ class Architecture:
         """Read all fields; those of labels whatever the head is, so that any model may get that head."""
         try:
             fields: dict[str, Any] = {**to_ours(self.fields, stock), **self.fixed}
-            for head in (self.labelling, counterpart):
-                fields |= {**to_ours(head.fields, stock), **head.values}
-            no_pad = {"pad_token_id": None}  # unless the stock configuration names one
-            return self.config(**{**fields, **no_pad, **ids(stock), **labels(stock), **values})
+            of_labels = self.labelling.our_fields(stock).items()
+            fields |= {name: value for name, value in of_labels if name.startswith("classifier")}
+            fields |= {"pad_token_id": None} | ids(stock) | labels(stock)
+            return self.config(**{**fields, **counterpart.our_fields(stock), **values})
         except (StrictDataclassError, ValueError) as error:
             raise ValueError(f"this {self.model_type} is none of ours: {last_line(error)}") from error
 
