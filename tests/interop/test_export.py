@@ -72,7 +72,7 @@ def test_classic_translator_is_a_marian() -> None:
 
 def test_wrong_architecture_is_refused_with_the_reason_and_the_right_one() -> None:
     ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL))
-    with pytest.raises(ValueError, match=r"gpt2 cannot be .*'rotary', and would be 'learned'.*can: llama$"):
+    with pytest.raises(ValueError, match=r"gpt2 cannot be .*'rotary', and .*'learned'.*can: llama, mistral$"):
         to_stock(ours, "gpt2")
 
 
