@@ -11,6 +11,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -66,7 +67,7 @@ def build() -> Callable[..., PreTrainedModel]:
 
     def build(model: str | type[PreTrainedModel], **fields) -> PreTrainedModel:
         torch.manual_seed(0)
-        model_class = MODELS[model] if isinstance(model, str) else model
+        model_class: Any = MODELS[model] if isinstance(model, str) else model
         return model_class(model_class.config_class(**SIZES | fields)).eval()
 
     return build
