@@ -4,11 +4,6 @@ Every test that bears the mark `ecosystem(LIBRARY, WHAT, member=...)` is a cell 
 docs/ecosystem.md, which benchmarks/ecosystem.py makes.
 """
 
-import os
-
-# Before anything of Hugging Face's is imported: none of these tests asks the Hub.
-os.environ["HF_HUB_OFFLINE"] = "1"
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,6 +54,12 @@ MODELS = {
     "decoder": TercetDecoderForCausalLM,
     "seq2seq": TercetSeq2SeqForConditionalGeneration,
 }
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch) -> None:
+    """Let nothing ask the Hub."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
 @pytest.fixture
