@@ -42,9 +42,7 @@ class Cells:
             mark = item.get_closest_marker("ecosystem")
             if mark is not None:
                 library, what = mark.args
-                parameters = getattr(item, "callspec", None)
-                member = mark.kwargs.get("member") or (parameters and parameters.params["member"])
-                self.cell_of[item.nodeid] = (library, what, member)
+                self.cell_of[item.nodeid] = (library, what, member_of(item, mark))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note how a test ended: in its call, or where that was never reached."""
@@ -64,6 +62,11 @@ class Cells:
             verdict = NO if NO in reasons else reasons[0] if reasons else YES
             rows.append({"library": library, "what": what, "member": member, "verdict": verdict})
         return rows
+
+
+def member_of(item: Any, mark: pytest.Mark) -> str:
+    """Name the member that a test is about: the one of its mark, or of its parameters."""
+    return mark.kwargs.get("member") or item.callspec.params["member"]
 
 
 def main(arguments: list[str]) -> int:

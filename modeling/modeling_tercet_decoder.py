@@ -138,13 +138,18 @@ class TercetDecoderModel(TercetStack):
         return self.transform(layout, x, masks, arguments, source, pairs, past_key_values)
 
     def read_pages(
-        self, input_ids: Tensor | None, position_ids: Tensor, attention_mask: Mask | Masks, **arguments: Any
+        self,
+        input_ids: Tensor | None,
+        position_ids: Tensor | None,
+        attention_mask: Mask | Masks,
+        **arguments: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """States (1, N, C) of new tokens of many texts, whose keys and values lie in the pages of one cache.
 
         So transformers' continuous batching calls: its kernels fill the pages and find in them what a text
         has so far, by lengths and masks which are therefore theirs alone.
         """
+        assert position_ids is not None  # which are part of that call
         layout = Layout(position_ids)
         x = self.embed(layout, input_ids, None, None)
         is_by_type = isinstance(attention_mask, dict)

@@ -4,13 +4,9 @@ Every test that bears the mark `ecosystem(LIBRARY, WHAT, member=...)` is a cell 
 docs/ecosystem.md, which benchmarks/ecosystem.py makes.
 """
 
-import os
-
-# Before anything of Hugging Face's is imported: none of these tests asks the Hub.
-os.environ["HF_HUB_OFFLINE"] = "1"
-
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -60,13 +56,19 @@ MODELS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def offline(monkeypatch) -> None:
+    """Let nothing ask the Hub."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
 @pytest.fixture
 def build() -> Callable[..., PreTrainedModel]:
     """Give the function that builds a small model by its member's name or its class, with random weights."""
 
     def build(model: str | type[PreTrainedModel], **fields) -> PreTrainedModel:
         torch.manual_seed(0)
-        model_class = MODELS[model] if isinstance(model, str) else model
+        model_class: Any = MODELS[model] if isinstance(model, str) else model
         return model_class(model_class.config_class(**SIZES | fields)).eval()
 
     return build

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 from transformers import CompileConfig, ContinuousBatchingConfig, GenerationConfig, TextIteratorStreamer
-from transformers.utils import is_optimum_quanto_available
+from transformers.utils.import_utils import is_optimum_quanto_available
 
 GREEDY = {"max_new_tokens": 8, "do_sample": False, "eos_token_id": None}
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

@@ -1,6 +1,7 @@
 """lm-evaluation-harness reads our models: what it measures is what their logits say."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -111,13 +112,14 @@ def test_accuracies_of_a_task_are_those_of_the_likelihoods(member, build, saved,
     }
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "questions.yaml").write_text(yaml.safe_dump(task))
-    found = simple_evaluate(
+    found: Any = simple_evaluate(
         model="hf",
         model_args={"pretrained": str(saved(member)), "device": "cpu"},
         tasks=["questions"],
         task_manager=TaskManager(include_path=str(tmp_path / "tasks"), include_defaults=False),
         bootstrap_iters=0,
-    )["results"]["questions"]
+    )
+    accuracies = found["results"]["questions"]
 
     model, hits, normalized = build(member), 0, 0
     for row in QUESTIONS:
@@ -125,5 +127,5 @@ def test_accuracies_of_a_task_are_those_of_the_likelihoods(member, build, saved,
         per_letter = [score / len(each) for score, each in zip(scores, row["choices"], strict=True)]
         hits += scores.index(max(scores)) == row["answer"]
         normalized += per_letter.index(max(per_letter)) == row["answer"]
-    assert found["acc,none"] == hits / len(QUESTIONS)
-    assert found["acc_norm,none"] == normalized / len(QUESTIONS)
+    assert accuracies["acc,none"] == hits / len(QUESTIONS)
+    assert accuracies["acc_norm,none"] == normalized / len(QUESTIONS)

@@ -1,5 +1,7 @@
 """The stock `Trainer`: its steps are those of a plain loop over whole batches, and of ours."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -168,7 +170,7 @@ def test_resumed_training_ends_as_an_uninterrupted_one(member, build, rows, argu
 @every_member
 def test_predictions_are_the_logits_of_each_row(member, build, rows, arguments, pad):
     model = build(member)
-    found = Trainer(model, arguments(per_device_eval_batch_size=3), pad(model)).predict(rows)
+    found: Any = Trainer(model, arguments(per_device_eval_batch_size=3), pad(model)).predict(rows)
     # Beside an encoder, its states are predictions, too.
     logits = found.predictions[0] if member == "seq2seq" else found.predictions
     for row, theirs in zip(rows, torch.from_numpy(logits), strict=True):

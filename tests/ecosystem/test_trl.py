@@ -7,7 +7,10 @@ from torch.optim import SGD
 from torch.testing import assert_close
 
 pytest.importorskip("trl", reason="TRL is not installed")
-from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+from trl.trainer.dpo_config import DPOConfig
+from trl.trainer.dpo_trainer import DPOTrainer
+from trl.trainer.sft_config import SFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
 
 STANDARD = {
     "max_steps": 1,
