@@ -54,7 +54,7 @@ class Reader:
     def draw(self, length: int, generator: torch.Generator) -> Tensor:
         """Draw the ids of a text, (1, T).
 
-        What reads twice for a label reads that at the end-of-sequence token, if it is a stock model.
+        One that is read twice ends in an end-of-sequence token, at which stock models read its label.
         """
         ids = self.ordinary[torch.randint(len(self.ordinary), (1, length), generator=generator)]
         if self.patient.reads_twice and (ends := ids_of(self.patient.config, "eos_token_id")):

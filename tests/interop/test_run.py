@@ -55,6 +55,16 @@ def test_model_goes_in_and_out_again(folder, tmp_path: Path, capsys, max_shard_s
         assert json.loads((path / "certificate.json").read_text())["holds"] is True
 
 
+@pytest.mark.parametrize(
+    "name", ["BartForSequenceClassification", "T5ForQuestionAnswering", "T5ForTokenClassification"]
+)
+def test_head_of_a_task_goes_in_and_out_again(folder, tmp_path: Path, capsys, name: str) -> None:
+    ours, back = tmp_path / "ours", tmp_path / "back"
+    assert main(["import", str(folder(name)), str(ours)]) == 0
+    assert main(["export", str(ours), str(back)]) == 0
+    assert json.loads((back / "config.json").read_text())["architectures"] == [name]
+
+
 def test_head_that_takes_up_all_tensors_is_chosen(folder) -> None:
     source = folder("BertForPreTraining")
     config = json.loads((source / "config.json").read_text())

@@ -29,6 +29,8 @@ from transformers import (
     LlamaForQuestionAnswering,
     PreTrainedModel,
     PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 
 from tercet.interop.doctor import diagnose
@@ -73,6 +75,16 @@ BART_SIZES = {
     "forced_eos_token_id": 2,
     **IDS,
 }
+T5_SIZES = {
+    "vocab_size": len(WORDS),
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 48,
+    "num_layers": 2,
+    "num_heads": 4,
+    "decoder_start_token_id": 0,
+    **IDS,
+}
 KINDS: dict[str, tuple[type[PreTrainedModel], type, dict[str, Any]]] = {
     "encoder": (TercetEncoderForMaskedLM, TercetEncoderConfig, SIZES),
     "decoder": (TercetDecoderForCausalLM, TercetDecoderConfig, SIZES),
@@ -94,6 +106,7 @@ KINDS: dict[str, tuple[type[PreTrainedModel], type, dict[str, Any]]] = {
     "llama": (LlamaForCausalLM, LlamaConfig, SIZES),
     "llama_answers": (LlamaForQuestionAnswering, LlamaConfig, SIZES),
     "bart": (BartForConditionalGeneration, BartConfig, BART_SIZES),
+    "t5": (T5ForConditionalGeneration, T5Config, T5_SIZES),
     "bart_answers": (BartForQuestionAnswering, BartConfig, BART_SIZES),
     "bart_labels": (BartForSequenceClassification, BartConfig, BART_SIZES),
 }

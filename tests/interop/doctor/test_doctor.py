@@ -40,6 +40,7 @@ VOID = {
     "gpt2_token_labels": LABELS,
     "llama": {"tied weights"},
     "bart": {"left padding", "packed documents"},
+    "t5": {"longest input", "packed documents"},
     "bart_answers": {"left padding", "packed documents", "cache"},
 }
 """What does not apply to each kind of model."""
