@@ -107,7 +107,9 @@ class TercetStack(TercetPreTrainedModel):
             if position_ids is None:
                 position_ids = positions_in(attention_mask)[:, -size[1] :]
         if position_ids is None:
-            position_ids = torch.arange(size[1], device=device)[None] + (past_length or 0)
+            # A static cache tells its length by a tensor, whose value a compiled graph cannot ask for.
+            start = 0 if past_length is None else past_length
+            position_ids = torch.arange(size[1], device=device)[None] + start
         return Layout(position_ids)
 
     def _lay_out_restarts(self, position_ids: Tensor, size: torch.Size, by_kernel: bool) -> Layout:
