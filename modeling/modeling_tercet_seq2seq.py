@@ -22,7 +22,8 @@ from .generation import TercetGenerativeModel
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import bounds_of, restarts
-from .pretrained_tercet import TercetPreTrainedModel, is_tracing
+from .pretrained_tercet import TercetPreTrainedModel
+from .tracing import is_tracing
 
 TABLE = "embeddings.embed_tokens.weight"
 """Where a stack keeps the vectors of its tokens."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .packing import bounds_of, restarts, sequence_ids
-from .pretrained_tercet import is_tracing
+from .tracing import is_tracing
 
 Places = tuple[Tensor, Tensor]
 """Row and column of one token of each sequence, (S,) and (S,), as an index into (B, T, ...)."""

@@ -18,6 +18,7 @@ from .cross_entropy import LossArguments, logits_loss, vocabulary_loss
 from .heads import build_head_transform, keep_positions
 from .linear import ResidualLinear
 from .relative_bias import require_additive_kernel
+from .tracing import is_tracing
 
 
 class TercetPreTrainedModel(PreTrainedModel):
@@ -86,8 +87,3 @@ class TercetVocabularyModel(TercetPreTrainedModel):
         if targets is None:
             return None, logits
         return logits_loss(logits, keep_positions(targets, logits_to_keep), **loss_arguments), logits
-
-
-def is_tracing() -> bool:
-    """Tell whether the forward pass is being compiled or exported, where nothing may depend on data."""
-    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None

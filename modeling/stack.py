@@ -31,8 +31,9 @@ from .packing import (
     sequence_ids,
     within,
 )
-from .pretrained_tercet import TercetPreTrainedModel, is_tracing
+from .pretrained_tercet import TercetPreTrainedModel
 from .relative_bias import build_relative_bias
+from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)
 
