@@ -58,6 +58,8 @@ class TercetPreTrainedModel(PreTrainedModel):
 class TercetVocabularyModel(TercetPreTrainedModel):
     """A model that ends in the vocabulary. Abstract: each member says what its targets are."""
 
+    _tp_plan = {"lm_head": "colwise_gather_output"}
+
     def build_vocabulary_head(self, config: TercetConfig) -> None:
         """Give the model `transform` and `lm_head`."""
         self.transform = build_head_transform(config)
