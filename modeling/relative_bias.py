@@ -140,3 +140,12 @@ def require_additive_kernel(config: TercetConfig, kernel: str | None) -> None:
             f"attn_implementation='{kernel}' takes no bias, as position_embedding_type='relative_bias' needs "
             "one: choose attn_implementation='sdpa' or 'eager'"
         )
+
+
+def require_known_places(config: TercetConfig) -> None:
+    """Raise a `ValueError` if attention counts distances in places, which a cache of pages does not keep."""
+    if config.position_embedding_type == "relative_bias":
+        raise ValueError(
+            "continuous batching keeps keys in pages, but position_embedding_type='relative_bias' needs the "
+            "place of every key: use generate() with a padded batch"
+        )
