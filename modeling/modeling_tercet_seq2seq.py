@@ -131,7 +131,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
             decoder_inputs_embeds,
             encoder_hidden_states=source.last_hidden_state,
             encoder_attention_mask=attention_mask,
-            use_cache=use_cache,
+            use_cache=self.config.use_cache if use_cache is None else use_cache,
             cu_seq_lens_q=cu_seq_lens_q,
             cu_seq_lens_k=cu_seq_lens_k,
             max_length_q=max_length_q,
