@@ -16,7 +16,7 @@ from .blocked_weights import apply, forget
 from .configuration_tercet import TercetConfig
 from .cross_entropy import LossArguments, logits_loss, vocabulary_loss
 from .heads import build_head_transform, keep_positions
-from .linear import ResidualLinear
+from .linear import init_scale
 from .relative_bias import require_additive_kernel
 from .tracing import is_tracing
 
@@ -39,8 +39,8 @@ class TercetPreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if isinstance(module, ResidualLinear):
-            init.normal_(module.weight, std=self.config.initializer_range * module.init_scale)
+        if (scale := init_scale(module)) is not None:
+            init.normal_(module.weight, std=self.config.initializer_range * scale)
 
     def _check_and_adjust_attn_implementation(
         self, attn_implementation: str | None, *args: Any, **kwargs: Any
