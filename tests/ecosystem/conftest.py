@@ -98,13 +98,19 @@ def member(request) -> str:
     return request.param
 
 
+@pytest.fixture(scope="session")
+def layouts() -> dict[str, dict]:
+    """Give the fields of all layouts by their names."""
+    return LAYOUTS
+
+
 @pytest.fixture(params=LAYOUTS)
 def layout(request) -> dict:
     """Run a test for every layout."""
     return LAYOUTS[request.param]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def build() -> Callable[..., PreTrainedModel]:
     """Give the function that builds a small model by its member's name or its class, with random weights."""
 
@@ -168,7 +174,7 @@ def prompt() -> Tensor:
     return torch.tensor([[2, 17, 90, 33, 61, 8, 50]])
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def batch_for() -> Callable[..., dict[str, Tensor]]:
     """Give the function that makes what a member reads: ids and a mask (B, T), and perhaps targets."""
 

@@ -1,4 +1,4 @@
-"""Linear layers in eight bits, by torch's dynamic quantization of weights, once, and of vectors, as they come."""
+"""Linear layers in eight bits: torch's dynamic quantization, of weights once, and of vectors as they come."""
 
 import copy
 
