@@ -25,9 +25,9 @@ def residual_linear(config: TercetConfig, in_features: int, bias: bool) -> nn.Li
     return layer
 
 
-def init_scale(module: nn.Module) -> float | None:
+def init_scale(layer: nn.Linear) -> float | None:
     """Tell what scales a layer's initial weights, if it is one that projects back to the model's width."""
-    return vars(module).get("init_scale")
+    return vars(layer).get("init_scale")
 
 
 def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:

@@ -39,7 +39,7 @@ class TercetPreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if (scale := init_scale(module)) is not None:
+        if isinstance(module, nn.Linear) and (scale := init_scale(module)) is not None:
             init.normal_(module.weight, std=self.config.initializer_range * scale)
 
     def _check_and_adjust_attn_implementation(
