@@ -90,7 +90,9 @@ class TercetDecoderModel(TercetStack):
             past_length=None if past_key_values is None else past_key_values.get_seq_length(),
             use_cache=bool(use_cache),
             output_attentions=output_attentions,
-            may_unpad=self.training and not use_cache and not self.records("output_hidden_states", kwargs),
+            may_unpad=self.training
+            and past_key_values is None
+            and not (use_cache or self.records("output_hidden_states", kwargs)),
         )
         if use_cache and past_key_values is None and layout.sequences is None and layout.sequence_ids is None:
             past_key_values = self.new_cache(encoder_hidden_states)

@@ -124,7 +124,17 @@ def build() -> Callable[..., PreTrainedModel]:
 
 @pytest.fixture
 def tokenizer() -> PreTrainedTokenizerFast:
-    """Build a tokenizer of words, which frames sentences as BERT does."""
+    """Give a tokenizer of words, which frames sentences as BERT does."""
+    return build_tokenizer()
+
+
+@pytest.fixture
+def pair_tokenizer() -> PreTrainedTokenizerFast:
+    """Give the same for an encoder, which tells the two texts of a pair apart by their segments."""
+    return build_tokenizer(model_input_names=["input_ids", "token_type_ids", "attention_mask"])
+
+
+def build_tokenizer(**options) -> PreTrainedTokenizerFast:
     vocabulary = {word: token_id for token_id, word in enumerate(SPECIAL_TOKENS + WORDS.split())}
     inner = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -139,6 +149,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
         bos_token="[CLS]",
         eos_token="[SEP]",
         **dict(zip(names, SPECIAL_TOKENS, strict=True)),
+        **options,
     )
 
 
@@ -160,7 +171,7 @@ def texts() -> list[str]:
 def saved(tmp_path, build, tokenizer) -> Callable[..., Path]:
     """Give the function that saves a small model with its tokenizer, and says where."""
 
-    def save(model: str | type[PreTrainedModel], **fields) -> Path:
+    def save(model: str | type[PreTrainedModel], tokenizer=tokenizer, **fields) -> Path:
         for part in (build(model, **fields), tokenizer):
             part.save_pretrained(tmp_path / "saved")
         return tmp_path / "saved"

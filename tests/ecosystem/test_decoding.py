@@ -14,7 +14,7 @@ COMPILED = CompileConfig(backend="eager", fullgraph=True)
 COMPILED._compile_all_devices = True  # as a user must who compiles on a CPU
 
 SAVINGS = {
-    "greedy": {},
+    "do_sample=False": {},
     "num_beams=1": {"num_beams": 1},
     "use_cache=False": {"use_cache": False},
     "prefill_chunk_size=2": {"prefill_chunk_size": 2},
@@ -70,9 +70,7 @@ def test_an_assistant_changes_no_token(member, build, write, prompt):
     assert torch.equal(written, write(model, prompt, 8))
 
 
-@pytest.mark.ecosystem(
-    "transformers", "`generate(assistant_early_exit=...)` drafts with fewer layers", member="decoder"
-)
+@pytest.mark.ecosystem("transformers", "`generate(assistant_early_exit=1)`", member="decoder")
 def test_drafts_of_an_early_exit_use_fewer_layers(build, prompt):
     model, passes = build("decoder"), []
     for layer in model.model.layers:
@@ -82,9 +80,10 @@ def test_drafts_of_an_early_exit_use_fewer_layers(build, prompt):
     assert model.config.num_hidden_layers == 2
 
 
-@pytest.mark.ecosystem("transformers", "`generate` in left-padded batches", member="decoder")
-def test_a_padded_batch_writes_what_each_prompt_does(build, write, writer, texts):
-    model = build("decoder", eos_token_id=None)
+@pytest.mark.ecosystem("transformers", "`generate` in left-padded batches")
+@generating
+def test_a_padded_batch_writes_what_each_prompt_does(member, build, write, writer, texts):
+    model = build(member, eos_token_id=None)
     together = model.generate(**writer(texts, padding=True, return_tensors="pt"), **GREEDY)[:, -8:]
     alone = [write(model, writer(text, return_tensors="pt")["input_ids"], 8)[0, -8:] for text in texts]
     assert torch.equal(together, torch.stack(alone))
@@ -136,15 +135,15 @@ def test_several_texts_are_those_of_a_repeated_prompt(member, build, prompt):
     assert len(texts[0].unique(dim=0)) == 3
 
 
-@pytest.mark.ecosystem("transformers", "`generate(stop_strings=...)`", member="decoder")
-def test_texts_end_behind_a_stop_string(build, write, writer, texts):
-    model, ids = build("decoder"), writer(texts[0], return_tensors="pt")["input_ids"]
-    whole = write(model, ids, 8)
+@pytest.mark.ecosystem("transformers", "`generate(stop_strings=...)`")
+@generating
+def test_texts_end_behind_a_stop_string(member, build, write, writer, prompt):
+    model, whole = build(member), write(build(member), prompt, 8)
     stop = writer.decode(whole[0, -4])
-    end = ids.shape[1] + [writer.decode(token) for token in whole[0, ids.shape[1] :]].index(stop) + 1
+    length = next(length for length in range(1, 9) if stop in writer.decode(whole[0, -8:][:length]))
     writer.add_tokens("abcdef")  # with this word transformers tries what a tokenizer puts between words
-    stopped = model.generate(ids, stop_strings=[stop], tokenizer=writer, **GREEDY)
-    assert torch.equal(stopped, whole[:, :end])
+    stopped = model.generate(prompt, stop_strings=[stop], tokenizer=writer, **GREEDY)
+    assert torch.equal(stopped, whole[:, : whole.shape[1] - 8 + length])
 
 
 @torch.no_grad()
@@ -177,12 +176,12 @@ def test_what_is_recorded_is_that_of_one_whole_pass(member, build, prompt):
     assert_close(last, whole[f"{side}attentions"][0][:, :, -1:], **CLOSE)
 
 
-@pytest.mark.ecosystem("transformers", "`generate(streamer=TextIteratorStreamer(...))`", member="decoder")
-def test_streamed_pieces_are_the_text(build, writer, texts):
-    streamer = TextIteratorStreamer(writer, skip_prompt=True)
-    ids = writer(texts[0], return_tensors="pt")["input_ids"]
-    written = build("decoder").generate(ids, streamer=streamer, **GREEDY)
-    assert "".join(streamer) == writer.decode(written[0, ids.shape[1] :])
+@pytest.mark.ecosystem("transformers", "`generate(streamer=TextIteratorStreamer(...))`")
+@generating
+def test_streamed_pieces_are_the_text(member, build, write, writer, prompt):
+    streamer = TextIteratorStreamer(writer)
+    build(member).generate(prompt, streamer=streamer, **GREEDY)
+    assert "".join(streamer) == writer.decode(write(build(member), prompt, 8)[0])
 
 
 PAGED = {

@@ -106,28 +106,24 @@ def test_features_are_the_last_states(member, saved, build, tokenizer, texts):
 
 @pytest.mark.ecosystem("transformers", '`pipeline("zero-shot-classification")`')
 @every_member
-def test_candidates_are_ranked_by_entailment(member, saved, build, tokenizer, texts):
-    ask = pipeline("zero-shot-classification", model=str(saved(CLASSIFIERS[member], **NAMED)))
+def test_candidates_are_ranked_by_entailment(member, saved, build, tokenizer, pair_tokenizer, texts):
+    tokenizer = pair_tokenizer if member == "encoder" else tokenizer
+    folder = saved(CLASSIFIERS[member], tokenizer, **NAMED)
+    ask = pipeline("zero-shot-classification", model=str(folder))
     candidates, hypothesis = ["snow", "rain", "light"], "this is {} ."
     answer = ask(texts[2], candidates, hypothesis_template=hypothesis)
     model = build(CLASSIFIERS[member], **NAMED)
-    inputs = [
+    pairs = [
         tokenizer(texts[2], hypothesis.format(candidate), return_tensors="pt") for candidate in candidates
     ]
-    # Segments tell encoders where the hypothesis begins; the others have one kind only.
-    logits = [
-        model(
-            **{name: value for name, value in each.items() if name != "token_type_ids" or member == "encoder"}
-        )
-        for each in inputs
-    ]
+    logits = [model(**pair) for pair in pairs]
     scores = torch.stack([each.logits[0, 2] for each in logits]).softmax(-1)
     found = dict(zip(answer["labels"], answer["scores"], strict=True))
     assert_close(torch.tensor([found[candidate] for candidate in candidates]), scores, **CLOSE)
 
 
 @pytest.mark.ecosystem("transformers", '`pipeline("decision")`', member="decoder")
-@pytest.mark.skipif("decision" not in SUPPORTED_TASKS, reason="this transformers does not have it yet")
+@pytest.mark.skipif("decision" not in SUPPORTED_TASKS, reason="there is no such pipeline yet")
 def test_decisions_are_weighed_by_their_labels_logits(build, writer):
     from transformers.decision import DecisionConfig
 
