@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .packing import Masks, bounds_of, restarts
-from .pretrained_tercet import is_tracing
+from .tracing import is_tracing
 
 Places = tuple[Tensor, Tensor]
 """Row and column of one token of each sequence, (S,) and (S,), as an index into (B, T, ...)."""
@@ -143,9 +143,25 @@ def find_sequences(
     return PaddedRows(torch.ones(num_rows, num_columns, dtype=torch.bool, device=tokens.device))
 
 
+def pool_first(states: Tensor, sequences: Sequences) -> Tensor:
+    """Take the state of each sequence's first token."""
+    return states[sequences.first]
+
+
+def pool_last(states: Tensor, sequences: Sequences) -> Tensor:
+    """Take the state of each sequence's last token."""
+    return states[sequences.last]
+
+
+def pool_mean(states: Tensor, sequences: Sequences) -> Tensor:
+    """Average the states of each sequence's tokens."""
+    return sequences.mean(states)
+
+
+# Functions with names, since whole models are pickled, too.
 POOLING: dict[str, Callable[[Tensor, Sequences], Tensor]] = {
-    "first": lambda states, sequences: states[sequences.first],
-    "last": lambda states, sequences: states[sequences.last],
-    "mean": lambda states, sequences: sequences.mean(states),
+    "first": pool_first,
+    "last": pool_last,
+    "mean": pool_mean,
 }
 """One vector for each sequence, (S, C), of states (B, T, C), by `classifier_pooling`."""

@@ -32,8 +32,9 @@ from .packing import (
     sequence_ids,
     within,
 )
-from .pretrained_tercet import TercetPreTrainedModel, is_tracing
+from .pretrained_tercet import TercetPreTrainedModel
 from .relative_bias import build_relative_bias
+from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)
 
@@ -108,6 +109,7 @@ class TercetStack(TercetPreTrainedModel):
             if position_ids is None:
                 position_ids = positions_in(attention_mask)[:, -size[1] :]
         if position_ids is None:
+            # A static cache tells its length by a tensor, whose value a compiled graph cannot ask for.
             first = 0 if past_length is None else past_length
             position_ids = torch.arange(size[1], device=device)[None] + first
         return Layout(position_ids)

@@ -55,6 +55,38 @@ MODELS = {
     "seq2seq": TercetSeq2SeqForConditionalGeneration,
 }
 
+LAYOUTS = {
+    "modern": {"use_qk_norm": True},
+    "classic": {
+        "position_embedding_type": "learned",
+        "norm_type": "layer_norm",
+        "norm_placement": "post",
+        "norm_bias": True,
+        "embedding_norm": True,
+        "feed_forward_type": "plain",
+        "hidden_act": "gelu",
+        "attention_bias": True,
+        "mlp_bias": True,
+        "head_bias": True,
+        "head_transform": True,
+    },
+    "biased": {
+        "position_embedding_type": "relative_bias",
+        "relative_attention_num_buckets": 8,
+        "relative_attention_max_distance": 6,
+        "feed_forward_type": "plain",
+        "hidden_act": "relu",
+        "tie_word_embeddings": False,
+    },
+    "sliding": {
+        "position_embedding_type": "sinusoidal",
+        "layer_types": ["sliding_attention", "full_attention"],
+        "sliding_window": 3,
+        "scale_embedding": True,
+    },
+}
+"""Fields of models that have little in common."""
+
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch) -> None:
@@ -62,7 +94,25 @@ def offline(monkeypatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
-@pytest.fixture
+@pytest.fixture(params=MODELS)
+def member(request) -> str:
+    """Run a test for every member, unless it names its own."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def layouts() -> dict[str, dict]:
+    """Give the fields of all layouts by their names."""
+    return LAYOUTS
+
+
+@pytest.fixture(params=LAYOUTS)
+def layout(request) -> dict:
+    """Run a test for every layout."""
+    return LAYOUTS[request.param]
+
+
+@pytest.fixture(scope="session")
 def build() -> Callable[..., PreTrainedModel]:
     """Give the function that builds a small model by its member's name or its class, with random weights."""
 
@@ -135,6 +185,20 @@ def saved(tmp_path, build, tokenizer) -> Callable[..., Path]:
 def prompt() -> Tensor:
     """Give seven tokens, (1, 7)."""
     return torch.tensor([[2, 17, 90, 33, 61, 8, 50]])
+
+
+@pytest.fixture(scope="session")
+def batch_for() -> Callable[..., dict[str, Tensor]]:
+    """Give the function that makes what a member reads: ids and a mask (B, T), and perhaps targets."""
+
+    def batch_for(member: str, size: int = 2, length: int = 7) -> dict[str, Tensor]:
+        ids = torch.randint(5, 100, (size, length), generator=torch.Generator().manual_seed(length))
+        mask = torch.ones_like(ids)
+        mask[0, -2:] = 0
+        batch = {"input_ids": ids, "attention_mask": mask}
+        return batch | {"decoder_input_ids": ids[:, 1:].flip(0)} if member == "seq2seq" else batch
+
+    return batch_for
 
 
 @pytest.fixture
