@@ -22,6 +22,7 @@ from tercet.interop.architecture import Architecture, Counterpart
 from tercet.interop.architectures import ARCHITECTURES
 from tercet.interop.certificate import Certificate
 from tercet.interop.comparison import PRECISIONS
+from tercet.modeling import TercetEncoderConfig
 
 BEGIN, END = "<!-- benchmarks/certificates.py: begin -->", "<!-- benchmarks/certificates.py: end -->"
 """Between these lines of a page stands the table."""
@@ -80,8 +81,9 @@ def build(architecture: Architecture, counterpart: Counterpart) -> transformers.
         sizes["decoder_start_token_id"] = SIZES["eos_token_id"]  # BART never trains the vector of its pad
     if "position_offset" in architecture.fields:  # RoBERTa's positions begin behind the pad's id
         sizes["position_offset"] = SIZES["pad_token_id"] + 1
-    if architecture.fixed.get("feed_forward_type") == "plain":
-        sizes["hidden_act"] = "gelu"  # which the heads of RoBERTa and ELECTRA have, whatever their layers do
+    is_biased = architecture.fixed.get("position_embedding_type") == "relative_bias"  # T5 gates otherwise
+    if architecture.config is TercetEncoderConfig and not is_biased:
+        sizes["hidden_act"] = "gelu"  # which the heads of encoders have, whatever their layers do
     if "sliding_window" in architecture.fields:
         sizes |= WINDOWS
     base = architecture.stock_config(architecture.config(**sizes, **architecture.fixed))

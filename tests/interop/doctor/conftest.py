@@ -33,6 +33,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+from tercet.interop.admission import load_patient
 from tercet.interop.doctor import diagnose
 from tercet.interop.patient import Patient
 from tercet.modeling import (
@@ -140,13 +141,10 @@ def folder_of(tmp_path) -> Callable[..., Path]:
 
 @pytest.fixture
 def patient_of(folder_of) -> Callable[[str], Patient]:
-    """Give the function that loads such a model by its class, whatever the command admits."""
+    """Give the function that loads such a model as the command does."""
 
     def patient_of(kind: str) -> Patient:
-        folder = folder_of(kind)
-        model_class: Any = KINDS[kind][0]
-        model, loading = model_class.from_pretrained(folder, output_loading_info=True)
-        return Patient(str(folder), model.eval(), build_tokenizer(), loading)
+        return load_patient(str(folder_of(kind)))
 
     return patient_of
 
