@@ -73,6 +73,22 @@ def test_head_that_takes_up_all_tensors_is_chosen(folder) -> None:
     assert type(load_stock(str(source))).__name__ == "BertForPreTraining"
 
 
+def test_head_is_found_where_the_configuration_names_none(folder) -> None:
+    source = folder("BertForSequenceClassification", num_labels=5)
+    config = json.loads((source / "config.json").read_text())
+    del config["architectures"]
+    (source / "config.json").write_text(json.dumps(config))
+    assert type(load_stock(str(source))).__name__ == "BertForSequenceClassification"
+
+
+def test_tensors_of_another_shape_are_told(folder, tmp_path: Path, capsys) -> None:
+    source = folder("BertForMaskedLM")
+    config = json.loads((source / "config.json").read_text()) | {"intermediate_size": 8}
+    (source / "config.json").write_text(json.dumps(config))
+    line = complaint(capsys, "import", source, tmp_path / "ours")
+    assert "lacks 6 tensors of its architecture: bert.encoder.layer.0.intermediate.dense.bias" in line
+
+
 def test_pooler_that_no_head_reads_is_left_behind(folder, stock) -> None:
     source = folder("BertForMaskedLM")
     tensors = load_file(source / "model.safetensors")
