@@ -10,11 +10,11 @@ WORKERS ?= 2
 # Two workers with one thread each beat one worker with two threads on models as small as the tests'.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help demo test slow check format bench soak clean
+.PHONY: help demo test slow check format bench ecosystem soak clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.installed ## pretrain three tiny models on text this machine already has, and report
 	$(BIN)/tercet demo --overwrite
@@ -39,6 +39,9 @@ bench: $(VENV)/.installed ## measure training, generation and the data beside st
 	$(BIN)/python benchmarks/pretraining.py --page docs/performance.md
 	$(BIN)/python benchmarks/generation.py --page docs/performance.md
 	$(BIN)/python benchmarks/data_pipeline.py --page docs/performance.md
+
+ecosystem: $(VENV)/.installed ## try what the libraries around do with our models, and write down what works
+	$(BIN)/python benchmarks/ecosystem.py --page docs/ecosystem.md
 
 MINUTES ?= 60
 soak: $(VENV)/.installed ## train for an hour (MINUTES=60) under random kills: nothing may come of it

@@ -11,6 +11,7 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -21,6 +22,7 @@ from tercet.interop.architecture import Architecture, Counterpart
 from tercet.interop.architectures import ARCHITECTURES
 from tercet.interop.certificate import Certificate
 from tercet.interop.comparison import PRECISIONS
+from tercet.modeling import TercetEncoderConfig
 
 BEGIN, END = "<!-- benchmarks/certificates.py: begin -->", "<!-- benchmarks/certificates.py: end -->"
 """Between these lines of a page stands the table."""
@@ -36,6 +38,9 @@ SIZES = {
     "eos_token_id": 2,
 }
 """Of every model, where its architecture leaves a choice."""
+
+WINDOWS = {"layer_types": ["sliding_attention"] * 3, "sliding_window": 8}
+"""Of every model whose layers may slide."""
 
 SPREAD = 0.2
 """Standard deviation of all weights: of the usual one models say next to nothing."""
@@ -71,10 +76,18 @@ def rows_of(architecture: Architecture) -> Iterator[str]:
 
 def build(architecture: Architecture, counterpart: Counterpart) -> transformers.PreTrainedModel:
     """Build a small stock model with weights that matter."""
-    sizes = {name: size for name, size in SIZES.items() if name not in architecture.fixed}
+    sizes: dict[str, Any] = {name: size for name, size in SIZES.items() if name not in architecture.fixed}
+    if architecture.config.is_encoder_decoder:
+        sizes["decoder_start_token_id"] = SIZES["eos_token_id"]  # BART never trains the vector of its pad
     if "position_offset" in architecture.fields:  # RoBERTa's positions begin behind the pad's id
         sizes["position_offset"] = SIZES["pad_token_id"] + 1
-    config = architecture.stock_config(architecture.config(**sizes, **architecture.fixed))
+    is_biased = architecture.fixed.get("position_embedding_type") == "relative_bias"  # T5 gates otherwise
+    if architecture.config is TercetEncoderConfig and not is_biased:
+        sizes["hidden_act"] = "gelu"  # which the heads of encoders have, whatever their layers do
+    if "sliding_window" in architecture.fields:
+        sizes |= WINDOWS
+    base = architecture.stock_config(architecture.config(**sizes, **architecture.fixed))
+    config = architecture.stock_config(architecture.our_config(base, counterpart), counterpart)
     torch.manual_seed(0)
     model = getattr(transformers, counterpart.stock)(config)
     with torch.no_grad():

@@ -39,8 +39,6 @@ def loader_of(config: PreTrainedConfig) -> str:
     """Name the Auto class that loads the architecture which a configuration names, by default the base."""
     architecture = (config.architectures or [None])[0]
     heads = classes_of(config)
-    if config.is_encoder_decoder:
-        heads.pop("AutoModelForSequenceClassification", None)  # these read texts of a form of their own
     if architecture is None and "AutoModel" in heads:
         return "AutoModel"
     for auto_class, names in heads.items():

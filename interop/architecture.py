@@ -35,6 +35,18 @@ def shifted(name: str, by: int) -> Field:
     return Field(lambda stock: getattr(stock, name) - by, lambda config: {name: getattr(config, ours) + by})
 
 
+def agreeing(ours: str, *options: str) -> Field:
+    """Describe a field of ours for which the stock configuration has several options, which must agree."""
+
+    def to_ours(stock: Any) -> Any:
+        values = {name: getattr(stock, name) for name in options}
+        if len({*values.values()}) > 1:
+            raise ValueError(f"ours has one {ours} for {values}")
+        return values[options[0]]
+
+    return Field(to_ours, lambda config: dict.fromkeys(options, getattr(config, ours)))
+
+
 @dataclass(frozen=True)
 class Counterpart:
     """A stock model with its head, and which of ours it is.
@@ -44,7 +56,10 @@ class Counterpart:
         ours: Name of our class.
         head: The weights that are not the base model's, by their full names.
         prefix: Where the base model is in the stock one; by default where most of its architecture have it.
+        fields: Our fields that the head reads, and the stock option that each is there. With `eos_token_id`
+            among them, texts must end in that token, and have no other.
         values: Our fields that such a head has the same in every model.
+        required: Stock options with which alone its head is ours.
         arguments: With what, beside the configuration, its class builds no more than ours has.
     """
 
@@ -52,8 +67,19 @@ class Counterpart:
     ours: str
     head: Table = field(default_factory=dict)
     prefix: str | None = None
+    fields: Mapping[str, "str | Field"] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
+    required: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def reads(self) -> list[str]:
+        """Our fields that its head computes with."""
+        return [name for name in (*self.fields, *self.values) if not name.endswith("dropout")]
+
+    def our_fields(self, stock: PreTrainedConfig) -> dict[str, Any]:
+        """Read from a stock configuration those of our fields that are as they are because of the head."""
+        return {**to_ours(self.fields, stock), **self.values}
 
 
 @dataclass(frozen=True)
@@ -69,7 +95,7 @@ class Architecture:
         weights: The base model's.
         counterparts: Models with their heads, the base model first.
         prefix: Where a stock model with a head has the base model.
-        by_weights: Our fields that only the weights of a stock model tell.
+        by_weights: Our fields that only the weights of a stock model tell, whatever its configuration says.
     """
 
     model_type: str
@@ -82,28 +108,24 @@ class Architecture:
     prefix: str
     by_weights: Mapping[str, Callable[[PreTrainedModel], Any]] = field(default_factory=dict)
 
-    def our_config(self, stock: PreTrainedConfig, **values: Any) -> TercetConfig:
-        """Describe a stock model in our words.
+    def our_config(
+        self, stock: PreTrainedConfig, counterpart: Counterpart | None = None, **values: Any
+    ) -> TercetConfig:
+        """Describe a stock model in our words, with its head if that matters; `values` are known otherwise.
 
         Raises:
             ValueError: If it has an option that ours has not.
         """
+        counterpart = counterpart or self.base
         unsupported = [
-            f"{name}={getattr(stock, name)!r} (ours can only be {required!r})"
-            for name, required in self.required.items()
+            f"{name}={getattr(stock, name)!r} ({owner} can only be {required!r})"
+            for owner, options in (("ours", self.required), (counterpart.ours, counterpart.required))
+            for name, required in options.items()
             if getattr(stock, name, required) != required
         ]
         if unsupported:
             raise ValueError(f"this {self.model_type} has what ours has not: {'; '.join(unsupported)}")
-        fields = {
-            name: theirs.to_ours(stock) if isinstance(theirs, Field) else getattr(stock, theirs)
-            for name, theirs in self.fields.items()
-        }
-        try:
-            return self.config(**fields, **self.fixed, **ids(stock), **labels(stock), **values)
-        except (StrictDataclassError, ValueError) as error:
-            reason = str(error).splitlines()[-1].strip()
-            raise ValueError(f"this {self.model_type} is none of ours: {reason}") from error
+        return self._in_our_words(stock, counterpart, values)
 
     def stock_config(self, config: TercetConfig, counterpart: Counterpart | None = None) -> PreTrainedConfig:
         """Describe a model of ours in stock words, with its head if that matters.
@@ -113,25 +135,48 @@ class Architecture:
         """
         if type(config) is not self.config:
             raise ValueError(f"{self.model_type} is no counterpart of a {type(config).__name__}")
-        options: dict[str, Any] = dict(self.required)
-        for name, theirs in self.fields.items():
-            if isinstance(theirs, Field):
-                options |= theirs.to_stock(config)
-            else:
-                options[theirs] = getattr(config, name)
+        counterpart = counterpart or self.base
+        required = {**self.required, **counterpart.required}
+        options = required | to_stock(self.fields, config) | to_stock(counterpart.fields, config)
         try:
-            stock = transformers.CONFIG_MAPPING[self.model_type](**options, **ids(config), **labels(config))
+            stock = transformers.CONFIG_MAPPING[self.model_type](**options | ids(config), **labels(config))
         except (StrictDataclassError, ValueError) as error:
-            reason = str(error).splitlines()[-1].strip()
-            raise ValueError(f"{self.model_type} cannot be this model: {reason}") from error
+            raise ValueError(f"{self.model_type} cannot be this model: {last_line(error)}") from error
         told = {name: getattr(config, name) for name in self.by_weights}
-        reasons = differences(in_effect(config), in_effect(self.our_config(stock, **told)))
-        if counterpart is not None:
-            head = {name: getattr(config, name) for name in counterpart.values}
-            reasons += differences(head, counterpart.values)
+        brought_back = self._in_our_words(stock, counterpart, told)
+        wanted, offered = (
+            in_effect(each) | {name: getattr(each, name) for name in counterpart.reads}
+            for each in (config, brought_back)
+        )
+        reasons = differences(wanted, offered)
+        reasons += differences({name: getattr(stock, name) for name in required}, required)
         if reasons:
             raise ValueError(f"{self.model_type} cannot be this model: {'; '.join(reasons)}")
         return stock
+
+    def _in_our_words(
+        self, stock: PreTrainedConfig, counterpart: Counterpart, values: Mapping[str, Any]
+    ) -> TercetConfig:
+        """Read all fields; those of labels whatever the head is, so that any model may get that head."""
+        try:
+            fields: dict[str, Any] = {**to_ours(self.fields, stock), **self.fixed}
+            of_labels = self.labelling.our_fields(stock).items()
+            fields |= {name: value for name, value in of_labels if name.startswith("classifier")}
+            fields |= {"pad_token_id": None} | ids(stock) | labels(stock)
+            return self.config(**{**fields, **counterpart.our_fields(stock), **values})
+        except (StrictDataclassError, ValueError) as error:
+            raise ValueError(f"this {self.model_type} is none of ours: {last_line(error)}") from error
+
+    @property
+    def base(self) -> Counterpart:
+        """The model without a head."""
+        return self.counterparts[0]
+
+    @property
+    def labelling(self) -> Counterpart:
+        """The model that labels sequences, or the base model if there is none."""
+        found = (each for each in self.counterparts if each.ours.endswith("ForSequenceClassification"))
+        return next(found, self.base)
 
     def counterpart(self, stock: str | None = None, ours: str | None = None) -> Counterpart:
         """Find a model by either of its names.
@@ -149,10 +194,31 @@ class Architecture:
 
     def table(self, counterpart: Counterpart) -> Table:
         """Give the weights of a model with its head."""
-        if counterpart is self.counterparts[0]:
+        if counterpart is self.base:
             return self.weights
         prefix = self.prefix if counterpart.prefix is None else counterpart.prefix
         return {**below(prefix, "model.", self.weights), **counterpart.head}
+
+
+def to_ours(fields: Mapping[str, str | Field], stock: PreTrainedConfig) -> dict[str, Any]:
+    """Read our fields from a stock configuration."""
+    return {
+        name: theirs.to_ours(stock) if isinstance(theirs, Field) else getattr(stock, theirs)
+        for name, theirs in fields.items()
+    }
+
+
+def to_stock(fields: Mapping[str, str | Field], config: TercetConfig) -> dict[str, Any]:
+    """Say our fields in stock options."""
+    options: dict[str, Any] = {}
+    for name, theirs in fields.items():
+        options |= theirs.to_stock(config) if isinstance(theirs, Field) else {theirs: getattr(config, name)}
+    return options
+
+
+def last_line(error: Exception) -> str:
+    """Take the reason from a message that may begin with its circumstances."""
+    return str(error).splitlines()[-1].strip()
 
 
 def ids(config: Any) -> dict[str, Any]:
@@ -167,30 +233,43 @@ def labels(config: Any) -> dict[str, Any]:
 
 
 def differences(wanted: Mapping[str, Any], offered: Mapping[str, Any]) -> list[str]:
-    """Say in which fields a configuration that is offered is not the one that is wanted."""
+    """Say in which fields a configuration that is offered is not the one that is wanted.
+
+    A field that has an effect in one of them only is not named: what gives it the effect differs, too.
+    """
     return [
-        f"{name} is {value!r}, and would be {offered.get(name)!r}"
+        f"{name} is {value!r}, and would be {offered[name]!r}"
         for name, value in wanted.items()
-        if offered.get(name) != value
+        if name in offered and offered[name] != value
     ]
 
 
 def in_effect(config: TercetConfig) -> dict[str, Any]:
     """Keep the fields that change what a model computes, once others have their values."""
+    layer_types = {"layer_types": config.types_of_layers}
+    names = [*TercetConfig.__annotations__]
+    if isinstance(config, TercetSeq2SeqConfig):
+        layer_types["decoder_layer_types"] = config.decoder_config().types_of_layers
+        names += [f"decoder_{name}" for name in DECODER_FIELDS]
+    is_sliding = any("sliding_attention" in types for types in layer_types.values())
+
     ineffective = {"initializer_range", "pad_token_id", "bos_token_id", "eos_token_id"}
     ineffective |= {name for name in TercetConfig.__annotations__ if name.startswith("classifier")}
+    ineffective |= {name for name in TercetConfig.__annotations__ if name.endswith("dropout")}
     if config.position_embedding_type != "rotary":
-        ineffective |= {"rope_theta", "partial_rotary_factor", "rope_scaling", "local_rope_theta"}
+        ineffective |= {"rope_theta", "partial_rotary_factor", "rope_scaling"}
+    if config.position_embedding_type != "rotary" or not is_sliding:
+        ineffective |= {"local_rope_theta"}
+    if not is_sliding:
+        ineffective |= {"sliding_window"}
     if config.position_embedding_type != "learned":
         ineffective |= {"position_offset", "max_position_embeddings"}
     if config.position_embedding_type != "relative_bias":
         ineffective |= {"relative_attention_num_buckets", "relative_attention_max_distance"}
-    ineffective |= {name for name in TercetConfig.__annotations__ if name.endswith("dropout")}
-    names = [*TercetConfig.__annotations__]
-    if isinstance(config, TercetSeq2SeqConfig):
-        names += [f"decoder_{name}" for name in DECODER_FIELDS]
-    values = {name: getattr(config, name) for name in names if name not in ineffective}
+    values = {name: getattr(config, name) for name in names} | layer_types
+    if config.local_rope_theta is None:
+        values["local_rope_theta"] = config.rope_theta
     if isinstance(config, TercetSeq2SeqConfig):
         values["share_encoder_decoder_embeddings"] = config.has_one_table
     values["embedding_size"] = config.embedding_width
-    return values
+    return {name: value for name, value in values.items() if name not in ineffective}

@@ -14,23 +14,27 @@ from .gpt_neox import GPT_NEOX
 from .llama import LLAMA
 from .marian import MARIAN
 from .mbart import MBART
+from .mistral import MISTRAL
+from .modernbert import MODERNBERT
 from .opt import OPT
 from .qwen import QWEN2, QWEN3
 from .roberta import ROBERTA
-from .t5 import MT5, T5
+from .t5 import MT5, MT5_ENCODER, T5, T5_ENCODER
 
 ARCHITECTURES = {
-    architecture.model_type: architecture
+    (architecture.model_type, architecture.config): architecture
     for architecture in (
         BERT,
         DISTILBERT,
         ROBERTA,
         ELECTRA,
         BIG_BIRD,
+        MODERNBERT,
         GPT2,
         OPT,
         GPT_NEOX,
         LLAMA,
+        MISTRAL,
         QWEN2,
         QWEN3,
         BART,
@@ -38,9 +42,16 @@ ARCHITECTURES = {
         MARIAN,
         T5,
         MT5,
+        T5_ENCODER,
+        MT5_ENCODER,
     )
 }
-"""By the name that transformers gives them; where several fit a model, the first is the default."""
+"""By the name that transformers gives them, and what they are with us: T5's encoder also stands alone.
+
+Where several fit a model, the first is the default.
+"""
+
+NAMES = {model_type for model_type, _ in ARCHITECTURES}
 
 
 def architecture_of(stock: PreTrainedConfig) -> Architecture:
@@ -49,9 +60,10 @@ def architecture_of(stock: PreTrainedConfig) -> Architecture:
     Raises:
         ValueError: If it is none of those that we know.
     """
-    if stock.model_type not in ARCHITECTURES:
+    if stock.model_type not in NAMES:
         raise ValueError(f"{stock.model_type!r} is no architecture that ours can be: known are {known()}")
-    return ARCHITECTURES[stock.model_type]
+    namesakes = [each for each in ARCHITECTURES.values() if each.model_type == stock.model_type]
+    return max(namesakes, key=lambda each: each.config.is_encoder_decoder == stock.is_encoder_decoder)
 
 
 def architecture_for(model: TercetPreTrainedModel, model_type: str | None = None) -> Architecture:
@@ -60,7 +72,7 @@ def architecture_for(model: TercetPreTrainedModel, model_type: str | None = None
     Raises:
         ValueError: If that one is not, or none is; with what is in the way, and which ones are.
     """
-    if model_type is not None and model_type not in ARCHITECTURES:
+    if model_type is not None and model_type not in NAMES:
         raise ValueError(f"{model_type!r} is no architecture that ours can become: known are {known()}")
     config, reasons = model.config, dict[str, str]()
     fitting: list[Architecture] = []
@@ -74,7 +86,7 @@ def architecture_for(model: TercetPreTrainedModel, model_type: str | None = None
     if model_type is None and fitting:
         return fitting[0]
     if model_type in {architecture.model_type for architecture in fitting}:
-        return ARCHITECTURES[str(model_type)]
+        return ARCHITECTURES[str(model_type), type(config)]
     possible = ", ".join(architecture.model_type for architecture in fitting) or "none of the others"
     if model_type is not None:
         why = reasons.get(model_type, f"{model_type} is no counterpart of a {type(config).__name__}")
@@ -84,4 +96,4 @@ def architecture_for(model: TercetPreTrainedModel, model_type: str | None = None
 
 def known() -> str:
     """List the architectures for a message."""
-    return ", ".join(sorted(ARCHITECTURES))
+    return ", ".join(sorted(NAMES))

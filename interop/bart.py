@@ -6,6 +6,7 @@ from transformers import PreTrainedModel
 from ..modeling.configuration_tercet import TercetSeq2SeqConfig
 from .architecture import Architecture, Counterpart, Field
 from .rearrangements import AsOneRow
+from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS
 from .weights import Dropped, IfNotZero
 
 FIELDS = {
@@ -80,13 +81,21 @@ def has_head_bias(stock: PreTrainedModel) -> bool:
 BART = Architecture(
     model_type="bart",
     config=TercetSeq2SeqConfig,
-    fields=FIELDS,
+    fields=FIELDS | DROPOUT,
     fixed=FIXED | LEARNED_POSITIONS | {"norm_placement": "post"},
     required={},
     weights=LAYERS | EMBEDDINGS,
     counterparts=(
         Counterpart("BartModel", "TercetSeq2SeqModel"),
         Counterpart("BartForConditionalGeneration", "TercetSeq2SeqForConditionalGeneration", HEAD),
+        Counterpart(
+            "BartForSequenceClassification",
+            "TercetSeq2SeqForSequenceClassification",
+            HEAD_LABELS,
+            values=AT_THE_END,
+            fields=ENDED,
+        ),
+        Counterpart("BartForQuestionAnswering", "TercetSeq2SeqForQuestionAnswering", ANSWERS),
     ),
     prefix="model.",
     by_weights={"head_bias": has_head_bias},

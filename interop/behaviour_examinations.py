@@ -70,13 +70,13 @@ def batch(reader: Reader) -> Finding:
 
 
 def causality(reader: Reader) -> Finding:
-    """Later tokens change nothing earlier in a decoder, and something in an encoder."""
+    """Later tokens change nothing earlier in a decoder, and something where an encoder has read them."""
     if reader.judges_texts:
         return Finding("not applicable", "the model gives one answer for a whole text")
     document, stream = reader.documents[0], reader.target
     otherwise = document | {stream: reader.changed(document[stream], since=PREFIX)}
     before, after = (reader.read(reader.alone(text))[:PREFIX] for text in (document, otherwise))
-    if reader.patient.member != "encoder":
+    if not reader.sees_all:
         return agreement(
             after,
             before,
@@ -97,6 +97,8 @@ def packed_documents(reader: Reader) -> Finding:
     """
     is_promised = "cu_seq_lens_q" in signature(reader.patient.model.base_model.forward).parameters
     is_usual = reader.patient.member == "decoder" and not reader.judges_texts
+    if reader.chooses:
+        return Finding("not applicable", "the model compares texts, each in a row of its own")
     if not reader.takes("position_ids") or not (is_promised or is_usual):
         return Finding("not applicable", "the model does not claim to keep documents of one row apart")
     finding = agreement(
@@ -109,7 +111,7 @@ def packed_documents(reader: Reader) -> Finding:
 
 def cache(reader: Reader) -> Finding:
     """Tokens read one after another with a cache give what reading them anew would."""
-    if reader.patient.member == "encoder" or not {"past_key_values", "use_cache"} <= reader.parameters:
+    if reader.patient.member == "encoder" or not reader.returns_cache:
         return Finding("not applicable", "the model reads without a cache")
     document, stream = reader.documents[0], reader.target
     ids = document[stream]

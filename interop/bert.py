@@ -2,7 +2,7 @@
 
 from ..modeling.configuration_tercet import TercetEncoderConfig
 from .architecture import Architecture, Counterpart, Field
-from .task_heads import ANSWERS, FIRST_TOKEN, LABELS
+from .task_heads import ANSWERS, LABELS, PLAIN, POOLER
 from .weights import Dropped
 
 FIELDS = {
@@ -83,10 +83,13 @@ BERT = Architecture(
             "BertForSequenceClassification",
             "TercetEncoderForSequenceClassification",
             POOLED_LABELS,
-            values=FIRST_TOKEN | {"classifier_act": "tanh"},
+            values=POOLER,
         ),
-        Counterpart("BertForTokenClassification", "TercetEncoderForTokenClassification", LABELS),
-        Counterpart("BertForQuestionAnswering", "TercetEncoderForQuestionAnswering", ANSWERS),
+        Counterpart(
+            "BertForTokenClassification", "TercetEncoderForTokenClassification", LABELS, values=PLAIN
+        ),
+        Counterpart("BertForQuestionAnswering", "TercetEncoderForQuestionAnswering", ANSWERS, values=PLAIN),
+        Counterpart("BertForMultipleChoice", "TercetEncoderForMultipleChoice", POOLED_LABELS, values=POOLER),
     ),
     prefix="bert.",
 )

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from importlib.metadata import version
-from typing import Any
 
 import yaml
 
+from .certificate import Certificate
 from .finished_run import RECIPE, FinishedRun
 from .model_folder import CERTIFICATE
 from .scores import METRICS, read_scores, what_is_scored
@@ -149,17 +149,14 @@ def results(run: FinishedRun) -> Iterator[str]:
 
 
 def certificate(run: FinishedRun) -> Iterator[str]:
-    """Show what was proved about the model."""
+    """Show what was proved about the model, and by which figures."""
     if run.certificate:
-        rows = [
-            [key.replace("_", " "), str(value)] for key, value in run.certificate.items() if is_plain(value)
-        ]
-        yield f"## Certificate\n\nFrom [{CERTIFICATE}]({CERTIFICATE}):\n\n{table(['', ''], rows)}"
-
-
-def is_plain(value: Any) -> bool:
-    """Tell whether a value fits into a cell."""
-    return isinstance(value, str | int | float)
+        proved = Certificate.from_facts(run.certificate)
+        versions = ", ".join(f"{name} {number}" for name, number in proved.versions.items())
+        yield (
+            f"## Certificate\n\n{proved.table()}\n\nWith {versions}. [{CERTIFICATE}]({CERTIFICATE}) has the "
+            "hashes of both models."
+        )
 
 
 def limits(run: FinishedRun) -> str:

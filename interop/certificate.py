@@ -4,10 +4,10 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -55,6 +55,23 @@ class Certificate:
         facts = {"holds": self.holds, "tolerance": TOLERANCE, **asdict(self)}
         (folder / CERTIFICATE).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Self:
+        """Read what `save` has written.
+
+        Raises:
+            ValueError: It is something else.
+        """
+        try:
+            measured: dict[str, Any] = {each.name: facts[each.name] for each in fields(cls)}
+            measured["differences"] = tuple(Difference(**each) for each in facts["differences"])
+            return cls(**measured)
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"{CERTIFICATE} is not what `tercet import` and `tercet export` write ({error}): let them "
+                "write it again, or take it away"
+            ) from error
+
     def verdict(self) -> str:
         """Say in one line what came of it."""
         if self.holds:
@@ -98,7 +115,7 @@ def certify(
         ours: What it became, or came from.
         tokenizer: Theirs: with it they are also compared on texts.
     """
-    probes = probes_for(ours.config, tokenizer)
+    probes = probes_for(stock, ours, tokenizer)
     differences = tuple(
         difference for precision in PRECISIONS for difference in compare(stock, ours, probes, precision)
     )

@@ -77,13 +77,14 @@ def pairs(
     if labels := probe.labels(stock):
         # The stock losses of answers count pads among the candidates, ours do not.
         lesson = probe.unpadded() if "start_positions" in labels else probe
-        inputs = lesson.inputs(stock) | labels
+        inputs = lesson.inputs() | labels
         loss, gradients = stock_lesson(stock, inputs)
         own_loss, own_gradients = our_lesson(stock, ours, inputs)
         yield "loss", [loss], [own_loss]
         yield "gradients", gradients, own_gradients
     if ours.can_generate() and ours.dtype == torch.float32:
-        texts, own_texts = written(stock, probe), written(ours, probe)
+        # T5's cache has as many layers as its encoder: with a deeper decoder it can only write without.
+        texts, own_texts = written(stock, probe, use_cache=False), written(ours, probe, use_cache=True)
         num_different = sum(text != own for text, own in zip(texts, own_texts, strict=True))
         yield "different texts", [torch.zeros(1)], [torch.tensor([float(num_different)])]
 
@@ -95,7 +96,7 @@ def first_difference(
     states = []
     for model in (stock, ours):
         with torch.no_grad():
-            outputs = model(**probe.inputs(model), output_hidden_states=True)
+            outputs = model(**probe.inputs(), output_hidden_states=True)
         names = [name for name in outputs if name.endswith("hidden_states") and outputs[name] is not None]
         names.sort(key=lambda name: not name.startswith("encoder"))
         states.append([(name, layer, x) for name in names for layer, x in enumerate(outputs[name])])
@@ -110,7 +111,7 @@ def first_difference(
 
 def answers(model: PreTrainedModel, probe: Probe) -> list[Tensor]:
     """Predictions at the real positions (N, C), and for whole sequences (B, C)."""
-    outputs = model(**probe.inputs(model))
+    outputs = model(**probe.inputs())
     return [flat(x, probe) for x in predictions(outputs)]
 
 
@@ -135,7 +136,7 @@ def packed_answers(ours: TercetPreTrainedModel, probe: Probe) -> list[Tensor]:
     bounds = torch.tensor([0, *probe.lengths]).cumsum(0).int()
     stream = probe.input_ids[probe.attention_mask.bool()][None]
     inputs: dict[str, Tensor] = {"input_ids": stream, "cu_seq_lens_q": bounds}
-    if ours.config.is_encoder_decoder:
+    if probe.has_target:
         inputs |= {"decoder_input_ids": stream, "cu_seq_lens_k": bounds}
     return [x[0] if x.shape[:2] == stream.shape else x for x in predictions(ours(**inputs))]
 
@@ -147,7 +148,7 @@ def cached_answers(ours: TercetPreTrainedModel, probe: Probe) -> list[Tensor]:
         half, cache, parts = max(1, length // 2), None, []
         for part in (ids[None, :half], *ids[None, half:length].split(1, dim=-1)):
             inputs = {"input_ids": part}
-            if ours.config.is_encoder_decoder:
+            if probe.has_target:
                 inputs = {"input_ids": ids[None, :length], "decoder_input_ids": part}
             outputs = ours(**inputs, past_key_values=cache, use_cache=True)
             cache = outputs.past_key_values
@@ -205,7 +206,7 @@ def in_type(model: Any, dtype: torch.dtype) -> Any:
     return model.eval().to(dtype)
 
 
-def written(model: Any, probe: Probe) -> list[list[int]]:
+def written(model: Any, probe: Probe, *, use_cache: bool) -> list[list[int]]:
     """Let a model continue the first half of each row, greedily."""
     texts = []
     for ids, length in zip(probe.input_ids, probe.lengths, strict=True):
@@ -216,6 +217,7 @@ def written(model: Any, probe: Probe) -> list[list[int]]:
             max_new_tokens=NEW_TOKENS,
             do_sample=False,
             num_beams=1,
+            use_cache=use_cache,
             pad_token_id=pad_id(model.config),
         )
         texts.append(text[0].tolist())

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from .. import modeling
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from .architecture import Counterpart
 from .architectures import architecture_for, architecture_of
 from .source import load_stock
 from .weights import Links, link
@@ -41,7 +42,7 @@ def from_stock(stock: PreTrainedModel | str, revision: str | None = None) -> Ter
     architecture = architecture_of(stock.config)
     counterpart = architecture.counterpart(stock=type(stock).__name__)
     told = {name: tell(stock) for name, tell in architecture.by_weights.items()}
-    config = architecture.our_config(stock.config, **told, **counterpart.values)
+    config = architecture.our_config(stock.config, counterpart, **told)
     ours = getattr(modeling, counterpart.ours)(config).to(stock.dtype)
     links = link(stock, ours, architecture.table(counterpart))
     fill(ours, links.to_ours(tensors_of(stock)))
@@ -60,15 +61,29 @@ def to_stock(model: TercetPreTrainedModel, model_type: str | None = None) -> Pre
     stock_class = getattr(transformers, counterpart.stock)
     # Built in its type: `.to` would round buffers, too, such as the wavelengths of positions.
     stock = stock_class._from_config(config, dtype=model.dtype, **counterpart.arguments)
+    part_head(stock, model)
     links = link(stock, model, architecture.table(counterpart))
     fill(stock, links.to_stock(tensors_of(model)))
     return settled(stock, model)
 
 
+def part_head(stock: PreTrainedModel, ours: TercetPreTrainedModel) -> None:
+    """Give a stock model a head of its own if ours has one, where its class ties what it has not loaded."""
+    head: Any = stock.get_output_embeddings()
+    table: Any = stock.get_input_embeddings()
+    if not ours.config.tie_word_embeddings and head is not None and head.weight is table.weight:
+        head.weight = nn.Parameter(torch.empty_like(head.weight))
+        stock.config.tie_word_embeddings = False
+
+
 def links_between(stock: PreTrainedModel, ours: PreTrainedModel) -> Links:
     """Find what each tensor of a stock model is in a model of ours that equals it."""
-    architecture = architecture_of(stock.config)
-    return link(stock, ours, architecture.table(architecture.counterpart(stock=type(stock).__name__)))
+    return link(stock, ours, architecture_of(stock.config).table(counterpart_of(stock)))
+
+
+def counterpart_of(stock: PreTrainedModel) -> Counterpart:
+    """Find what a stock model is with us."""
+    return architecture_of(stock.config).counterpart(stock=type(stock).__name__)
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:

@@ -4,15 +4,18 @@ In training it drops nothing between self-attention and its residual sum, where 
 """
 
 from ..modeling.configuration_tercet import TercetEncoderConfig
-from .architecture import Architecture, Counterpart
+from .architecture import Architecture, Counterpart, Field
 from .bert import FIXED
-from .task_heads import ANSWERS, FIRST_TOKEN, LABELS
+from .task_heads import ANSWERS, FIRST_TOKEN, LABELS, PLAIN, head_dropout
 
 MASKED_LM = {
     "vocab_transform.*": "transform.dense.*",
     "vocab_layer_norm.*": "transform.norm.*",
     "vocab_projector.*": "lm_head.*",
 }
+DENSE_LABELS = {"pre_classifier.*": "classifier.transform.dense.*", **LABELS}
+DENSE = FIRST_TOKEN | {"classifier_act": "relu"}
+DROPOUT = {"classifier_dropout": head_dropout("seq_classif_dropout")}
 
 DISTILBERT = Architecture(
     model_type="distilbert",
@@ -51,11 +54,31 @@ DISTILBERT = Architecture(
         Counterpart(
             "DistilBertForSequenceClassification",
             "TercetEncoderForSequenceClassification",
-            {"pre_classifier.*": "classifier.transform.dense.*", **LABELS},
-            values=FIRST_TOKEN | {"classifier_act": "relu"},
+            DENSE_LABELS,
+            fields=DROPOUT,
+            values=DENSE,
         ),
-        Counterpart("DistilBertForTokenClassification", "TercetEncoderForTokenClassification", LABELS),
-        Counterpart("DistilBertForQuestionAnswering", "TercetEncoderForQuestionAnswering", ANSWERS),
+        Counterpart(
+            "DistilBertForTokenClassification",
+            "TercetEncoderForTokenClassification",
+            LABELS,
+            fields={"classifier_dropout": Field(lambda stock: stock.dropout, lambda config: {})},
+            values=PLAIN,
+        ),
+        Counterpart(
+            "DistilBertForQuestionAnswering",
+            "TercetEncoderForQuestionAnswering",
+            ANSWERS,
+            fields={"classifier_dropout": head_dropout("qa_dropout")},
+            values=PLAIN,
+        ),
+        Counterpart(
+            "DistilBertForMultipleChoice",
+            "TercetEncoderForMultipleChoice",
+            DENSE_LABELS,
+            fields=DROPOUT,
+            values=DENSE,
+        ),
     ),
     prefix="distilbert.",
 )

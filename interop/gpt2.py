@@ -3,7 +3,7 @@
 from ..modeling.configuration_tercet import TercetDecoderConfig
 from .architecture import Architecture, Counterpart, Field
 from .rearrangements import Chunked, FirstScaled, Place, Transposed
-from .task_heads import ANSWERS, LABELS, LAST_TOKEN, SCORES
+from .task_heads import ANSWERS, LABELS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT
 from .weights import Via
 
 
@@ -76,8 +76,14 @@ GPT2 = Architecture(
             SCORES,
             values=LAST_TOKEN,
         ),
-        Counterpart("GPT2ForTokenClassification", "TercetDecoderForTokenClassification", LABELS),
-        Counterpart("GPT2ForQuestionAnswering", "TercetDecoderForQuestionAnswering", ANSWERS),
+        Counterpart(
+            "GPT2ForTokenClassification",
+            "TercetDecoderForTokenClassification",
+            LABELS,
+            fields=TOKEN_DROPOUT,
+            values=PLAIN,
+        ),
+        Counterpart("GPT2ForQuestionAnswering", "TercetDecoderForQuestionAnswering", ANSWERS, values=PLAIN),
     ),
     prefix="transformer.",
 )

@@ -3,7 +3,7 @@
 from ..modeling.configuration_tercet import TercetDecoderConfig
 from .architecture import Architecture, Counterpart, Field
 from .rearrangements import ChunkedByHead
-from .task_heads import ANSWERS, LABELS, LAST_TOKEN, SCORES
+from .task_heads import ANSWERS, LABELS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT
 from .weights import Via
 
 HEAD = {"lm_head.weight": "lm_head.weight", "embed_out.weight": "lm_head.weight"}
@@ -73,8 +73,16 @@ GPT_NEOX = Architecture(
             SCORES,
             values=LAST_TOKEN,
         ),
-        Counterpart("GPTNeoXForTokenClassification", "TercetDecoderForTokenClassification", LABELS),
-        Counterpart("GPTNeoXForQuestionAnswering", "TercetDecoderForQuestionAnswering", ANSWERS),
+        Counterpart(
+            "GPTNeoXForTokenClassification",
+            "TercetDecoderForTokenClassification",
+            LABELS,
+            fields=TOKEN_DROPOUT,
+            values=PLAIN,
+        ),
+        Counterpart(
+            "GPTNeoXForQuestionAnswering", "TercetDecoderForQuestionAnswering", ANSWERS, values=PLAIN
+        ),
     ),
     prefix="gpt_neox.",
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..modeling.configuration_tercet import TercetDecoderConfig
 from .architecture import Architecture, Counterpart, Field
-from .task_heads import ANSWERS, LAST_TOKEN, SCORES, TOKEN_SCORES
+from .task_heads import ANSWERS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT, TOKEN_SCORES
 
 
 def rope_scaling(rope_parameters: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -58,6 +58,40 @@ WEIGHTS = {
 }
 HEAD = {"lm_head.weight": "lm_head.weight"}
 
+
+def counterparts(name: str, reader: str = "transformer.") -> tuple[Counterpart, ...]:
+    """Name the models of a family that has Llama's heads.
+
+    Args:
+        name: How its classes begin.
+        reader: Where the base model is in the one that answers questions.
+    """
+    return (
+        Counterpart(f"{name}Model", "TercetDecoderModel"),
+        Counterpart(f"{name}ForCausalLM", "TercetDecoderForCausalLM", HEAD),
+        Counterpart(
+            f"{name}ForSequenceClassification",
+            "TercetDecoderForSequenceClassification",
+            SCORES,
+            values=LAST_TOKEN,
+        ),
+        Counterpart(
+            f"{name}ForTokenClassification",
+            "TercetDecoderForTokenClassification",
+            TOKEN_SCORES,
+            fields=TOKEN_DROPOUT,
+            values=PLAIN,
+        ),
+        Counterpart(
+            f"{name}ForQuestionAnswering",
+            "TercetDecoderForQuestionAnswering",
+            ANSWERS,
+            prefix=reader,
+            values=PLAIN,
+        ),
+    )
+
+
 LLAMA = Architecture(
     model_type="llama",
     config=TercetDecoderConfig,
@@ -65,19 +99,6 @@ LLAMA = Architecture(
     fixed=FIXED,
     required={},
     weights=WEIGHTS,
-    counterparts=(
-        Counterpart("LlamaModel", "TercetDecoderModel"),
-        Counterpart("LlamaForCausalLM", "TercetDecoderForCausalLM", HEAD),
-        Counterpart(
-            "LlamaForSequenceClassification",
-            "TercetDecoderForSequenceClassification",
-            SCORES,
-            values=LAST_TOKEN,
-        ),
-        Counterpart("LlamaForTokenClassification", "TercetDecoderForTokenClassification", TOKEN_SCORES),
-        Counterpart(
-            "LlamaForQuestionAnswering", "TercetDecoderForQuestionAnswering", ANSWERS, prefix="transformer."
-        ),
-    ),
+    counterparts=counterparts("Llama"),
     prefix="model.",
 )

@@ -27,6 +27,7 @@ OPT = Architecture(
         "dropout": "dropout",
         "attention_dropout": "attention_dropout",
         "tie_word_embeddings": "tie_word_embeddings",
+        "pad_token_id": "pad_token_id",
         "initializer_range": "init_std",
     },
     fixed={

@@ -19,6 +19,8 @@ MAPPINGS = {
     "AutoModelForPreTraining": transformers.MODEL_FOR_PRETRAINING_MAPPING,
     "AutoModelForSequenceClassification": transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     "AutoModelForTokenClassification": transformers.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
+    "AutoModelForQuestionAnswering": transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING,
+    "AutoModelForMultipleChoice": transformers.MODEL_FOR_MULTIPLE_CHOICE_MAPPING,
     "AutoModelForNextSentencePrediction": transformers.MODEL_FOR_NEXT_SENTENCE_PREDICTION_MAPPING,
     "AutoModel": transformers.MODEL_MAPPING,
 }
@@ -64,6 +66,18 @@ class Patient:
         heads = classes_of(self.config)
         is_causal = "AutoModelForCausalLM" in heads and "AutoModelForMaskedLM" not in heads
         return "decoder" if is_causal or self.model.can_generate() else "encoder"
+
+    def is_one_of(self, *auto_classes: str) -> bool:
+        """Tell whether one of these Auto classes loads the model."""
+        heads = classes_of(self.config)
+        return any(type(self.model).__name__ in heads.get(auto_class, ()) for auto_class in auto_classes)
+
+    @property
+    def reads_twice(self) -> bool:
+        """Whether encoder and decoder read the same text, for a task; otherwise the decoder has a target."""
+        return self.member == "seq2seq" and self.is_one_of(
+            "AutoModelForSequenceClassification", "AutoModelForQuestionAnswering"
+        )
 
     @cached_property
     def reloaded(self) -> PreTrainedModel:

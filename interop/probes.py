@@ -3,7 +3,7 @@
 Shapes: B batch, T positions.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -12,6 +12,9 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..modeling.cross_entropy import IGNORE
+from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from .conversion import counterpart_of
+from .task_heads import LAST_TOKEN
 
 TEXTS = (
     "The ship left the harbour at dawn, and nobody on the quay knew where it was bound.",
@@ -25,6 +28,8 @@ TEXTS = (
 
 MOST_TOKENS = 48
 NUM_RANDOM = 4
+NUM_CHOICES = 2
+"""Rows from which a model chooses one: as many as divide the random ones and the texts."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,16 @@ class Probe:
         name: What it is made of.
         input_ids: (B, T).
         attention_mask: (B, T), 0 at pads, which stand behind.
+        has_target: Whether a decoder is given the same beside the source; those with the head of a task make
+            their input of the source.
+        num_choices: Of how many rows a model chooses one, if it does.
     """
 
     name: str
     input_ids: Tensor
     attention_mask: Tensor
+    has_target: bool
+    num_choices: int | None
 
     @property
     def lengths(self) -> list[int]:
@@ -47,14 +57,20 @@ class Probe:
         return self.attention_mask.sum(dim=-1).tolist()
 
     def unpadded(self) -> "Probe":
-        """Cut all rows to the shortest."""
+        """Keep of each row the end, as long as the shortest row."""
         shortest = min(self.lengths)
-        return Probe(self.name, self.input_ids[:, :shortest], self.attention_mask[:, :shortest])
+        ends = [
+            ids[length - shortest : length] for ids, length in zip(self.input_ids, self.lengths, strict=True)
+        ]
+        ids = torch.stack(ends)
+        return replace(self, input_ids=ids, attention_mask=torch.ones_like(ids))
 
-    def inputs(self, model: PreTrainedModel) -> dict[str, Tensor]:
-        """Give what `forward` reads: a sequence-to-sequence model has the same on both sides."""
+    def inputs(self) -> dict[str, Tensor]:
+        """Give what `forward` reads."""
         inputs = {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
-        if model.config.is_encoder_decoder:
+        if self.num_choices is not None:
+            return {name: rows.unflatten(0, (-1, self.num_choices)) for name, rows in inputs.items()}
+        if self.has_target:
             inputs |= {
                 "decoder_input_ids": self.input_ids,
                 "decoder_attention_mask": self.attention_mask,
@@ -75,40 +91,68 @@ class Probe:
         return labels
 
     def _labels_of(self, name: str, config: Any) -> Tensor:
+        if self.num_choices is not None:
+            return torch.arange(len(self.input_ids) // self.num_choices) % self.num_choices
         if "SequenceClassification" in name or "NextSentencePrediction" in name:
             return torch.arange(len(self.input_ids)) % config.num_labels
-        labels = self.input_ids % config.num_labels if "TokenClassification" in name else self.input_ids
-        return labels.masked_fill(self.attention_mask == 0, IGNORE)
+        if "TokenClassification" in name:
+            num_labels = config.num_labels
+        elif name == "ElectraForPreTraining":
+            num_labels = 2
+        else:
+            num_labels = config.vocab_size
+        return (self.input_ids % num_labels).masked_fill(self.attention_mask == 0, IGNORE)
 
 
-def probes_for(config: Any, tokenizer: PreTrainedTokenizerBase | None, seed: int = 0) -> list[Probe]:
-    """Make the batches that a model of this configuration can read: random ids, and texts if there is a
-    tokenizer.
+def probes_for(
+    stock: PreTrainedModel,
+    ours: TercetPreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    seed: int = 0,
+) -> list[Probe]:
+    """Make the batches that both models define: random ids, and texts if there is a tokenizer.
+
+    Stock models that label a text by its last token look for that in their own ways: decoders for the last
+    that is no pad, alone in its batch if no pad is named; others for the only end-of-sequence token.
     """
-    limit = min(MOST_TOKENS, getattr(config, "max_position_embeddings", None) or MOST_TOKENS)
-    probes = [random_probe(config, limit, seed)]
+    limit = min(MOST_TOKENS, getattr(ours.config, "max_position_embeddings", None) or MOST_TOKENS)
+    texts = {"random ids": random_rows(stock.config, limit, seed)}
     if tokenizer is not None:
-        encoded = [tokenizer(text, truncation=True, max_length=limit)["input_ids"] for text in TEXTS]
-        probes.append(padded_probe("text", encoded, config))
-    return probes
+        encoded = tokenizer(list(TEXTS), truncation=True, max_length=limit)["input_ids"]
+        texts["text"] = [[token for token in row if token != pad_id(stock.config)] for row in encoded]
+    counterpart = counterpart_of(stock)
+    if "eos_token_id" in counterpart.fields:
+        texts = {name: ended(rows, stock.config.eos_token_id) for name, rows in texts.items()}
+    if counterpart.values == LAST_TOKEN and stock.config.pad_token_id is None:
+        texts = {f"{name}, row {i}": [row] for name, rows in texts.items() for i, row in enumerate(rows, 1)}
+    has_target = "decoder_input_ids" in signature(ours.forward).parameters
+    num_choices = NUM_CHOICES if "MultipleChoice" in counterpart.stock else None
+    return [
+        Probe(name, *padded(rows, pad_id(stock.config)), has_target, num_choices)
+        for name, rows in texts.items()
+    ]
 
 
-def random_probe(config: Any, limit: int, seed: int) -> Probe:
+def random_rows(config: Any, limit: int, seed: int) -> list[list[int]]:
     """Draw rows of different lengths from the whole vocabulary, except for the pad."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.arange(config.vocab_size)
     ids = ids[ids != pad_id(config)]
     lengths = [limit, *torch.randint(2, limit, (NUM_RANDOM - 1,), generator=generator).tolist()]
-    rows = [ids[torch.randint(len(ids), (length,), generator=generator)].tolist() for length in lengths]
-    return padded_probe("random ids", rows, config)
+    return [ids[torch.randint(len(ids), (length,), generator=generator)].tolist() for length in lengths]
 
 
-def padded_probe(name: str, rows: list[list[int]], config: Any) -> Probe:
-    """Pad rows behind their ends."""
+def ended(rows: list[list[int]], end: int) -> list[list[int]]:
+    """Let each row end in a token that it has nowhere else."""
+    return [[*(token for token in row[:-1] if token != end), end] for row in rows]
+
+
+def padded(rows: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
+    """Pad rows behind their ends: ids and mask, (B, T) each."""
     longest = max(map(len, rows))
-    ids = torch.tensor([row + [pad_id(config)] * (longest - len(row)) for row in rows])
+    ids = torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
-    return Probe(name, ids, mask)
+    return ids, mask
 
 
 def pad_id(config: Any) -> int:

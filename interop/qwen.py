@@ -1,39 +1,49 @@
-"""Qwen2 (Yang et al., 2024) and Qwen3 (Yang et al., 2025): Llama with other biases, and norms of heads."""
+"""Qwen2 (Yang et al., 2024) and Qwen3 (Yang et al., 2025): Llama with other biases, and norms of heads.
+
+Layers may slide, each by itself.
+"""
 
 from ..modeling.configuration_tercet import TercetDecoderConfig
-from .architecture import Architecture, Counterpart
-from .llama import FIELDS, FIXED, HEAD, WEIGHTS
+from .architecture import Architecture, Field
+from .llama import FIELDS, FIXED, WEIGHTS, counterparts
+from .mistral import slides
 
-REQUIRED = {"use_sliding_window": False}
+WINDOWS = {
+    "layer_types": Field(
+        lambda stock: stock.layer_types if slides(stock.layer_types) else None,
+        lambda config: {"layer_types": config.types_of_layers},
+    ),
+    "sliding_window": Field(
+        lambda stock: stock.sliding_window if slides(stock.layer_types) else None,
+        lambda config: {
+            "use_sliding_window": slides(config.types_of_layers),
+            "sliding_window": config.sliding_window,
+        },
+    ),
+}
 
 QWEN2 = Architecture(
     model_type="qwen2",
     config=TercetDecoderConfig,
-    fields=FIELDS,
+    fields=FIELDS | WINDOWS,
     fixed=FIXED | {"attention_bias": True, "attention_out_bias": False},
-    required=REQUIRED,
+    required={},
     weights=WEIGHTS,
-    counterparts=(
-        Counterpart("Qwen2Model", "TercetDecoderModel"),
-        Counterpart("Qwen2ForCausalLM", "TercetDecoderForCausalLM", HEAD),
-    ),
+    counterparts=counterparts("Qwen2"),
     prefix="model.",
 )
 
 QWEN3 = Architecture(
     model_type="qwen3",
     config=TercetDecoderConfig,
-    fields=FIELDS | {"head_dim": "head_dim", "attention_bias": "attention_bias"},
+    fields=FIELDS | WINDOWS | {"head_dim": "head_dim", "attention_bias": "attention_bias"},
     fixed=FIXED | {"use_qk_norm": True},
-    required=REQUIRED,
+    required={},
     weights=WEIGHTS
     | {
         "layers.*.self_attn.q_norm.weight": "layers.*.self_attention.q_norm.weight",
         "layers.*.self_attn.k_norm.weight": "layers.*.self_attention.k_norm.weight",
     },
-    counterparts=(
-        Counterpart("Qwen3Model", "TercetDecoderModel"),
-        Counterpart("Qwen3ForCausalLM", "TercetDecoderForCausalLM", HEAD),
-    ),
+    counterparts=counterparts("Qwen3"),
     prefix="model.",
 )

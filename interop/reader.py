@@ -1,12 +1,14 @@
 """Documents for a model to read in every layout, and the numbers that it gives for their tokens.
 
 A model reads streams of tokens: encoder and decoder one, a sequence-to-sequence model the source and the
-target, whose inputs are called `decoder_...`. The numbers belong to the tokens of the last stream.
+target, whose inputs are called `decoder_...`. The numbers belong to the tokens of the last stream. For a task
+both stacks read the source. Several texts are those that a model may choose from, where it chooses.
 
 Shapes: B batch, T positions, N real tokens, C classes (the vocabulary, most often) or channels.
 """
 
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import cached_property
 from inspect import signature
 from itertools import pairwise
@@ -38,7 +40,9 @@ class Reader:
 
     def __init__(self, patient: Patient):
         self.patient = patient
-        self.streams = ("", "decoder_") if patient.member == "seq2seq" else ("",)
+        has_target = patient.member == "seq2seq" and not patient.reads_twice
+        self.streams = ("", "decoder_") if has_target else ("",)
+        self.chooses = patient.is_one_of("AutoModelForMultipleChoice")
         self.parameters = frozenset(signature(patient.model.forward).parameters)
         self.ordinary = ordinary_ids(patient)
         generator = torch.Generator().manual_seed(0)
@@ -48,17 +52,37 @@ class Reader:
         ]
 
     def draw(self, length: int, generator: torch.Generator) -> Tensor:
-        """Draw the ids of a text, (1, T)."""
-        return self.ordinary[torch.randint(len(self.ordinary), (1, length), generator=generator)]
+        """Draw the ids of a text, (1, T).
+
+        One that is read twice ends in an end-of-sequence token, at which stock models read its label.
+        """
+        ids = self.ordinary[torch.randint(len(self.ordinary), (1, length), generator=generator)]
+        if self.patient.reads_twice and (ends := ids_of(self.patient.config, "eos_token_id")):
+            ids[:, -1] = min(ends)
+        return ids
 
     @property
     def target(self) -> str:
         """The stream to whose tokens the numbers belong."""
         return self.streams[-1]
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether all tokens of a text may change the numbers of each."""
+        return self.patient.member == "encoder" or self.patient.reads_twice
+
     def takes(self, name: str) -> bool:
         """Tell whether the model has an input of this name for every stream."""
         return all(f"{stream}{name}" in self.parameters for stream in self.streams)
+
+    @cached_property
+    def returns_cache(self) -> bool:
+        """Whether the model takes a cache, and has a place for one in what it returns."""
+        if not {"past_key_values", "use_cache"} <= self.parameters:
+            return False
+        with torch.no_grad():
+            outputs = self.patient.model(**self.alone(self.documents[0]), use_cache=True)
+        return "past_key_values" in {field.name for field in fields(outputs)}
 
     @cached_property
     def judges_texts(self) -> bool:
@@ -68,9 +92,10 @@ class Reader:
     def read(self, inputs: Inputs, model: PreTrainedModel | None = None) -> Tensor:
         """Read without a cache: the numbers of the real tokens (N, C), or one row (B, C) for each text."""
         without_cache = {"use_cache": False} if "use_cache" in self.parameters else {}
+        asked = {name: rows[None] for name, rows in inputs.items()} if self.chooses else inputs
         with torch.no_grad():
-            outputs = (model or self.patient.model)(**inputs, **without_cache)
-        numbers = results_of(outputs)
+            outputs = (model or self.patient.model)(**asked, **without_cache)
+        numbers = outputs.logits.mT if self.chooses else results_of(outputs)
         mask = inputs.get(f"{self.target}attention_mask")
         return numbers.flatten(0, -2) if numbers.dim() == 2 or mask is None else numbers[mask.bool()]
 
@@ -111,12 +136,15 @@ class Reader:
 
     def changed(self, ids: Tensor, since: int) -> Tensor:
         """Replace every token of a text (1, T) from a position on by another."""
-        others = self.ordinary.roll(1)[torch.searchsorted(self.ordinary, ids)]
+        places = torch.searchsorted(self.ordinary, ids).clamp(max=len(self.ordinary) - 1)
+        others = self.ordinary.roll(1)[places]
         return torch.cat((ids[:, :since], others[:, since:]), dim=1)
 
 
 def results_of(outputs: ModelOutput) -> Tensor:
     """Take the numbers of tokens (B, T, C), or of texts (B, C), out of what a model returns."""
+    if "start_logits" in outputs:
+        return torch.stack((outputs["start_logits"], outputs["end_logits"]), dim=-1)
     return next(outputs[name] for name in RESULTS if name in outputs)
 
 

@@ -3,7 +3,7 @@
 from ..modeling.configuration_tercet import TercetEncoderConfig
 from .architecture import Architecture, Counterpart, Field
 from .bert import EMBEDDINGS, FIELDS, FIXED, LAYERS, NO_POOLER, REQUIRED, WITHOUT_POOLER
-from .task_heads import ANSWERS, DENSE_LABELS, FIRST_TOKEN, LABELS
+from .task_heads import ANSWERS, DENSE_LABELS, LABELS, PLAIN, POOLER
 from .weights import Dropped
 
 MASKED_LM = {
@@ -12,6 +12,8 @@ MASKED_LM = {
     "lm_head.decoder.*": "lm_head.*",
     "lm_head.bias": Dropped("the vocabulary's layer has the bias"),
 }
+"""With `gelu` in the dense layer, whatever the layers have."""
+CHOICES = {"roberta.pooler.dense.*": "classifier.transform.dense.*", **LABELS}
 
 ROBERTA = Architecture(
     model_type="roberta",
@@ -31,15 +33,22 @@ ROBERTA = Architecture(
     weights=EMBEDDINGS | LAYERS | NO_POOLER,
     counterparts=(
         Counterpart("RobertaModel", "TercetEncoderModel", arguments=WITHOUT_POOLER),
-        Counterpart("RobertaForMaskedLM", "TercetEncoderForMaskedLM", MASKED_LM),
+        Counterpart(
+            "RobertaForMaskedLM", "TercetEncoderForMaskedLM", MASKED_LM, required={"hidden_act": "gelu"}
+        ),
         Counterpart(
             "RobertaForSequenceClassification",
             "TercetEncoderForSequenceClassification",
             DENSE_LABELS,
-            values=FIRST_TOKEN | {"classifier_act": "tanh"},
+            values=POOLER,
         ),
-        Counterpart("RobertaForTokenClassification", "TercetEncoderForTokenClassification", LABELS),
-        Counterpart("RobertaForQuestionAnswering", "TercetEncoderForQuestionAnswering", ANSWERS),
+        Counterpart(
+            "RobertaForTokenClassification", "TercetEncoderForTokenClassification", LABELS, values=PLAIN
+        ),
+        Counterpart(
+            "RobertaForQuestionAnswering", "TercetEncoderForQuestionAnswering", ANSWERS, values=PLAIN
+        ),
+        Counterpart("RobertaForMultipleChoice", "TercetEncoderForMultipleChoice", CHOICES, values=POOLER),
     ),
     prefix="roberta.",
 )

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from .finding import Finding, agreement, listed
 from .reader import Reader
@@ -23,8 +23,7 @@ def tied_weights(reader: Reader) -> Finding:
     patient, model = reader.patient, reader.patient.model
     config = patient.config.get_text_config(decoder=True)
     head = model.get_output_embeddings()
-    is_promised = bool(getattr(config, "tie_word_embeddings", False))
-    if head is not None and is_promised and head.weight is not patient.embeddings:
+    if head is not None and promises_tie(config) and head.weight is not patient.embeddings:
         return Finding(
             "failed",
             "tie_word_embeddings is true, but embeddings and head are two tensors",
@@ -37,6 +36,12 @@ def tied_weights(reader: Reader) -> Finding:
     if not before:
         return Finding("not applicable", "no weights are tied")
     return Finding("ok", f"{len(before)} shared by several names, before and after saving")
+
+
+def promises_tie(config: PreTrainedConfig) -> bool:
+    """Tell whether a configuration says that embeddings and head are one; T5's does whatever it is told."""
+    told_otherwise = type(config).from_dict(config.to_dict() | {"tie_word_embeddings": False})
+    return getattr(config, "tie_word_embeddings", False) and not told_otherwise.tie_word_embeddings
 
 
 def ties(model: PreTrainedModel) -> set[frozenset[str]]:

@@ -20,7 +20,7 @@ class Attempt(NamedTuple):
 
     Args:
         model: With this head.
-        missing: Tensors that it needs and the files do not have.
+        missing: Tensors that it needs and the files do not have, or in another shape.
         surplus: Tensors of the files that it has no place for.
     """
 
@@ -80,7 +80,7 @@ def attempt(folder: Path, architecture: Architecture, counterpart: Counterpart) 
     """Load a model with one head."""
     with quietly():
         model, found = getattr(transformers, counterpart.stock).from_pretrained(
-            folder, use_safetensors=True, output_loading_info=True
+            folder, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True
         )
     table, present = architecture.table(counterpart), set[str]()
     surplus = [
@@ -88,4 +88,5 @@ def attempt(folder: Path, architecture: Architecture, counterpart: Counterpart) 
         for name in sorted(found["unexpected_keys"])
         if not isinstance(look_up(name, table, model.config, present), Dropped)
     ]
-    return Attempt(model, sorted(found["missing_keys"]), surplus)
+    missing = {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])}
+    return Attempt(model, sorted(missing), surplus)

@@ -9,9 +9,10 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from ..modeling.configuration_tercet import TercetSeq2SeqConfig
+from ..modeling.configuration_tercet import TercetEncoderConfig, TercetSeq2SeqConfig
 from .architecture import Architecture, Counterpart, Field
 from .rearrangements import FirstScaled, Place
+from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS, LABELS
 from .weights import Dropped, Via
 
 
@@ -25,17 +26,23 @@ def output_scale(place: Place) -> float:
     return place.config.d_model**-0.5 if getattr(place.config, "scale_decoder_outputs", False) else 1.0
 
 
-def stack(name: str, sublayers: tuple[str, ...]) -> dict[str, str | Via]:
-    """Name the weights of the encoder or the decoder; `sublayers` are ours, in the order of a block."""
+def stack(name: str, prefix: str, sublayers: tuple[str, ...]) -> dict[str, str | Via]:
+    """Name the weights of the encoder or the decoder.
+
+    Args:
+        name: What T5 calls it.
+        prefix: Where it is with us.
+        sublayers: Ours, in the order of a block.
+    """
     table: dict[str, str | Via] = {
-        f"{name}.embed_tokens.weight": f"{name}.embeddings.embed_tokens.weight",
+        f"{name}.embed_tokens.weight": f"{prefix}embeddings.embed_tokens.weight",
         f"{name}.block.0.layer.0.SelfAttention.relative_attention_bias.weight": (
-            f"{name}.relative_bias.table.weight"
+            f"{prefix}relative_bias.table.weight"
         ),
-        f"{name}.final_layer_norm.weight": f"{name}.norm.weight",
+        f"{name}.final_layer_norm.weight": f"{prefix}norm.weight",
     }
     for number, sublayer in enumerate(sublayers):
-        layer, ours = f"{name}.block.*.layer.{number}.", f"{name}.layers.*.{sublayer}"
+        layer, ours = f"{name}.block.*.layer.{number}.", f"{prefix}layers.*.{sublayer}"
         table[f"{layer}layer_norm.weight"] = f"{ours}_norm.weight"
         if sublayer == "feed_forward":
             inner = f"{layer}DenseReluDense."
@@ -61,6 +68,30 @@ def is_tied(stock: PreTrainedModel) -> bool:
     return head is None or head.weight is stock.get_input_embeddings().weight
 
 
+FIELDS = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "d_model",
+    "head_dim": "d_kv",
+    "intermediate_size": "d_ff",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "relative_attention_num_buckets": "relative_attention_num_buckets",
+    "relative_attention_max_distance": "relative_attention_max_distance",
+    "feed_forward_type": Field(
+        lambda stock: "gated" if stock.is_gated_act else "plain",
+        lambda config: {"feed_forward_proj": activation(config)},
+    ),
+    "hidden_act": Field(lambda stock: stock.dense_act_fn, lambda config: {}),
+    "norm_eps": "layer_norm_epsilon",
+    "dropout": "dropout_rate",
+    "tie_word_embeddings": "tie_word_embeddings",
+} | DROPOUT
+DECODER_FIELDS = {
+    "decoder_head_dim": Field(lambda stock: stock.d_kv, lambda config: {}),
+    "decoder_num_hidden_layers": "num_decoder_layers",
+}
+FIXED = {"position_embedding_type": "relative_bias", "norm_type": "rms_norm", "norm_placement": "pre"}
+TABLES = {"shared.weight": Dropped("both sides have their tables")}
 HEAD = {
     "lm_head.weight": "lm_head.weight",
     "decoder.final_layer_norm.weight": Via("model.decoder.norm.weight", FirstScaled(output_scale)),
@@ -69,58 +100,49 @@ HEAD = {
 T5 = Architecture(
     model_type="t5",
     config=TercetSeq2SeqConfig,
-    fields={
-        "vocab_size": "vocab_size",
-        "hidden_size": "d_model",
-        "head_dim": "d_kv",
-        "decoder_head_dim": Field(lambda stock: stock.d_kv, lambda config: {}),
-        "intermediate_size": "d_ff",
-        "num_hidden_layers": "num_layers",
-        "num_attention_heads": "num_heads",
-        "decoder_num_hidden_layers": "num_decoder_layers",
-        "relative_attention_num_buckets": "relative_attention_num_buckets",
-        "relative_attention_max_distance": "relative_attention_max_distance",
-        "feed_forward_type": Field(
-            lambda stock: "gated" if stock.is_gated_act else "plain",
-            lambda config: {"feed_forward_proj": activation(config)},
-        ),
-        "hidden_act": Field(lambda stock: stock.dense_act_fn, lambda config: {}),
-        "norm_eps": "layer_norm_epsilon",
-        "dropout": "dropout_rate",
-    },
-    fixed={
-        "position_embedding_type": "relative_bias",
-        "share_encoder_decoder_embeddings": True,
-        "norm_type": "rms_norm",
-        "norm_placement": "pre",
-    },
-    required={},
-    weights=stack("encoder", ("self_attention", "feed_forward"))
-    | stack("decoder", ("self_attention", "cross_attention", "feed_forward"))
-    | {
-        "shared.weight": Dropped("both sides have their tables"),
-    },
+    fields=FIELDS | DECODER_FIELDS,
+    fixed=FIXED | {"share_encoder_decoder_embeddings": True},
+    required={"is_encoder_decoder": True},
+    weights=stack("encoder", "encoder.", ("self_attention", "feed_forward"))
+    | stack("decoder", "decoder.", ("self_attention", "cross_attention", "feed_forward"))
+    | TABLES,
     counterparts=(
         Counterpart("T5Model", "TercetSeq2SeqModel"),
+        Counterpart("T5ForConditionalGeneration", "TercetSeq2SeqForConditionalGeneration", HEAD),
         Counterpart(
-            "T5ForConditionalGeneration",
-            "TercetSeq2SeqForConditionalGeneration",
-            HEAD,
+            "T5ForSequenceClassification",
+            "TercetSeq2SeqForSequenceClassification",
+            HEAD_LABELS,
+            prefix="transformer.",
+            values=AT_THE_END,
+            fields=ENDED,
         ),
+        Counterpart("T5ForQuestionAnswering", "TercetSeq2SeqForQuestionAnswering", ANSWERS),
     ),
     prefix="",
     by_weights={"tie_word_embeddings": is_tied},
 )
 
-MT5 = replace(
-    T5,
-    model_type="mt5",
+T5_ENCODER = Architecture(
+    model_type="t5",
+    config=TercetEncoderConfig,
+    fields=FIELDS,
+    fixed=FIXED | {"type_vocab_size": 0},
+    required={"is_encoder_decoder": False},
+    weights=stack("encoder", "", ("self_attention", "feed_forward")) | TABLES,
     counterparts=(
-        Counterpart("MT5Model", "TercetSeq2SeqModel"),
-        Counterpart(
-            "MT5ForConditionalGeneration",
-            "TercetSeq2SeqForConditionalGeneration",
-            HEAD,
-        ),
+        Counterpart("T5EncoderModel", "TercetEncoderModel"),
+        Counterpart("T5ForTokenClassification", "TercetEncoderForTokenClassification", LABELS),
     ),
+    prefix="transformer.",
+    by_weights={"tie_word_embeddings": is_tied},
 )
+
+
+def multilingual(architecture: Architecture) -> Architecture:
+    """Give what mT5 calls the same by another name."""
+    counterparts = (replace(each, stock=f"M{each.stock}") for each in architecture.counterparts)
+    return replace(architecture, model_type="mt5", counterparts=tuple(counterparts))
+
+
+MT5, MT5_ENCODER = multilingual(T5), multilingual(T5_ENCODER)

@@ -36,6 +36,7 @@ from .modeling_tercet_encoder import (
 )
 from .modeling_tercet_seq2seq import TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqModel
 from .pretrained_tercet import TercetPreTrainedModel
+from .replaced_tokens import TercetEncoderForReplacedTokenDetection
 from .seq2seq_tasks import TercetSeq2SeqForQuestionAnswering, TercetSeq2SeqForSequenceClassification
 
 CONFIGURATIONS = (TercetEncoderConfig, TercetDecoderConfig, TercetSeq2SeqConfig)
@@ -103,6 +104,7 @@ __all__ = [
     "TercetEncoderForNextSentencePrediction",
     "TercetEncoderForPreTraining",
     "TercetEncoderForQuestionAnswering",
+    "TercetEncoderForReplacedTokenDetection",
     "TercetEncoderForSequenceClassification",
     "TercetEncoderForTokenClassification",
     "TercetEncoderModel",

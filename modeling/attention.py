@@ -17,7 +17,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from .blocked_weights import apply
 from .configuration_tercet import TercetConfig
 from .dot_product import scaled_dot_product
-from .linear import ResidualLinear, project
+from .linear import project, residual_linear
 from .normalization import build_head_norm
 from .packed_attention import PACKED_KERNEL
 from .packing import Mask, PackedSequences
@@ -35,7 +35,7 @@ class Attention(nn.Module):
         self.q_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias)
         self.k_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
         self.v_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
-        self.o_proj = ResidualLinear(config, query_width, bias=bool(config.attention_out_bias))
+        self.o_proj = residual_linear(config, query_width, bias=bool(config.attention_out_bias))
         self.q_norm = build_head_norm(config)
         self.k_norm = build_head_norm(config)
 

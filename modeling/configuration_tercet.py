@@ -11,13 +11,14 @@ from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
 from .configuration_checks import equal_share, require_architecture, require_decoder
+from .parallelism import BLOCK_BY_BLOCK, beneath, plan_of_stack
 
 PositionEmbeddingType = Literal[
     "rotary", "learned", "sinusoidal", "sinusoidal_split", "relative_bias", "none"
 ]
 Activation = Literal["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
 ClassifierPooling = Literal["first", "last", "mean"]
-ClassifierActivation = Literal["tanh", "relu", "gelu"]
+ClassifierActivation = Literal["tanh", Activation]
 
 DECODER_FIELDS = (
     "num_hidden_layers",
@@ -33,6 +34,8 @@ DECODER_FIELDS = (
 @strict
 class TercetConfig(PreTrainedConfig):
     """The fields every member shares. Abstract: use one of the classes below."""
+
+    base_model_fsdp_plan = BLOCK_BY_BLOCK
 
     vocab_size: int = 32_000
     hidden_size: int = 768
@@ -135,6 +138,8 @@ class TercetConfig(PreTrainedConfig):
         if self.attention_out_bias is None:
             self.attention_out_bias = self.attention_bias
         super().__post_init__(**kwargs)
+        # Last, because transformers 5.17 adds to a plan what others call their token vectors.
+        self.base_model_tp_plan = self.tensor_parallel_plan()  # pyright: ignore[reportAttributeAccessIssue]
 
     @property
     def rotary_dim(self) -> int:
@@ -155,6 +160,10 @@ class TercetConfig(PreTrainedConfig):
     def types_of_layers(self) -> list[str]:
         """Type of each layer, whether `layer_types` names them or not."""
         return self.layer_types or ["full_attention"] * self.num_hidden_layers
+
+    def tensor_parallel_plan(self) -> dict[str, str]:
+        """Say how the weights of the model without head are shared out among devices."""
+        return plan_of_stack(self)
 
     def validate_architecture(self) -> None:
         """Refuse sizes that no Transformer can have (run by `@strict` after construction).
@@ -210,6 +219,7 @@ class TercetSeq2SeqConfig(TercetConfig):
 
     model_type = "tercet_seq2seq"
     keys_to_ignore_at_inference = ["past_key_values"]
+    base_model_fsdp_plan = beneath("encoder", BLOCK_BY_BLOCK) | beneath("decoder", BLOCK_BY_BLOCK)
 
     decoder_num_hidden_layers: int | None = None
     decoder_num_attention_heads: int | None = None
@@ -255,6 +265,11 @@ class TercetSeq2SeqConfig(TercetConfig):
         """Whether source and target share their token vectors."""
         shared = self.share_encoder_decoder_embeddings
         return self.tie_word_embeddings if shared is None else shared
+
+    def tensor_parallel_plan(self) -> dict[str, str]:
+        """Say how the weights of both stacks are shared out among devices."""
+        of_decoder = plan_of_stack(self, reads_encoder=True)
+        return beneath("encoder", plan_of_stack(self)) | beneath("decoder", of_decoder)
 
     def encoder_config(self) -> TercetEncoderConfig:
         """Describe the encoder alone, with the attention kernel of the whole."""

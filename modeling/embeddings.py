@@ -44,14 +44,15 @@ class Embeddings(nn.Module):
         """
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         x = x * self.scale + self.positions.embed(position_ids)
-        x = x + self.segments(token_type_ids)
+        x = x + self.segments(token_type_ids, position_ids)
         # Positions are computed in float32; the stream keeps the type of the weights.
         return self.projection(self.dropout(self.norm(x.to(self.embed_tokens.weight.dtype))))
 
-    def segments(self, token_type_ids: Tensor | None) -> Tensor | float:
+    def segments(self, token_type_ids: Tensor | None, position_ids: Tensor) -> Tensor | float:
         """Vectors of the segments (B, T, E), by default the first segment's (E,); 0 if the model has none."""
         if self.token_types is not None:
-            return self.token_types.weight[0] if token_type_ids is None else self.token_types(token_type_ids)
+            # The table is called, never read, since whoever offloads weights fetches them for a call.
+            return self.token_types(position_ids.new_zeros(()) if token_type_ids is None else token_type_ids)
         if token_type_ids is not None:
             raise ValueError(
                 "token_type_ids given, but type_vocab_size is 0: build the model with type_vocab_size=2, "

@@ -9,7 +9,7 @@ from transformers.activations import ACT2FN
 from .blocked_weights import apply
 from .configuration_tercet import TercetConfig
 from .dropout import Dropout
-from .linear import ResidualLinear, project
+from .linear import project, residual_linear
 
 
 def build_activation(name: str) -> nn.Module:
@@ -27,7 +27,7 @@ class PlainFeedForward(nn.Module):
     def __init__(self, config: TercetConfig):
         super().__init__()
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
-        self.down_proj = ResidualLinear(config, config.intermediate_size, bias=config.mlp_bias)
+        self.down_proj = residual_linear(config, config.intermediate_size, bias=config.mlp_bias)
         self.act_fn = build_activation(config.hidden_act)
         self.dropout = Dropout(config.activation_dropout)
 
@@ -43,7 +43,7 @@ class GatedFeedForward(nn.Module):
         super().__init__()
         self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
-        self.down_proj = ResidualLinear(config, config.intermediate_size, bias=config.mlp_bias)
+        self.down_proj = residual_linear(config, config.intermediate_size, bias=config.mlp_bias)
         self.act_fn = build_activation(config.hidden_act)
         self.dropout = Dropout(config.activation_dropout)
 

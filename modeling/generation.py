@@ -23,6 +23,7 @@ from .blocked_weights import are_in_use, blocked_weights, is_untouched
 from .growing_cache import grows, let_grow
 from .packing import Masks
 from .pretrained_tercet import TercetVocabularyModel
+from .relative_bias import require_known_places
 from .stack import TercetStack
 
 STEP_ARGUMENTS = {
@@ -50,6 +51,12 @@ class TercetGenerativeModel(TercetVocabularyModel, GenerationMixin):
             return super().generate(*args, **kwargs)
         with blocked_weights(self):
             return super().generate(*args, **kwargs)
+
+    @wraps(GenerationMixin.init_continuous_batching)
+    def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
+        """Start continuous batching: see `GenerationMixin.init_continuous_batching`."""
+        require_known_places(self.config)
+        return super().init_continuous_batching(*args, **kwargs)
 
     def create_masks_for_generate(
         self, inputs_embeds: Tensor, attention_mask: Tensor | None, past_key_values: Cache, **_: Any

@@ -1,4 +1,4 @@
-"""Linear layers: several that read the same input, and the one that writes into the residual stream."""
+"""Linear layers: the one that writes into the residual stream, and several that read the same input."""
 
 import torch
 from torch import Tensor, nn
@@ -9,18 +9,25 @@ from .blocked_weights import project as project_by_blocks
 from .configuration_tercet import TercetConfig
 
 
-class ResidualLinear(nn.Linear):
-    """Project a sub-layer's result back to the model's width.
+def residual_linear(config: TercetConfig, in_features: int, bias: bool) -> nn.Linear:
+    """Build what projects a sub-layer's result back to the model's width.
 
     With the norm before the sub-layers, every layer adds to the stream twice and its variance grows with
     depth; the initial weights are smaller by 1 / sqrt(2 * layers) to keep it constant (Radford et al., 2019,
     section 2.3). The norm after the sub-layers needs no such care.
-    """
 
-    def __init__(self, config: TercetConfig, in_features: int, bias: bool):
-        # Before the parameters exist, because initialization reads it.
-        self.init_scale = (2 * config.num_hidden_layers) ** -0.5 if config.norm_placement != "post" else 1.0
-        super().__init__(in_features, config.hidden_size, bias=bias)
+    The layer is of no class of its own, since torch's quantizer knows layers by their exact class.
+    """
+    layer = nn.Linear(in_features, config.hidden_size, bias=bias)
+    vars(layer)["init_scale"] = (
+        (2 * config.num_hidden_layers) ** -0.5 if config.norm_placement != "post" else 1.0
+    )
+    return layer
+
+
+def init_scale(layer: nn.Linear) -> float | None:
+    """Tell what scales a layer's initial weights, if it is one that projects back to the model's width."""
+    return vars(layer).get("init_scale")
 
 
 def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:

@@ -73,8 +73,12 @@ class TercetDecoderModel(TercetStack):
         T), and `past_key_values` is extended in place; packed sequences have none, since they cannot be
         continued. A model that reads an encoder takes the source as `encoder_hidden_states` (B, S, C), or
         packed (1, M), with `encoder_attention_mask` (B, S), or with its cumulative lengths `cu_seq_lens_k`
-        beside the `cu_seq_lens_q` of the targets.
+        beside the `cu_seq_lens_q` of the targets. What continuous batching passes goes to `read_pages`.
         """
+        if kwargs.get("cache") is not None:
+            lengths = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}
+            lengths |= {"max_length_q": max_length_q, "max_length_k": max_length_k}
+            return self.read_pages(input_ids, position_ids, attention_mask, **lengths, **kwargs)
         tokens = require_tokens(input_ids, inputs_embeds)
         output_attentions = self.records("output_attentions", kwargs)
         layout = self.lay_out(
@@ -86,7 +90,9 @@ class TercetDecoderModel(TercetStack):
             past_length=None if past_key_values is None else past_key_values.get_seq_length(),
             use_cache=bool(use_cache),
             output_attentions=output_attentions,
-            may_unpad=self.training and not use_cache and not self.records("output_hidden_states", kwargs),
+            may_unpad=self.training
+            and past_key_values is None
+            and not (use_cache or self.records("output_hidden_states", kwargs)),
         )
         if use_cache and past_key_values is None and layout.sequences is None and layout.sequence_ids is None:
             past_key_values = self.new_cache(encoder_hidden_states)
@@ -130,6 +136,27 @@ class TercetDecoderModel(TercetStack):
         arguments = {"kernel": single_query_attention}
         masks: Masks = {"full_attention": mask}
         return self.transform(layout, x, masks, arguments, source, pairs, past_key_values)
+
+    def read_pages(
+        self,
+        input_ids: Tensor | None,
+        position_ids: Tensor | None,
+        attention_mask: Mask | Masks,
+        **arguments: Any,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        """States (1, N, C) of new tokens of many texts, whose keys and values lie in the pages of one cache.
+
+        So transformers' continuous batching calls: its kernels fill the pages and find in them what a text
+        has so far, by lengths and masks which are therefore theirs alone.
+        """
+        assert position_ids is not None  # which are part of that call
+        layout = Layout(position_ids)
+        x = self.embed(layout, input_ids, None, None)
+        is_by_type = isinstance(attention_mask, dict)
+        masks = attention_mask if is_by_type else dict.fromkeys(self.config.types_of_layers, attention_mask)
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=self.transform(layout, x, masks, arguments)
+        )
 
     def new_cache(self, encoder_hidden_states: Tensor | None) -> Cache:
         """Start a cache, of the source too if there is one."""

@@ -17,7 +17,8 @@ from .configuration_tercet import TercetEncoderConfig
 from .cross_entropy import LossArguments, logits_loss, take_loss_arguments
 from .heads import NextSentenceHead
 from .outputs import TercetForPreTrainingOutput
-from .packing import Masks, first_tokens
+from .packing import Masks
+from .pooling import find_sequences
 from .pretrained_tercet import TercetPreTrainedModel, TercetVocabularyModel
 from .stack import TercetStack, kernel_arguments, require_tokens
 
@@ -138,10 +139,9 @@ class TercetEncoderForNextSentencePrediction(TercetPreTrainedModel):
         """Judge pairs: logits (B, 2), and the loss of `labels` (B,): 0 if B follows, 1 if it is random."""
         loss_arguments = take_loss_arguments(kwargs)
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
-        first = first_tokens(
-            outputs.last_hidden_state, attention_mask, position_ids, kwargs.get("cu_seq_lens_q")
-        )
-        logits = self.next_sentence_head(first)
+        states, bounds = outputs.last_hidden_state, kwargs.get("cu_seq_lens_q")
+        sequences = find_sequences(states, attention_mask, position_ids, bounds)
+        logits = self.next_sentence_head(states[sequences.first])
         loss = None if labels is None else next_sentence_loss(logits, labels, loss_arguments)
         return NextSentencePredictorOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
@@ -186,8 +186,8 @@ class TercetEncoderForPreTraining(TercetVocabularyModel):
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
         states = outputs.last_hidden_state
         token_loss, token_logits = self.answer(states, labels, logits_to_keep, loss_arguments)
-        first = first_tokens(states, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
-        pair_logits = self.next_sentence_head(first)
+        sequences = find_sequences(states, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
+        pair_logits = self.next_sentence_head(states[sequences.first])
         pair_loss = None
         if next_sentence_label is not None:
             pair_loss = next_sentence_loss(pair_logits, next_sentence_label, loss_arguments)

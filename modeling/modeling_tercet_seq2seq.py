@@ -22,7 +22,8 @@ from .generation import TercetGenerativeModel
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import bounds_of, restarts
-from .pretrained_tercet import TercetPreTrainedModel, is_tracing
+from .pretrained_tercet import TercetPreTrainedModel
+from .tracing import is_tracing
 
 TABLE = "embeddings.embed_tokens.weight"
 """Where a stack keeps the vectors of its tokens."""
@@ -130,7 +131,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
             decoder_inputs_embeds,
             encoder_hidden_states=source.last_hidden_state,
             encoder_attention_mask=attention_mask,
-            use_cache=use_cache,
+            use_cache=self.config.use_cache if use_cache is None else use_cache,
             cu_seq_lens_q=cu_seq_lens_q,
             cu_seq_lens_k=cu_seq_lens_k,
             max_length_q=max_length_q,

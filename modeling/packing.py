@@ -154,20 +154,3 @@ def within(sequences_q: Tensor, sequences_k: Tensor) -> Callable[..., Tensor]:
         return sequences_q[batch_idx, q_idx] == sequences_k[batch_idx, kv_idx]
 
     return same_sequence
-
-
-def first_tokens(
-    hidden_states: Tensor,
-    attention_mask: Tensor | Masks | None,
-    position_ids: Tensor | None,
-    cu_seq_lens: Tensor | None,
-) -> Tensor:
-    """Vector of each sequence's first real token, (B, C) of a padded batch or (S, C) of a packed one."""
-    if cu_seq_lens is not None:
-        return hidden_states[0, cu_seq_lens[:-1].long()]
-    if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2:
-        first = attention_mask.long().argmax(dim=-1)
-        return hidden_states[torch.arange(len(first), device=first.device), first]
-    if position_ids is not None and len(hidden_states) == 1 and not torch.compiler.is_compiling():
-        return hidden_states[0, bounds_of(position_ids)[:-1].long()]
-    return hidden_states[:, 0]

@@ -6,32 +6,34 @@ hold one sequence each (S = B); a packed stream (1, N) holds all of them.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from .packing import bounds_of, restarts, sequence_ids
-from .pretrained_tercet import is_tracing
+from .packing import Masks, bounds_of, restarts
+from .tracing import is_tracing
 
 Places = tuple[Tensor, Tensor]
 """Row and column of one token of each sequence, (S,) and (S,), as an index into (B, T, ...)."""
 
 
-@dataclass(frozen=True)
 class Sequences(ABC):
-    """Where the sequences of a batch lie. Abstract: padded or packed.
-
-    Args:
-        is_own: (S, T), or packed (S, N): true at the tokens of each sequence in the row that holds it.
-    """
-
-    is_own: Tensor
+    """Where the sequences of a batch lie. Abstract: padded or packed."""
 
     @property
     @abstractmethod
-    def rows(self) -> Tensor:
-        """Row that holds each sequence, (S,)."""
+    def is_own(self) -> Tensor:
+        """True at the tokens of each sequence in the row that holds it, (S, T), or packed (S, N)."""
+
+    @property
+    @abstractmethod
+    def first(self) -> Places:
+        """Where the first token of each sequence is."""
+
+    @property
+    @abstractmethod
+    def last(self) -> Places:
+        """Where the last token of each sequence is."""
 
     @property
     @abstractmethod
@@ -42,16 +44,6 @@ class Sequences(ABC):
     def total(self, states: Tensor) -> Tensor:
         """Sum of the vectors of each sequence, (S, C)."""
 
-    @property
-    def first(self) -> Places:
-        """Where the first token of each sequence is."""
-        return self.rows, self.is_own.int().argmax(-1)
-
-    @property
-    def last(self) -> Places:
-        """Where the last token of each sequence is."""
-        return self.rows, self.is_own.shape[1] - 1 - self.is_own.flip(-1).int().argmax(-1)
-
     def mean(self, states: Tensor) -> Tensor:
         """Mean of the vectors of each sequence, (S, C)."""
         return self.total(states) / self.is_own.sum(-1, keepdim=True).clamp(min=1)
@@ -60,10 +52,24 @@ class Sequences(ABC):
 class PaddedRows(Sequences):
     """A row for each sequence, with pads wherever they stand; columns are counted with the pads."""
 
+    def __init__(self, is_own: Tensor):
+        self.mask = is_own
+        self.rows = torch.arange(len(is_own), device=is_own.device)
+
     @property
-    def rows(self) -> Tensor:
-        """Row that holds each sequence, (S,)."""
-        return torch.arange(len(self.is_own), device=self.is_own.device)
+    def is_own(self) -> Tensor:
+        """True at real tokens, (B, T)."""
+        return self.mask
+
+    @property
+    def first(self) -> Places:
+        """Behind the pads on the left."""
+        return self.rows, self.mask.int().argmax(-1)
+
+    @property
+    def last(self) -> Places:
+        """Before the pads on the right."""
+        return self.rows, self.mask.shape[1] - 1 - self.mask.flip(-1).int().argmax(-1)
 
     @property
     def origins(self) -> Tensor:
@@ -72,21 +78,35 @@ class PaddedRows(Sequences):
 
     def total(self, states: Tensor) -> Tensor:
         """Sum over the real tokens of each row (B, T, C)."""
-        return (states * self.is_own[..., None]).sum(1)
+        return (states * self.mask[..., None]).sum(1)
 
 
 class PackedStream(Sequences):
-    """One row for all sequences, in which each of them begins anew at position 0."""
+    """One row of N tokens for all sequences, which follow each other at `cu_seq_lens` (S+1,)."""
+
+    def __init__(self, cu_seq_lens: Tensor, num_tokens: int):
+        self.begins, self.ends = cu_seq_lens[:-1].long(), cu_seq_lens[1:].long()
+        self.stream = torch.arange(num_tokens, device=cu_seq_lens.device)
 
     @property
-    def rows(self) -> Tensor:
-        """Row 0 for each sequence, (S,)."""
-        return torch.zeros_like(self.origins)
+    def is_own(self) -> Tensor:
+        """True at the tokens of each sequence, (S, N)."""
+        return (self.begins[:, None] <= self.stream) & (self.stream < self.ends[:, None])
+
+    @property
+    def first(self) -> Places:
+        """Where each sequence begins."""
+        return torch.zeros_like(self.begins), self.begins
+
+    @property
+    def last(self) -> Places:
+        """Before the next one begins."""
+        return torch.zeros_like(self.ends), self.ends - 1
 
     @property
     def origins(self) -> Tensor:
         """Column of the first token of each sequence, (S,)."""
-        return self.is_own.int().argmax(-1)
+        return self.begins
 
     def total(self, states: Tensor) -> Tensor:
         """Sum over each sequence of the stream (1, N, C)."""
@@ -95,38 +115,53 @@ class PackedStream(Sequences):
 
 def find_sequences(
     tokens: Tensor,
-    attention_mask: Tensor | None,
+    attention_mask: Tensor | Masks | None,
     position_ids: Tensor | None,
     cu_seq_lens: Tensor | None,
-    pad_token_id: int | None,
+    pad_token_id: int | None = None,
 ) -> Sequences:
     """Find the sequences of a batch as the models do, and pads by their id where no mask tells of them.
 
     Args:
         tokens: Ids (B, T), or vectors (B, T, C), in which no pad can be told from a token.
-        attention_mask: (B, T), 0 at pads; with a cache (B, past + T).
+        attention_mask: (B, T), 0 at pads; with a cache (B, past + T). Other masks tell of no pads.
         position_ids: (B, T); in one row without a mask they may restart, and so tell of packed sequences.
         cu_seq_lens: Cumulative lengths (S+1,) of sequences packed by the user.
         pad_token_id: The id of pads, if there is one.
     """
     num_rows, num_columns = tokens.shape[:2]
-    has_mask = attention_mask is not None and attention_mask.dim() == 2
-    may_restart = cu_seq_lens is None and not has_mask and num_rows == 1 and not is_tracing()
+    mask = attention_mask if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2 else None
+    may_restart = cu_seq_lens is None and mask is None and num_rows == 1 and not is_tracing()
     if may_restart and position_ids is not None and restarts(position_ids).any():
         cu_seq_lens = bounds_of(position_ids)
     if cu_seq_lens is not None:
-        numbers = torch.arange(len(cu_seq_lens) - 1, device=tokens.device)
-        return PackedStream(sequence_ids(cu_seq_lens, num_columns) == numbers[:, None])
-    if attention_mask is not None and has_mask:
-        return PaddedRows(attention_mask[:, -num_columns:] != 0)
+        return PackedStream(cu_seq_lens, num_columns)
+    if mask is not None:
+        return PaddedRows(mask[:, -num_columns:] != 0)
     if pad_token_id is not None and tokens.dim() == 2:
         return PaddedRows(tokens != pad_token_id)
     return PaddedRows(torch.ones(num_rows, num_columns, dtype=torch.bool, device=tokens.device))
 
 
+def pool_first(states: Tensor, sequences: Sequences) -> Tensor:
+    """Take the state of each sequence's first token."""
+    return states[sequences.first]
+
+
+def pool_last(states: Tensor, sequences: Sequences) -> Tensor:
+    """Take the state of each sequence's last token."""
+    return states[sequences.last]
+
+
+def pool_mean(states: Tensor, sequences: Sequences) -> Tensor:
+    """Average the states of each sequence's tokens."""
+    return sequences.mean(states)
+
+
+# Functions with names, since whole models are pickled, too.
 POOLING: dict[str, Callable[[Tensor, Sequences], Tensor]] = {
-    "first": lambda states, sequences: states[sequences.first],
-    "last": lambda states, sequences: states[sequences.last],
-    "mean": lambda states, sequences: sequences.mean(states),
+    "first": pool_first,
+    "last": pool_last,
+    "mean": pool_mean,
 }
 """One vector for each sequence, (S, C), of states (B, T, C), by `classifier_pooling`."""

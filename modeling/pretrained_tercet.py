@@ -16,8 +16,9 @@ from .blocked_weights import apply, forget
 from .configuration_tercet import TercetConfig
 from .cross_entropy import LossArguments, logits_loss, vocabulary_loss
 from .heads import build_head_transform, keep_positions
-from .linear import ResidualLinear
+from .linear import init_scale
 from .relative_bias import require_additive_kernel
+from .tracing import is_tracing
 
 
 class TercetPreTrainedModel(PreTrainedModel):
@@ -38,8 +39,8 @@ class TercetPreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if isinstance(module, ResidualLinear):
-            init.normal_(module.weight, std=self.config.initializer_range * module.init_scale)
+        if isinstance(module, nn.Linear) and (scale := init_scale(module)) is not None:
+            init.normal_(module.weight, std=self.config.initializer_range * scale)
 
     def _check_and_adjust_attn_implementation(
         self, attn_implementation: str | None, *args: Any, **kwargs: Any
@@ -56,6 +57,8 @@ class TercetPreTrainedModel(PreTrainedModel):
 
 class TercetVocabularyModel(TercetPreTrainedModel):
     """A model that ends in the vocabulary. Abstract: each member says what its targets are."""
+
+    _tp_plan = {"lm_head": "colwise_gather_output"}
 
     def build_vocabulary_head(self, config: TercetConfig) -> None:
         """Give the model `transform` and `lm_head`."""
@@ -86,8 +89,3 @@ class TercetVocabularyModel(TercetPreTrainedModel):
         if targets is None:
             return None, logits
         return logits_loss(logits, keep_positions(targets, logits_to_keep), **loss_arguments), logits
-
-
-def is_tracing() -> bool:
-    """Tell whether the forward pass is being compiled or exported, where nothing may depend on data."""
-    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None

@@ -18,6 +18,7 @@ from transformers.cache_utils import Cache
 
 from .configuration_tercet import TercetConfig
 from .packing import Mask, Masks, PackedSequences, longest
+from .tracing import is_tracing
 
 
 class NoBias(nn.Module):
@@ -70,7 +71,7 @@ class RelativeBias(NoBias):
         last_place = past_length + num_queries - 1
         distances = torch.arange(num_queries + num_keys - 1, device=device) - last_place
         by_distance = self.table(self.buckets(distances)).T  # (H, T + S - 1)
-        return by_distance.unfold(-1, num_keys, 1).flip(-2)[None]
+        return windows(by_distance, num_keys).flip(-2)[None]
 
     def buckets(self, distances: Tensor) -> Tensor:
         """Number the bucket of each distance from a query to a key, below 0 for an earlier key.
@@ -96,6 +97,17 @@ def build_relative_bias(config: TercetConfig, *, is_causal: bool) -> NoBias:
     if config.position_embedding_type == "relative_bias":
         return RelativeBias(config, is_causal=is_causal)
     return NoBias()
+
+
+def windows(x: Tensor, size: int) -> Tensor:
+    """Every run of `size` neighbours in the last dimension: (..., N) -> (..., N - size + 1, size).
+
+    A graph looks them up, since it shall serve sequences of any length, and `unfold` would settle theirs.
+    """
+    if not is_tracing():
+        return x.unfold(-1, size, 1)
+    starts = torch.arange(x.shape[-1] - size + 1, device=x.device)
+    return x[..., starts[:, None] + torch.arange(size, device=x.device)]
 
 
 def keys_so_far(device: torch.device, num_queries: int, num_keys: int, past_length: int | Tensor) -> Tensor:
@@ -127,4 +139,13 @@ def require_additive_kernel(config: TercetConfig, kernel: str | None) -> None:
         raise ValueError(
             f"attn_implementation='{kernel}' takes no bias, as position_embedding_type='relative_bias' needs "
             "one: choose attn_implementation='sdpa' or 'eager'"
+        )
+
+
+def require_known_places(config: TercetConfig) -> None:
+    """Raise a `ValueError` if attention counts distances in places, which a cache of pages does not keep."""
+    if config.position_embedding_type == "relative_bias":
+        raise ValueError(
+            "continuous batching keeps keys in pages, but position_embedding_type='relative_bias' needs the "
+            "place of every key: use generate() with a padded batch"
         )

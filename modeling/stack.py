@@ -5,6 +5,7 @@ Shapes: B batch, T positions, N tokens of a packed stream, C model width.
 
 import copy
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, cast
 
 import torch
@@ -31,8 +32,9 @@ from .packing import (
     sequence_ids,
     within,
 )
-from .pretrained_tercet import TercetPreTrainedModel, is_tracing
+from .pretrained_tercet import TercetPreTrainedModel
 from .relative_bias import build_relative_bias
+from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)
 
@@ -107,7 +109,9 @@ class TercetStack(TercetPreTrainedModel):
             if position_ids is None:
                 position_ids = positions_in(attention_mask)[:, -size[1] :]
         if position_ids is None:
-            position_ids = torch.arange(size[1], device=device)[None] + (past_length or 0)
+            # A static cache tells its length by a tensor, whose value a compiled graph cannot ask for.
+            first = 0 if past_length is None else past_length
+            position_ids = torch.arange(size[1], device=device)[None] + first
         return Layout(position_ids)
 
     def _lay_out_restarts(self, position_ids: Tensor, size: torch.Size, by_kernel: bool) -> Layout:
@@ -186,7 +190,8 @@ class TercetStack(TercetPreTrainedModel):
         """Send the stream through the blocks and the final norm, back into the layout of the input."""
         masks = self.relative_bias(masks, x, past_key_values)
         rotations = {kind: self.embeddings.positions.rotation(layout.position_ids, kind) for kind in masks}
-        for layer in cast(list[Block], self.layers):
+        # Drafts of `generate(assistant_early_exit=...)` lower the number of layers for a while.
+        for layer in islice(cast(list[Block], self.layers), self.config.num_hidden_layers):
             mask, rotation = masks[layer.layer_type], rotations[layer.layer_type]
             x = layer(x, mask, rotation, source, source_mask, past_key_values=past_key_values, **arguments)
         return layout.unpack(self.norm(x))

@@ -64,6 +64,18 @@ SIZES: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 40,
     },
     "llama": COMMON | {"num_key_value_heads": 2, "max_position_embeddings": 40},
+    "modernbert": COMMON
+    | {
+        "num_hidden_layers": 4,
+        "local_attention": 6,
+        "max_position_embeddings": 40,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "cls_token_id": 1,
+        "sep_token_id": 2,
+    },
+    "mistral": COMMON | {"num_key_value_heads": 2, "max_position_embeddings": 40, "sliding_window": 5},
     "electra": COMMON | {"embedding_size": 20},
     "gpt_neox": COMMON | {"max_position_embeddings": 40},
     "qwen2": COMMON | {"num_key_value_heads": 2, "max_position_embeddings": 40},

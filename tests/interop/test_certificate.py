@@ -8,6 +8,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from tercet.interop import certify, from_stock
+from tercet.interop.certificate import Certificate
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,7 @@ def test_certificate_is_saved_with_hashes_and_versions(stock, tmp_path: Path) ->
         "pooler.dense.weight": "states of tokens do not depend on the pooler",
         "pooler.dense.bias": "states of tokens do not depend on the pooler",
     }
+    assert Certificate.from_facts(facts) == certificate
     before = facts["sha256"]["stock"]
     with torch.no_grad():
         model.embeddings.word_embeddings.weight[5, 5] += 1

@@ -8,8 +8,10 @@ from tercet import (
     TercetDecoderForCausalLM,
     TercetEncoderConfig,
     TercetEncoderForMaskedLM,
+    TercetEncoderForTokenClassification,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
+    TercetSeq2SeqForSequenceClassification,
 )
 from tercet.interop import certify, to_stock
 
@@ -70,7 +72,7 @@ def test_classic_translator_is_a_marian() -> None:
 
 def test_wrong_architecture_is_refused_with_the_reason_and_the_right_one() -> None:
     ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL))
-    with pytest.raises(ValueError, match=r"gpt2 cannot be .*'rotary', and would be 'learned'.*can: llama$"):
+    with pytest.raises(ValueError, match=r"gpt2 cannot be .*'rotary', and .*'learned'.*can: llama, mistral$"):
         to_stock(ours, "gpt2")
 
 
@@ -78,6 +80,41 @@ def test_model_that_no_architecture_is_gets_every_reason() -> None:
     ours = TercetEncoderForMaskedLM(TercetEncoderConfig(**SMALL))
     with pytest.raises(ValueError, match=r"(?s)no stock architecture.*bert cannot be.*distilbert cannot be"):
         to_stock(ours)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "ids", "reason"),
+    [
+        ("bart", {}, "eos_token_id is None, and would be 2"),
+        ("mbart", {"eos_token_id": 2}, "decoder_start_token_id is 0, and would be 2"),
+        (
+            "bart",
+            {"eos_token_id": 2, "classifier_pooling": "mean"},
+            "classifier_pooling is 'mean', and would",
+        ),
+    ],
+)
+def test_labels_that_are_read_elsewhere_are_refused(model_type: str, ids, reason: str) -> None:
+    positions = {"position_offset": 2, "embedding_norm": True}
+    norms = {"norm_placement": "post" if model_type == "bart" else "pre", "norm_eps": 1e-5}
+    config = TercetSeq2SeqConfig(**SMALL, **CLASSIC, **positions, **norms, hidden_act="gelu", **ids)
+    ours = TercetSeq2SeqForSequenceClassification(config)
+    with pytest.raises(ValueError, match=f"{model_type} cannot be this model: {reason}"):
+        to_stock(ours, model_type)
+
+
+def test_encoder_with_biases_of_distances_is_that_of_t5() -> None:
+    config = TercetEncoderConfig(
+        **SMALL,
+        position_embedding_type="relative_bias",
+        feed_forward_type="plain",
+        hidden_act="relu",
+        type_vocab_size=0,
+    )
+    ours = TercetEncoderForTokenClassification(config).eval()
+    stock = to_stock(ours)
+    assert type(stock).__name__ == "T5ForTokenClassification"
+    assert certify(stock, ours).holds
 
 
 def test_unknown_architecture_is_refused_with_the_known_ones() -> None:

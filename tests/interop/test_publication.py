@@ -9,6 +9,8 @@ import torch
 import yaml
 from huggingface_hub import ModelCard
 
+from tercet.interop.certificate import Certificate
+from tercet.interop.comparison import Difference
 from tercet.interop.publication import describe, prepare
 from tercet.interop.remote_code import code_files
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
@@ -22,6 +24,18 @@ SCORES = {
     "clm/accuracy/interval": [0.2, 0.3],
     "clm/targets": 100.0,
 }
+CERTIFICATE = Certificate(
+    stock="GPT2LMHeadModel",
+    ours="TercetDecoderForCausalLM",
+    sha256={"stock": "cd" * 32, "ours": "ef" * 32},
+    versions={"torch": "2.13", "python": "3.11"},
+    differences=(
+        Difference("predictions, padded", "text", "float64", 4e-16, 2.0),
+        Difference("predictions, padded", "text", "float32", 4e-7, 0.5),
+        Difference("different texts", "text", "float32", 0.0, 0.0),
+    ),
+    dropped={"transformer.h.0.attn.bias": "a mask"},
+)
 
 
 @pytest.fixture
@@ -36,7 +50,7 @@ def run(tmp_path) -> Path:
     (folder / "model" / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     (folder / "model" / "tokenizer_config.json").write_text(json.dumps({"name_or_path": "/home/me/tok"}))
     (folder / "model" / "tokenizer.json").write_text('{"version": "1.0"}')
-    (folder / "model" / "certificate.json").write_text(json.dumps({"from": "/home/me/gpt2", "equal": True}))
+    CERTIFICATE.save(folder / "model")
     texts = {"train": [{"name": "books.txt", "bytes": 1234, "sha256": "ab" * 32}]}
     (folder / "texts.json").write_text(json.dumps(texts))
     trained_on = {"device": "cpu", "torch": "2.13"}
@@ -161,7 +175,25 @@ def test_the_card_tells_what_the_run_left(run):
         assert fact in text
     assert "0.25 [0.2, 0.3]" in text
     assert "![curves](curves.png)" in text
-    assert "| equal | True |" in text
+
+
+def test_the_card_shows_the_figures_of_the_certificate(run):
+    text = card_of(run).text
+    assert "GPT2LMHeadModel and TercetDecoderForCausalLM are one model." in text
+    assert "| compared | on | float64 | float32 |" in text
+    assert "| predictions, padded | text | 2.0e-16 | 4.0e-07 |" in text
+    assert "| different texts | text |  | 0.0e+00 |" in text
+    assert "Without transformer.h.0.attn.bias: a mask." in text
+    assert "With torch 2.13, python 3.11. [certificate.json](certificate.json) has the hashes" in text
+
+
+@pytest.mark.parametrize("spoil", [{"differences": [{"what": "loss"}]}, {"stock": None, "ours": None}])
+def test_a_certificate_of_another_form_is_named(run, spoil):
+    file = run / "model" / "certificate.json"
+    facts = json.loads(file.read_text()) | spoil
+    file.write_text(json.dumps({name: fact for name, fact in facts.items() if fact is not None}))
+    with pytest.raises(ValueError, match=r"certificate.json is not what `tercet import` .*take it away"):
+        prepare(run, "me/small")
 
 
 def test_the_hub_finds_the_scores_in_the_metadata(run):

@@ -55,12 +55,38 @@ def test_model_goes_in_and_out_again(folder, tmp_path: Path, capsys, max_shard_s
         assert json.loads((path / "certificate.json").read_text())["holds"] is True
 
 
+@pytest.mark.parametrize(
+    "name", ["BartForSequenceClassification", "T5ForQuestionAnswering", "T5ForTokenClassification"]
+)
+def test_head_of_a_task_goes_in_and_out_again(folder, tmp_path: Path, capsys, name: str) -> None:
+    ours, back = tmp_path / "ours", tmp_path / "back"
+    assert main(["import", str(folder(name)), str(ours)]) == 0
+    assert main(["export", str(ours), str(back)]) == 0
+    assert json.loads((back / "config.json").read_text())["architectures"] == [name]
+
+
 def test_head_that_takes_up_all_tensors_is_chosen(folder) -> None:
     source = folder("BertForPreTraining")
     config = json.loads((source / "config.json").read_text())
     config["architectures"] = ["BertForMaskedLM"]
     (source / "config.json").write_text(json.dumps(config))
     assert type(load_stock(str(source))).__name__ == "BertForPreTraining"
+
+
+def test_head_is_found_where_the_configuration_names_none(folder) -> None:
+    source = folder("BertForSequenceClassification", num_labels=5)
+    config = json.loads((source / "config.json").read_text())
+    del config["architectures"]
+    (source / "config.json").write_text(json.dumps(config))
+    assert type(load_stock(str(source))).__name__ == "BertForSequenceClassification"
+
+
+def test_tensors_of_another_shape_are_told(folder, tmp_path: Path, capsys) -> None:
+    source = folder("BertForMaskedLM")
+    config = json.loads((source / "config.json").read_text()) | {"intermediate_size": 8}
+    (source / "config.json").write_text(json.dumps(config))
+    line = complaint(capsys, "import", source, tmp_path / "ours")
+    assert "lacks 6 tensors of its architecture: bert.encoder.layer.0.intermediate.dense.bias" in line
 
 
 def test_pooler_that_no_head_reads_is_left_behind(folder, stock) -> None:

@@ -8,8 +8,12 @@ import torch
 from tercet.interop import certify, from_stock, to_stock
 from tercet.interop.architectures import ARCHITECTURES
 
-ENCODERS = ("Bert", "Roberta", "DistilBert", "Electra")
-DECODERS = ("GPT2", "OPT", "GPTNeoX", "Llama")
+ENCODERS = ("Bert", "Roberta", "DistilBert", "Electra", "BigBird", "ModernBert")
+SEQ2SEQ = ("Bart", "MBart", "T5", "MT5")
+DECODERS = ("GPT2", "OPT", "GPTNeoX", "Llama", "Mistral", "Qwen2", "Qwen3")
+WINDOWS = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
+MODERNBERT_BIASES = {f"{name}_bias": True for name in ("norm", "attention", "mlp", "classifier")}
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("BertModel", {}),
     ("BertForMaskedLM", {"hidden_act": "relu", "layer_norm_eps": 1e-3}),
@@ -53,24 +57,58 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("ElectraModel", {}),
     ("ElectraModel", {"embedding_size": 32}),
     ("ElectraForMaskedLM", {}),
+    ("ElectraForPreTraining", {"hidden_act": "relu"}),
+    ("ModernBertModel", {}),
+    ("ModernBertModel", {"layer_types": [GLOBAL] * 4, "classifier_bias": True}),
+    ("ModernBertModel", {"layer_types": [LOCAL, LOCAL, GLOBAL, LOCAL], "local_attention": 9}),
+    ("ModernBertForMaskedLM", {}),
+    ("ModernBertForMaskedLM", MODERNBERT_BIASES | {"decoder_bias": False, "tie_word_embeddings": False}),
+    ("ModernBertForMaskedLM", {"hidden_activation": "relu", "classifier_activation": "relu"}),
+    ("ModernBertForSequenceClassification", {"classifier_pooling": "mean", **MODERNBERT_BIASES}),
+    ("ModernBertForSequenceClassification", {"classifier_activation": "silu"}),
+    ("ModernBertForMultipleChoice", {"classifier_pooling": "mean"}),
+    (
+        "ModernBertForMaskedLM",
+        {
+            "rope_parameters": {
+                GLOBAL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 500.0},
+                LOCAL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 50.0},
+            }
+        },
+    ),
+    ("MistralModel", {}),
+    ("MistralForCausalLM", {}),
+    ("MistralForCausalLM", {"sliding_window": None, "head_dim": 12, "tie_word_embeddings": True}),
     ("GPTNeoXModel", {}),
     ("GPTNeoXForCausalLM", {"use_parallel_residual": False, "tie_word_embeddings": True}),
     ("GPTNeoXForCausalLM", {"attention_bias": False}),
     ("Qwen2Model", {}),
     ("Qwen2ForCausalLM", {"tie_word_embeddings": True}),
+    ("Qwen2ForCausalLM", WINDOWS),
     ("Qwen3Model", {}),
     ("Qwen3ForCausalLM", {"attention_bias": True}),
+    ("Qwen3ForCausalLM", WINDOWS | {"layer_types": [LOCAL, GLOBAL]}),
     ("T5Model", {"num_decoder_layers": 3}),
     ("T5ForConditionalGeneration", {}),
+    ("T5ForConditionalGeneration", {"num_decoder_layers": 3}),
+    ("T5ForConditionalGeneration", {"num_decoder_layers": 1}),
+    ("T5EncoderModel", {}),
+    ("MT5EncoderModel", {}),
     ("T5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu"}),
     ("MT5Model", {}),
     ("MT5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu"}),
     *((f"{name}ForSequenceClassification", {"num_labels": 3}) for name in ENCODERS),
     *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in ENCODERS),
-    *((f"{name}ForQuestionAnswering", {}) for name in ENCODERS),
+    *((f"{name}ForQuestionAnswering", {}) for name in ENCODERS if name != "BigBird"),
+    *((f"{name}ForMultipleChoice", {}) for name in ENCODERS),
+    ("BigBirdForSequenceClassification", {"hidden_act": "relu"}),
     *((f"{name}ForSequenceClassification", {"num_labels": 3, "pad_token_id": 1}) for name in DECODERS),
     *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in DECODERS if name != "OPT"),
     *((f"{name}ForQuestionAnswering", {}) for name in DECODERS if name != "OPT"),
+    *((f"{name}ForSequenceClassification", {"num_labels": 3, "pad_token_id": None}) for name in DECODERS),
+    *((f"{name}ForSequenceClassification", {"num_labels": 3}) for name in SEQ2SEQ),
+    *((f"{name}ForQuestionAnswering", {}) for name in SEQ2SEQ),
+    *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in ("T5", "MT5")),
     ("BartModel", {}),
     ("BartForConditionalGeneration", {"scale_embedding": True}),
     ("BartForConditionalGeneration", {"activation_function": "relu"}),
@@ -89,6 +127,7 @@ def test_comes_in_and_goes_out_unchanged(stock, name: str, options: dict[str, An
     assert certificate.holds, certificate.table()
     back = to_stock(ours, model.config.model_type)
     assert type(back) is type(model)
+    assert back.config.pad_token_id == model.config.pad_token_id
     # A factor that GPT-2 may apply to scores is in the weights for good.
     if not options.get("scale_attn_by_inverse_layer_idx"):
         for name, tensor in back.state_dict().items():
@@ -127,6 +166,12 @@ def test_ids_labels_and_generation_defaults_go_along(stock) -> None:
     assert ours.config.id2label == {0: "no", 1: "yes"}
     assert ours.generation_config.num_beams == 3
     assert to_stock(ours).generation_config.num_beams == 3
+
+
+@pytest.mark.parametrize("name", ["MBartForSequenceClassification", "MBartForQuestionAnswering"])
+def test_decoder_that_starts_with_the_end_of_the_text_does_so_with_us(stock, name: str) -> None:
+    ours = from_stock(stock(name, decoder_start_token_id=7))
+    assert ours.config.decoder_start_token_id == ours.config.eos_token_id == 2
 
 
 def test_unsupported_option_is_named(stock) -> None:

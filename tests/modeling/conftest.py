@@ -18,6 +18,7 @@ from tercet.modeling import (
     TercetEncoderConfig,
     TercetEncoderForMaskedLM,
     TercetEncoderForPreTraining,
+    TercetEncoderForReplacedTokenDetection,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
@@ -123,6 +124,7 @@ VARIANTS = {
         "attention_out_bias": False,
     },
 }
+ARCHITECTURES = sorted({model for models in AUTO_CLASSES.values() for model in models}, key=repr)
 NOT_PARALLEL = {name: {"norm_placement": "pre"} for name in ("neox", "sliding_neox")}
 """What a variant is of, where a block also reads an encoder."""
 MODELS = {
@@ -139,7 +141,7 @@ TASKS = [
         AutoModelForMultipleChoice,
     )
     for architecture in AUTO_CLASSES[auto_class]
-]
+] + [TercetEncoderForReplacedTokenDetection]
 
 
 def build(member: str, variant: str = "modern", kernel: str = "sdpa", **fields):
@@ -164,6 +166,26 @@ def perturbed(model):
         if parameter.dim() == 1:
             parameter.data += 0.2 * torch.randn_like(parameter)
     return model
+
+
+def examples_for(architecture) -> dict[str, Tensor]:
+    """Four padded texts of different lengths, with the labels that a model learns from, if it learns."""
+    name = architecture.__name__
+    mask = (torch.arange(7) < torch.tensor([7, 4, 5, 3])[:, None]).long()
+    ids = torch.randint(3, VOCABULARY, mask.shape, generator=torch.Generator().manual_seed(0)) * mask
+    if "MultipleChoice" in name:
+        ids, mask = torch.stack((ids, ids // 2), 1), mask[:, None].expand(-1, 2, -1)
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    if name.endswith("Model"):
+        return inputs | ({"decoder_input_ids": ids.flip(0)} if "Seq2Seq" in name else {})
+    if "QuestionAnswering" in name:
+        return inputs | {"start_positions": torch.arange(4) % 2, "end_positions": torch.tensor([6, 3, 2, 2])}
+    if "TokenClassification" in name or "ReplacedToken" in name:
+        return inputs | {"labels": (ids % 2).masked_fill(mask == 0, -100)}
+    if any(kind in name for kind in ("SequenceClassification", "MultipleChoice", "NextSentence")):
+        return inputs | {"labels": torch.arange(4) % 2}
+    pairs = {"next_sentence_label": torch.arange(4) % 2} if "PreTraining" in name else {}
+    return inputs | {"labels": ids.masked_fill(mask == 0, -100)} | pairs
 
 
 @dataclass
@@ -214,6 +236,18 @@ def task_builder():
 def task(request):
     """Run a test for every model with the head of a task."""
     return request.param
+
+
+@pytest.fixture(params=ARCHITECTURES, ids=lambda architecture: architecture.__name__)
+def architecture(request):
+    """Run a test for every model, unless it names its own."""
+    return request.param
+
+
+@pytest.fixture
+def examples():
+    """Give the function that makes what a model reads and learns from."""
+    return examples_for
 
 
 @pytest.fixture

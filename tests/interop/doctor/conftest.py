@@ -13,27 +13,43 @@ from torch import Tensor
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
+    BartForQuestionAnswering,
+    BartForSequenceClassification,
     BertConfig,
     BertForMaskedLM,
+    BertForMultipleChoice,
+    BertForQuestionAnswering,
     BertForSequenceClassification,
+    BertForTokenClassification,
     GPT2Config,
+    GPT2ForTokenClassification,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    LlamaForQuestionAnswering,
     PreTrainedModel,
     PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 
+from tercet.interop.admission import load_patient
 from tercet.interop.doctor import diagnose
+from tercet.interop.patient import Patient
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,
+    TercetDecoderForTokenClassification,
     TercetEncoderConfig,
     TercetEncoderForMaskedLM,
+    TercetEncoderForMultipleChoice,
     TercetEncoderForNextSentencePrediction,
     TercetEncoderForPreTraining,
+    TercetEncoderForQuestionAnswering,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
+    TercetSeq2SeqForQuestionAnswering,
+    TercetSeq2SeqForSequenceClassification,
 )
 
 SPECIAL = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "mask": "<mask>", "unk": "<unk>"}
@@ -60,17 +76,40 @@ BART_SIZES = {
     "forced_eos_token_id": 2,
     **IDS,
 }
+T5_SIZES = {
+    "vocab_size": len(WORDS),
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 48,
+    "num_layers": 2,
+    "num_heads": 4,
+    "decoder_start_token_id": 0,
+    **IDS,
+}
 KINDS: dict[str, tuple[type[PreTrainedModel], type, dict[str, Any]]] = {
     "encoder": (TercetEncoderForMaskedLM, TercetEncoderConfig, SIZES),
     "decoder": (TercetDecoderForCausalLM, TercetDecoderConfig, SIZES),
     "seq2seq": (TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqConfig, SIZES),
     "pretraining": (TercetEncoderForPreTraining, TercetEncoderConfig, SIZES),
     "next_sentence": (TercetEncoderForNextSentencePrediction, TercetEncoderConfig, SIZES),
+    "answers": (TercetEncoderForQuestionAnswering, TercetEncoderConfig, SIZES),
+    "choices": (TercetEncoderForMultipleChoice, TercetEncoderConfig, SIZES),
+    "token_labels": (TercetDecoderForTokenClassification, TercetDecoderConfig, SIZES),
+    "seq2seq_answers": (TercetSeq2SeqForQuestionAnswering, TercetSeq2SeqConfig, SIZES),
+    "seq2seq_labels": (TercetSeq2SeqForSequenceClassification, TercetSeq2SeqConfig, SIZES),
     "bert": (BertForMaskedLM, BertConfig, SIZES),
+    "bert_answers": (BertForQuestionAnswering, BertConfig, SIZES),
+    "bert_choices": (BertForMultipleChoice, BertConfig, SIZES),
+    "bert_token_labels": (BertForTokenClassification, BertConfig, SIZES),
     "bert_classifier": (BertForSequenceClassification, BertConfig, SIZES),
     "gpt2": (GPT2LMHeadModel, GPT2Config, SIZES),
+    "gpt2_token_labels": (GPT2ForTokenClassification, GPT2Config, SIZES),
     "llama": (LlamaForCausalLM, LlamaConfig, SIZES),
+    "llama_answers": (LlamaForQuestionAnswering, LlamaConfig, SIZES),
     "bart": (BartForConditionalGeneration, BartConfig, BART_SIZES),
+    "t5": (T5ForConditionalGeneration, T5Config, T5_SIZES),
+    "bart_answers": (BartForQuestionAnswering, BartConfig, BART_SIZES),
+    "bart_labels": (BartForSequenceClassification, BartConfig, BART_SIZES),
 }
 
 
@@ -98,6 +137,16 @@ def folder_of(tmp_path) -> Callable[..., Path]:
         return folder
 
     return folder_of
+
+
+@pytest.fixture
+def patient_of(folder_of) -> Callable[[str], Patient]:
+    """Give the function that loads such a model as the command does."""
+
+    def patient_of(kind: str) -> Patient:
+        return load_patient(str(folder_of(kind)))
+
+    return patient_of
 
 
 @pytest.fixture

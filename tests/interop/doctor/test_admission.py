@@ -73,12 +73,8 @@ def test_a_file_is_refused(refusal, folder_of):
         ({"model_type": "nonesuch"}, "nonesuch"),
         ({"hidden_size": "wide"}, "hidden_size"),
         (
-            {"is_encoder_decoder": True, "architectures": ["BertForSequenceClassification"]},
-            "cannot be examined",
-        ),
-        (
-            {"architectures": ["BertForQuestionAnswering"]},
-            "BertForQuestionAnswering, which cannot be examined",
+            {"architectures": ["BertForImageCaptioning"]},
+            "BertForImageCaptioning, which cannot be examined",
         ),
     ],
 )

@@ -1,17 +1,33 @@
 """A model that is wrong in one respect is found out by the examination of that, and by no other."""
 
 from functools import partial
+from inspect import signature
 
 import pytest
 import torch
-from transformers import BertForMaskedLM, GPT2LMHeadModel
+from transformers import (
+    BartForSequenceClassification,
+    BertForMaskedLM,
+    BertForMultipleChoice,
+    BertForQuestionAnswering,
+    BertForTokenClassification,
+    GPT2LMHeadModel,
+)
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.models.bart import modeling_bart
 from transformers.models.bert import modeling_bert
 from transformers.models.llama import modeling_llama
 
-from tercet.interop.doctor import diagnose
-from tercet.modeling import TercetEncoderForMaskedLM, TercetEncoderModel, stack
+from tercet.interop.doctor import diagnose, examine
+from tercet.modeling import (
+    TercetEncoderForMaskedLM,
+    TercetEncoderForMultipleChoice,
+    TercetEncoderForQuestionAnswering,
+    TercetEncoderModel,
+    TercetSeq2SeqForQuestionAnswering,
+    TercetSeq2SeqForSequenceClassification,
+    stack,
+)
 
 
 def sees_next(batch_idx, head_idx, q_idx, kv_idx):
@@ -31,24 +47,10 @@ def spoil(monkeypatch):
     def spoil(model_class, spoilt):
         forward = model_class.forward
 
-        def replaced(
-            model,
-            input_ids=None,
-            attention_mask=None,
-            position_ids=None,
-            past_key_values=None,
-            use_cache=None,
-        ):
-            inputs = {
-                "input_ids": input_ids,
-                "attention_mask": attention_mask,
-                "position_ids": position_ids,
-                "past_key_values": past_key_values,
-                "use_cache": use_cache,
-            }
-            given = {name: value for name, value in inputs.items() if value is not None}
-            return spoilt(partial(forward, model), given)
+        def replaced(model, **inputs):
+            return spoilt(partial(forward, model), inputs)
 
+        replaced.__signature__ = signature(forward)
         monkeypatch.setattr(model_class, "forward", replaced)
 
     return spoil
@@ -59,7 +61,11 @@ def spoil(monkeypatch):
     [
         ("bert", BertForMaskedLM, "right", 0),
         ("bert", BertForMaskedLM, "left", -1),
+        ("bert_answers", BertForQuestionAnswering, "left", -1),
+        ("bert_token_labels", BertForTokenClassification, "right", 0),
         ("encoder", TercetEncoderForMaskedLM, "right", 0),
+        ("answers", TercetEncoderForQuestionAnswering, "right", 0),
+        ("seq2seq_answers", TercetSeq2SeqForQuestionAnswering, "right", 0),
     ],
 )
 def test_pads_that_are_read_are_found(side, column, kind, model_class, folder_of, spoil, complaints):
@@ -77,6 +83,54 @@ def test_a_side_that_is_never_padded_may_be_read(folder_of, complaints):
     """BART counts positions from the left; only a tokenizer that pads there makes that a failure."""
     folder = folder_of("bart", tokenizer={"padding_side": "left"})
     assert complaints(folder) == {"left padding": "failed"}
+
+
+def test_ends_of_answers_that_mix_are_found(folder_of, spoil, complaints):
+    def mixed(forward, inputs):
+        outputs = forward(**inputs)
+        outputs.end_logits = outputs.end_logits + 0.1 * outputs.end_logits.roll(1, dims=0)
+        return outputs
+
+    folder = folder_of("bert_answers")
+    spoil(BertForQuestionAnswering, mixed)
+    assert complaints(folder) == {"batch": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "model_class"),
+    [("bert_choices", BertForMultipleChoice), ("choices", TercetEncoderForMultipleChoice)],
+)
+def test_choices_that_depend_on_each_other_are_found(kind, model_class, folder_of, spoil, complaints):
+    def compared(forward, inputs):
+        outputs = forward(**inputs)
+        outputs.logits = outputs.logits - outputs.logits.mean(dim=-1, keepdim=True) / 2
+        return outputs
+
+    folder = folder_of(kind)
+    spoil(model_class, compared)
+    assert complaints(folder) == {"batch": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "model_class"),
+    [
+        ("bart_labels", BartForSequenceClassification),
+        ("seq2seq_labels", TercetSeq2SeqForSequenceClassification),
+    ],
+)
+def test_labels_that_are_read_at_a_pad_are_found(kind, model_class, patient_of, spoil):
+    def read_last_column(forward, inputs):
+        mask = inputs.get("attention_mask", torch.ones(1, 1))
+        if not mask[:, -1].all():
+            ids = inputs["input_ids"].masked_fill(mask == 0, 5)
+            ids[:, -1] = 2  # the end of a text
+            inputs |= {"input_ids": ids, "attention_mask": torch.ones_like(mask)}
+        return forward(**inputs)
+
+    patient = patient_of(kind)
+    spoil(model_class, read_last_column)
+    failed = {name for name, each in examine(patient).findings.items() if each.verdict == "failed"}
+    assert failed == {"right padding"}
 
 
 def test_rows_that_mix_are_found(folder_of, spoil, complaints):
@@ -109,13 +163,19 @@ def test_a_stock_encoder_that_sees_one_side_only_is_found(folder_of, complaints,
     assert complaints(folder) == {"causality": "failed"}
 
 
-def test_an_encoder_of_ours_that_sees_one_side_only_is_found(folder_of, complaints, monkeypatch):
-    folder = folder_of("encoder")
+@pytest.mark.parametrize("kind", ["encoder", "answers"])
+def test_an_encoder_of_ours_that_sees_one_side_only_is_found(kind, folder_of, complaints, monkeypatch):
+    folder = folder_of(kind)
     masks = TercetEncoderModel.mask_functions
     spoilt = {**masks, "full_attention": partial(one_sided, masks["full_attention"])}
     monkeypatch.setattr(TercetEncoderModel, "mask_functions", spoilt)
     # Packed, the kernel has no mask that could be wrong, so that packed is not as alone.
     assert complaints(folder) == {"causality": "failed", "packed documents": "failed"}
+
+
+def test_packed_documents_are_mixed_where_a_head_makes_a_cache_in_any_case(folder_of, complaints):
+    """Llama's head for answers cannot be told otherwise, and masks with a cache know no packed documents."""
+    assert complaints(folder_of("llama_answers")) == {"packed documents": "warning"}
 
 
 def one_sided(mask, *args, and_mask_function=None, **kwargs):

@@ -8,7 +8,7 @@ import pytest
 
 from tercet.__main__ import main
 from tercet.interop.behaviour_examinations import BEHAVIOUR
-from tercet.interop.doctor import diagnose, title
+from tercet.interop.doctor import diagnose, examine, title
 from tercet.interop.saving_examinations import SAVING
 from tercet.interop.tokenizer_examinations import TOKENIZER
 from tercet.interop.weight_examinations import WEIGHTS
@@ -18,17 +18,30 @@ EXAMINATIONS = [title(examination) for examination in (*WEIGHTS, *TOKENIZER, *BE
 JUDGE = {"causality", "cache", "tied weights"}
 """What cannot be examined in an encoder that judges whole texts."""
 
+LABELS = {"cache", "tied weights"}
+"""What cannot be examined where tokens get labels."""
+
 VOID = {
     "encoder": {"cache"},
     "decoder": set(),
     "seq2seq": set(),
     "pretraining": {"cache"},
     "next_sentence": JUDGE,
+    "answers": LABELS,
+    "choices": JUDGE | {"packed documents"},
+    "token_labels": LABELS,
+    "seq2seq_answers": {"cache"},
     "bert": {"cache", "packed documents"},
+    "bert_answers": LABELS | {"packed documents"},
+    "bert_choices": JUDGE | {"left padding", "packed documents"},
+    "bert_token_labels": LABELS | {"packed documents"},
     "bert_classifier": JUDGE | {"left padding", "packed documents"},
     "gpt2": set(),
+    "gpt2_token_labels": LABELS,
     "llama": {"tied weights"},
     "bart": {"left padding", "packed documents"},
+    "t5": {"longest input", "packed documents"},
+    "bart_answers": {"left padding", "packed documents", "cache"},
 }
 """What does not apply to each kind of model."""
 
@@ -39,6 +52,24 @@ def test_healthy_models_pass_whatever_applies(kind, folder_of):
     verdicts = {name: finding.verdict for name, finding in diagnosis.findings.items()}
     assert verdicts == {name: "not applicable" if name in VOID[kind] else "ok" for name in EXAMINATIONS}
     assert diagnosis.is_healthy
+
+
+@pytest.mark.parametrize(
+    ("kind", "void"),
+    [
+        ("seq2seq_labels", {"causality", "cache"}),
+        ("bart_labels", {"left padding", "causality", "packed documents", "cache"}),
+    ],
+)
+def test_healthy_classifiers_that_read_twice_pass_whatever_applies(kind, void, patient_of):
+    verdicts = {name: finding.verdict for name, finding in examine(patient_of(kind)).findings.items()}
+    assert verdicts == {name: "not applicable" if name in void else "ok" for name in EXAMINATIONS}
+
+
+@pytest.mark.parametrize("kind", ["choices", "bart_answers", "token_labels"])
+def test_whatever_is_not_examined_says_why(kind, folder_of):
+    for finding in diagnose(str(folder_of(kind))).findings.values():
+        assert finding.verdict != "not applicable" or len(finding.measured.split()) > 3
 
 
 def test_a_model_without_a_tokenizer_is_examined(folder_of):

@@ -37,6 +37,12 @@ def test_a_tie_that_the_file_undoes_is_found(folder_of, edit_weights, complaints
     assert complaints(folder) == {"tied weights": "failed"}
 
 
+def test_a_head_of_its_own_is_well_where_the_configuration_cannot_say_so(folder_of, edit_weights, complaints):
+    folder = folder_of("t5")
+    edit_weights(folder, lambda tensors: tensors.update({"lm_head.weight": torch.randn(61, 32)}))
+    assert not complaints(folder)
+
+
 def failures(patient) -> dict[str, str]:
     """Name the examinations that failed, with what they measured."""
     findings = examine(patient).findings.items()

@@ -32,7 +32,12 @@ SIZES = {
     "num_attention_heads": 4,
     "max_position_embeddings": 16,
 }
-NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+NO_DROPOUT = {
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+    "classifier_dropout": 0.0,
+}
 TOLERANCE = 1e-5
 """Largest difference, as a part of the largest number that is compared."""
 

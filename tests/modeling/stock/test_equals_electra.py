@@ -5,9 +5,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import ElectraConfig, ElectraForMaskedLM, ElectraModel
+from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining, ElectraModel
 
-from tercet.modeling import TercetEncoderForMaskedLM, TercetEncoderModel
+from tercet.modeling import (
+    TercetEncoderForMaskedLM,
+    TercetEncoderForReplacedTokenDetection,
+    TercetEncoderModel,
+)
 
 MODEL = {
     "embeddings.embed_tokens.*": "embeddings.word_embeddings.*",
@@ -29,6 +33,10 @@ GENERATOR = {f"model.{ours}": f"electra.{stock}" for ours, stock in MODEL.items(
     "transform.norm.*": "generator_predictions.LayerNorm.*",
     "lm_head.bias": "generator_lm_head.bias",
 }
+DISCRIMINATOR = {f"model.{ours}": f"electra.{stock}" for ours, stock in MODEL.items()} | {
+    "replaced_token_head.dense.*": "discriminator_predictions.dense.*",
+    "replaced_token_head.out_proj.*": "discriminator_predictions.dense_prediction.*",
+}
 
 
 @pytest.fixture(params=[20, 44], ids=["narrow", "wide"])
@@ -47,7 +55,7 @@ def batch(ragged) -> dict[str, Tensor]:
     }
 
 
-def test_states_and_gradients_equal_the_discriminator(beside, config, batch, is_packed):
+def test_states_and_gradients_equal_the_base_model(beside, config, batch, is_packed):
     stock = ElectraModel._from_config(config, attn_implementation="eager")
     pair = beside("bert-base", TercetEncoderModel, stock, MODEL, embedding_size=config.embedding_size)
     pair.ours.train(is_packed)
@@ -67,6 +75,20 @@ def test_logits_loss_and_gradients_equal_the_generator(beside, config, batch, is
     ours, stock = (model(**batch).logits[is_real] for model in (pair.ours, pair.stock))
     pair.assert_same(ours, stock)
     labels = batch["input_ids"].masked_fill(~is_real, -100)
+    ours, stock = (model(**batch, labels=labels).loss for model in (pair.ours, pair.stock))
+    pair.assert_same(ours, stock)
+    pair.assert_same_gradients(ours, stock)
+
+
+def test_judgements_loss_and_gradients_equal_the_discriminator(beside, config, batch, is_packed):
+    stock = ElectraForPreTraining._from_config(config, attn_implementation="eager")
+    task, size = TercetEncoderForReplacedTokenDetection, config.embedding_size
+    pair = beside("bert-base", task, stock, DISCRIMINATOR, embedding_size=size)
+    pair.ours.train(is_packed)
+    is_real = batch["attention_mask"] == 1
+    ours, stock = (model(**batch).logits[is_real] for model in (pair.ours, pair.stock))
+    pair.assert_same(ours, stock)
+    labels = batch["input_ids"] % 2  # of pads, too, which neither of the two asks
     ours, stock = (model(**batch, labels=labels).loss for model in (pair.ours, pair.stock))
     pair.assert_same(ours, stock)
     pair.assert_same_gradients(ours, stock)

@@ -1,0 +1,151 @@
+"""Try what the libraries around can do with our models, and write down what works.
+
+    python benchmarks/ecosystem.py                               a minute and a half on one core
+    python benchmarks/ecosystem.py --page docs/ecosystem.md      and put the table there
+
+Each test of tests/ecosystem that bears the mark `ecosystem` is a cell of the table, or a part of one. Each
+version of transformers has a file of results: run this with another one installed, and the table shows both.
+"""
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections import defaultdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reporting import keep, write_between_marks
+
+BEGIN, END = "<!-- benchmarks/ecosystem.py: begin -->", "<!-- benchmarks/ecosystem.py: end -->"
+"""Between these lines of a page stands the table."""
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+NAME = "ecosystem-transformers-{}.json"
+
+MEMBERS = ("encoder", "decoder", "seq2seq")
+YES, NO = "yes", "**no**"
+
+
+class Cells:
+    """What came of the tests of each cell, by library, what was tried, and member. A plugin of pytest."""
+
+    def __init__(self) -> None:
+        self.cell_of: dict[str, tuple[str, str, str]] = {}
+        self.outcomes: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Find the cell of each test."""
+        for item in items:
+            mark = item.get_closest_marker("ecosystem")
+            if mark is not None:
+                library, what = mark.args
+                self.cell_of[item.nodeid] = (library, what, member_of(item, mark))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note how a test ended: in its call, or where that was never reached."""
+        cell = self.cell_of.get(report.nodeid)
+        if cell is None or (report.when != "call" and report.passed):
+            return
+        if report.skipped and isinstance(report.longrepr, tuple):
+            self.outcomes[cell].append(report.longrepr[2].removeprefix("Skipped: "))
+        else:
+            self.outcomes[cell].append(YES if report.passed else NO)
+
+    def verdicts(self) -> list[dict[str, str]]:
+        """Say of each cell that it works, that it does not, or why that was not tried."""
+        rows = []
+        for (library, what, member), outcomes in self.outcomes.items():
+            reasons = [outcome for outcome in outcomes if outcome != YES]
+            verdict = NO if NO in reasons else reasons[0] if reasons else YES
+            rows.append({"library": library, "what": what, "member": member, "verdict": verdict})
+        return rows
+
+
+def member_of(item: Any, mark: pytest.Mark) -> str:
+    """Name the member that a test is about: the one of its mark, or of its parameters."""
+    return mark.kwargs.get("member") or item.callspec.params["member"]
+
+
+def main(arguments: list[str]) -> int:
+    """Run the tests, keep what came of them, and put the table of all such runs into a page."""
+    options = parse(arguments)
+    cells = Cells()
+    status = pytest.main(["-q", "-p", "no:cacheprovider", str(ROOT / "tests" / "ecosystem")], plugins=[cells])
+    verdicts = cells.verdicts()
+    libraries = dict.fromkeys(["tercet", "torch", *(row["library"] for row in verdicts)])
+    result = {"versions": versions_of(libraries), "cells": verdicts}
+    keep(RESULTS / NAME.format(version("transformers")), result)
+    if options.page:
+        write_between_marks(options.page, render(read_results()), BEGIN, END)
+    return int(status)
+
+
+def versions_of(libraries: dict[str, None]) -> dict[str, str]:
+    """Give the version of each library that is installed."""
+    found = {}
+    for library in libraries:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def read_results() -> list[dict[str, Any]]:
+    """Read the results of all versions of transformers, the newest first."""
+    paths = RESULTS.glob(NAME.format("*"))
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    return sorted(results, key=lambda result: numbers(result["versions"]["transformers"]), reverse=True)
+
+
+def numbers(release: str) -> list[int]:
+    """Take a version apart, so that versions can be sorted."""
+    return [int(part) for part in release.split(".") if part.isdigit()]
+
+
+def render(results: list[dict[str, Any]]) -> str:
+    """Write one table for each library; a cell tells versions of transformers apart where they differ."""
+    rows: dict[str, dict[str, dict[str, dict[str, str]]]] = defaultdict(lambda: defaultdict(dict))
+    for result in results:
+        for cell in result["cells"]:
+            verdicts = rows[cell["library"]][cell["what"]].setdefault(cell["member"], {})
+            verdicts[result["versions"]["transformers"]] = cell["verdict"]
+    parts = [describe(results)]
+    for library, tried in rows.items():
+        parts += ["", f"### {library}", "", "| what | encoder | decoder | seq2seq |", "|---|---|---|---|"]
+        parts += [
+            f"| {what} | {' | '.join(map(text_of, cells_of(found)))} |" for what, found in tried.items()
+        ]
+    return "\n".join(parts)
+
+
+def describe(results: list[dict[str, Any]]) -> str:
+    """Name the versions of every run."""
+    runs = (", ".join(f"{name} {number}" for name, number in each["versions"].items()) for each in results)
+    return "Tried with " + ", and with ".join(runs) + "."
+
+
+def cells_of(found: dict[str, dict[str, str]]) -> list[dict[str, str]]:
+    """Give the verdicts of each version for each member, in the order of the columns."""
+    return [found.get(member, {}) for member in MEMBERS]
+
+
+def text_of(verdicts: dict[str, str]) -> str:
+    """Say once what holds for all versions, and else what holds for which."""
+    if len(set(verdicts.values())) <= 1:
+        return next(iter(verdicts.values()), "")
+    return "; ".join(f"{verdict} ({number})" for number, verdict in verdicts.items())
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """Read the command line."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""Models that leave Python: a graph of torch, or of ONNX, which reads batches of any shape."""
+
+import numpy as np
+import pytest
+import torch
+from torch.export import Dim
+from torch.testing import assert_close
+
+SHAPES = [(3, 12), (1, 5)]
+"""Other batches than the one with which a graph is made."""
+
+
+def axes(inputs) -> dict:
+    """Leave the size of a batch open, and the lengths of its sources and targets."""
+    size, length, target_length = map(Dim, ("size", "length", "target_length"))
+    return {name: {0: size, 1: target_length if "decoder" in name else length} for name in inputs}
+
+
+def real(logits, inputs) -> np.ndarray:
+    """Keep logits of real tokens: nobody promises anything about pads, which may see nothing at all."""
+    mask = inputs["attention_mask"].bool().numpy()
+    return np.asarray(logits) if "decoder_input_ids" in inputs else np.asarray(logits)[mask]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("layout", ["modern", "biased"], indirect=True)
+@pytest.mark.ecosystem("torch", "`torch.export.export`, saved and loaded")
+def test_an_exported_program_computes_the_same(member, layout, build, batch_for, tmp_path):
+    model, inputs = build(member, **layout, use_cache=False), batch_for(member)
+    program = torch.export.export(model, (), inputs, dynamic_shapes=axes(inputs))
+    torch.export.save(program, tmp_path / "model.pt2")
+    loaded = torch.export.load(tmp_path / "model.pt2").module()
+    for shape in SHAPES:
+        inputs = batch_for(member, *shape)
+        assert_close(loaded(**inputs)["logits"], model(**inputs).logits, rtol=1e-5, atol=1e-6)
+
+
+@torch.no_grad()  # With gradients torch 2.13 takes another kernel for biases, and mistakes its strides.
+@pytest.mark.parametrize("layout", ["modern", pytest.param("biased", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.ecosystem("onnxruntime", "`torch.onnx.export(dynamo=True)`")
+def test_onnxruntime_computes_what_torch_does(member, layout, build, batch_for, tmp_path):
+    pytest.importorskip("onnxscript", reason="torch.onnx.export needs onnxscript")
+    runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    model, inputs = build(member, **layout, use_cache=False), batch_for(member)
+    path = tmp_path / "model.onnx"
+    torch.onnx.export(
+        model,
+        (),
+        path,
+        kwargs=inputs,
+        dynamic_shapes=axes(inputs),
+        output_names=["logits"],
+        dynamo=True,
+        optimize=False,
+        verbose=False,
+    )
+    session = runtime.InferenceSession(path)
+    for shape in SHAPES:
+        inputs = batch_for(member, *shape)
+        (logits,) = session.run(["logits"], {name: ids.numpy() for name, ids in inputs.items()})
+        expected = model(**inputs).logits
+        np.testing.assert_allclose(real(logits, inputs), real(expected, inputs), rtol=1e-3, atol=1e-4)
