@@ -178,7 +178,8 @@ def best(folder: Path) -> Path | None:
 def _criterion(checkpoint: Path) -> float:
     """Look up what decides which checkpoint is the best; infinite if it was not measured."""
     try:
-        criterion = read_state(checkpoint)["criterion"]
+        state = read_state(checkpoint)
+        criterion = state.get("criterion", state["scores"].get("loss"))
         return math.inf if criterion is None else float(criterion)
     except UNREADABLE as error:
         warnings.warn(

@@ -13,14 +13,13 @@ from accelerate.utils import set_seed
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
-from .batches import Step, one_pass
+from .batches import one_pass
 from .checkpoint import RunState, load_checkpoint, prune, read_state, save_checkpoint
 from .circumstances import tell_of_resuming
-from .disk import DiskFullError
 from .evaluation import HeldOut, evaluate_held_out
 from .examples import ExampleSource
 from .heap import bound_kernel_cache, retain_heap
-from .inspection import keep_for_inspection
+from .inspection import say_what_is_kept
 from .interruption import BrokenOff, Interruption, listening
 from .loop import Progress, train
 from .objective import Objective
@@ -32,8 +31,8 @@ from .schedules import build_schedule
 from .sharding import gathered, is_sharded, prepare_model, settle
 from .skipping import NonFiniteError
 from .stages import SourceOfLength, StagedSteps, build_stages, cut_held_out
-from .tracking import Tracker, Utilization
-from .utilization import count_flops_per_token, measure_peak
+from .tracking import Tracker
+from .utilization import measure_utilization
 from .window import Window
 from .workers import leaving_no_workers
 
@@ -151,11 +150,8 @@ class _Run:
         self.optimizer = accelerator.prepare_optimizer(optimizer)
         self.progress = Progress()
         self.stages = build_stages(source, source_of_length, objective, recipe, accelerator)
-        self.held_out_steps = (
-            cut_held_out(held_out.source, objective, recipe, accelerator)
-            if held_out and held_out.source is not None
-            else None
-        )
+        measured = held_out.source if held_out else None
+        self.held_out_steps = measured and cut_held_out(measured, objective, recipe, accelerator)
 
     @property
     def state(self) -> RunState:
@@ -203,7 +199,8 @@ class _Run:
         except BrokenOff:
             pass  # between two steps: all that was learned can be saved
         except NonFiniteError as error:
-            raise FloatingPointError(f"{error}; {self._keep(error)}") from None
+            kept = say_what_is_kept(self.folder, error, self.state, self.about)
+            raise FloatingPointError(f"{error}; {kept}") from None
         outcome = self._finish()
         self.loader.close()  # not before all is saved: a worker that waits for data takes seconds to end
         return outcome
@@ -215,7 +212,9 @@ class _Run:
         with self.tracker.paused():
             first = next(batches)
             if self.recipe.measure_utilization:
-                self.tracker.utilization = self._measure_utilization(first)
+                self.tracker.utilization = measure_utilization(
+                    self.model, self.objective, first, self.accelerator, self.recipe.peak_flops
+                )
         self.model.train()
         settle(self.model, self.objective, first, self.accelerator)
         with self.loader.explained():
@@ -238,8 +237,7 @@ class _Run:
         self.tracker.record_step(metrics)
         if progress.step == self.recipe.steps or _is_due(self.recipe.evaluate_every, progress.step):
             self._evaluate()
-        is_last = self.is_finished
-        if is_last or _is_due(self.recipe.checkpoint_every, progress.step):
+        if self.is_finished or _is_due(self.recipe.checkpoint_every, progress.step):
             self._save()  # after the evaluation, so that a resumed run never repeats one
 
     @property
@@ -273,7 +271,7 @@ class _Run:
     def _evaluate(self) -> None:
         if self.held_out is None:
             return
-        steps = None if self.held_out_steps is None else one_pass(self.held_out_steps)
+        steps = self.held_out_steps and one_pass(self.held_out_steps)
         with self.tracker.paused(), gathered(self.model, self.accelerator):
             self.scores = evaluate_held_out(
                 self.model, self.objective, self.held_out, steps, self.accelerator
@@ -296,21 +294,6 @@ class _Run:
             self.saved_step = self.progress.step
             if self.accelerator.is_main_process:
                 prune(self.folder / CHECKPOINTS, self.recipe.keep_checkpoints)
-
-    def _keep(self, error: NonFiniteError) -> str:
-        """Keep what is needed to see why the run was given up, and say where."""
-        try:
-            folder = keep_for_inspection(self.folder, error, self.state, self.about)
-        except DiskFullError as full:
-            return f"its data could not be kept: {full}"
-        return f"its batch and the weights are in {folder}; the checkpoints are as they were"
-
-    def _measure_utilization(self, step: Step) -> Utilization:
-        per_token = count_flops_per_token(self.model, self.objective, step, self.accelerator)
-        peak = self.recipe.peak_flops or measure_peak(
-            self.accelerator.device, self.accelerator.mixed_precision
-        )
-        return Utilization(per_token, peak)
 
 
 def _is_due(every: int | None, step: int) -> bool:

@@ -17,11 +17,20 @@ import torch
 from torch import Tensor
 
 from .checkpoint import RunState, save_checkpoint
-from .disk import explaining_a_full_disk
+from .disk import DiskFullError, explaining_a_full_disk
 from .skipping import NonFiniteError
 
 NON_FINITE = "non_finite"
 """Name of the folder, in the run's."""
+
+
+def say_what_is_kept(folder: Path, error: NonFiniteError, run: RunState, recipe: dict[str, Any]) -> str:
+    """Keep what is needed to see why a run was given up, and say where; every process calls this."""
+    try:
+        kept = keep_for_inspection(folder, error, run, recipe)
+    except DiskFullError as full:
+        return f"its data could not be kept: {full}"
+    return f"its batch and the weights are in {kept}; the checkpoints are as they were"
 
 
 def keep_for_inspection(folder: Path, error: NonFiniteError, run: RunState, recipe: dict[str, Any]) -> Path:

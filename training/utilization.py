@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from .batches import Step
 from .evaluation import undisturbed_randomness
 from .objective import Objective
+from .tracking import Utilization
 
 WIDTHS = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the product whose speed is taken for the peak."""
@@ -24,6 +25,26 @@ REPETITIONS = 5
 
 DTYPES = {"no": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Format of the products under accelerate's names for mixed precision."""
+
+
+def measure_utilization(
+    model: nn.Module,
+    objective: Objective,
+    step: Step,
+    accelerator: Accelerator,
+    peak_flops: float | None = None,
+) -> Utilization:
+    """Find what a model's speed has to be compared with: its operations per token, and the machine's peak.
+
+    Args:
+        model: Prepared by `accelerator`.
+        objective: Computes the losses.
+        step: Some step of the run.
+        accelerator: Owns device and precision.
+        peak_flops: The machine's peak, if it is known.
+    """
+    per_token = count_flops_per_token(model, objective, step, accelerator)
+    return Utilization(per_token, peak_flops or measure_peak(accelerator.device, accelerator.mixed_precision))
 
 
 def count_flops_per_token(
