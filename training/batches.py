@@ -193,6 +193,8 @@ class StepDataset:
         self.num_processes = num_processes
         self.process_index = process_index
         self._planned: tuple[int, Examples, list[np.ndarray]] | None = None
+        # Of the latest epoch and the one before, in which workers may still be when the next is planned.
+        self._steps: dict[int, list[np.ndarray]] = {}
 
     def plan(self, epoch: int) -> tuple[Examples, list[np.ndarray]]:
         """Draw the examples of an epoch and cut them into steps; the latest plan is remembered.
@@ -212,6 +214,7 @@ class StepDataset:
                     "tokens_per_step or use fewer processes"
                 )
             self._planned = epoch, examples, steps
+            self._steps = dict([*self._steps.items()][-1:]) | {epoch: steps}
         return self._planned[1:]
 
     def __getitem__(self, place: Place) -> Step:
@@ -236,7 +239,7 @@ class StepDataset:
     def describe(self, place: Place) -> str:
         """Name the step at `place` and the first of its examples."""
         epoch, number = place
-        planned = self._planned[2][number] if self._planned and self._planned[0] == epoch else []
+        planned = self._steps[epoch][number] if epoch in self._steps else []
         examples = ", ".join(str(index) for index in planned[:SHOWN]) + ", ..." * (len(planned) > SHOWN)
         return f"step {number} of epoch {epoch}" + (f" (examples {examples})" if examples else "")
 

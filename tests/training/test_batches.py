@@ -168,6 +168,16 @@ def test_epochs_differ_in_order_and_in_what_is_hidden(make):
     assert tokens[0] == tokens[1]
 
 
+def test_examples_of_a_step_are_named_while_the_next_epoch_is_planned(make):
+    steps = make()
+    _, planned = steps.plan(0)
+    named = "step 1 of epoch 0 (examples " + ", ".join(map(str, planned[1][:5]))
+    steps.plan(1)
+    assert steps.describe((0, 1)).startswith(named)
+    steps.plan(2)
+    assert steps.describe((0, 1)) == "step 1 of epoch 0"
+
+
 def test_drawing_batches_leaves_torchs_generator_alone(make):
     torch.manual_seed(0)
     before = torch.get_rng_state()

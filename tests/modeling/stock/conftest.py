@@ -109,6 +109,53 @@ class Pair:
             else:
                 self.assert_same(ours, stock, f"gradient of {name}")
 
+    @staticmethod
+    def positions(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Count real tokens, which our decoders do by themselves and stock ones in `generate` only."""
+        return {"position_ids": (batch["attention_mask"].cumsum(-1) - 1).clamp(min=0)}
+
+    def assert_same_next_tokens(self, batch: dict[str, Tensor]) -> None:
+        """Compare what decoders predict at real tokens."""
+        is_real = batch["attention_mask"] == 1
+        ours = self.ours(**batch, use_cache=False).logits
+        self.assert_same(ours[is_real], self.stock(**batch, **self.positions(batch)).logits[is_real])
+
+    def assert_same_causal_lesson(self, batch: dict[str, Tensor]) -> None:
+        """Compare loss and gradients of decoders."""
+        ours = self.ours(**batch, labels=batch["input_ids"]).loss
+        # Ours knows that pads and first tokens are no targets; the stock model has to be told.
+        is_target = (batch["attention_mask"] == 1) & (self.positions(batch)["position_ids"] > 0)
+        labels = batch["input_ids"].masked_fill(~is_target, -100)
+        stock = self.stock(**batch, **self.positions(batch), labels=labels).loss
+        self.assert_same(ours, stock)
+        self.assert_same_gradients(ours, stock)
+
+    def assert_same_target_tokens(self, batch: dict[str, Tensor], target: dict[str, Tensor]) -> None:
+        """Compare what sequence-to-sequence models predict at real tokens of the target."""
+        is_real = target["attention_mask"] == 1
+        inputs = batch | {f"decoder_{name}": value for name, value in target.items()}
+        ours, stock = (model(**inputs, use_cache=False).logits for model in (self.ours, self.stock))
+        self.assert_same(ours[is_real], stock[is_real])
+
+    def assert_same_target_lesson(
+        self, batch: dict[str, Tensor], target: dict[str, Tensor], *, has_decoder_mask: bool
+    ) -> None:
+        """Compare loss and gradients of sequence-to-sequence models, which shift the labels by themselves."""
+        labels = target["input_ids"].masked_fill(target["attention_mask"] == 0, -100)
+        mask = {"decoder_attention_mask": target["attention_mask"]} if has_decoder_mask else {}
+        ours, stock = (model(**batch, **mask, labels=labels).loss for model in (self.ours, self.stock))
+        self.assert_same(ours, stock)
+        self.assert_same_gradients(ours, stock)
+
+    def assert_same_texts(self, batch: dict[str, Tensor], **options: Any) -> None:
+        """Compare what both write, which has to be of several words."""
+        # Without the ban on repetition, random models with tied embeddings say one word again and again.
+        options |= {"do_sample": False, "no_repeat_ngram_size": 1}
+        ours, stock = (model.eval().generate(**batch, **options) for model in (self.ours, self.stock))
+        assert torch.equal(ours, stock)
+        prompt = 0 if self.ours.config.is_encoder_decoder else batch["input_ids"].shape[1]
+        assert len(ours[:, prompt:].unique()) > 8
+
 
 def find(name: str, rows: int, stock: nn.Module, table: Table) -> Place:
     """Look our parameter up in the table."""

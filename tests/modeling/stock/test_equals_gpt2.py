@@ -60,44 +60,20 @@ def batch(request, ragged) -> dict[str, Tensor]:
     return ragged(9, 4, 6, 1, side=request.param)
 
 
-def positions(batch: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Count real tokens, which ours does by itself and the stock model in `generate` only."""
-    return {"position_ids": (batch["attention_mask"].cumsum(-1) - 1).clamp(min=0)}
-
-
 def test_logits_equal_gpt2(gpt2, batch, is_packed):
     gpt2.ours.train(is_packed)
-    is_real = batch["attention_mask"] == 1
-    ours = gpt2.ours(**batch, use_cache=False).logits
-    stock = gpt2.stock(**batch, **positions(batch)).logits
-    gpt2.assert_same(ours[is_real], stock[is_real])
+    gpt2.assert_same_next_tokens(batch)
 
 
 def test_loss_and_gradients_equal_gpt2(gpt2, batch, is_packed):
     gpt2.ours.train(is_packed)
-    ours = gpt2.ours(**batch, labels=batch["input_ids"]).loss
-    # Ours knows that pads and first tokens are no targets; the stock model has to be told.
-    is_target = (batch["attention_mask"] == 1) & (positions(batch)["position_ids"] > 0)
-    labels = batch["input_ids"].masked_fill(~is_target, -100)
-    stock = gpt2.stock(**batch, **positions(batch), labels=labels).loss
-    gpt2.assert_same(ours, stock)
-    gpt2.assert_same_gradients(ours, stock)
+    gpt2.assert_same_causal_lesson(batch)
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
 def test_generation_from_left_padded_prompts_equals_gpt2(gpt2, ragged, num_beams):
     batch = ragged(6, 3, 4, 1, side="left")
-    # Without the ban on repetition, random models with tied embeddings say one word again and again.
-    options: dict[str, Any] = {
-        "max_new_tokens": 9,
-        "do_sample": False,
-        "num_beams": num_beams,
-        "no_repeat_ngram_size": 1,
-        "pad_token_id": 0,
-    }
-    ours, stock = gpt2.ours.eval().generate(**batch, **options), gpt2.stock.generate(**batch, **options)
-    assert torch.equal(ours, stock)
-    assert len(ours[:, 6:].unique()) > 8
+    gpt2.assert_same_texts(batch, max_new_tokens=9, num_beams=num_beams, pad_token_id=0)
 
 
 @pytest.mark.parametrize("has_mask", [True, False])
@@ -109,7 +85,7 @@ def test_labels_of_sequences_equal_gpt2(gpt2_with, batch, has_mask, is_packed):
     labels = torch.tensor([2, 0, 1, 1])
     pair.ours.train(is_packed)
     ours = pair.ours(**inputs, labels=labels)
-    stock = pair.stock(**inputs, **(positions(batch) if has_mask else {}), labels=labels)
+    stock = pair.stock(**inputs, **(pair.positions(batch) if has_mask else {}), labels=labels)
     pair.assert_same(ours.logits, stock.logits)
     pair.assert_same(ours.loss, stock.loss)
     pair.assert_same_gradients(ours.loss, stock.loss)
@@ -121,6 +97,6 @@ def test_labels_of_tokens_equal_gpt2(gpt2_with, batch, is_packed):
     labels = (batch["input_ids"] % 5).masked_fill(batch["attention_mask"] == 0, -100)
     pair.ours.train(is_packed)
     ours = pair.ours(**batch, labels=labels)
-    stock = pair.stock(**batch, **positions(batch), labels=labels)
+    stock = pair.stock(**batch, **pair.positions(batch), labels=labels)
     pair.assert_same(ours.loss, stock.loss)
     pair.assert_same_gradients(ours.loss, stock.loss)
