@@ -7,6 +7,7 @@ model reads, has no token: it gets the most frequent label of the training rows,
 Shapes: N packed tokens of the batch, L labels, W words of a row.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import Any
@@ -23,10 +24,10 @@ from ..training.objective import IGNORE, Batch, Example
 from ..training.packing import Ragged
 from .encoding import NO_WORD, TextEncoder
 from .examples import LabelledExamples
-from .labels import find_labels
+from .labels import Labels, find_labels
 from .rows import values_of
 from .span_metrics import check_iob2, span_scores
-from .task import Prediction, Task, TaskObjective
+from .task import Facts, Prediction, Task, TaskObjective
 from .task_recipes import TaggingRecipe
 from .text_objectives import inputs_of
 
@@ -74,17 +75,30 @@ class Tagging(Task):
     head = "ForTokenClassification"
     metrics = {"span_f1": True, "span_precision": True, "span_recall": True, "accuracy": True, "loss": False}
 
-    def __init__(self, recipe: TaggingRecipe, train: Dataset):
-        super().__init__(recipe, train)
-        self.labels = find_labels(train, recipe.tags, recipe.label_names)
-        tags = self.references(train)
-        names, counts = np.unique(list(chain.from_iterable(tags)), return_counts=True)
-        self.most_frequent = str(names[counts.argmax()])
+    def __init__(self, recipe: TaggingRecipe, facts: Facts):
+        super().__init__(recipe, facts)
+        self.labels = Labels(facts["labels"])
+        self.most_frequent: str = facts["most_frequent"]
 
     @staticmethod
-    def columns_of(recipe: TaggingRecipe) -> tuple[str, ...]:
-        """The words and their labels."""
-        return recipe.words, recipe.tags
+    def inputs_in(recipe: TaggingRecipe) -> tuple[str, ...]:
+        """The words."""
+        return (recipe.words,)
+
+    @staticmethod
+    def labels_in(recipe: TaggingRecipe) -> tuple[str, ...]:
+        """Their labels."""
+        return (recipe.tags,)
+
+    @staticmethod
+    def find(recipe: TaggingRecipe, train: Dataset) -> Facts:
+        """Find the labels, and the most frequent one."""
+        labels = find_labels(train, recipe.tags, recipe.label_names)
+        tags = Tagging(recipe, {"labels": labels.names, "most_frequent": ""}).references(train)
+        return {
+            "labels": labels.names,
+            "most_frequent": Counter(chain.from_iterable(tags)).most_common(1)[0][0],
+        }
 
     @property
     def criterion(self) -> str:

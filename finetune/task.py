@@ -20,6 +20,9 @@ from .examples import LabelledExamples
 Prediction = dict[str, Any]
 """What is predicted for one row, as it is written into a file."""
 
+Facts = dict[str, Any]
+"""Plain data, kept with the model: a task is the same again wherever its recipe and its facts are."""
+
 Outputs = TypeVar("Outputs")
 """What a model returns of a batch: tensors."""
 
@@ -57,20 +60,40 @@ class TaskObjective(Objective, Generic[Outputs]):
 
 
 class Task(ABC):
-    """A task whose labels are known."""
+    """A task whose labels are known. Abstract: each kind adds what is read, learned and scored.
+
+    Args:
+        recipe: What was said about it.
+        facts: What `find` found in the training rows.
+    """
 
     head: ClassVar[str]
     """How the names of the models end that can do it."""
     metrics: ClassVar[Mapping[str, bool]]
     """Every score, and whether more of it is better."""
 
-    def __init__(self, recipe: Any, train: Dataset):
+    def __init__(self, recipe: Any, facts: Facts):
         self.recipe = recipe
+        self.facts = facts
 
     @staticmethod
     @abstractmethod
-    def columns_of(recipe: Any) -> tuple[str, ...]:
-        """Name the columns of a recipe: those that are read, and those of the labels."""
+    def inputs_in(recipe: Any) -> tuple[str, ...]:
+        """Name the columns that a model reads."""
+
+    @staticmethod
+    @abstractmethod
+    def labels_in(recipe: Any) -> tuple[str, ...]:
+        """Name the columns that it learns from, besides."""
+
+    @staticmethod
+    @abstractmethod
+    def find(recipe: Any, train: Dataset) -> Facts:
+        """Find out what the training rows alone tell: which labels there are, and how often.
+
+        Raises:
+            ValueError: There is nothing to learn from them.
+        """
 
     @property
     def criterion(self) -> str:

@@ -18,7 +18,8 @@ TASKS: dict[type, type[Task]] = {
 
 def columns_of(recipe: TaskRecipe) -> tuple[str, ...]:
     """Name the columns of a task: those that are read, and those of the labels."""
-    return TASKS[type(recipe)].columns_of(recipe)
+    kind = TASKS[type(recipe)]
+    return *kind.inputs_in(recipe), *kind.labels_in(recipe)
 
 
 def build_task(recipe: TaskRecipe, train: Dataset) -> Task:
@@ -27,4 +28,5 @@ def build_task(recipe: TaskRecipe, train: Dataset) -> Task:
     Raises:
         ValueError: There is nothing to learn from the rows.
     """
-    return TASKS[type(recipe)](recipe, train)
+    kind = TASKS[type(recipe)]
+    return kind(recipe, kind.find(recipe, train))

@@ -12,10 +12,10 @@ from ..training.packing import Ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
 from .label_metrics import label_scores, set_scores
-from .labels import find_labels
+from .labels import Labels, find_labels
 from .number_metrics import number_scores
 from .rows import texts_of, values_of
-from .task import Prediction, Task
+from .task import Facts, Prediction, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe
 from .text_objectives import MultiLabelObjective, RegressionObjective, SingleLabelObjective
 
@@ -28,6 +28,11 @@ class TextTask(Task):
 
     head = "ForSequenceClassification"
     recipe: ClassificationRecipe | MultiLabelRecipe | RegressionRecipe
+
+    @staticmethod
+    def inputs_in(recipe: ClassificationRecipe | MultiLabelRecipe | RegressionRecipe) -> tuple[str, ...]:
+        """The text, or both texts."""
+        return recipe.texts
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Encode texts or pairs."""
@@ -51,16 +56,22 @@ class Classification(TextTask):
         "loss": False,
     }
 
-    @staticmethod
-    def columns_of(recipe: ClassificationRecipe) -> tuple[str, ...]:
-        """The texts and the label."""
-        return (*recipe.texts, recipe.label)
+    def __init__(self, recipe: ClassificationRecipe, facts: Facts):
+        super().__init__(recipe, facts)
+        self.labels = Labels(facts["labels"])
+        self.shares = np.array(facts["shares"])
 
-    def __init__(self, recipe: ClassificationRecipe, train: Dataset):
-        super().__init__(recipe, train)
-        self.labels = find_labels(train, recipe.label, recipe.label_names)
-        counts = np.bincount(self.labels.numbers_of(train, recipe.label), minlength=len(self.labels))
-        self.shares = counts / counts.sum()
+    @staticmethod
+    def labels_in(recipe: ClassificationRecipe) -> tuple[str, ...]:
+        """The label."""
+        return (recipe.label,)
+
+    @staticmethod
+    def find(recipe: ClassificationRecipe, train: Dataset) -> Facts:
+        """Find the labels, and the share of the rows that has each."""
+        labels = find_labels(train, recipe.label, recipe.label_names)
+        counts = np.bincount(labels.numbers_of(train, recipe.label), minlength=len(labels))
+        return {"labels": labels.names, "shares": (counts / counts.sum()).tolist()}
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -107,14 +118,19 @@ class MultiLabel(TextTask):
 
     metrics = {"f1_micro": True, "f1_macro": True, "accuracy": True, "loss": False}
 
-    @staticmethod
-    def columns_of(recipe: MultiLabelRecipe) -> tuple[str, ...]:
-        """The texts and the lists of labels."""
-        return (*recipe.texts, recipe.labels)
+    def __init__(self, recipe: MultiLabelRecipe, facts: Facts):
+        super().__init__(recipe, facts)
+        self.labels = Labels(facts["labels"])
 
-    def __init__(self, recipe: MultiLabelRecipe, train: Dataset):
-        super().__init__(recipe, train)
-        self.labels = find_labels(train, recipe.labels, recipe.label_names)
+    @staticmethod
+    def labels_in(recipe: MultiLabelRecipe) -> tuple[str, ...]:
+        """The lists of labels."""
+        return (recipe.labels,)
+
+    @staticmethod
+    def find(recipe: MultiLabelRecipe, train: Dataset) -> Facts:
+        """Find the labels."""
+        return {"labels": find_labels(train, recipe.labels, recipe.label_names).names}
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -168,16 +184,18 @@ class Regression(TextTask):
     }
 
     @staticmethod
-    def columns_of(recipe: RegressionRecipe) -> tuple[str, ...]:
-        """The texts and the number."""
-        return (*recipe.texts, recipe.label)
+    def labels_in(recipe: RegressionRecipe) -> tuple[str, ...]:
+        """The number."""
+        return (recipe.label,)
 
-    def __init__(self, recipe: RegressionRecipe, train: Dataset):
-        super().__init__(recipe, train)
-        if np.ptp(self.references(train)) == 0:
+    @staticmethod
+    def find(recipe: RegressionRecipe, train: Dataset) -> Facts:
+        """Make sure that the numbers differ."""
+        if np.ptp(numbers_in(train, recipe.label)) == 0:
             raise ValueError(
                 f"all rows have the same number in column {recipe.label!r}: there is nothing to learn"
             )
+        return {}
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -189,18 +207,8 @@ class Regression(TextTask):
         }
 
     def references(self, rows: Dataset) -> np.ndarray:
-        """Give the numbers, (E,).
-
-        Raises:
-            ValueError: A value is none.
-        """
-        column = self.recipe.label
-        for row, value in enumerate(values_of(rows, column)):
-            if not isinstance(value, (int, float)) or not np.isfinite(value):
-                raise ValueError(
-                    f"row {row + 1} has {value!r} in column {column!r}, which is no number: correct it"
-                )
-        return np.array(values_of(rows, column), dtype=np.float32)
+        """Give the numbers, (E,)."""
+        return numbers_in(rows, self.recipe.label)
 
     def labels_of(self, rows: Dataset) -> Ragged:
         """One number for each row."""
@@ -222,6 +230,21 @@ class Regression(TextTask):
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict the mean."""
         return [{self.recipe.label: round(float(self.references(train).mean()), SHOWN_DIGITS)}] * len(rows)
+
+
+def numbers_in(rows: Dataset, column: str) -> np.ndarray:
+    """Give a column of numbers, (E,).
+
+    Raises:
+        ValueError: A value is none.
+    """
+    values = values_of(rows, column)
+    for row, value in enumerate(values):
+        if not isinstance(value, (int, float)) or not np.isfinite(value):
+            raise ValueError(
+                f"row {row + 1} has {value!r} in column {column!r}, which is no number: correct it"
+            )
+    return np.array(values, dtype=np.float32)
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
