@@ -37,7 +37,7 @@ from .recipe import FineTuningRecipe, FineTuningSchedule
 from .splits import MEASURED, Split, encode_splits, encoder_of, read_splits
 from .summary import conclude
 from .task import Task
-from .tasks import build_task
+from .tasks import build_task, keep_task
 
 RECORDS = 100
 """Records that a run writes into its log, about."""
@@ -106,7 +106,7 @@ def learn(
         "trained_on": circumstances(beginning.model, accelerator),
     }
     if accelerator.is_main_process:
-        keep(beginning, folder, judged, results)
+        keep(beginning, task, folder, judged, results)
     accelerator.wait_for_everyone()
     return results
 
@@ -169,13 +169,16 @@ def bring_back_best(model: TercetPreTrainedModel, folder: Path, accelerator: Acc
     )
 
 
-def keep(beginning: Beginning, folder: Path, judged: Mapping[str, Judged], results: dict[str, Any]) -> None:
+def keep(
+    beginning: Beginning, task: Task, folder: Path, judged: Mapping[str, Judged], results: dict[str, Any]
+) -> None:
     """Write what a seed's run has led to; its checkpoints are not needed any more."""
     model = folder / MODEL
     remedy = "make room and continue with --resume; the checkpoints are there"
     with explaining_a_full_disk(model, beginning.model.get_memory_footprint(), remedy), quietly():
         beginning.model.save_pretrained(model)
         beginning.tokenizer.save_pretrained(model)
+    keep_task(task, model)
     last = list(judged.values())[-1]
     lines = (json.dumps(prediction, ensure_ascii=False) for prediction in last.predictions)
     replace_text(folder / PREDICTIONS, "\n".join(lines) + "\n")

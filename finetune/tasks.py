@@ -1,11 +1,20 @@
-"""The kinds of tasks: from what a recipe says to what can be learned."""
+"""The kinds of tasks: from what a recipe says to what can be learned, and into the model's folder and back."""
 
+import json
+from pathlib import Path
+
+from pydantic import TypeAdapter
 from datasets import Dataset
 
+from ..configs.recipe import recipe_data
+from ..training.disk import replace_text
 from .tagging import Tagging
 from .task import Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe, TaggingRecipe, TaskRecipe
 from .texts import Classification, MultiLabel, Regression
+
+TASK = "task.json"
+"""The file in a model's folder that says what the model can do."""
 
 TASKS: dict[type, type[Task]] = {
     ClassificationRecipe: Classification,
@@ -30,3 +39,25 @@ def build_task(recipe: TaskRecipe, train: Dataset) -> Task:
     """
     kind = TASKS[type(recipe)]
     return kind(recipe, kind.find(recipe, train))
+
+
+def keep_task(task: Task, folder: Path) -> None:
+    """Write into a model's folder what it can do, for `load_task`."""
+    told = {"task": recipe_data(task.recipe), "facts": task.facts}
+    replace_text(folder / TASK, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+
+
+def load_task(folder: Path) -> Task:
+    """Read what a model can do.
+
+    Raises:
+        ValueError: Its folder does not say.
+    """
+    if not (folder / TASK).exists():
+        raise ValueError(
+            f"{folder} has no {TASK}, so it was not made by tercet finetune: fine-tune it, or use "
+            "transformers.pipeline"
+        )
+    told = json.loads((folder / TASK).read_text(encoding="utf-8"))
+    recipe = TypeAdapter(TaskRecipe).validate_python(told["task"])
+    return TASKS[type(recipe)](recipe, told["facts"])
