@@ -32,7 +32,9 @@ def stream_rows(source: str, columns: Sequence[str]) -> IterableDataset:
     known = list(next(iter(rows), {}))
     for column in columns:
         if column not in known:
-            raise ValueError(f"{source} has no column {column!r}, only {', '.join(known)}: rename the right one")
+            raise ValueError(
+                f"{source} has no column {column!r}, only {', '.join(known)}: rename the right one"
+            )
     return rows
 
 

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from pydantic import TypeAdapter
 from datasets import Dataset
+from pydantic import TypeAdapter
 
 from ..configs.recipe import recipe_data
 from ..training.disk import replace_text

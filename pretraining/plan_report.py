@@ -21,7 +21,7 @@ def report_plan(plan: Plan) -> str:
     """Write everything that a plan says."""
     recipe, machines = plan.recipe, plan.machines
     parts = [
-        f"# {recipe.model.preset}, {recipe.objective.kind.replace('_', ' ')}, on {machines.devices:,} x "
+        f"# {recipe.model.preset or recipe.model.path}, {recipe.objective.kind.replace('_', ' ')}, on {machines.devices:,} x "
         f"{machines.device}",
         table(["the run", ""], run_rows(plan)),
         "Memory of one device:",
