@@ -1,4 +1,4 @@
-"""The kinds of tasks: from what a recipe says to what can be learned, and into the model's folder and back."""
+"""The kinds of tasks: from what a recipe says to what can be learned, kept in the model's folder."""
 
 import json
 from pathlib import Path
