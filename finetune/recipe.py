@@ -1,7 +1,8 @@
 """What can be said about a fine-tuning run: a recipe has a part for each thing that the run joins.
 
 model      from which weights it begins        task       what is learned (`task_recipes.py`)
-data       from which rows                     training   how, how long, with which seeds            lora, adaptation, grid   if wanted
+data       from which rows                     training   how, how long, with which seeds
+and, if wanted: lora (small additions learn), adaptation (in-domain text first), grid (what else to try)
 """
 
 from dataclasses import dataclass, field
@@ -143,3 +144,8 @@ class FineTuningRecipe:
     def folder(self) -> Path:
         """The output folder as a path."""
         return Path(self.output).expanduser()
+
+    @property
+    def model_folder(self) -> Path:
+        """Where the finished model lies."""
+        return self.folder / "model"
