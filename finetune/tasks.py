@@ -7,15 +7,13 @@ from datasets import Dataset
 from pydantic import TypeAdapter
 
 from ..configs.recipe import recipe_data
+from ..interop.finished_run import TASK
 from ..training.disk import replace_text
 from .regression import Regression
 from .tagging import Tagging
 from .task import Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe, TaggingRecipe, TaskRecipe
 from .texts import Classification, MultiLabel
-
-TASK = "task.json"
-"""The file in a model's folder that says what the model can do."""
 
 TASKS: dict[type, type[Task]] = {
     ClassificationRecipe: Classification,
