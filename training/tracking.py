@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from tqdm import tqdm
 
 from .disk import DiskFullError, explaining_a_full_disk, flush, replace_text
 from .loop import Progress
-from .utilization import wait_for
+from .utilization import Utilization, wait_for
 from .window import Window
 
 LOG = "log.jsonl"
@@ -35,16 +34,6 @@ LOG = "log.jsonl"
 
 Record = dict[str, Any]
 """One line of the log."""
-
-
-@dataclass(frozen=True)
-class Utilization:
-    """What turns tokens per second into a share of the machine's peak."""
-
-    flops_per_token: float
-    """Floating-point operations that training spends on a token."""
-    peak_flops: float
-    """Floating-point operations per second that one process's device can do."""
 
 
 class Tracker:

@@ -6,6 +6,7 @@ tokens only, the vocabulary's only on targets, as the model computes them. Eleme
 """
 
 import time
+from dataclasses import dataclass
 
 import torch
 from accelerate import Accelerator
@@ -15,7 +16,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from .batches import Step
 from .evaluation import undisturbed_randomness
 from .objective import Objective
-from .tracking import Utilization
 
 WIDTHS = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the product whose speed is taken for the peak."""
@@ -25,6 +25,16 @@ REPETITIONS = 5
 
 DTYPES = {"no": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Format of the products under accelerate's names for mixed precision."""
+
+
+@dataclass(frozen=True)
+class Utilization:
+    """What turns tokens per second into a share of the machine's peak."""
+
+    flops_per_token: float
+    """Floating-point operations that training spends on a token."""
+    peak_flops: float
+    """Floating-point operations per second that one process's device can do."""
 
 
 def measure_utilization(
