@@ -127,7 +127,11 @@ class RankingRecipe:
     positive: str = "positive"
     """Column of a text that belongs to it."""
     negative: str | None = None
-    """Column of a text that does not, beside those of the other queries of a batch."""
+    """Column of a text that does not, beside those of the other queries of a group."""
+    group_size: Annotated[int, Field(gt=1)] = 32
+    """Rows of a group, about: to each query, the texts of the other rows are the ones not to be found. Larger
+    groups teach more and pass through the model at once, whatever `training.tokens_per_micro_batch` says; a
+    step of fewer rows (`training.batch_size`) is one group."""
     temperature: Annotated[float, Field(gt=0)] = 0.05
     """What cosines are divided by."""
     criterion: Literal["mrr", "ndcg@10", "recall@1", "recall@10"] = "mrr"

@@ -8,9 +8,17 @@ from pydantic import TypeAdapter
 
 from ..configs.recipe import recipe_data
 from ..training.disk import replace_text
+from .ranking import Ranking
 from .tagging import Tagging
 from .task import Task
-from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe, TaggingRecipe, TaskRecipe
+from .task_recipes import (
+    ClassificationRecipe,
+    MultiLabelRecipe,
+    RankingRecipe,
+    RegressionRecipe,
+    TaggingRecipe,
+    TaskRecipe,
+)
 from .texts import Classification, MultiLabel, Regression
 
 TASK = "task.json"
@@ -21,6 +29,7 @@ TASKS: dict[type, type[Task]] = {
     MultiLabelRecipe: MultiLabel,
     RegressionRecipe: Regression,
     TaggingRecipe: Tagging,
+    RankingRecipe: Ranking,
 }
 """What is said about a task -> the task, once its training rows are known."""
 
