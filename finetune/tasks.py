@@ -1,4 +1,4 @@
-"""The kinds of tasks: from what a recipe says to what can be learned, and into the model's folder and back."""
+"""The kinds of tasks: from what a recipe says to what can be learned, kept in the model's folder."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from ..configs.recipe import recipe_data
 from ..training.disk import replace_text
 from .ranking import Ranking
+from .regression import Regression
 from .tagging import Tagging
 from .task import Task
 from .task_recipes import (
@@ -19,7 +20,7 @@ from .task_recipes import (
     TaggingRecipe,
     TaskRecipe,
 )
-from .texts import Classification, MultiLabel, Regression
+from .texts import Classification, MultiLabel
 
 TASK = "task.json"
 """The file in a model's folder that says what the model can do."""
