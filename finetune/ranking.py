@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from datasets import Dataset
 
 from ..training.packing import Ragged, ragged
+from .bootstrap import mean_interval
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
 from .ranking_metrics import query_scores
@@ -55,6 +56,15 @@ class Collection:
         for query, document in zip(self.query_of_row, self.documents_of_row[:, 0], strict=True):
             relevant[query].add(int(document))
         return relevant
+
+
+class Wanted(NamedTuple):
+    """What a row is compared with."""
+
+    texts: list[str]
+    """All that belong to its query."""
+    is_first_of_query: bool
+    """Whether no row before it has the same query: only the first one counts."""
 
 
 class Ranking(Task):
@@ -124,23 +134,46 @@ class Ranking(Task):
         documents, document_of_text = distinct(chain.from_iterable(columns))
         return Collection(queries, documents, query_of_row, document_of_text.reshape(len(columns), -1).T)
 
-    def references(self, rows: Dataset) -> list[bool]:
-        """Tell which rows are the first ones of their queries: only they count."""
-        _, query_of_row = distinct(texts_of(rows, self.recipe.query))
-        return np.isin(np.arange(len(rows)), first_rows(query_of_row)).tolist()
+    def references(self, rows: Dataset) -> list[Wanted]:
+        """Tell what belongs to each row's query."""
+        collection = self.collect(rows)
+        texts = [[collection.documents[each] for each in sorted(own)] for own in collection.relevant]
+        is_first = np.isin(np.arange(len(rows)), first_rows(collection.query_of_row)).tolist()
+        return [
+            Wanted(texts[query], first)
+            for query, first in zip(collection.query_of_row, is_first, strict=True)
+        ]
 
-    def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
-        """Average the scores of the distinct queries.
-
-        They are stored in the predictions, since a query is searched for in the whole split, whichever rows
-        are drawn to see how far a score can be trusted. Such a draw counts a query as often as it draws the
-        first of its rows, and so has as many queries, on average, as the split.
-        """
-        counted = np.asarray(references, dtype=bool)
-        counted = counted if counted.any() else ~counted  # a draw of few queries can miss all first rows
+    def score(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> dict[str, float]:
+        """Average the scores of the distinct queries: they are in the predictions of their rows."""
+        counted = [
+            each for each, wanted in zip(predictions, references, strict=True) if wanted.is_first_of_query
+        ]
         names = [name for name in self.metrics if name != "loss"]
-        values = np.array([[each[name] for name in names] for each in predictions])
-        return dict(zip(names, values[counted].mean(axis=0).tolist(), strict=True))
+        return {name: float(np.mean([each[name] for each in counted])) for name in names}
+
+    def interval(
+        self, predictions: Sequence[Prediction], references: Sequence[Wanted]
+    ) -> tuple[float, float]:
+        """Give the 95 % interval of the criterion, by drawing distinct queries: rows of one are no further
+        evidence.
+        """
+        pairs = zip(predictions, references, strict=True)
+        values = [each[self.criterion] for each, wanted in pairs if wanted.is_first_of_query]
+        return mean_interval(np.array(values))
+
+    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> np.ndarray:
+        """How far the first right text is from the top; 0 for all but the first row of a query."""
+        is_first = np.array([wanted.is_first_of_query for wanted in references])
+        return is_first * (1 - np.array([each["mrr"] for each in predictions]))
+
+    def said(self, prediction: Prediction) -> str:
+        """The nearest text."""
+        return prediction["ranked"][0]
+
+    def wanted(self, reference: Wanted) -> str:
+        """All texts that belong to the query."""
+        return " | ".join(reference.texts)
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Rank the documents alike for all queries, first what belongs to most training rows.

@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from tercet import TercetEncoderConfig, TercetEncoderModel
 from tercet.finetune.answers import ask, judge, predict
+from tercet.finetune.bootstrap import mean_interval
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.ranking import Ranking
 from tercet.finetune.ranking_metrics import ranking_scores
@@ -245,21 +246,28 @@ def test_scores_are_those_of_a_search_among_distinct_texts(model, encoder):
     assert prediction["similarities"] == pytest.approx(similarities[1, order].tolist(), abs=1e-5)
 
 
-def test_a_draw_of_rows_counts_each_query_as_often_as_its_first_row():
-    rows = Dataset.from_dict({"query": ["a", "b", "a"], "positive": ["x", "y", "z"]})
+def test_a_query_counts_once_however_many_rows_it_has():
+    rows = Dataset.from_dict({"query": ["a", "b", "a", "a"], "positive": ["x", "y", "z", "x"]})
     task = make_task(rows)
     references = task.references(rows)
-    assert references == [True, True, False]
+    assert [reference.is_first_of_query for reference in references] == [True, True, False, False]
+    assert [task.wanted(reference) for reference in references] == ["x | z", "y", "x | z", "x | z"]
     names = [name for name in task.metrics if name != "loss"]
-    predictions = [dict.fromkeys(names, value) for value in (1.0, 0.25, 1.0)]
+    predictions = [{"ranked": ["y"]} | dict.fromkeys(names, value) for value in (0.5, 1.0, 0.5, 0.5)]
+    assert task.score(predictions, references) == dict.fromkeys(names, 0.75)
+    assert task.wrongness(predictions, references).tolist() == [0.5, 0, 0, 0]
+    assert task.said(predictions[0]) == "y"
 
-    def mrr(*indices: int) -> float:
-        return task.score([predictions[i] for i in indices], [references[i] for i in indices])["mrr"]
 
-    assert mrr(0, 1, 2) == 0.625
-    assert mrr(0, 1, 1) == 0.5
-    assert mrr(2, 1, 2) == 0.25
-    assert mrr(2, 2, 2) == 1.0
+def test_the_interval_is_that_of_as_many_different_queries():
+    values = np.random.default_rng(0).random(40)
+    once = Dataset.from_dict({"query": [str(i) for i in range(40)], "positive": [f"x{i}" for i in range(40)]})
+    often = once.select([row for row in range(40) for _ in range(3)])
+    intervals = []
+    for rows, repeated in ((once, values), (often, values.repeat(3))):
+        task = make_task(rows)
+        intervals.append(task.interval([{"mrr": value} for value in repeated], task.references(rows)))
+    assert intervals[0] == intervals[1] == mean_interval(values)
 
 
 def test_queries_alone_give_vectors(model, encoder):
