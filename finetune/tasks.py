@@ -7,6 +7,7 @@ from datasets import Dataset
 from pydantic import TypeAdapter
 
 from ..configs.recipe import recipe_data
+from ..interop.finished_run import TASK
 from ..training.disk import replace_text
 from .ranking import Ranking
 from .regression import Regression
@@ -21,9 +22,6 @@ from .task_recipes import (
     TaskRecipe,
 )
 from .texts import Classification, MultiLabel
-
-TASK = "task.json"
-"""The file in a model's folder that says what the model can do."""
 
 TASKS: dict[type, type[Task]] = {
     ClassificationRecipe: Classification,
