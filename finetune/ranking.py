@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from datasets import Dataset
@@ -94,6 +94,11 @@ class Ranking(Task):
                 "nothing differs"
             )
         return {}
+
+    @property
+    def config_fields(self) -> dict[str, Any]:
+        """What stands for a text."""
+        return {"classifier_pooling": self.recipe.pooling}
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Encode the texts of each row end to end, or its query alone, and number the distinct ones."""

@@ -134,6 +134,8 @@ class RankingRecipe:
     step of fewer rows (`training.batch_size`) is one group."""
     temperature: Annotated[float, Field(gt=0)] = 0.05
     """What cosines are divided by."""
+    pooling: Literal["mean", "first", "last"] = "mean"
+    """What stands for a text: the mean of its tokens (Reimers and Gurevych, 2019, section 3), or one."""
     criterion: Literal["mrr", "ndcg@10", "recall@1", "recall@10"] = "mrr"
     """Score by which the best checkpoint is chosen."""
 
