@@ -9,10 +9,18 @@ from pydantic import TypeAdapter
 from ..configs.recipe import recipe_data
 from ..interop.finished_run import TASK
 from ..training.disk import replace_text
+from .ranking import Ranking
 from .regression import Regression
 from .tagging import Tagging
 from .task import Task
-from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe, TaggingRecipe, TaskRecipe
+from .task_recipes import (
+    ClassificationRecipe,
+    MultiLabelRecipe,
+    RankingRecipe,
+    RegressionRecipe,
+    TaggingRecipe,
+    TaskRecipe,
+)
 from .texts import Classification, MultiLabel
 
 TASKS: dict[type, type[Task]] = {
@@ -20,6 +28,7 @@ TASKS: dict[type, type[Task]] = {
     MultiLabelRecipe: MultiLabel,
     RegressionRecipe: Regression,
     TaggingRecipe: Tagging,
+    RankingRecipe: Ranking,
 }
 """What is said about a task -> the task, once its training rows are known."""
 
