@@ -152,8 +152,8 @@ class Generation(Task):
             )
         if longest > encoder.max_length:
             raise ValueError(
-                f"task.longest_target is {longest}, but a text may have {encoder.max_length} tokens: lower it, "
-                "or raise data.max_length if the model has more positions"
+                f"task.longest_target is {longest}, but a text may have {encoder.max_length} tokens: lower "
+                "it, or raise data.max_length, as far as the model has positions"
             )
         sources = [self.recipe.prefix + text for text in texts_of(rows, self.recipe.source)]
         fields = {"input_ids": encode_ended(sources, encoder.tokenizer, encoder.max_length)}

@@ -177,7 +177,7 @@ def test_pairs_can_be_learned_by_heart(encoder):
     examples, objective = task.examples(rows, encoder), task.objective()
     batch = objective.collate(examples.pack(np.arange(8)), np.random.default_rng(0))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(40):
+    for _ in range(60):
         optimizer.zero_grad()
         (objective.losses(model, batch)["token"] / objective.targets(batch)["token"]).backward()
         optimizer.step()
