@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 import transformers
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from .. import modeling
 from ..interop.architectures import architecture_of
 from ..interop.conversion import from_stock
+from ..interop.inheritance import inherit
 from ..interop.messages import quietly, shortened
 from ..interop.model_folder import find_folder, load_config, load_tokenizer, require_fit
 from ..interop.run import load_ours
@@ -38,12 +39,6 @@ MEMBERS: dict[type[TercetConfig], str] = {
     TercetSeq2SeqConfig: "Seq2Seq",
 }
 """Configuration -> the member in the names of its models."""
-
-POOLERS = {
-    "next_sentence_head.dense.weight": "classifier.transform.dense.weight",
-    "next_sentence_head.dense.bias": "classifier.transform.dense.bias",
-}
-"""What next-sentence prediction has taught -> where a classifier has it (Devlin et al., 2019, 3.1)."""
 
 
 @dataclass(frozen=True)
@@ -141,27 +136,7 @@ def with_head(
         )
     torch.manual_seed(seed)
     model = getattr(modeling, name)(config)
-    tensors = inherited(source, model, keeps_head=not recipe.new_head)
-    try:
-        model.load_state_dict(tensors, strict=False)
-    except RuntimeError as error:
-        raise ValueError(f"model.overrides do not fit the weights of {recipe.path}: {error}") from None
-    return model, sorted(set(dict(model.named_parameters())) - set(tensors))
-
-
-def inherited(
-    source: TercetPreTrainedModel, model: TercetPreTrainedModel, *, keeps_head: bool
-) -> dict[str, Tensor]:
-    """Name the tensors of one model as another has them, without what only the first has."""
-    prefix = "" if hasattr(source, "model") else "model."
-    tensors = {f"{prefix}{name}": tensor for name, tensor in source.state_dict().items()}
-    tensors = {POOLERS.get(name, name): tensor for name, tensor in tensors.items()}
-    own = model.state_dict()
-    return {
-        name: tensor
-        for name, tensor in tensors.items()
-        if name.startswith("model.") or (keeps_head and name in own and own[name].shape == tensor.shape)
-    }
+    return model, inherit(model, source, keeps_head=not recipe.new_head)
 
 
 def freeze(model: nn.Module, num_layers: int) -> None:

@@ -4,17 +4,23 @@ recipe.yaml        what the run does            scores.json         all scores, 
 seed-0/            log.jsonl, checkpoints while it learns; then its scores, predictions and model
 model/             the model of the best seed   evaluation.json     its scores, for `tercet push`
 predictions.jsonl  its predictions of the last split that was measured
+report.md, report.html, curves.png, confusions.png                  what there is to see
+grid/, grid.json   what a grid tried            texts.json          names, sizes and hashes of the rows
+adaptation/        further pretraining          before/             the runs without it
 """
 
+from dataclasses import fields
 from pathlib import Path
 
 import yaml
 
 from ..configs.recipe import recipe_data
 from ..pretraining.output import (
+    CURVES,
     EVALUATION,
     MODEL,
     RECIPE,
+    TEXTS,
     delete,
     is_replaced,
     make_folder,
@@ -22,26 +28,41 @@ from ..pretraining.output import (
     require_unused,
 )
 from ..training.disk import replace_text
-from .recipe import FineTuningRecipe
+from .recipe import FineTuningRecipe, FineTuningSchedule
 
 SCORES = "scores.json"
 PREDICTIONS = "predictions.jsonl"
+MARKDOWN = "report.md"
+PAGE = "report.html"
+CONFUSIONS = "confusions.png"
 SEED = "seed-"
 """What the name of a seed's folder begins with."""
+ADAPTER = "adapter"
+"""Folder of what LoRA learned, in that of a seed."""
+GRID = "grid"
+GRID_SCORES = "grid.json"
+ADAPTED = "adaptation"
+BEFORE = "before"
+
+WRITTEN = (
+    *(RECIPE, MODEL, EVALUATION, TEXTS, SCORES, PREDICTIONS, MARKDOWN, PAGE, CURVES, CONFUSIONS),
+    *(GRID, GRID_SCORES, ADAPTED, BEFORE),
+)
+"""Everything that a run writes into its folder, beside the seeds' folders."""
+
+MAY_CHANGE = {"seeds", "evaluations_per_epoch", "tokens_per_micro_batch", "num_workers", "trackers"}
+"""Keys of `training` that a resumed run may change: others change what the finished seeds have learned."""
 
 WHAT_IS_LEARNED = (
-    "model",
-    "task",
-    "data",
-    *(f"training.{name}" for name in ("epochs", "batch_size", "seeds")),
+    *("model", "task", "data", "lora", "adaptation", "grid"),
+    *(f"training.{key.name}" for key in fields(FineTuningSchedule) if key.name not in MAY_CHANGE),
 )
 """Keys of a recipe that a resumed run may not change."""
 
 
-def written(recipe: FineTuningRecipe) -> tuple[str, ...]:
+def names_of(recipe: FineTuningRecipe) -> tuple[str, ...]:
     """Name everything that a run writes into its folder."""
-    seeds = (f"{SEED}{seed}" for seed in recipe.training.seeds)
-    return (RECIPE, MODEL, EVALUATION, SCORES, PREDICTIONS, *seeds)
+    return (*WRITTEN, *(path.name for path in recipe.folder.glob(f"{SEED}*")))
 
 
 def require_claimable(recipe: FineTuningRecipe, *, resume: bool, overwrite: bool) -> None:
@@ -51,7 +72,10 @@ def require_claimable(recipe: FineTuningRecipe, *, resume: bool, overwrite: bool
         ValueError: The folder is in use, or an earlier run there had another recipe.
     """
     replaced = is_replaced(recipe.folder, overwrite)
-    require_unused(recipe.folder, allowed=written(recipe) if resume or replaced else ())
+    own = names_of(recipe)
+    require_unused(recipe.folder, allowed=own if resume or replaced else (), written=own)
+    if replaced:
+        require_model_elsewhere(recipe)
     if resume and not replaced:
         require_same_recipe(recipe.folder, recipe, WHAT_IS_LEARNED)
 
@@ -65,12 +89,21 @@ def claim_output(recipe: FineTuningRecipe, *, resume: bool, overwrite: bool) -> 
     require_claimable(recipe, resume=resume, overwrite=overwrite)
     folder = recipe.folder
     if is_replaced(folder, overwrite):
-        for name in written(recipe):
+        for name in names_of(recipe):
             delete(folder / name)
     make_folder(folder)
     replace_text(folder / RECIPE, yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True))
 
 
-def seed_folder(recipe: FineTuningRecipe, seed: int) -> Path:
-    """Give the folder of one seed's run."""
-    return recipe.folder / f"{SEED}{seed}"
+def require_model_elsewhere(recipe: FineTuningRecipe) -> None:
+    """Raise a `ValueError` if a recipe begins with a model in the folder of the run that it replaces."""
+    if Path(recipe.model.path).expanduser().resolve().is_relative_to(recipe.folder.resolve()):
+        raise ValueError(
+            f"model.path is {recipe.model.path}, which --overwrite would delete with the run it lies in: "
+            "copy it first"
+        )
+
+
+def seed_folder(folder: Path, seed: int) -> Path:
+    """Give the folder of one seed's run, below that of a run."""
+    return folder / f"{SEED}{seed}"

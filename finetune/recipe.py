@@ -2,6 +2,7 @@
 
 model      from which weights it begins        task       what is learned (`task_recipes.py`)
 data       from which rows                     training   how, how long, with which seeds
+and, if wanted: lora (small additions learn), adaptation (in-domain text first), grid (what else to try)
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..training.recipe import Fraction, NonNegative, Positive
+from ..pretraining.objective_recipes import ObjectiveRecipe
+from ..pretraining.recipe import CorpusRecipe
+from ..training.recipe import Fraction, NonNegative, Positive, TrainingRecipe
 from .task_recipes import TaskRecipe
 
 
@@ -88,6 +91,34 @@ class FineTuningSchedule:
 
 
 @dataclass(frozen=True)
+class LoraRecipe:
+    """Learn a small addition to each weight matrix instead of the matrix (Hu et al., 2022), by `peft`."""
+
+    rank: Positive = 8
+    """Rank of the addition."""
+    alpha: Positive = 16
+    """The addition counts alpha / rank."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Dropout before it."""
+    target_modules: tuple[str, ...] = tuple(
+        f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")
+    )
+    """Names of the linear layers that get one, as far as the model has them."""
+
+
+@dataclass(frozen=True)
+class AdaptationRecipe:
+    """Let the model read text of the task's domain before it learns the task (Gururangan et al., 2020)."""
+
+    corpus: CorpusRecipe
+    """Which text."""
+    objective: ObjectiveRecipe
+    """What is learned from it, the model's pretraining objective most often."""
+    training: TrainingRecipe
+    """How."""
+
+
+@dataclass(frozen=True)
 class FineTuningRecipe:
     """Everything that fine-tuning depends on, but the machine."""
 
@@ -101,8 +132,20 @@ class FineTuningRecipe:
     """Folder of the run."""
     training: FineTuningSchedule = field(default_factory=FineTuningSchedule)
     """How."""
+    lora: LoraRecipe | None = None
+    """If given, only small additions to the weights learn, and the head."""
+    adaptation: AdaptationRecipe | None = None
+    """If given, the model goes on with pretraining before; the run is done without it, too, and compared."""
+    grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Keys of `training`, `lora` or `model.overrides`, such as `training.learning_rate`, and values to try;
+    every combination is tried with the first seed, and the best on the validation rows is taken."""
 
     @property
     def folder(self) -> Path:
         """The output folder as a path."""
         return Path(self.output).expanduser()
+
+    @property
+    def model_folder(self) -> Path:
+        """Where the finished model lies."""
+        return self.folder / "model"

@@ -59,16 +59,10 @@ def read_file(source: str) -> Dataset:
         FileNotFoundError: There is none.
         ValueError: It is of no known kind, or damaged.
     """
-    path = Path(source).expanduser()
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {source}: name one that ends in {', '.join(READERS)}")
-    ending = Path(path.name.lower().removesuffix(".gz")).suffix
-    if ending not in READERS:
-        raise ValueError(f"{source} ends in {ending or 'nothing'}: rows are read from {', '.join(READERS)}")
-    kind, options = READERS[ending]
+    kind, options = find_reader(source)
     disable_progress_bars()
     try:
-        return cast(Dataset, load_dataset(kind, data_files=str(path), split="train", **options))
+        return cast(Dataset, load_dataset(kind, split="train", **options))
     except (DatasetGenerationError, ValueError, OSError) as error:
         cause = error.__cause__ or error
         raise ValueError(
@@ -76,6 +70,23 @@ def read_file(source: str) -> Dataset:
         ) from error
     finally:
         enable_progress_bars()
+
+
+def find_reader(source: str) -> tuple[str, dict[str, Any]]:
+    """Tell by a file's ending what reads it, and with which options, the file among them.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is of no known kind.
+    """
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {source}: name one that ends in {', '.join(READERS)}")
+    ending = Path(path.name.lower().removesuffix(".gz")).suffix
+    if ending not in READERS:
+        raise ValueError(f"{source} ends in {ending or 'nothing'}: rows are read from {', '.join(READERS)}")
+    kind, options = READERS[ending]
+    return kind, options | {"data_files": str(path)}
 
 
 def read_split(data: DataRecipe, split: str) -> Dataset:

@@ -117,6 +117,15 @@ def count_spans(
     return hits, num_found, num_there
 
 
+def row_counts(found: Sequence[str], reference: Sequence[str]) -> tuple[int, int, int, int]:
+    """Count of one row what its scores are shares of: twice the hits and all spans on both sides, the right
+    words and all words.
+    """
+    spans, right_spans = spans_of(found), spans_of(reference)
+    right_words = sum(tag == right for tag, right in zip(found, reference, strict=True))
+    return 2 * len(spans & right_spans), len(spans) + len(right_spans), right_words, len(reference)
+
+
 def ratios(hits: int, num_found: int, num_there: int) -> tuple[float, float, float]:
     """Give precision, recall and F1."""
     return ratio(hits, num_found), ratio(hits, num_there), ratio(2 * hits, num_found + num_there)

@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetPreTrainedModel
+from ..pretraining.cache import cache_folder
+from ..pretraining.documents import identify_file
 from .encoding import TextEncoder
 from .examples import LabelledExamples
-from .recipe import FineTuningRecipe
+from .recipe import DataRecipe, FineTuningRecipe
 from .rows import read_rows, split_off
 from .task import Task
 from .tasks import columns_of
@@ -55,6 +59,26 @@ def encode_splits(rows: Mapping[str, Dataset], task: Task, encoder: TextEncoder)
         except ValueError as error:
             raise ValueError(f"data.{name}: {error}") from None
     return splits
+
+
+def identify(data: DataRecipe, rows: Mapping[str, Dataset]) -> dict[str, list[dict[str, Any]]]:
+    """Say which rows these are, so that others can tell whether theirs are the same."""
+    named = {split: getattr(data, split) for split in rows if getattr(data, split) is not None}
+    if data.dataset is None:
+        return {
+            split: [identify_file(Path(file).expanduser(), cache_folder(None))]
+            for split, file in named.items()
+        }
+    return {
+        split: [
+            {
+                "name": f"{data.dataset} ({part})",
+                "dataset": data.dataset,
+                "fingerprint": rows[split]._fingerprint,
+            }
+        ]
+        for split, part in named.items()
+    }
 
 
 def encoder_of(

@@ -2,84 +2,95 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..pretraining.output import EVALUATION, MODEL, RECIPE, delete
+from ..interop.finished_run import EVALUATION, TEXTS
+from ..pretraining.output import MODEL, RECIPE, delete
 from ..training.disk import replace_text
 from ..training.tracking import as_json
 from .answers import judge
-from .bootstrap import bootstrap_interval
-from .model import Beginning
-from .output import PREDICTIONS, SCORES, seed_folder
+from .output import GRID_SCORES, PREDICTIONS, SCORES, seed_folder
 from .recipe import FineTuningRecipe
-from .splits import MEASURED, Split
-from .task import Task
+from .report import write_report
+from .splits import identify
+from .study import Results, Study
+from .task import Prediction
+
+READING_NOTHING = "without reading"
+UNTRAINED = "untrained"
+"""Names of the baselines: the best guess that needs no text, and the model with a random head."""
 
 
-def conclude(
-    recipe: FineTuningRecipe,
-    task: Task,
-    splits: Mapping[str, Split],
-    untrained: Beginning,
-    results: Mapping[int, dict[str, Any]],
-) -> Path:
-    """Sum the seeds up, and put the best one's model where it is looked for."""
-    best_seed = min(results, key=lambda seed: task.shortfall(results[seed]["validation"]))
-    chosen, folder = seed_folder(recipe, best_seed), recipe.folder
+def conclude(recipe: FineTuningRecipe, study: Study, results: Results, before: Results | None) -> None:
+    """Sum the seeds up, put the best one's model where it is looked for, and write the report.
+
+    Args:
+        recipe: As it was carried out.
+        study: Its rows and its beginning.
+        results: Of all seeds.
+        before: Of the runs without further pretraining, if there was any.
+    """
+    folder = recipe.folder
+    best_seed = min(results, key=lambda seed: study.task.shortfall(results[seed]["validation"]))
+    chosen = seed_folder(folder, best_seed)
     delete(folder / MODEL)
     shutil.copytree(chosen / MODEL, folder / MODEL)
     shutil.copy(folder / RECIPE, folder / MODEL)
     shutil.copy(chosen / PREDICTIONS, folder / PREDICTIONS)
-    summary = summarize(task, splits, untrained, results, best_seed, folder / PREDICTIONS)
+    predictions = read_predictions(folder / PREDICTIONS)
+    summary = summarize(study, results, best_seed, predictions)
+    if before is not None:
+        summary["before_adaptation"] = spread(study, before)
+    if (folder / GRID_SCORES).exists():
+        summary["grid"] = json.loads((folder / GRID_SCORES).read_text(encoding="utf-8"))
     replace_text(folder / SCORES, json.dumps(summary, indent=2) + "\n")
-    last = [name for name in splits if name in MEASURED][-1]
-    scores = {f"{recipe.task.kind}/{name}": value for name, value in results[best_seed][last].items()} | {
-        f"{recipe.task.kind}/{task.criterion}/interval": summary["interval"]
-    }
-    facts = {"scores": scores, "trained_on": results[best_seed]["trained_on"]}
-    replace_text(folder / EVALUATION, json.dumps(facts, indent=2) + "\n")
-    return folder / MODEL
+    texts = identify(recipe.data, {name: split.rows for name, split in study.splits.items()})
+    replace_text(folder / TEXTS, json.dumps(texts, indent=2) + "\n")
+    replace_text(folder / EVALUATION, json.dumps(for_card(recipe, study, summary), indent=2) + "\n")
+    write_report(recipe, study, summary, predictions)
+
+
+def read_predictions(file: Path) -> list[Prediction]:
+    """Read predictions back."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def summarize(
-    task: Task,
-    splits: Mapping[str, Split],
-    untrained: Beginning,
-    results: Mapping[int, dict[str, Any]],
-    best_seed: int,
-    predictions_file: Path,
+    study: Study, results: Results, best_seed: int, predictions: Sequence[Prediction]
 ) -> dict[str, Any]:
     """Join the scores of all seeds with the baselines and the interval of the best one."""
-    measured = [name for name in splits if name in MEASURED]
-    last = splits[measured[-1]]
+    task, last = study.task, study.splits[study.measured[-1]]
     references = task.references(last.rows)
-    predictions = [json.loads(line) for line in predictions_file.read_text(encoding="utf-8").splitlines()]
-
-    def resampled(indices: np.ndarray) -> float:
-        return task.score(at(predictions, indices), at(references, indices))[task.criterion]
-
-    guesses = task.guess(splits["train"].rows, last.rows)
+    guesses = task.guess(study.splits["train"].rows, last.rows)
+    untrained = judge(study.beginning.model.eval(), task, last.rows, last.examples)
     return {
         "criterion": task.criterion,
-        "split": measured[-1],
-        "rows": {name: len(split.rows) for name, split in splits.items()},
+        "split": study.measured[-1],
+        "rows": {name: len(split.rows) for name, split in study.splits.items()},
         "seeds": {str(seed): result for seed, result in results.items()},
         "best_seed": best_seed,
-        "mean": {name: across(results, name, np.mean) for name in measured},
-        "standard_deviation": {name: across(results, name, deviation) for name in measured},
-        "interval": list(bootstrap_interval(resampled, len(predictions))),
+        **spread(study, results),
+        "interval": list(task.interval(predictions, references)),
         "baselines": {
-            "without reading": as_json(task.score(guesses, references)),
-            "untrained": as_json(judge(untrained.model.eval(), task, last.rows, last.examples).scores),
+            READING_NOTHING: as_json(task.score(guesses, references)),
+            UNTRAINED: as_json(untrained.scores),
         },
     }
 
 
-def across(results: Mapping[int, dict[str, Any]], split: str, reduce: Any) -> dict[str, float]:
+def spread(study: Study, results: Results) -> dict[str, dict[str, dict[str, float]]]:
+    """Give the mean of each score over the seeds, and its standard deviation."""
+    return {
+        "mean": {name: across(results, name, np.mean) for name in study.measured},
+        "standard_deviation": {name: across(results, name, deviation) for name in study.measured},
+    }
+
+
+def across(results: Results, split: str, reduce: Callable[[list[float]], Any]) -> dict[str, float]:
     """Reduce each score of a split over the seeds to one number."""
     names = next(iter(results.values()))[split]
     return {name: float(reduce([result[split][name] for result in results.values()])) for name in names}
@@ -90,6 +101,15 @@ def deviation(values: list[float]) -> float:
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
-def at(values: Any, indices: np.ndarray) -> list[Any]:
-    """Pick some of the predictions or references."""
-    return [values[index] for index in indices.tolist()]
+def for_card(recipe: FineTuningRecipe, study: Study, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the facts that a model card tells: the best seed's scores of the last split."""
+    kind, best = recipe.task.kind, summary["seeds"][str(summary["best_seed"])]
+    scores = {f"{kind}/{name}": value for name, value in best[summary["split"]].items()}
+    scores[f"{kind}/{study.task.criterion}/interval"] = summary["interval"]
+    return {
+        "scores": scores,
+        "split": summary["split"],
+        "seconds": best["seconds"],
+        "step": best["steps"],
+        "trained_on": best["trained_on"],
+    }

@@ -7,7 +7,8 @@ model reads, has no token: it gets the most frequent label of the training rows,
 Shapes: N packed tokens of the batch, L labels, W words of a row.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
@@ -17,16 +18,20 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..pretraining.report import Example as Shown
+from ..pretraining.report import Line, Run
 from ..pretraining.streams import one_stream
 from ..training.examples import gather, has_field
 from ..training.objective import IGNORE, Batch, Example
 from ..training.packing import Ragged
+from .bootstrap import bootstrap_interval
 from .encoding import NO_WORD, TextEncoder
 from .examples import LabelledExamples
-from .labels import find_labels
-from .rows import values_of
-from .span_metrics import check_iob2, span_scores
-from .task import Prediction, Task, TaskObjective
+from .label_metrics import LabelRow, label_table
+from .labels import Labels, find_labels
+from .rows import Row, values_of
+from .span_metrics import OUTSIDE, check_iob2, ratio, row_counts, span_scores, span_table
+from .task import Facts, Prediction, Task, TaskObjective
 from .task_recipes import TaggingRecipe
 from .text_objectives import inputs_of
 
@@ -74,17 +79,30 @@ class Tagging(Task):
     head = "ForTokenClassification"
     metrics = {"span_f1": True, "span_precision": True, "span_recall": True, "accuracy": True, "loss": False}
 
-    def __init__(self, recipe: TaggingRecipe, train: Dataset):
-        super().__init__(recipe, train)
-        self.labels = find_labels(train, recipe.tags, recipe.label_names)
-        tags = self.references(train)
-        names, counts = np.unique(list(chain.from_iterable(tags)), return_counts=True)
-        self.most_frequent = str(names[counts.argmax()])
+    def __init__(self, recipe: TaggingRecipe, facts: Facts):
+        super().__init__(recipe, facts)
+        self.labels = Labels(facts["labels"])
+        self.most_frequent: str = facts["most_frequent"]
 
     @staticmethod
-    def columns_of(recipe: TaggingRecipe) -> tuple[str, ...]:
-        """The words and their labels."""
-        return recipe.words, recipe.tags
+    def inputs_in(recipe: TaggingRecipe) -> tuple[str, ...]:
+        """The words."""
+        return (recipe.words,)
+
+    @staticmethod
+    def labels_in(recipe: TaggingRecipe) -> tuple[str, ...]:
+        """Their labels."""
+        return (recipe.tags,)
+
+    @staticmethod
+    def find(recipe: TaggingRecipe, train: Dataset) -> Facts:
+        """Find the labels, and the most frequent one."""
+        labels = find_labels(train, recipe.tags, recipe.label_names)
+        tags = Tagging(recipe, {"labels": labels.names, "most_frequent": ""}).references(train)
+        return {
+            "labels": labels.names,
+            "most_frequent": Counter(chain.from_iterable(tags)).most_common(1)[0][0],
+        }
 
     @property
     def criterion(self) -> str:
@@ -151,11 +169,59 @@ class Tagging(Task):
 
     def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
         """Score spans, or words."""
-        found = [each[self.recipe.tags] for each in predictions]
+        found = self.found(predictions)
         if self.recipe.scheme == "iob2":
             return span_scores(found, references)
         pairs = zip(chain.from_iterable(found), chain.from_iterable(references), strict=True)
         return {"accuracy": float(np.mean([tag == reference for tag, reference in pairs]))}
+
+    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+        """How many words have another label."""
+        pairs = zip(self.found(predictions), references, strict=True)
+        return np.array([sum(tag != right for tag, right in zip(*pair, strict=True)) for pair in pairs])
+
+    def said(self, prediction: Prediction) -> str:
+        """The labels."""
+        return " ".join(prediction[self.recipe.tags])
+
+    def wanted(self, reference: Any) -> str:
+        """The labels."""
+        return " ".join(reference)
+
+    def show(self, row: Row, prediction: Prediction, reference: Any) -> Shown:
+        """Lay out the words, those with a label marked, twice: as they are, and as the model has them."""
+        words = row[self.recipe.words]
+        sides = {"right": reference, "model": prediction[self.recipe.tags]}
+        return Shown([Line(name, [*self.marked(words, tags, reference)]) for name, tags in sides.items()])
+
+    def marked(self, words: Sequence[str], tags: Sequence[str], right_tags: Sequence[str]) -> Iterator[Run]:
+        """Mark the words that are in a span, and those with a wrong label."""
+        for word, tag, right in zip(words, tags, right_tags, strict=True):
+            if tag == right and (tag == OUTSIDE or self.recipe.scheme == "none"):
+                yield Run(f"{word} ")
+            else:
+                yield Run(f"{word}/{tag} ", "right" if tag == right else "wrong")
+
+    def breakdown(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> list[LabelRow]:
+        """Score each type of span, or each label."""
+        found = self.found(predictions)
+        if self.recipe.scheme == "iob2":
+            return span_table(found, references)
+        number_of = self.labels.numbers.__getitem__
+        sides = [np.array([*map(number_of, chain.from_iterable(side))]) for side in (found, references)]
+        return label_table(*sides, self.labels.names)
+
+    def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
+        """Give the 95 % interval of the criterion, from counts of each row, which add up."""
+        counts = np.array([*map(row_counts, self.found(predictions), references)])
+        part, whole = (0, 1) if self.criterion == "span_f1" else (2, 3)
+        return bootstrap_interval(
+            lambda rows: ratio(counts[rows, part].sum(), counts[rows, whole].sum()), len(counts)
+        )
+
+    def found(self, predictions: Sequence[Prediction]) -> list[list[str]]:
+        """Give the predicted labels of each row's words."""
+        return [each[self.recipe.tags] for each in predictions]
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict the most frequent label for every word."""

@@ -13,12 +13,23 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 
+from ..pretraining.report import Example as Shown
+from ..pretraining.report import Line, Run
 from ..training.objective import Batch, Objective
+from .bootstrap import bootstrap_interval
 from .encoding import TextEncoder
 from .examples import LabelledExamples
+from .label_metrics import LabelRow
+from .rows import Row
+
+SHOWN_CHARACTERS = 600
+"""Of a text in a report, at most."""
 
 Prediction = dict[str, Any]
 """What is predicted for one row, as it is written into a file."""
+
+Facts = dict[str, Any]
+"""Plain data, kept with the model: a task is the same again wherever its recipe and its facts are."""
 
 Outputs = TypeVar("Outputs")
 """What a model returns of a batch: tensors."""
@@ -57,20 +68,40 @@ class TaskObjective(Objective, Generic[Outputs]):
 
 
 class Task(ABC):
-    """A task whose labels are known."""
+    """A task whose labels are known. Abstract: each kind adds what is read, learned and scored.
+
+    Args:
+        recipe: What was said about it.
+        facts: What `find` found in the training rows.
+    """
 
     head: ClassVar[str]
     """How the names of the models end that can do it."""
     metrics: ClassVar[Mapping[str, bool]]
     """Every score, and whether more of it is better."""
 
-    def __init__(self, recipe: Any, train: Dataset):
+    def __init__(self, recipe: Any, facts: Facts):
         self.recipe = recipe
+        self.facts = facts
 
     @staticmethod
     @abstractmethod
-    def columns_of(recipe: Any) -> tuple[str, ...]:
-        """Name the columns of a recipe: those that are read, and those of the labels."""
+    def inputs_in(recipe: Any) -> tuple[str, ...]:
+        """Name the columns that a model reads."""
+
+    @staticmethod
+    @abstractmethod
+    def labels_in(recipe: Any) -> tuple[str, ...]:
+        """Name the columns that it learns from, besides."""
+
+    @staticmethod
+    @abstractmethod
+    def find(recipe: Any, train: Dataset) -> Facts:
+        """Find out what the training rows alone tell: which labels there are, and how often.
+
+        Raises:
+            ValueError: There is nothing to learn from them.
+        """
 
     @property
     def criterion(self) -> str:
@@ -111,10 +142,54 @@ class Task(ABC):
         """Score predictions."""
 
     @abstractmethod
+    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+        """Say how wrong each prediction is, (E,): 0 if it is right."""
+
+    @abstractmethod
+    def said(self, prediction: Prediction) -> str:
+        """Say a prediction in words."""
+
+    @abstractmethod
+    def wanted(self, reference: Any) -> str:
+        """Say in words what would have been right."""
+
+    def show(self, row: Row, prediction: Prediction, reference: Any) -> Shown:
+        """Lay out a row that was predicted wrongly, for people to read."""
+        read = [Line(column, [Run(shortened(row[column]))]) for column in self.inputs_in(self.recipe)]
+        right = Line("right", [Run(shortened(self.wanted(reference)), "right")])
+        return Shown([*read, right, Line("model", [Run(shortened(self.said(prediction)), "wrong")])])
+
+    def breakdown(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> list[LabelRow]:
+        """Score every label on its own, where there are labels."""
+        return []
+
+    def confusions(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> tuple[Sequence[str], np.ndarray] | None:
+        """Count which labels (rows) were taken for which (columns), where each row has one."""
+        return None
+
+    @abstractmethod
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict what is best without reading: the most frequent label, the mean, ..."""
+
+    def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
+        """Give the 95 % interval of the criterion, by scoring rows drawn again and again."""
+
+        def scored(indices: np.ndarray) -> float:
+            drawn = indices.tolist()
+            chosen = [predictions[row] for row in drawn], [references[row] for row in drawn]
+            return self.score(*chosen)[self.criterion]
+
+        return bootstrap_interval(scored, len(predictions))
 
     def shortfall(self, scores: Mapping[str, float]) -> float:
         """Turn scores into one number that falls as the model learns, by the criterion."""
         score = scores[self.criterion]
         return -score if self.metrics[self.criterion] else score
+
+
+def shortened(value: Any) -> str:
+    """Write a value so that it fits into a report."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]} …"

@@ -1,24 +1,42 @@
-"""The kinds of tasks: from what a recipe says to what can be learned."""
+"""The kinds of tasks: from what a recipe says to what can be learned, kept in the model's folder."""
+
+import json
+from pathlib import Path
 
 from datasets import Dataset
+from pydantic import TypeAdapter
 
+from ..configs.recipe import recipe_data
+from ..interop.finished_run import TASK
+from ..training.disk import replace_text
+from .ranking import Ranking
+from .regression import Regression
 from .tagging import Tagging
 from .task import Task
-from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe, TaggingRecipe, TaskRecipe
-from .texts import Classification, MultiLabel, Regression
+from .task_recipes import (
+    ClassificationRecipe,
+    MultiLabelRecipe,
+    RankingRecipe,
+    RegressionRecipe,
+    TaggingRecipe,
+    TaskRecipe,
+)
+from .texts import Classification, MultiLabel
 
 TASKS: dict[type, type[Task]] = {
     ClassificationRecipe: Classification,
     MultiLabelRecipe: MultiLabel,
     RegressionRecipe: Regression,
     TaggingRecipe: Tagging,
+    RankingRecipe: Ranking,
 }
 """What is said about a task -> the task, once its training rows are known."""
 
 
 def columns_of(recipe: TaskRecipe) -> tuple[str, ...]:
     """Name the columns of a task: those that are read, and those of the labels."""
-    return TASKS[type(recipe)].columns_of(recipe)
+    kind = TASKS[type(recipe)]
+    return *kind.inputs_in(recipe), *kind.labels_in(recipe)
 
 
 def build_task(recipe: TaskRecipe, train: Dataset) -> Task:
@@ -27,4 +45,27 @@ def build_task(recipe: TaskRecipe, train: Dataset) -> Task:
     Raises:
         ValueError: There is nothing to learn from the rows.
     """
-    return TASKS[type(recipe)](recipe, train)
+    kind = TASKS[type(recipe)]
+    return kind(recipe, kind.find(recipe, train))
+
+
+def keep_task(task: Task, folder: Path) -> None:
+    """Write into a model's folder what it can do, for `load_task`."""
+    told = {"task": recipe_data(task.recipe), "facts": task.facts}
+    replace_text(folder / TASK, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+
+
+def load_task(folder: Path) -> Task:
+    """Read what a model can do.
+
+    Raises:
+        ValueError: Its folder does not say.
+    """
+    if not (folder / TASK).exists():
+        raise ValueError(
+            f"{folder} has no {TASK}, so it was not made by tercet finetune: fine-tune it, or use "
+            "transformers.pipeline"
+        )
+    told = json.loads((folder / TASK).read_text(encoding="utf-8"))
+    recipe = TypeAdapter(TaskRecipe).validate_python(told["task"])
+    return TASKS[type(recipe)](recipe, told["facts"])

@@ -1,4 +1,4 @@
-"""Tasks about a text, or a pair of texts, as a whole: one label, several, or a number."""
+"""Tasks about a text, or a pair of texts, as a whole: one label, or several."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ import torch
 from datasets import Dataset
 
 from ..training.packing import Ragged
+from .bootstrap import bootstrap_interval
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
-from .label_metrics import label_scores, set_scores
-from .labels import find_labels
-from .number_metrics import number_scores
+from .label_metrics import DECISION_SCORES, LabelRow, count_confusions, label_scores, label_table, set_scores
+from .labels import Labels, find_labels
 from .rows import texts_of, values_of
-from .task import Prediction, Task
+from .task import Facts, Prediction, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe
-from .text_objectives import MultiLabelObjective, RegressionObjective, SingleLabelObjective
+from .text_objectives import MultiLabelObjective, SingleLabelObjective
 
-SHOWN_DIGITS = 6
+DIGITS = 6
 """Digits of probabilities and numbers in predictions."""
 
 
@@ -28,6 +28,11 @@ class TextTask(Task):
 
     head = "ForSequenceClassification"
     recipe: ClassificationRecipe | MultiLabelRecipe | RegressionRecipe
+
+    @staticmethod
+    def inputs_in(recipe: ClassificationRecipe | MultiLabelRecipe | RegressionRecipe) -> tuple[str, ...]:
+        """The text, or both texts."""
+        return recipe.texts
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Encode texts or pairs."""
@@ -39,7 +44,27 @@ class TextTask(Task):
         """Give the labels of each row as numbers."""
 
 
-class Classification(TextTask):
+class LabellingTask(TextTask):
+    """Labels are decided on. Abstract: each kind says which were."""
+
+    labels: Labels
+
+    @abstractmethod
+    def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
+        """Give what was decided as numbers: a label for each row, (E,), or zeros and ones, (E, L)."""
+
+    def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
+        """Give the 95 % interval of the criterion, which needs no probabilities."""
+        score = DECISION_SCORES[self.criterion]
+        found, right = self.found(predictions), np.asarray(references)
+        return bootstrap_interval(lambda rows: score(found[rows], right[rows]), len(right))
+
+    def breakdown(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> list[LabelRow]:
+        """Score each label."""
+        return label_table(self.found(predictions), np.asarray(references), self.labels.names)
+
+
+class Classification(LabellingTask):
     """One label for a text, or for a pair."""
 
     metrics = {
@@ -51,16 +76,22 @@ class Classification(TextTask):
         "loss": False,
     }
 
-    @staticmethod
-    def columns_of(recipe: ClassificationRecipe) -> tuple[str, ...]:
-        """The texts and the label."""
-        return (*recipe.texts, recipe.label)
+    def __init__(self, recipe: ClassificationRecipe, facts: Facts):
+        super().__init__(recipe, facts)
+        self.labels = Labels(facts["labels"])
+        self.shares = np.array(facts["shares"])
 
-    def __init__(self, recipe: ClassificationRecipe, train: Dataset):
-        super().__init__(recipe, train)
-        self.labels = find_labels(train, recipe.label, recipe.label_names)
-        counts = np.bincount(self.labels.numbers_of(train, recipe.label), minlength=len(self.labels))
-        self.shares = counts / counts.sum()
+    @staticmethod
+    def labels_in(recipe: ClassificationRecipe) -> tuple[str, ...]:
+        """The label."""
+        return (recipe.label,)
+
+    @staticmethod
+    def find(recipe: ClassificationRecipe, train: Dataset) -> Facts:
+        """Find the labels, and the share of the rows that has each."""
+        labels = find_labels(train, recipe.label, recipe.label_names)
+        counts = np.bincount(labels.numbers_of(train, recipe.label), minlength=len(labels))
+        return {"labels": labels.names, "shares": (counts / counts.sum()).tolist()}
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -84,7 +115,7 @@ class Classification(TextTask):
 
     def prediction(self, probabilities: np.ndarray) -> Prediction:
         """Say the most probable label (L,)."""
-        shown = dict(zip(self.labels.names, np.round(probabilities, SHOWN_DIGITS).tolist(), strict=True))
+        shown = dict(zip(self.labels.names, np.round(probabilities, DIGITS).tolist(), strict=True))
         best = self.labels.names[int(probabilities.argmax())]
         return {"label": best, "score": shown[best], "scores": shown}
 
@@ -97,24 +128,53 @@ class Classification(TextTask):
         probabilities = np.array([list(each["scores"].values()) for each in predictions])
         return label_scores(probabilities, np.asarray(references))
 
+    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+        """How much surer the model was of its label than of the right one."""
+        pairs = zip(predictions, references, strict=True)
+        return np.array([each["score"] - each["scores"][self.wanted(right)] for each, right in pairs])
+
+    def said(self, prediction: Prediction) -> str:
+        """The label, and how sure the model was."""
+        return f"{prediction['label']} ({prediction['score']:.0%})"
+
+    def wanted(self, reference: Any) -> str:
+        """The label."""
+        return self.labels.names[reference]
+
+    def confusions(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> tuple[Sequence[str], np.ndarray]:
+        """Count labels taken for labels."""
+        found = self.found(predictions)
+        return self.labels.names, count_confusions(found, np.asarray(references), len(self.labels))
+
+    def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
+        """Give the numbers of the predicted labels, (E,)."""
+        return np.array([self.labels.numbers[each["label"]] for each in predictions])
+
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict the most frequent label, with the shares of all."""
         return [self.prediction(self.shares)] * len(rows)
 
 
-class MultiLabel(TextTask):
+class MultiLabel(LabellingTask):
     """Any number of labels for a text, or for a pair."""
 
     metrics = {"f1_micro": True, "f1_macro": True, "accuracy": True, "loss": False}
 
-    @staticmethod
-    def columns_of(recipe: MultiLabelRecipe) -> tuple[str, ...]:
-        """The texts and the lists of labels."""
-        return (*recipe.texts, recipe.labels)
+    def __init__(self, recipe: MultiLabelRecipe, facts: Facts):
+        super().__init__(recipe, facts)
+        self.labels = Labels(facts["labels"])
 
-    def __init__(self, recipe: MultiLabelRecipe, train: Dataset):
-        super().__init__(recipe, train)
-        self.labels = find_labels(train, recipe.labels, recipe.label_names)
+    @staticmethod
+    def labels_in(recipe: MultiLabelRecipe) -> tuple[str, ...]:
+        """The lists of labels."""
+        return (recipe.labels,)
+
+    @staticmethod
+    def find(recipe: MultiLabelRecipe, train: Dataset) -> Facts:
+        """Find the labels."""
+        return {"labels": find_labels(train, recipe.labels, recipe.label_names).names}
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -144,84 +204,32 @@ class MultiLabel(TextTask):
 
     def prediction(self, probabilities: np.ndarray) -> Prediction:
         """Say the probable labels (L,)."""
-        shown = dict(zip(self.labels.names, np.round(probabilities, SHOWN_DIGITS).tolist(), strict=True))
+        shown = dict(zip(self.labels.names, np.round(probabilities, DIGITS).tolist(), strict=True))
         return {"labels": [name for name, score in shown.items() if score > 0.5], "scores": shown}
 
     def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
         """Score the sets of labels."""
-        found = np.array([list(each["scores"].values()) for each in predictions]) > 0.5
-        return set_scores(found.astype(np.int64), np.asarray(references))
+        return set_scores(self.found(predictions), np.asarray(references))
+
+    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+        """How many labels are missing or too many."""
+        return np.abs(self.found(predictions) - np.asarray(references)).sum(axis=1)
+
+    def said(self, prediction: Prediction) -> str:
+        """The labels."""
+        return ", ".join(prediction["labels"]) or "none"
+
+    def wanted(self, reference: Any) -> str:
+        """The labels."""
+        return ", ".join(self.labels.names[number] for number in np.flatnonzero(reference)) or "none"
+
+    def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
+        """Say of each row and label whether it was predicted, (E, L)."""
+        return (np.array([list(each["scores"].values()) for each in predictions]) > 0.5).astype(np.int64)
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict for each label whether most rows have it."""
         return [self.prediction(self.references(train).mean(axis=0))] * len(rows)
-
-
-class Regression(TextTask):
-    """A number for a text, or for a pair."""
-
-    metrics = {
-        "pearson": True,
-        "spearman": True,
-        "mean_squared_error": False,
-        "loss": False,
-    }
-
-    @staticmethod
-    def columns_of(recipe: RegressionRecipe) -> tuple[str, ...]:
-        """The texts and the number."""
-        return (*recipe.texts, recipe.label)
-
-    def __init__(self, recipe: RegressionRecipe, train: Dataset):
-        super().__init__(recipe, train)
-        if np.ptp(self.references(train)) == 0:
-            raise ValueError(
-                f"all rows have the same number in column {recipe.label!r}: there is nothing to learn"
-            )
-
-    @property
-    def config_fields(self) -> dict[str, Any]:
-        """One output."""
-        return {
-            "id2label": {0: self.recipe.label},
-            "label2id": {self.recipe.label: 0},
-            "problem_type": "regression",
-        }
-
-    def references(self, rows: Dataset) -> np.ndarray:
-        """Give the numbers, (E,).
-
-        Raises:
-            ValueError: A value is none.
-        """
-        column = self.recipe.label
-        for row, value in enumerate(values_of(rows, column)):
-            if not isinstance(value, (int, float)) or not np.isfinite(value):
-                raise ValueError(
-                    f"row {row + 1} has {value!r} in column {column!r}, which is no number: correct it"
-                )
-        return np.array(values_of(rows, column), dtype=np.float32)
-
-    def labels_of(self, rows: Dataset) -> Ragged:
-        """One number for each row."""
-        return numbers(self.references(rows))
-
-    def objective(self) -> RegressionObjective:
-        """Squared error."""
-        return RegressionObjective()
-
-    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Give the number."""
-        return [{self.recipe.label: round(float(answer[0]), SHOWN_DIGITS)} for answer in answers]
-
-    def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
-        """Score the numbers."""
-        found = np.array([each[self.recipe.label] for each in predictions])
-        return number_scores(found, np.asarray(references))
-
-    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
-        """Predict the mean."""
-        return [{self.recipe.label: round(float(self.references(train).mean()), SHOWN_DIGITS)}] * len(rows)
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:

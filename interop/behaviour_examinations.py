@@ -97,8 +97,6 @@ def packed_documents(reader: Reader) -> Finding:
     """
     is_promised = "cu_seq_lens_q" in signature(reader.patient.model.base_model.forward).parameters
     is_usual = reader.patient.member == "decoder" and not reader.judges_texts
-    if reader.chooses:
-        return Finding("not applicable", "the model compares texts, each in a row of its own")
     if not reader.takes("position_ids") or not (is_promised or is_usual):
         return Finding("not applicable", "the model does not claim to keep documents of one row apart")
     finding = agreement(

@@ -76,7 +76,10 @@ class Patient:
     def reads_twice(self) -> bool:
         """Whether encoder and decoder read the same text, for a task; otherwise the decoder has a target."""
         return self.member == "seq2seq" and self.is_one_of(
-            "AutoModelForSequenceClassification", "AutoModelForQuestionAnswering"
+            "AutoModelForSequenceClassification",
+            "AutoModelForTokenClassification",
+            "AutoModelForQuestionAnswering",
+            "AutoModelForMultipleChoice",
         )
 
     @cached_property

@@ -18,6 +18,14 @@ TERMS = {
     "span_corruption": ("tokens of hidden spans", "text2text-generation"),
     "denoising": ("tokens of the restored text", "text2text-generation"),
     "translation": ("tokens of the translation", "translation"),
+    "classification": ("labels of texts", "text-classification"),
+    "multi_label": ("sets of labels", "text-classification"),
+    "regression": ("numbers", "text-classification"),
+    "tagging": ("labels of words", "token-classification"),
+    "question_answering": ("answers", "question-answering"),
+    "multiple_choice": ("choices", "multiple-choice"),
+    "ranking": ("searches", "sentence-similarity"),
+    "generation": ("written texts", "text2text-generation"),
 }
 """Term -> what is scored, and the Hub's name of the task."""
 
@@ -28,6 +36,30 @@ METRICS = {
     "bits_per_byte": "bits per byte",
     "bleu": "BLEU",
     "chrf": "chrF",
+    "f1": "F1",
+    "f1_macro": "macro F1",
+    "f1_micro": "micro F1",
+    "matthews_correlation": "Matthews correlation",
+    "calibration_error": "expected calibration error",
+    "pearson": "Pearson correlation",
+    "spearman": "Spearman correlation",
+    "mean_squared_error": "mean squared error",
+    "span_f1": "F1 of spans",
+    "span_precision": "precision of spans",
+    "span_recall": "recall of spans",
+    "exact_match": "exact match",
+    "has_answer_exact_match": "exact match where there is an answer",
+    "has_answer_f1": "F1 where there is an answer",
+    "no_answer_exact_match": "exact match where there is none",
+    "no_answer_f1": "F1 where there is none",
+    "mrr": "MRR",
+    "ndcg@10": "nDCG@10",
+    "recall@1": "recall@1",
+    "recall@10": "recall@10",
+    "map": "MAP",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
 }
 """Metrics that a reader knows, as they are written."""
 
@@ -65,7 +97,7 @@ def read_scores(run: FinishedRun) -> Iterator[Score]:
 
 def evaluation_results(run: FinishedRun) -> list[EvalResult]:
     """Say the scores as the Hub wants them."""
-    texts = run.texts.get("validation", [])
+    texts = run.texts.get(run.scored_split) or run.texts.get("train", [])
     name = ", ".join(text["name"] for text in texts) or "held-out text"
     identity = next((text["dataset"] for text in texts if "dataset" in text), name)
     return [
@@ -74,7 +106,7 @@ def evaluation_results(run: FinishedRun) -> list[EvalResult]:
             task_name=what_is_scored(score.term),
             dataset_type=identity,
             dataset_name=name,
-            dataset_split="validation",
+            dataset_split=run.scored_split,
             metric_type=score.metric,
             metric_name=f"{METRICS[score.metric]} of {what_is_scored(score.term)}",
             metric_value=score.value,

@@ -15,6 +15,7 @@ USES = {
     "ForTokenClassification": ("token-classification", "AutoModelForTokenClassification"),
     "ForQuestionAnswering": ("question-answering", "AutoModelForQuestionAnswering"),
     "ForMultipleChoice": ("multiple-choice", "AutoModelForMultipleChoice"),
+    "ForSentenceEmbedding": ("sentence-similarity", "AutoModel"),
     "Model": ("feature-extraction", "AutoModel"),
 }
 """Ending of a class's name -> the Hub's name of the task, and the Auto class that loads it."""

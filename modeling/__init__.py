@@ -17,13 +17,16 @@ from transformers.models.auto import modeling_auto
 
 from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
 from .decoder_tasks import (
+    TercetDecoderForMultipleChoice,
     TercetDecoderForQuestionAnswering,
+    TercetDecoderForSentenceEmbedding,
     TercetDecoderForSequenceClassification,
     TercetDecoderForTokenClassification,
 )
 from .encoder_tasks import (
     TercetEncoderForMultipleChoice,
     TercetEncoderForQuestionAnswering,
+    TercetEncoderForSentenceEmbedding,
     TercetEncoderForSequenceClassification,
     TercetEncoderForTokenClassification,
 )
@@ -37,7 +40,12 @@ from .modeling_tercet_encoder import (
 from .modeling_tercet_seq2seq import TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqModel
 from .pretrained_tercet import TercetPreTrainedModel
 from .replaced_tokens import TercetEncoderForReplacedTokenDetection
-from .seq2seq_tasks import TercetSeq2SeqForQuestionAnswering, TercetSeq2SeqForSequenceClassification
+from .seq2seq_tasks import (
+    TercetSeq2SeqForMultipleChoice,
+    TercetSeq2SeqForQuestionAnswering,
+    TercetSeq2SeqForSequenceClassification,
+    TercetSeq2SeqForTokenClassification,
+)
 
 CONFIGURATIONS = (TercetEncoderConfig, TercetDecoderConfig, TercetSeq2SeqConfig)
 
@@ -60,13 +68,18 @@ AUTO_CLASSES = {
     AutoModelForTokenClassification: (
         TercetEncoderForTokenClassification,
         TercetDecoderForTokenClassification,
+        TercetSeq2SeqForTokenClassification,
     ),
     AutoModelForQuestionAnswering: (
         TercetEncoderForQuestionAnswering,
         TercetDecoderForQuestionAnswering,
         TercetSeq2SeqForQuestionAnswering,
     ),
-    AutoModelForMultipleChoice: (TercetEncoderForMultipleChoice,),
+    AutoModelForMultipleChoice: (
+        TercetEncoderForMultipleChoice,
+        TercetDecoderForMultipleChoice,
+        TercetSeq2SeqForMultipleChoice,
+    ),
 }
 """Which models each Auto class can load."""
 
@@ -94,7 +107,9 @@ __all__ = [
     "TercetConfig",
     "TercetDecoderConfig",
     "TercetDecoderForCausalLM",
+    "TercetDecoderForMultipleChoice",
     "TercetDecoderForQuestionAnswering",
+    "TercetDecoderForSentenceEmbedding",
     "TercetDecoderForSequenceClassification",
     "TercetDecoderForTokenClassification",
     "TercetDecoderModel",
@@ -105,13 +120,16 @@ __all__ = [
     "TercetEncoderForPreTraining",
     "TercetEncoderForQuestionAnswering",
     "TercetEncoderForReplacedTokenDetection",
+    "TercetEncoderForSentenceEmbedding",
     "TercetEncoderForSequenceClassification",
     "TercetEncoderForTokenClassification",
     "TercetEncoderModel",
     "TercetPreTrainedModel",
     "TercetSeq2SeqConfig",
     "TercetSeq2SeqForConditionalGeneration",
+    "TercetSeq2SeqForMultipleChoice",
     "TercetSeq2SeqForQuestionAnswering",
     "TercetSeq2SeqForSequenceClassification",
+    "TercetSeq2SeqForTokenClassification",
     "TercetSeq2SeqModel",
 ]

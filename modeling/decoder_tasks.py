@@ -2,7 +2,13 @@
 
 from .configuration_tercet import TercetDecoderConfig
 from .modeling_tercet_decoder import TercetDecoderModel
-from .tasks import TercetForQuestionAnswering, TercetForSequenceClassification, TercetForTokenClassification
+from .tasks import (
+    TercetForMultipleChoice,
+    TercetForQuestionAnswering,
+    TercetForSentenceEmbedding,
+    TercetForSequenceClassification,
+    TercetForTokenClassification,
+)
 
 
 class TercetDecoderForSequenceClassification(TercetForSequenceClassification):
@@ -25,6 +31,27 @@ class TercetDecoderForTokenClassification(TercetForTokenClassification):
 
 class TercetDecoderForQuestionAnswering(TercetForQuestionAnswering):
     """The decoder and where an answer starts and ends."""
+
+    config: TercetDecoderConfig
+
+    def __init__(self, config: TercetDecoderConfig):
+        super().__init__(config, TercetDecoderModel(config))
+
+
+class TercetDecoderForMultipleChoice(TercetForMultipleChoice):
+    """The decoder and which of several texts is the right one.
+
+    Each is read by itself and scored at its last token (Radford et al., 2018, section 3.3).
+    """
+
+    config: TercetDecoderConfig
+
+    def __init__(self, config: TercetDecoderConfig):
+        super().__init__(config, TercetDecoderModel(config))
+
+
+class TercetDecoderForSentenceEmbedding(TercetForSentenceEmbedding):
+    """The decoder and a vector for each text, by default the state of its last token, which has read all."""
 
     config: TercetDecoderConfig
 

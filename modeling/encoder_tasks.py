@@ -5,6 +5,7 @@ from .modeling_tercet_encoder import TercetEncoderModel
 from .tasks import (
     TercetForMultipleChoice,
     TercetForQuestionAnswering,
+    TercetForSentenceEmbedding,
     TercetForSequenceClassification,
     TercetForTokenClassification,
 )
@@ -48,6 +49,24 @@ class TercetEncoderForQuestionAnswering(TercetForQuestionAnswering):
 
 class TercetEncoderForMultipleChoice(TercetForMultipleChoice):
     """The encoder and which of several texts is the right one."""
+
+    config: TercetEncoderConfig
+
+    def __init__(self, config: TercetEncoderConfig):
+        super().__init__(config, TercetEncoderModel(config))
+
+
+class TercetEncoderForSentenceEmbedding(TercetForSentenceEmbedding):
+    """The encoder and a vector for each text.
+
+    Example:
+        >>> import torch
+        >>> from tercet import TercetEncoderConfig, TercetEncoderForSentenceEmbedding
+        >>> config = TercetEncoderConfig(hidden_size=32, num_attention_heads=2, classifier_pooling="mean")
+        >>> model = TercetEncoderForSentenceEmbedding(config)
+        >>> model(torch.tensor([[5, 6, 7], [8, 9, 0]])).sentence_embeddings.shape
+        torch.Size([2, 32])
+    """
 
     config: TercetEncoderConfig
 

@@ -27,3 +27,18 @@ class TercetForPreTrainingOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
     masked_lm_loss: Tensor | None = None
     next_sentence_loss: Tensor | None = None
+
+
+@dataclass
+class TercetSentenceEmbeddingOutput(ModelOutput):
+    """A vector for each sequence.
+
+    Args:
+        sentence_embeddings: Vectors of length 1, (S, C), one row for each sequence, padded or packed.
+        hidden_states: Stream before each layer and at the end, (B, T, C) each, if asked for.
+        attentions: Weights of each layer, (B, H, T, T) each, if asked for.
+    """
+
+    sentence_embeddings: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None

@@ -1,11 +1,11 @@
 """The sequence-to-sequence model with the heads of tasks, for which it reads a text twice, as BART does.
 
 The encoder reads the text, then the decoder reads it again, shifted right behind the start token, and the
-labels come from the decoder's states (Lewis et al., 2020, section 3). For a whole sequence BART takes the
-state of the last end-of-sequence token, with which its tokenizer ends every text; here it is that of the last
-token, whatever that is.
+labels come from the decoder's states (Lewis et al., 2020, section 3.1 for sequences, section 3.2 for tokens).
+For a whole sequence BART takes the state of the last end-of-sequence token, with which its tokenizer ends
+every text; here it is that of the last token, whatever that is.
 
-Shapes: B batch, T positions, S sequences, L labels. Packed input is (1, N) instead of (B, T).
+Shapes: B batch, T positions, S sequences, L labels, K choices. Packed input is (1, N) instead of (B, T).
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .classification import SequenceHead, TokenHead, classification_loss, count_labels, span_loss
 from .configuration_tercet import TercetSeq2SeqConfig
-from .cross_entropy import take_loss_arguments
+from .cross_entropy import logits_loss, take_loss_arguments
 from .modeling_tercet_seq2seq import TercetSeq2SeqModel, TercetSeq2SeqPreTrainedModel
 from .pooling import Sequences, find_sequences
 
@@ -96,6 +96,65 @@ class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqReader):
         loss = None
         if labels is not None:
             loss = classification_loss(logits, labels, self.config, **loss_arguments)
+        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
+
+
+class TercetSeq2SeqForTokenClassification(TercetSeq2SeqReader):
+    """Encoder, decoder, and labels of single tokens, which the decoder knows from the encoder."""
+
+    def __init__(self, config: TercetSeq2SeqConfig):
+        super().__init__(config)
+        self.classifier = TokenHead(config, count_labels(config))
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Seq2SeqSequenceClassifierOutput:
+        """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100.
+
+        The source alone is given, as to `TercetEncoderModel.forward`. See `LossArguments` for the loss.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        outputs, _ = self.read(input_ids, attention_mask, position_ids, **kwargs)
+        logits = self.classifier(outputs.last_hidden_state)
+        loss = None if labels is None else logits_loss(logits, labels, **loss_arguments)
+        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
+
+
+class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqReader):
+    """Encoder, decoder, and which of several texts is the right one, each scored as for a label."""
+
+    def __init__(self, config: TercetSeq2SeqConfig):
+        super().__init__(config)
+        self.classifier = SequenceHead(config, num_labels=1)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Seq2SeqSequenceClassifierOutput:
+        """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the right ones.
+
+        See `TercetForMultipleChoice.forward` for the inputs, of which the source alone is given.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        inputs = (input_ids, attention_mask, position_ids)
+        rows = (None if each is None else each.flatten(0, -2) for each in inputs)
+        outputs, sequences = self.read(*rows, **kwargs)
+        assert input_ids is not None  # or nothing could have been read
+        logits = self.classifier(outputs.last_hidden_state, sequences).view(len(input_ids), -1)
+        loss = None if labels is None else logits_loss(logits, labels.view(-1), **loss_arguments)
         return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
 
 

@@ -1,14 +1,16 @@
-"""Models that read a text and say something about it: about the whole, each token, a span, or choices.
+"""Models that read a text and say something about it: labels, a span, the right choice, or a vector.
 
 Encoder and decoder do so alike, each with the defaults of its configuration. Sequence-to-sequence models read
 twice, and have a file of their own.
 
-Shapes: B batch, T positions, S sequences, L labels, K choices. Packed input is (1, N) instead of (B, T).
+Shapes: B batch, T positions, S sequences, C model width, L labels, K choices. Packed input is (1, N) instead
+of (B, T).
 """
 
 from typing import Any
 
 from torch import Tensor
+from torch.nn import functional as F
 from transformers.modeling_outputs import (
     BaseModelOutput,
     MultipleChoiceModelOutput,
@@ -20,8 +22,9 @@ from transformers.utils.generic import can_return_tuple
 
 from .classification import SequenceHead, TokenHead, classification_loss, count_labels, span_loss
 from .configuration_tercet import TercetConfig
-from .cross_entropy import logits_loss, take_loss_arguments
-from .pooling import Sequences, find_sequences
+from .cross_entropy import at_least_float32, logits_loss, take_loss_arguments
+from .outputs import TercetSentenceEmbeddingOutput
+from .pooling import POOLING, Sequences, find_sequences
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack import TercetStack, require_tokens
 
@@ -191,15 +194,56 @@ class TercetForMultipleChoice(TercetReader):
     ) -> MultipleChoiceModelOutput:
         """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the right ones.
 
-        The inputs are those of the model for each choice, (B, K, T); they cannot be packed by the user.
+        The inputs are those of the model for each choice, (B, K, T). Packed, (1, N), every sequence is a
+        choice, and logits are (1, S). Nothing says there which belong together: `labels` are for (B, K) only.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        num_choices = require_tokens(input_ids, inputs_embeds).shape[1]
-        inputs = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
-        rows = (None if each is None else each.flatten(0, 1) for each in inputs)
-        outputs, sequences = self.read(*rows, **kwargs)
-        logits = self.classifier(outputs.last_hidden_state, sequences).view(-1, num_choices)
+        num_questions = len(require_tokens(input_ids, inputs_embeds))
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids)
+        rows = (None if each is None else each.flatten(0, -2) for each in inputs)
+        vectors = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
+        outputs, sequences = self.read(*rows, inputs_embeds=vectors, **kwargs)
+        logits = self.classifier(outputs.last_hidden_state, sequences).view(num_questions, -1)
         loss = None if labels is None else logits_loss(logits, labels.view(-1), **loss_arguments)
         return MultipleChoiceModelOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+
+class TercetForSentenceEmbedding(TercetReader):
+    """A vector for each sequence, always of length 1: dot products say what is alike. Abstract.
+
+    The head has no weights: `config.classifier_pooling` says what stands for a sequence, by default what the
+    member takes for labels; Reimers and Gurevych, 2019, section 3, recommend the `mean`.
+    """
+
+    def __init__(self, config: TercetConfig, model: TercetStack):
+        super().__init__(config, model)
+        self.pool = POOLING[config.classifier_pooling]
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **kwargs: Any,
+    ) -> TercetSentenceEmbeddingOutput:
+        """Embed sequences: vectors (S, C), one row for each, padded or packed.
+
+        See `TercetForSequenceClassification.forward` for the inputs. There is no loss: vectors are learned in
+        pairs, of which one text knows nothing.
+        """
+        outputs, sequences = self.read(
+            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs
+        )
+        assert outputs.last_hidden_state is not None
+        pooled = self.pool(outputs.last_hidden_state, sequences)
+        return TercetSentenceEmbeddingOutput(
+            sentence_embeddings=F.normalize(at_least_float32(pooled), dim=-1).to(pooled.dtype),
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
         )

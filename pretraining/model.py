@@ -1,18 +1,23 @@
-"""The model that a pretraining run begins with: a preset fitted to a tokenizer, with random weights.
+"""The model that a pretraining run begins with: a preset with random weights, or one that goes on learning.
 
 The objective chooses the head, the tokenizer the vocabulary's size and the special ids; the preset says the
 rest.
 """
 
+import warnings
 from dataclasses import fields
 from difflib import get_close_matches
-from typing import cast
+from typing import Any, cast
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import load_preset, preset_names
+from ..interop.inheritance import inherit
+from ..interop.messages import shortened
+from ..interop.model_folder import find_folder, load_config
+from ..interop.run import load_ours
 from ..modeling import (
     TercetConfig,
     TercetDecoderForCausalLM,
@@ -46,25 +51,36 @@ def build_model(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -
         ValueError: As in `build_config`, or the tokenizer does not fit the model.
     """
     config = build_config(recipe)
-    fit_vocabulary(config, tokenizer, is_size_given="vocab_size" in recipe.model.overrides)
+    has_own_size = recipe.model.path is not None or "vocab_size" in recipe.model.overrides
+    fit_vocabulary(config, tokenizer, is_size_given=has_own_size)
     torch.manual_seed(recipe.training.seed)
-    return MODELS[recipe.objective.kind](config)
+    model = MODELS[recipe.objective.kind](config)
+    if recipe.model.path is not None:
+        tell_of_fresh(recipe.model.path, inherit(model, load_ours(recipe.model.path)))
+    return model
+
+
+def tell_of_fresh(path: str, fresh: list[str]) -> None:
+    """Warn of parameters that a model brings no weights for."""
+    if fresh:
+        warnings.warn(f"{path} has no weights for {shortened(fresh)}: they are drawn at random", stacklevel=2)
 
 
 def build_config(recipe: PretrainingRecipe) -> TercetConfig:
-    """Join a preset with a recipe's overrides.
+    """Join a preset, or the configuration of a model that goes on learning, with a recipe's overrides.
 
     Raises:
-        ValueError: The preset is unknown or of another member than the objective trains, an override is no
-            field or no possible value, or sequences are longer than the model's positions.
+        FileNotFoundError: There is no such model.
+        ValueError: Preset or model is unknown or of another member than the objective trains, an override is
+            no field or no possible value, or sequences are longer than the model's positions.
     """
-    preset, overrides, kind = recipe.model.preset, recipe.model.overrides, recipe.objective.kind
+    overrides, kind = recipe.model.overrides, recipe.objective.kind
     config_class = config_class_of(kind)
-    values = load_preset(preset)
-    if values.pop("model_type") != config_class.model_type:
+    origin, values = values_of(recipe)
+    if (model_type := values.pop("model_type")) != config_class.model_type:
         raise ValueError(
-            f"model.preset is {preset}, but {kind} trains a {config_class.model_type}: "
-            f"choose one of {', '.join(presets_of(config_class))}"
+            f"{origin} is a {model_type}, but {kind} trains a {config_class.model_type}: "
+            f"choose one of {', '.join(presets_of(config_class))}, or another objective"
         )
     require_fields(config_class, list(overrides))
     try:
@@ -73,6 +89,21 @@ def build_config(recipe: PretrainingRecipe) -> TercetConfig:
         raise ValueError(f"model.overrides: {str(error).splitlines()[-1].strip()}") from None
     require_positions(config, recipe.corpus.sequence_length)
     return config
+
+
+def values_of(recipe: PretrainingRecipe) -> tuple[str, dict[str, Any]]:
+    """Read the fields of the configuration that a recipe begins with, and say where they are from.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: The recipe names no preset and no model, or both; or there is no such preset.
+    """
+    preset, path = recipe.model.preset, recipe.model.path
+    if (preset is None) == (path is None):
+        raise ValueError(f"model.preset is {preset} and model.path is {path}: name one of them")
+    if path is not None:
+        return f"model.path {path}", load_config(find_folder(path)).to_dict()
+    return f"model.preset {preset}", load_preset(str(preset))
 
 
 def config_class_of(objective: str) -> type[TercetConfig]:

@@ -138,8 +138,8 @@ def delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def require_unused(folder: Path, allowed: tuple[str, ...]) -> None:
-    """Raise a `ValueError` if a folder holds anything but what is allowed."""
+def require_unused(folder: Path, allowed: tuple[str, ...], written: tuple[str, ...] = WRITTEN) -> None:
+    """Raise a `ValueError` if a folder holds anything but what is allowed of what a run has written."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"output is {folder}, which is a file: name a folder")
     paths = folder.iterdir() if folder.exists() else []
@@ -147,7 +147,7 @@ def require_unused(folder: Path, allowed: tuple[str, ...]) -> None:
     unexpected = [name for name in found if name not in allowed]
     if not unexpected:
         return
-    if RECIPE in found and unexpected[0] in WRITTEN:
+    if RECIPE in found and unexpected[0] in written:
         raise ValueError(
             f"output {folder} holds an earlier run ({unexpected[0]}): continue it with --resume, replace it "
             "with --overwrite, or choose another folder with output=..."

@@ -21,8 +21,8 @@ def report_plan(plan: Plan) -> str:
     """Write everything that a plan says."""
     recipe, machines = plan.recipe, plan.machines
     parts = [
-        f"# {recipe.model.preset}, {recipe.objective.kind.replace('_', ' ')}, on {machines.devices:,} x "
-        f"{machines.device}",
+        f"# {recipe.model.preset or recipe.model.path}, {recipe.objective.kind.replace('_', ' ')}, on "
+        f"{machines.devices:,} x {machines.device}",
         table(["the run", ""], run_rows(plan)),
         "Memory of one device:",
         table(["layout", *(field.name for field in fields(Memory)), "sum", "fits"], memory_rows(plan)),

@@ -5,7 +5,7 @@ corpus     which text, in what lengths      objective    what is learned from it
 training   how it is optimized (`training/recipe.py`)    output       where everything goes
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,10 +21,12 @@ Source = str | list[str]
 
 @dataclass(frozen=True)
 class ModelRecipe:
-    """Which architecture is trained, from random weights."""
+    """Which architecture is trained, from random weights, or which model goes on learning."""
 
-    preset: str
+    preset: str | None = None
     """Name of a model preset; `tercet recipes` lists them."""
+    path: str | None = None
+    """Folder or Hub id of a model of ours that goes on learning, with its tokenizer, instead of a preset."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Fields of the model's configuration that replace the preset's. The vocabulary's size and the ids of
     special tokens need none: the tokenizer sets them."""
@@ -87,6 +89,10 @@ class PretrainingRecipe:
     """Folder of the run: tokenizer, checkpoints, log and the finished model."""
     tokenizer: TokenizerRecipe = field(default_factory=TokenizerRecipe)
     """What the text is cut into."""
+
+    def __post_init__(self):
+        if self.model.path is not None and self.tokenizer.path is None:
+            object.__setattr__(self, "tokenizer", replace(self.tokenizer, path=self.model.path))
 
     @property
     def folder(self) -> Path:

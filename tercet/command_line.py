@@ -10,9 +10,10 @@ from inspect import getdoc
 
 from . import __version__
 from .model_commands import doctor, export, import_, push
+from .task_commands import finetune, predict
 
 ABOUT = """\
-Pretrain encoder, decoder and sequence-to-sequence Transformers on your own text.
+Pretrain encoder, decoder and sequence-to-sequence Transformers on your own text, and teach them tasks.
 
 Start with `tercet demo`, which needs no data and no network. Then take a recipe from `tercet recipes`,
 point it to your corpus, and pretrain. The result is a folder that transformers' Auto classes load.
@@ -47,20 +48,41 @@ def build_parser() -> ArgumentParser:
     command.add_argument(
         "overrides", metavar="key=value", nargs="*", help="describes the machines, or replaces a value"
     )
-    for run in (tokenizer, pretrain):
+    for run in (tokenizer, pretrain, finetune):
         command = add_command(commands, run)
         add_recipe(command)
         command.add_argument(
             "--overwrite", action="store_true", help="replace an earlier run in the output folder"
         )
-    command.add_argument(
-        "--resume", action="store_true", help="continue from the newest checkpoint, if there is one"
-    )
+        if run is not tokenizer:
+            command.add_argument(
+                "--resume", action="store_true", help="continue from the newest checkpoint, if there is one"
+            )
+    add_predict(commands)
     command = add_command(commands, verify_resume)
     add_recipe(command)
     command.add_argument("--steps", type=int, default=12, help="how many steps to try out (%(default)s)")
     add_model_commands(commands)
     return parser
+
+
+def add_predict(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """Add the command that asks a fine-tuned model."""
+    command = add_command(commands, predict)
+    command.add_argument(
+        "model", metavar="MODEL", help="a folder that `tercet finetune` wrote, or a Hub name"
+    )
+    command.add_argument(
+        "file", metavar="FILE", help="rows: .jsonl, .csv, .tsv, .parquet; - for lines of JSON"
+    )
+    command.add_argument(
+        "--output", default="predictions.jsonl", help="where to write (%(default)s); - prints"
+    )
+    command.add_argument(
+        "--precision", choices=("fp32", "bf16"), default="fp32", help="of products (%(default)s)"
+    )
+    command.add_argument("--resume", action="store_true", help="continue an unfinished file")
+    command.add_argument("--overwrite", action="store_true", help="replace an earlier file")
 
 
 def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:

@@ -17,6 +17,7 @@ from tercet.modeling import (
     TercetEncoderForTokenClassification,
     TercetEncoderModel,
     TercetSeq2SeqForSequenceClassification,
+    TercetSeq2SeqForTokenClassification,
 )
 
 CLASSIFIERS = {
@@ -24,7 +25,11 @@ CLASSIFIERS = {
     "decoder": TercetDecoderForSequenceClassification,
     "seq2seq": TercetSeq2SeqForSequenceClassification,
 }
-TAGGERS = {"encoder": TercetEncoderForTokenClassification, "decoder": TercetDecoderForTokenClassification}
+TAGGERS = {
+    "encoder": TercetEncoderForTokenClassification,
+    "decoder": TercetDecoderForTokenClassification,
+    "seq2seq": TercetSeq2SeqForTokenClassification,
+}
 STACKS = {"encoder": TercetEncoderModel, "decoder": TercetDecoderModel}
 LABELS = {0: "contradiction", 1: "neutral", 2: "entailment"}
 NAMED = {"id2label": LABELS, "label2id": {label: label_id for label_id, label in LABELS.items()}}
@@ -88,7 +93,7 @@ def test_texts_get_the_labels_of_their_logits(member, saved, build, tokenizer, t
 
 
 @pytest.mark.ecosystem("transformers", '`pipeline("token-classification")`')
-@both_stacks
+@every_member
 def test_words_get_the_labels_of_their_logits(member, saved, build, tokenizer, texts):
     tag = pipeline("token-classification", model=str(saved(TAGGERS[member], **NAMED)))
     model = build(TAGGERS[member], **NAMED)

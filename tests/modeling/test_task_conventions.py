@@ -16,6 +16,7 @@ from tercet.modeling import (
     TercetEncoderForSequenceClassification,
     TercetEncoderForTokenClassification,
     TercetSeq2SeqForSequenceClassification,
+    TercetSeq2SeqForTokenClassification,
 )
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
@@ -58,7 +59,12 @@ def test_a_pipeline_classifies_texts(architecture, task_builder, tmp_path, caplo
 
 
 @pytest.mark.parametrize(
-    "architecture", [TercetEncoderForTokenClassification, TercetDecoderForTokenClassification]
+    "architecture",
+    [
+        TercetEncoderForTokenClassification,
+        TercetDecoderForTokenClassification,
+        TercetSeq2SeqForTokenClassification,
+    ],
 )
 def test_a_pipeline_classifies_tokens(architecture, task_builder, tmp_path, caplog):
     model = task_builder(architecture, id2label={0: "O", 1: "B-PLACE", 2: "I-PLACE"})

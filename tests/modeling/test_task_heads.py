@@ -7,12 +7,14 @@ from torch.testing import assert_close
 from transformers.loss.loss_utils import ForQuestionAnsweringLoss, ForSequenceClassificationLoss
 
 from tercet.modeling import (
+    TercetDecoderForMultipleChoice,
     TercetDecoderForSequenceClassification,
     TercetEncoderForMultipleChoice,
     TercetEncoderForQuestionAnswering,
     TercetEncoderForReplacedTokenDetection,
     TercetEncoderForSequenceClassification,
     TercetEncoderForTokenClassification,
+    TercetSeq2SeqForMultipleChoice,
     TercetSeq2SeqForSequenceClassification,
 )
 
@@ -22,6 +24,12 @@ SEQUENCE_TASKS = (
     TercetDecoderForSequenceClassification,
     TercetSeq2SeqForSequenceClassification,
 )
+CHOICE_TASKS = {
+    TercetEncoderForMultipleChoice: TercetEncoderForSequenceClassification,
+    TercetDecoderForMultipleChoice: TercetDecoderForSequenceClassification,
+    TercetSeq2SeqForMultipleChoice: TercetSeq2SeqForSequenceClassification,
+}
+"""Models that choose, and what scores a single text in the same way."""
 
 
 def answers(task, batch, side: str) -> dict[str, Tensor]:
@@ -226,13 +234,40 @@ def test_only_real_tokens_are_judged(task_builder, batch):
     assert_close(model(**inputs | {"labels": of_pads}).loss, outputs.loss)
 
 
-def test_a_choice_is_scored_by_itself(task_builder, batch):
-    task = TercetEncoderForMultipleChoice
+@pytest.mark.parametrize("task", CHOICE_TASKS)
+def test_a_choice_is_scored_by_itself(task, task_builder, batch):
     inputs = padded(task, batch)
-    model, scorer = task_builder(task), task_builder(TercetEncoderForSequenceClassification, num_labels=1)
+    model, scorer = task_builder(task), task_builder(CHOICE_TASKS[task], num_labels=1)
     scorer.load_state_dict(model.state_dict())
     rows = {name: inputs[name].flatten(0, 1) for name in ("input_ids", "attention_mask")}
     assert_close(model(**inputs).logits, scorer(**rows).logits.view(5, 3))
+
+
+@pytest.mark.parametrize("task", CHOICE_TASKS)
+@pytest.mark.parametrize("training", [False, True])
+def test_packed_choices_are_scored_as_padded_ones(task, training, task_builder, batch):
+    model, inputs = task_builder(task, "bert").train(training), padded(task, batch)
+    ids, mask = (inputs[name].flatten(0, 1) for name in ("input_ids", "attention_mask"))
+    stream = type(batch)([row[is_real] for row, is_real in zip(ids, mask.bool(), strict=True)]).packed()
+    expected = model(**inputs | {"labels": None}).logits.view(1, -1)
+    expected.square().sum().backward()
+    expected_gradients = gradients(model)
+    for told in ({"cu_seq_lens_q", "position_ids"}, {"cu_seq_lens_q"}, {"position_ids"}):
+        logits = model(**{name: stream[name] for name in {"input_ids", *told}}).logits
+        logits.square().sum().backward()
+        assert_close(logits, expected, **CLOSE)
+        assert_close(gradients(model), expected_gradients, rtol=1e-3, atol=5e-4)
+
+
+def test_choices_may_be_vectors(task_builder, batch):
+    model, inputs = (
+        task_builder(TercetDecoderForMultipleChoice),
+        padded(TercetDecoderForMultipleChoice, batch),
+    )
+    vectors = model.get_input_embeddings()(inputs["input_ids"])
+    assert vectors.dim() == 4
+    logits = model(inputs_embeds=vectors, attention_mask=inputs["attention_mask"]).logits
+    assert_close(logits, model(**inputs).logits, **CLOSE)
 
 
 def test_a_token_may_get_the_transform_of_modernbert(task_builder, batch):

@@ -1,12 +1,15 @@
 """The untrained model of a recipe: it fits its tokenizer, or says why it cannot."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet.configs.recipe import parse_recipe
+from tercet import TercetEncoderForMaskedLM
+from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.pretraining.model import MODELS, build_config, build_model, config_class_of
 from tercet.pretraining.recipe import PretrainingRecipe
 
@@ -89,9 +92,61 @@ def test_sequences_over_the_positions_are_refused():
 
 def test_preset_of_another_member_is_refused():
     with pytest.raises(
-        ValueError, match=r"preset is decoder-tiny, but .* trains a tercet_encoder: .*encoder-tiny"
+        ValueError,
+        match=r"preset decoder-tiny is a tercet_decoder, but .* trains a tercet_encoder: .*encoder-tiny",
     ):
         build_config(recipe_of("decoder-tiny", "masked_language_modeling"))
+
+
+def continuing(folder, kind: str, **model) -> PretrainingRecipe:
+    data = recipe_data(recipe_of("encoder-tiny", kind))
+    del data["tokenizer"]
+    return parse_recipe(PretrainingRecipe, data | {"model": {"path": str(folder)} | model})
+
+
+def saved(folder, preset: str, kind: str, tokenizer) -> Path:
+    build_model(recipe_of(preset, kind, seed=3), tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_model_goes_on_learning_with_its_weights_and_its_tokenizer(tmp_path, tokenizer):
+    kind = "masked_language_modeling"
+    recipe = continuing(saved(tmp_path, "encoder-tiny", kind, tokenizer), kind)
+    before, after = TercetEncoderForMaskedLM.from_pretrained(tmp_path), build_model(recipe, tokenizer)
+    assert recipe.tokenizer.path == str(tmp_path)
+    for name, tensor in before.state_dict().items():
+        assert torch.equal(tensor, after.state_dict()[name]), name
+
+
+def test_head_without_weights_is_drawn_and_told_of(tmp_path, tokenizer):
+    saved(tmp_path, "encoder-tiny", "masked_language_modeling", tokenizer)
+    recipe = continuing(tmp_path, "masked_language_modeling_with_next_sentence")
+    with pytest.warns(UserWarning, match=r"has no weights for .*next_sentence_head.*: they are drawn"):
+        model = build_model(recipe, tokenizer)
+    before = TercetEncoderForMaskedLM.from_pretrained(tmp_path)
+    for name, tensor in before.model.state_dict().items():
+        assert torch.equal(tensor, model.model.state_dict()[name]), name
+
+
+def test_model_of_another_member_is_refused(tmp_path, tokenizer):
+    saved(tmp_path, "decoder-tiny", "causal_language_modeling", tokenizer)
+    with pytest.raises(
+        ValueError, match=r"model.path .* is a tercet_decoder, but .* trains a tercet_encoder"
+    ):
+        build_config(continuing(tmp_path, "masked_language_modeling"))
+
+
+def test_override_that_changes_shapes_of_learned_weights_is_refused(tmp_path, tokenizer):
+    saved(tmp_path, "encoder-tiny", "masked_language_modeling", tokenizer)
+    recipe = continuing(tmp_path, "masked_language_modeling", overrides={"intermediate_size": 48})
+    with pytest.raises(ValueError, match=r"model.overrides do not fit its weights: .*would be others"):
+        build_model(recipe, tokenizer)
+
+
+def test_preset_and_model_together_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"model.preset is encoder-tiny and model.path is .*: name one"):
+        build_config(continuing(tmp_path, "masked_language_modeling", preset="encoder-tiny"))
 
 
 def test_misspelt_field_is_refused():

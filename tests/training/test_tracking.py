@@ -10,7 +10,8 @@ import torch
 from accelerate import Accelerator
 
 from tercet.training.loop import Progress
-from tercet.training.tracking import LOG, Tracker, Utilization, peak_memory, read_log, rewind
+from tercet.training.tracking import LOG, Tracker, peak_memory, read_log, rewind
+from tercet.training.utilization import Utilization
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ from tercet.interop.patient import Patient
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,
+    TercetDecoderForMultipleChoice,
     TercetDecoderForTokenClassification,
     TercetEncoderConfig,
     TercetEncoderForMaskedLM,
@@ -48,8 +49,10 @@ from tercet.modeling import (
     TercetEncoderForQuestionAnswering,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
+    TercetSeq2SeqForMultipleChoice,
     TercetSeq2SeqForQuestionAnswering,
     TercetSeq2SeqForSequenceClassification,
+    TercetSeq2SeqForTokenClassification,
 )
 
 SPECIAL = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "mask": "<mask>", "unk": "<unk>"}
@@ -94,8 +97,11 @@ KINDS: dict[str, tuple[type[PreTrainedModel], type, dict[str, Any]]] = {
     "next_sentence": (TercetEncoderForNextSentencePrediction, TercetEncoderConfig, SIZES),
     "answers": (TercetEncoderForQuestionAnswering, TercetEncoderConfig, SIZES),
     "choices": (TercetEncoderForMultipleChoice, TercetEncoderConfig, SIZES),
+    "decoder_choices": (TercetDecoderForMultipleChoice, TercetDecoderConfig, SIZES),
+    "seq2seq_choices": (TercetSeq2SeqForMultipleChoice, TercetSeq2SeqConfig, SIZES),
     "token_labels": (TercetDecoderForTokenClassification, TercetDecoderConfig, SIZES),
     "seq2seq_answers": (TercetSeq2SeqForQuestionAnswering, TercetSeq2SeqConfig, SIZES),
+    "seq2seq_token_labels": (TercetSeq2SeqForTokenClassification, TercetSeq2SeqConfig, SIZES),
     "seq2seq_labels": (TercetSeq2SeqForSequenceClassification, TercetSeq2SeqConfig, SIZES),
     "bert": (BertForMaskedLM, BertConfig, SIZES),
     "bert_answers": (BertForQuestionAnswering, BertConfig, SIZES),

@@ -1,0 +1,187 @@
+"""One run of fine-tuning, with one seed: pretrained model and head -> fit -> best checkpoint -> scores."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from accelerate import Accelerator
+from torch import nn
+
+from ..configs.recipe import recipe_data
+from ..interop.messages import quietly
+from ..modeling import TercetPreTrainedModel
+from ..pretraining.output import MODEL, delete
+from ..training.checkpoint import best, latest
+from ..training.circumstances import circumstances
+from ..training.disk import explaining_a_full_disk, replace_text
+from ..training.evaluation import HeldOut
+from ..training.fit import CHECKPOINTS, fit
+from ..training.precision import build_accelerator
+from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
+from ..training.sharding import load_whole_weights
+from ..training.tracking import as_json
+from .answers import Judged, judge
+from .examples import LabelledExamples
+from .lora import merged, with_additions
+from .model import Beginning, freeze, load_beginning
+from .output import ADAPTER, PREDICTIONS, SCORES
+from .recipe import FineTuningRecipe, FineTuningSchedule
+from .splits import MEASURED, Split
+from .task import Task
+from .tasks import keep_task
+
+RECORDS = 100
+"""Records that a run writes into its log, about."""
+
+
+def learn(
+    recipe: FineTuningRecipe,
+    task: Task,
+    splits: Mapping[str, Split],
+    folder: Path,
+    seed: int,
+    *,
+    resume: bool,
+) -> dict[str, Any]:
+    """Carry out the run of one seed and return its scores; one that is finished is not repeated.
+
+    Args:
+        recipe: Says how.
+        task: What is learned.
+        splits: What from, and what the model is measured on.
+        folder: Receives log, scores, predictions and model.
+        seed: Of head, order and dropout.
+        resume: Continue a run that is there.
+
+    Raises:
+        ValueError: The recipe does not fit the model, or a run is there and not to be continued.
+        KeyboardInterrupt: A signal stopped the run.
+    """
+    if (folder / SCORES).exists():
+        return json.loads((folder / SCORES).read_text(encoding="utf-8"))
+    training = training_of(recipe.training, splits["train"].examples, seed)
+    accelerator = build_accelerator(training, folder)
+    beginning = load_beginning(recipe.model, task, seed)
+    learner = learner_of(beginning.model, recipe)
+    held_out = HeldOut(measure=measure_of(task, splits["validation"]), criterion=task.shortfall)
+    outcome = fit(
+        learner,
+        task.objective(),
+        splits["train"].examples,
+        training,
+        folder,
+        accelerator,
+        width=beginning.model.config.hidden_size,
+        held_out=held_out,
+        about=recipe_data(recipe),
+        resume=resume,
+    )
+    if outcome.interrupted_by is not None:
+        raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
+    bring_back_best(learner, folder, accelerator)
+    judged = {name: judge_split(learner, task, splits[name]) for name in splits if name in MEASURED}
+    results = {name: as_json(each.scores) for name, each in judged.items()} | {
+        "steps": outcome.progress.step,
+        "seconds": outcome.progress.seconds,
+        "trained_on": circumstances(learner, accelerator),
+    }
+    if accelerator.is_main_process:
+        model = beginning.model if recipe.lora is None else merged(learner, folder / ADAPTER)
+        keep(model, beginning, task, folder, judged, results)
+    accelerator.wait_for_everyone()
+    return results
+
+
+def learner_of(model: TercetPreTrainedModel, recipe: FineTuningRecipe) -> nn.Module:
+    """Let the part of a model learn that a recipe says.
+
+    Raises:
+        ValueError: The recipe freezes layers that the model does not have, or that LoRA freezes anyway.
+    """
+    if recipe.lora is None:
+        freeze(model, recipe.training.frozen_layers)
+        return model
+    if recipe.training.frozen_layers:
+        raise ValueError("lora freezes all layers: leave training.frozen_layers out")
+    return with_additions(model, recipe.lora)
+
+
+def training_of(schedule: FineTuningSchedule, examples: LabelledExamples, seed: int) -> TrainingRecipe:
+    """Say in the engine's words how a seed's run learns.
+
+    Steps are cut by tokens: as many as `batch_size` rows have on average.
+    """
+    total = int(examples.lengths.sum())
+    tokens = max(round(schedule.batch_size * total / len(examples)), int(examples.lengths.max()))
+    steps_per_epoch = -(-total // tokens)
+    steps = max(1, round(schedule.epochs * steps_per_epoch))
+    evaluate_every = max(1, steps_per_epoch // schedule.evaluations_per_epoch)
+    return TrainingRecipe(
+        steps=steps,
+        tokens_per_step=min(tokens, total),
+        tokens_per_micro_batch=schedule.tokens_per_micro_batch,
+        optimizer=OptimizerRecipe(
+            learning_rate=schedule.learning_rate,
+            betas=(0.9, 0.999),
+            layer_decay=schedule.layer_decay,
+            weight_decay=schedule.weight_decay,
+        ),
+        schedule=ScheduleRecipe(kind=schedule.schedule, warmup_ratio=schedule.warmup_ratio),
+        max_grad_norm=schedule.max_grad_norm,
+        precision=schedule.precision,
+        seed=seed,
+        evaluate_every=evaluate_every,
+        checkpoint_every=evaluate_every,
+        keep_checkpoints=1,
+        patience=schedule.patience,
+        log_every=max(1, steps // RECORDS),
+        trackers=schedule.trackers,
+        measure_utilization=False,
+        num_workers=schedule.num_workers,
+    )
+
+
+def measure_of(task: Task, split: Split) -> Callable[[nn.Module], dict[str, float]]:
+    """Make the function that scores a model on a split."""
+
+    def measure(model: nn.Module) -> dict[str, float]:
+        return judge(model, task, split.rows, split.examples).scores
+
+    return measure
+
+
+def judge_split(model: nn.Module, task: Task, split: Split) -> Judged:
+    """Predict and score a split with a model that learns no more."""
+    return judge(model.eval(), task, split.rows, split.examples)
+
+
+def bring_back_best(model: nn.Module, folder: Path, accelerator: Accelerator) -> None:
+    """Give a model the weights of its best checkpoint."""
+    checkpoint = best(folder / CHECKPOINTS) or latest(folder / CHECKPOINTS)
+    assert checkpoint is not None
+    load_whole_weights(
+        accelerator.unwrap_model(model), safetensors.torch.load_file(checkpoint / "model.safetensors")
+    )
+
+
+def keep(
+    model: TercetPreTrainedModel,
+    beginning: Beginning,
+    task: Task,
+    folder: Path,
+    judged: Mapping[str, Judged],
+    results: dict[str, Any],
+) -> None:
+    """Write what a seed's run has led to; its checkpoints are not needed any more."""
+    remedy = "make room and continue with --resume; the checkpoints are there"
+    with explaining_a_full_disk(folder / MODEL, model.get_memory_footprint(), remedy), quietly():
+        model.save_pretrained(folder / MODEL)
+        beginning.tokenizer.save_pretrained(folder / MODEL)
+    keep_task(task, folder / MODEL)
+    last = list(judged.values())[-1]
+    lines = (json.dumps(prediction, ensure_ascii=False) for prediction in last.predictions)
+    replace_text(folder / PREDICTIONS, "\n".join(lines) + "\n")
+    replace_text(folder / SCORES, json.dumps(results, indent=2) + "\n")
+    delete(folder / CHECKPOINTS)

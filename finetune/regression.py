@@ -1,0 +1,105 @@
+"""A number for a text, or for a pair of texts, such as how alike they are."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+
+from ..training.packing import Ragged
+from .examples import numbers
+from .number_metrics import number_scores
+from .rows import values_of
+from .task import Facts, Prediction
+from .task_recipes import RegressionRecipe
+from .text_objectives import RegressionObjective
+from .texts import DIGITS, TextTask
+
+
+class Regression(TextTask):
+    """A number for a text, or for a pair."""
+
+    metrics = {
+        "pearson": True,
+        "spearman": True,
+        "mean_squared_error": False,
+        "loss": False,
+    }
+
+    @staticmethod
+    def labels_in(recipe: RegressionRecipe) -> tuple[str, ...]:
+        """The number."""
+        return (recipe.label,)
+
+    @staticmethod
+    def find(recipe: RegressionRecipe, train: Dataset) -> Facts:
+        """Make sure that the numbers differ."""
+        if np.ptp(numbers_in(train, recipe.label)) == 0:
+            raise ValueError(
+                f"all rows have the same number in column {recipe.label!r}: there is nothing to learn"
+            )
+        return {}
+
+    @property
+    def config_fields(self) -> dict[str, Any]:
+        """One output."""
+        return {
+            "id2label": {0: self.recipe.label},
+            "label2id": {self.recipe.label: 0},
+            "problem_type": "regression",
+        }
+
+    def references(self, rows: Dataset) -> np.ndarray:
+        """Give the numbers, (E,)."""
+        return numbers_in(rows, self.recipe.label)
+
+    def labels_of(self, rows: Dataset) -> Ragged:
+        """One number for each row."""
+        return numbers(self.references(rows))
+
+    def objective(self) -> RegressionObjective:
+        """Squared error."""
+        return RegressionObjective()
+
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Give the number."""
+        return [{self.recipe.label: round(float(answer[0]), DIGITS)} for answer in answers]
+
+    def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
+        """Score the numbers."""
+        return number_scores(self.found(predictions), np.asarray(references))
+
+    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+        """How far off the number is."""
+        return np.abs(self.found(predictions) - np.asarray(references))
+
+    def said(self, prediction: Prediction) -> str:
+        """The number."""
+        return f"{prediction[self.recipe.label]:.3g}"
+
+    def wanted(self, reference: Any) -> str:
+        """The number."""
+        return f"{float(reference):.3g}"
+
+    def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
+        """Give the predicted numbers, (E,)."""
+        return np.array([each[self.recipe.label] for each in predictions])
+
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict the mean."""
+        return [{self.recipe.label: round(float(self.references(train).mean()), DIGITS)}] * len(rows)
+
+
+def numbers_in(rows: Dataset, column: str) -> np.ndarray:
+    """Give a column of numbers, (E,).
+
+    Raises:
+        ValueError: A value is none.
+    """
+    values = values_of(rows, column)
+    for row, value in enumerate(values):
+        if not isinstance(value, (int, float)) or not np.isfinite(value):
+            raise ValueError(
+                f"row {row + 1} has {value!r} in column {column!r}, which is no number: correct it"
+            )
+    return np.array(values, dtype=np.float32)

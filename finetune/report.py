@@ -1,0 +1,230 @@
+"""The report of a run: scores with their doubt, beside what needs no learning; and what went wrong.
+
+Written as Markdown and as a page of HTML, from the same blocks as the reports of pretraining.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..interop.scores import METRICS
+from ..pretraining.output import CURVES
+from ..pretraining.report import Bar, Block, Card, Cards, Examples, Figure, Heading, Prose, Report, Table
+from ..pretraining.report import as_markdown as in_markdown
+from ..pretraining.report_page import as_page
+from ..training.disk import replace_text
+from ..training.tracking import LOG, read_log
+from .charts import LARGEST_MATRIX, draw_confusions, draw_learning
+from .grid import in_words
+from .output import CONFUSIONS, MARKDOWN, PAGE, seed_folder
+from .recipe import FineTuningRecipe
+from .study import Study
+from .task import Prediction
+
+WORST = 20
+"""Rows that are shown because they were predicted worst."""
+
+KINDS = {
+    "classification": "Classification",
+    "multi_label": "Labelling",
+    "regression": "Regression",
+    "tagging": "Tagging",
+    "question_answering": "Question answering",
+    "multiple_choice": "Multiple choice",
+    "ranking": "Semantic search",
+    "generation": "Writing",
+}
+"""Kind of a task -> how a title begins."""
+
+
+def write_report(
+    recipe: FineTuningRecipe, study: Study, summary: Mapping[str, Any], predictions: Sequence[Prediction]
+) -> None:
+    """Write the report of a run, with its charts, into the run's folder.
+
+    Args:
+        recipe: As it was carried out.
+        study: Its rows.
+        summary: What `summarize` found.
+        predictions: Of the best seed, for the last split.
+    """
+    report = build_report(recipe, study, summary, predictions)
+    replace_text(recipe.folder / MARKDOWN, in_markdown(report))
+    replace_text(recipe.folder / PAGE, as_page(report))
+
+
+def build_report(
+    recipe: FineTuningRecipe, study: Study, summary: Mapping[str, Any], predictions: Sequence[Prediction]
+) -> Report:
+    """Tell everything in order; charts go into the run's folder."""
+    criterion, split = summary["criterion"], summary["split"]
+    best = summary["seeds"][str(summary["best_seed"])][split]
+    rows, seeds = summary["rows"], len(summary["seeds"])
+    return Report(
+        f"{KINDS[recipe.task.kind]}: {METRICS[criterion]} {best[criterion]:.3g}",
+        f"{Path(recipe.model.path).name}, fine-tuned on {rows['train']:,} rows with "
+        f"{seeds} seed{'s' if seeds > 1 else ''}, measured on {rows[split]:,} {split} rows.",
+        [
+            Cards([glance(summary, best)]),
+            Prose(doubts(summary)),
+            score_table(summary, best),
+            *curve(recipe, study, summary),
+            *comparisons(summary),
+            *by_label(recipe, study, predictions),
+            *worst_errors(study, predictions),
+            *what_was_run(summary),
+        ],
+    )
+
+
+def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
+    """Show the criterion beside what needs no learning."""
+    criterion, name = summary["criterion"], METRICS[summary["criterion"]]
+    values = {
+        "fine-tuned": best[criterion],
+        **{
+            baseline: scores[criterion]
+            for baseline, scores in summary["baselines"].items()
+            if criterion in scores
+        },
+    }
+    scale = max(1.0, *map(abs, values.values()))
+    bars = [
+        Bar(shown, max(value, 0.0) / scale, f"{value:.3g}", shown == "fine-tuned")
+        for shown, value in values.items()
+    ]
+    low, high = summary["interval"]
+    return Card(
+        f"{name} of the best seed", f"{best[criterion]:.3g}", f"95 % interval {low:.3g} to {high:.3g}.", bars
+    )
+
+
+def doubts(summary: Mapping[str, Any]) -> str:
+    """Say what the interval and the spread mean."""
+    chosen = "The seed whose model was kept is the best on the validation rows"
+    if summary["split"] == "validation":
+        chosen += (
+            ", and its scores are of these same rows: they flatter it a little. Name data.test for a score "
+            "that nothing was chosen by"
+        )
+    return (
+        f"{chosen}. The interval says how far the score of other rows of the same kind may lie off: it comes "
+        "from scoring rows drawn again from those at hand (Efron and Tibshirani, 1993). It says nothing of "
+        "other seeds; these the deviation tells of. Without reading is the best guess that needs no text; "
+        "untrained is the same pretrained model with a random head."
+    )
+
+
+def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
+    """Put all scores side by side."""
+    split, names = summary["split"], [name for name in best if name in METRICS]
+    columns = {"best seed": best, **summary["baselines"]}
+    rows = []
+    for name in names:
+        row = [
+            METRICS[name],
+            *(f"{scores[name]:.4g}" if name in scores else "" for scores in columns.values()),
+        ]
+        if len(summary["seeds"]) > 1:
+            row.insert(2, mean_and_deviation(summary, split, name))
+        rows.append(row)
+    heads = ["score", *columns]
+    if len(summary["seeds"]) > 1:
+        heads.insert(2, f"mean of {len(summary['seeds'])} seeds ± deviation")
+    return Table(heads, rows, strong=names.index(summary["criterion"]))
+
+
+def curve(recipe: FineTuningRecipe, study: Study, summary: Mapping[str, Any]) -> Iterator[Block]:
+    """Draw how the criterion grew on the validation rows."""
+    criterion, epochs = summary["criterion"], recipe.training.epochs
+    curves = {}
+    for seed, result in summary["seeds"].items():
+        log = read_log(seed_folder(recipe.folder, int(seed)) / LOG)
+        last = max(record["step"] for record in log)
+        scale = epochs / max(last, result["steps"])
+        points = [
+            (record["step"] * scale, record[f"evaluation/{criterion}"])
+            for record in log
+            if record.get(f"evaluation/{criterion}") is not None
+        ]
+        if points:
+            curves[f"seed {seed}"] = points
+    chosen = f"seed {summary['best_seed']}"
+    if chosen not in curves:
+        return
+    yield Heading("While it learned")
+    title = f"{METRICS[criterion]} of the validation rows"
+    drawing = draw_learning(curves, {}, chosen, title, recipe.folder / CURVES)
+    yield Figure(CURVES, drawing, f"{title}, over the epochs")
+
+
+def comparisons(summary: Mapping[str, Any]) -> Iterator[Block]:
+    """Show what a grid tried, and what further pretraining brought."""
+    criterion, split = summary["criterion"], summary["split"]
+    if tried := summary.get("grid"):
+        yield Heading("What was tried")
+        rows = [
+            [", ".join(in_words(each["values"])), f"{each['validation'][criterion]:.4g}"] for each in tried
+        ]
+        best = min(range(len(tried)), key=lambda index: tried[index]["shortfall"])
+        yield Table(["setting", f"{METRICS[criterion]} (validation)"], rows, strong=best)
+    if before := summary.get("before_adaptation"):
+        yield Heading("What further pretraining brought")
+        names = [name for name in before["mean"][split] if name in METRICS]
+        rows = [
+            [METRICS[name], *(mean_and_deviation(told, split, name) for told in (before, summary))]
+            for name in names
+        ]
+        yield Table(["mean of the seeds ± deviation", "before", "after"], rows)
+
+
+def mean_and_deviation(told: Mapping[str, Any], split: str, name: str) -> str:
+    """Write a score's mean over the seeds, and its deviation."""
+    return f"{told['mean'][split][name]:.4g} ± {told['standard_deviation'][split][name]:.2g}"
+
+
+def by_label(recipe: FineTuningRecipe, study: Study, predictions: Sequence[Prediction]) -> Iterator[Block]:
+    """Show how well each label is found, and what it is taken for."""
+    references = study.task.references(study.splits[study.measured[-1]].rows)
+    table = study.task.breakdown(predictions, references)
+    if not table:
+        return
+    yield Heading("By label")
+    yield Table(
+        ["label", "precision", "recall", "F1", "rows"],
+        [[row.label, *(f"{value:.3f}" for value in (row.precision, row.recall, row.f1)), f"{row.support:,}"]
+         for row in table],
+    )  # fmt: skip
+    confusions = study.task.confusions(predictions, references)
+    if confusions is not None and len(confusions[0]) <= LARGEST_MATRIX:
+        drawing = draw_confusions(*confusions, recipe.folder / CONFUSIONS)
+        yield Figure(CONFUSIONS, drawing, "Which labels were taken for which")
+
+
+def worst_errors(study: Study, predictions: Sequence[Prediction]) -> Iterable[Block]:
+    """Show the rows that were predicted worst."""
+    rows = study.splits[study.measured[-1]].rows
+    references = study.task.references(rows)
+    wrongness = np.asarray(study.task.wrongness(predictions, references), dtype=np.float64)
+    worst = [
+        index for index in np.argsort(-wrongness, kind="stable")[:WORST].tolist() if wrongness[index] > 0
+    ]
+    if not worst:
+        return [Heading("Errors"), Prose("None: every row is right.")]
+    shown = [study.task.show(rows[index], predictions[index], references[index]) for index in worst]
+    about = f"The {len(worst)} rows of {len(rows):,} that the best seed's model was most wrong about."
+    return [Heading("The worst errors"), Prose(about), Examples(shown)]
+
+
+def what_was_run(summary: Mapping[str, Any]) -> Iterator[Block]:
+    """Say on what, with what and how long."""
+    yield Heading("What was run")
+    rows = [
+        [f"seed {seed}", f"{result['steps']:,}", f"{result['seconds']:,.0f} s"]
+        for seed, result in summary["seeds"].items()
+    ]
+    yield Table(["", "steps", "time in steps"], rows)
+    told = summary["seeds"][str(summary["best_seed"])]["trained_on"]
+    yield Prose(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items()) + ".")

@@ -1,0 +1,49 @@
+"""Weights that go from one model of ours to another with a different head: all that both have."""
+
+from torch import Tensor
+
+from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from .messages import shortened
+
+POOLERS = {
+    "next_sentence_head.dense.weight": "classifier.transform.dense.weight",
+    "next_sentence_head.dense.bias": "classifier.transform.dense.bias",
+}
+"""What next-sentence prediction has taught -> where a classifier has it (Devlin et al., 2019, 3.1)."""
+
+
+def inherit(
+    model: TercetPreTrainedModel, source: TercetPreTrainedModel, *, keeps_head: bool = True
+) -> list[str]:
+    """Give a model the weights of another one; name the parameters that the other does not have.
+
+    Args:
+        model: Receives them.
+        source: Of the same member, perhaps without a head.
+        keeps_head: Whether a head is taken over, too, as far as its tensors have the same names and shapes.
+
+    Raises:
+        ValueError: The stacks below the heads are of other shapes.
+    """
+    tensors = inherited(source, model, keeps_head=keeps_head)
+    own = model.state_dict()
+    misfits = [name for name in tensors if name not in own or own[name].shape != tensors[name].shape]
+    if misfits:
+        raise ValueError(f"model.overrides do not fit its weights: {shortened(misfits)} would be others")
+    model.load_state_dict(tensors, strict=False)
+    return sorted(set(dict(model.named_parameters())) - set(tensors))
+
+
+def inherited(
+    source: TercetPreTrainedModel, model: TercetPreTrainedModel, *, keeps_head: bool
+) -> dict[str, Tensor]:
+    """Name the tensors of one model as another has them, without what only the first has."""
+    prefix = "" if hasattr(source, "model") else "model."
+    tensors = {f"{prefix}{name}": tensor for name, tensor in source.state_dict().items()}
+    tensors = {POOLERS.get(name, name): tensor for name, tensor in tensors.items()}
+    own = model.state_dict()
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if name.startswith("model.") or (keeps_head and name in own and own[name].shape == tensor.shape)
+    }

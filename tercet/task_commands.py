@@ -1,0 +1,50 @@
+"""The commands of `tercet` about tasks: learning one, and predicting. A command's docstring is its help."""
+
+from argparse import Namespace
+
+
+def finetune(options: Namespace) -> None:
+    """Teach a pretrained model a task, as a recipe says, and tell honestly how well it knows it.
+
+    Begins with any model of Tercet's or a stock one, learns from labelled rows (.jsonl, .csv, .tsv, .parquet,
+    or a data set of the Hub), keeps the best checkpoint, and writes OUTPUT/model, which pipelines load, and
+    OUTPUT/report.html: scores with intervals beside baselines, by label, over time, and the worst errors.
+
+    Examples:
+      tercet finetune classify model.path=runs/encoder-demo/model data.train=reviews.csv output=runs/reviews
+      tercet finetune my-recipe.yaml training.seeds=[0,1,2] training.learning_rate=3e-5 --resume
+    """
+    from accelerate import PartialState
+
+    from .configs.recipe import load_recipe
+    from .finetune.recipe import FineTuningRecipe
+    from .finetune.run import finetune as run
+
+    recipe = load_recipe(FineTuningRecipe, options.recipe, options.overrides)
+    folder = run(recipe, resume=options.resume, overwrite=options.overwrite)
+    PartialState().print(folder)  # once, however many processes there are
+
+
+def predict(options: Namespace) -> None:
+    """Predict the rows of a file with a fine-tuned model: a line of JSON for each, in their order.
+
+    Rows need the columns that the model reads, and no labels. They are read and written a thousand at a time,
+    whatever the size of the file, and what was written before an interruption is kept: --resume goes on.
+
+    Examples:
+      tercet predict runs/reviews/model new-reviews.csv --output labels.jsonl
+      echo '{"text": "I liked it."}' | tercet predict runs/reviews/model - --output -
+    """
+    import sys
+
+    from .finetune.prediction import predict_file
+
+    rows = predict_file(
+        options.model,
+        options.file,
+        options.output,
+        resume=options.resume,
+        overwrite=options.overwrite,
+        precision=options.precision,
+    )
+    print(f"{rows:,} rows", file=sys.stderr)
