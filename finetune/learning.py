@@ -180,6 +180,7 @@ def keep(
         model.save_pretrained(folder / MODEL)
         beginning.tokenizer.save_pretrained(folder / MODEL)
     keep_task(task, folder / MODEL)
+    task.keep_beside(model.config, folder / MODEL)
     last = list(judged.values())[-1]
     lines = (json.dumps(prediction, ensure_ascii=False) for prediction in last.predictions)
     replace_text(folder / PREDICTIONS, "\n".join(lines) + "\n")

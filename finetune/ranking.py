@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from datasets import Dataset
 
+from ..modeling import TercetConfig
 from ..training.packing import Ragged, ragged
 from .bootstrap import mean_interval
 from .encoding import TextEncoder
@@ -23,6 +25,7 @@ from .examples import LabelledExamples, vectors
 from .ranking_metrics import query_scores
 from .ranking_objective import RankingObjective
 from .rows import texts_of
+from .sentence_vectors import describe_vectors
 from .task import Facts, Prediction, Task
 from .task_recipes import RankingRecipe
 
@@ -179,6 +182,10 @@ class Ranking(Task):
     def wanted(self, reference: Wanted) -> str:
         """All texts that belong to the query."""
         return " | ".join(reference.texts)
+
+    def keep_beside(self, config: TercetConfig, folder: Path) -> None:
+        """Let sentence-transformers read the model."""
+        describe_vectors(config, folder)
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Rank the documents alike for all queries, first what belongs to most training rows.

@@ -6,6 +6,7 @@ Examples --answers----> predictions --score--> {"accuracy": 0.93, ...}
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 
+from ..modeling import TercetConfig
 from ..pretraining.report import Example as Shown
 from ..pretraining.report import Line, Run
 from ..training.objective import Batch, Objective
@@ -182,6 +184,9 @@ class Task(ABC):
             return self.score(*chosen)[self.criterion]
 
         return bootstrap_interval(scored, len(predictions))
+
+    def keep_beside(self, config: TercetConfig, folder: Path) -> None:
+        """Write into a finished model's folder what other programs need to use it; nothing, most often."""
 
     def shortfall(self, scores: Mapping[str, float]) -> float:
         """Turn scores into one number that falls as the model learns, by the criterion."""
