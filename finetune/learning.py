@@ -180,7 +180,9 @@ def keep(
         model.save_pretrained(folder / MODEL)
         beginning.tokenizer.save_pretrained(folder / MODEL)
     keep_task(task, folder / MODEL)
-    task.keep_beside(model.config, folder / MODEL)
+    for name, content in task.companions(model.config).items():
+        (folder / MODEL / name).parent.mkdir(exist_ok=True)
+        replace_text(folder / MODEL / name, json.dumps(content, indent=2) + "\n")
     last = list(judged.values())[-1]
     lines = (json.dumps(prediction, ensure_ascii=False) for prediction in last.predictions)
     replace_text(folder / PREDICTIONS, "\n".join(lines) + "\n")

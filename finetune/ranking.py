@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from .examples import LabelledExamples, vectors
 from .ranking_metrics import query_scores
 from .ranking_objective import RankingObjective
 from .rows import texts_of
-from .sentence_vectors import describe_vectors
+from .sentence_vectors import vector_files
 from .task import Facts, Prediction, Task
 from .task_recipes import RankingRecipe
 
@@ -183,9 +182,9 @@ class Ranking(Task):
         """All texts that belong to the query."""
         return " | ".join(reference.texts)
 
-    def keep_beside(self, config: TercetConfig, folder: Path) -> None:
-        """Let sentence-transformers read the model."""
-        describe_vectors(config, folder)
+    def companions(self, config: TercetConfig) -> dict[str, Any]:
+        """Give what sentence-transformers reads."""
+        return vector_files(config)
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Rank the documents alike for all queries, first what belongs to most training rows.

@@ -6,7 +6,6 @@ Examples --answers----> predictions --score--> {"accuracy": 0.93, ...}
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -185,8 +184,9 @@ class Task(ABC):
 
         return bootstrap_interval(scored, len(predictions))
 
-    def keep_beside(self, config: TercetConfig, folder: Path) -> None:
-        """Write into a finished model's folder what other programs need to use it; nothing, most often."""
+    def companions(self, config: TercetConfig) -> dict[str, Any]:
+        """Give what other programs need beside the finished model: names of JSON files and what they hold."""
+        return {}
 
     def shortfall(self, scores: Mapping[str, float]) -> float:
         """Turn scores into one number that falls as the model learns, by the criterion."""
