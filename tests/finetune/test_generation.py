@@ -22,7 +22,7 @@ from tercet import (
 from tercet.finetune.answers import judge, predict
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.generation import Generation, encode_ended
-from tercet.finetune.model import with_head
+from tercet.finetune.model import freeze, with_head
 from tercet.finetune.recipe import BeginningRecipe
 from tercet.finetune.splits import encoder_of
 from tercet.finetune.task import Task
@@ -233,6 +233,13 @@ def test_a_decoder_cannot_do_it():
     )
     with pytest.raises(ValueError, match=r"no head ForConditionalGeneration: begin with a model of Seq2Seq"):
         with_head(TercetDecoderModel(config), make_task(draw(4)), BeginningRecipe("folder"), seed=0)
+
+
+def test_a_head_without_weights_of_its_own_cannot_learn_alone():
+    with pytest.raises(
+        ValueError, match=r"frozen_layers is -1, but TercetSeq2SeqFor.* has no head of weights"
+    ):
+        freeze(make_model(tie_word_embeddings=True), -1)
 
 
 def test_bleu_cuts_chinese_targets_into_characters():
