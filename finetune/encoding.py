@@ -26,12 +26,20 @@ class TextEncoder:
         tokenizer: A fast one: spans of characters are asked of it, too.
         max_length: Ids of a row at most; longer texts lose their end.
         has_token_types: Whether the model tells first and second text apart by `token_type_ids`.
+        is_causal: Whether a token of the model has seen only what stands before it.
 
     Raises:
         ValueError: The tokenizer is no fast one.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, max_length: int, *, has_token_types: bool):
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int,
+        *,
+        has_token_types: bool,
+        is_causal: bool = False,
+    ):
         if not tokenizer.is_fast:
             raise ValueError(
                 f"{type(tokenizer).__name__} is no fast tokenizer, and only these tell which text a token "
@@ -40,6 +48,7 @@ class TextEncoder:
         self.tokenizer = cast(PreTrainedTokenizerFast, tokenizer)
         self.max_length = max_length
         self.has_token_types = has_token_types
+        self.is_causal = is_causal
         self.frames = tokenizer.num_special_tokens_to_add(pair=True) > 0
 
     def encode(self, texts: Sequence[str], others: Sequence[str] | None = None) -> dict[str, Ragged]:
@@ -49,7 +58,7 @@ class TextEncoder:
         """
         if others is not None and not self.frames:
             between = self.tokenizer.eos_token or ""
-            texts, others = [f"{a}{between}{b}" for a, b in zip(texts, others, strict=True)], None
+            others = [f"{between}{other}" for other in others]
         options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": True}
         encoded = self.tokenizer(list(texts), list(others) if others is not None else None, **options)
         self._tell_of_cuts([len(ids) for ids in encoded["input_ids"]])

@@ -8,7 +8,7 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetPreTrainedModel
+from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
 from ..pretraining.cache import cache_folder
 from ..pretraining.documents import identify_file
 from .encoding import TextEncoder
@@ -93,4 +93,5 @@ def encoder_of(
     if max_length is not None and max_length > longest:
         raise ValueError(f"data.max_length is {max_length}, but the model reads {longest} tokens: lower it")
     has_token_types = bool(getattr(model.config, "type_vocab_size", 0))
-    return TextEncoder(tokenizer, max_length or longest, has_token_types=has_token_types)
+    is_causal = isinstance(model.config, TercetDecoderConfig)
+    return TextEncoder(tokenizer, max_length or longest, has_token_types=has_token_types, is_causal=is_causal)

@@ -8,10 +8,20 @@ from pydantic import TypeAdapter
 
 from ..configs.recipe import recipe_data
 from ..training.disk import replace_text
+from .multiple_choice import MultipleChoice
+from .question_answering import QuestionAnswering
 from .regression import Regression
 from .tagging import Tagging
 from .task import Task
-from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe, TaggingRecipe, TaskRecipe
+from .task_recipes import (
+    ClassificationRecipe,
+    MultiLabelRecipe,
+    MultipleChoiceRecipe,
+    QuestionAnsweringRecipe,
+    RegressionRecipe,
+    TaggingRecipe,
+    TaskRecipe,
+)
 from .texts import Classification, MultiLabel
 
 TASK = "task.json"
@@ -22,6 +32,8 @@ TASKS: dict[type, type[Task]] = {
     MultiLabelRecipe: MultiLabel,
     RegressionRecipe: Regression,
     TaggingRecipe: Tagging,
+    QuestionAnsweringRecipe: QuestionAnswering,
+    MultipleChoiceRecipe: MultipleChoice,
 }
 """What is said about a task -> the task, once its training rows are known."""
 
