@@ -1,17 +1,17 @@
 """Scores of labels: one for each example, or any number of them.
 
-All but the calibration error are scikit-learn's; where a ratio has nothing below its line, it is 0.
+All but accuracy and calibration error are scikit-learn's; where a ratio has nothing below its line, it is 0.
 
 Legend: E examples, L labels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.metrics import (
-    accuracy_score,
     confusion_matrix,
     f1_score,
     matthews_corrcoef,
@@ -57,14 +57,9 @@ def label_scores(probabilities: np.ndarray, references: np.ndarray) -> dict[str,
         there are two labels.
     """
     found = probabilities.argmax(axis=-1)
-    f1_of_label_1 = {"f1": f1(found, references, "binary")} if probabilities.shape[1] == 2 else {}
-    return {
-        "accuracy": accuracy(found, references),
-        **f1_of_label_1,
-        "f1_macro": f1(found, references, "macro"),
-        "matthews_correlation": matthews_correlation(found, references),
-        "calibration_error": calibration_error(probabilities, references),
-    }
+    names = ["accuracy", *(["f1"] if probabilities.shape[1] == 2 else []), "f1_macro", "matthews_correlation"]
+    scores = {name: DECISION_SCORES[name](found, references) for name in names}
+    return scores | {"calibration_error": calibration_error(probabilities, references)}
 
 
 def set_scores(found: np.ndarray, references: np.ndarray) -> dict[str, float]:
@@ -73,16 +68,12 @@ def set_scores(found: np.ndarray, references: np.ndarray) -> dict[str, float]:
     Returns:
         `f1_micro` over all decisions, `f1_macro` over all labels, and `accuracy`, the share of exact sets.
     """
-    return {
-        "f1_micro": f1(found, references, "micro"),
-        "f1_macro": f1(found, references, "macro"),
-        "accuracy": accuracy(found, references),
-    }
+    return {name: DECISION_SCORES[name](found, references) for name in ("f1_micro", "f1_macro", "accuracy")}
 
 
 def accuracy(found: np.ndarray, references: np.ndarray) -> float:
     """Give the share of examples whose label (E,), or whose set of labels (E, L), is right."""
-    return float(accuracy_score(references, found))
+    return float((found == references).reshape(len(references), -1).all(axis=1).mean())
 
 
 def f1(found: np.ndarray, references: np.ndarray, average: Average) -> float:
@@ -94,6 +85,16 @@ def matthews_correlation(found: np.ndarray, references: np.ndarray) -> float:
     """Give the correlation of labels (E,), -1 to 1; 0 if one side does not vary (Gorodkin, 2004)."""
     both_vary = np.ptp(found) > 0 and np.ptp(references) > 0
     return float(matthews_corrcoef(references, found)) if both_vary else 0.0
+
+
+DECISION_SCORES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "accuracy": accuracy,
+    "f1": partial(f1, average="binary"),
+    "f1_macro": partial(f1, average="macro"),
+    "f1_micro": partial(f1, average="micro"),
+    "matthews_correlation": matthews_correlation,
+}
+"""Scores of what was decided, whatever the probabilities: of labels (E,), or of sets of labels (E, L)."""
 
 
 def calibration_error(probabilities: np.ndarray, references: np.ndarray) -> float:

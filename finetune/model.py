@@ -143,11 +143,16 @@ def freeze(model: nn.Module, num_layers: int) -> None:
     """Keep the embeddings and the lowest layers of each stack as they are; -1: all but the head.
 
     Raises:
-        ValueError: The model has fewer layers.
+        ValueError: The model has fewer layers, or a head without weights of its own.
     """
     base: Any = model.get_submodule("model")
     if num_layers < 0:
         base.requires_grad_(False)
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ValueError(
+                f"training.frozen_layers is {num_layers}, but {type(model).__name__} has no head of weights "
+                "of its own that could learn: freeze fewer layers"
+            )
         return
     stacks = [
         module for module in base.modules() if isinstance(getattr(module, "layers", None), nn.ModuleList)

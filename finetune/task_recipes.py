@@ -127,9 +127,15 @@ class RankingRecipe:
     positive: str = "positive"
     """Column of a text that belongs to it."""
     negative: str | None = None
-    """Column of a text that does not, beside those of the other queries of a batch."""
+    """Column of a text that does not, beside those of the other queries of a group."""
+    group_size: Annotated[int, Field(gt=1)] = 32
+    """Rows of a group, about: to each query, the texts of the other rows are the ones not to be found. Larger
+    groups teach more and pass through the model at once, whatever `training.tokens_per_micro_batch` says; a
+    step of fewer rows (`training.batch_size`) is one group."""
     temperature: Annotated[float, Field(gt=0)] = 0.05
     """What cosines are divided by."""
+    pooling: Literal["mean", "first", "last"] = "mean"
+    """What stands for a text: the mean of its tokens (Reimers and Gurevych, 2019, section 3), or one."""
     criterion: Literal["mrr", "ndcg@10", "recall@1", "recall@10"] = "mrr"
     """Score by which the best checkpoint is chosen."""
 

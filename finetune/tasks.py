@@ -7,25 +7,27 @@ from datasets import Dataset
 from pydantic import TypeAdapter
 
 from ..configs.recipe import recipe_data
+from ..interop.finished_run import TASK
 from ..training.disk import replace_text
+from .generation import Generation
 from .multiple_choice import MultipleChoice
 from .question_answering import QuestionAnswering
+from .ranking import Ranking
 from .regression import Regression
 from .tagging import Tagging
 from .task import Task
 from .task_recipes import (
     ClassificationRecipe,
+    GenerationRecipe,
     MultiLabelRecipe,
     MultipleChoiceRecipe,
     QuestionAnsweringRecipe,
+    RankingRecipe,
     RegressionRecipe,
     TaggingRecipe,
     TaskRecipe,
 )
 from .texts import Classification, MultiLabel
-
-TASK = "task.json"
-"""The file in a model's folder that says what the model can do."""
 
 TASKS: dict[type, type[Task]] = {
     ClassificationRecipe: Classification,
@@ -34,6 +36,8 @@ TASKS: dict[type, type[Task]] = {
     TaggingRecipe: Tagging,
     QuestionAnsweringRecipe: QuestionAnswering,
     MultipleChoiceRecipe: MultipleChoice,
+    RankingRecipe: Ranking,
+    GenerationRecipe: Generation,
 }
 """What is said about a task -> the task, once its training rows are known."""
 

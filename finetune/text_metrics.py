@@ -1,6 +1,8 @@
 """Scores of written texts.
 
 BLEU (Papineni et al., 2002) and chrF (Popović, 2015) are sacrebleu's, ROUGE (Lin, 2004) is rouge_score's.
+
+Legend: E texts.
 """
 
 import unicodedata
@@ -14,7 +16,8 @@ from rouge_score.tokenizers import Tokenizer
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from .unspaced import space_out
+from .bootstrap import bootstrap_interval, mean_interval
+from .unspaced import UNSPACED_CHARACTER, space_out
 
 Tokenization = Literal["13a", "intl", "zh", "char", "none"]
 """Those of sacrebleu's tokenizers that need no download: `13a` cuts as the WMT campaigns did, but not what is
@@ -24,15 +27,33 @@ ROUGE_TYPES = ("rouge1", "rouge2", "rougeL")
 """Overlap of words, of pairs of words, and of the longest common subsequence."""
 
 
-def text_scores(found: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+def tokenization_for(texts: Sequence[str]) -> Tokenization:
+    """Choose how BLEU is to cut texts: into characters where most of them are written without spaces.
+
+    >>> tokenization_for(["一只狗在草地上跑。"]), tokenization_for(["The word 狗 means dog."])
+    ('zh', '13a')
+    """
+    joined = "".join(texts)
+    num_unspaced = len(UNSPACED_CHARACTER.findall(joined))
+    return "zh" if 2 * num_unspaced > sum(map(str.isalpha, joined)) else "13a"
+
+
+def text_scores(
+    found: Sequence[str], references: Sequence[str], tokenize: Tokenization = "13a"
+) -> dict[str, float]:
     """Score texts by one reference each.
+
+    Args:
+        found: Texts.
+        references: One for each.
+        tokenize: How BLEU cuts them into words.
 
     Returns:
         `bleu` and `chrf` over all texts, 0 to 100, as they are published; `rouge1`, `rouge2`, `rougeL`, mean
         F1 of the texts, 0 to 1; `exact_match`, the share of texts that equal their reference.
     """
     return {
-        "bleu": bleu(found, references),
+        "bleu": bleu(found, references, tokenize),
         "chrf": chrf(found, references),
         **rouge(found, references),
         "exact_match": exact_match(found, references),
@@ -57,15 +78,44 @@ def chrf(found: Sequence[str], references: Sequence[str]) -> float:
 
 def rouge(found: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     """Give the mean F1 of each kind of ROUGE, 0 to 1, without stemming."""
+    return {kind: float(values.mean()) for kind, values in rouge_of_each(found, references).items()}
+
+
+def rouge_of_each(found: Sequence[str], references: Sequence[str]) -> dict[str, np.ndarray]:
+    """Give each text's F1 of each kind of ROUGE, (E,)."""
     scorer = RougeScorer(ROUGE_TYPES, tokenizer=LettersOfEveryScript())
     scores = [scorer.score(reference, text) for text, reference in zip(found, references, strict=True)]
-    return {kind: float(np.mean([score[kind].fmeasure for score in scores])) for kind in ROUGE_TYPES}
+    return {kind: np.array([score[kind].fmeasure for score in scores]) for kind in ROUGE_TYPES}
 
 
 def exact_match(found: Sequence[str], references: Sequence[str]) -> float:
     """Give the share of texts that equal their reference, spaces at both ends aside."""
+    return float(matches(found, references).mean())
+
+
+def matches(found: Sequence[str], references: Sequence[str]) -> np.ndarray:
+    """Tell which texts equal their reference, spaces at both ends aside, (E,)."""
     pairs = zip(found, references, strict=True)
-    return float(np.mean([text.strip() == reference.strip() for text, reference in pairs]))
+    return np.array([text.strip() == reference.strip() for text, reference in pairs])
+
+
+def text_interval(
+    name: str, found: Sequence[str], references: Sequence[str], tokenize: Tokenization = "13a"
+) -> tuple[float, float]:
+    """Give the 95 % interval of one of the scores of `text_scores`, by its name.
+
+    What BLEU and chrF of a corpus are computed from adds up over its texts, and is counted once, as sacrebleu
+    does for its own significance tests (Koehn, 2004).
+    """
+    if name == "exact_match":
+        return mean_interval(matches(found, references))
+    if name in ROUGE_TYPES:
+        return mean_interval(rouge_of_each(found, references)[name])
+    metric = BLEU(tokenize=tokenize) if name == "bleu" else CHRF()
+    counts = np.array(metric._extract_corpus_statistics(found, [references]))
+    return bootstrap_interval(
+        lambda rows: metric._compute_score_from_stats(counts[rows].sum(axis=0).tolist()).score, len(counts)
+    )
 
 
 class LettersOfEveryScript(Tokenizer):

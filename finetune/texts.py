@@ -9,9 +9,10 @@ import torch
 from datasets import Dataset
 
 from ..training.packing import Ragged
+from .bootstrap import bootstrap_interval
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
-from .label_metrics import LabelRow, count_confusions, label_scores, label_table, set_scores
+from .label_metrics import DECISION_SCORES, LabelRow, count_confusions, label_scores, label_table, set_scores
 from .labels import Labels, find_labels
 from .rows import texts_of, values_of
 from .task import Facts, Prediction, Task
@@ -43,7 +44,27 @@ class TextTask(Task):
         """Give the labels of each row as numbers."""
 
 
-class Classification(TextTask):
+class LabellingTask(TextTask):
+    """Labels are decided on. Abstract: each kind says which were."""
+
+    labels: Labels
+
+    @abstractmethod
+    def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
+        """Give what was decided as numbers: a label for each row, (E,), or zeros and ones, (E, L)."""
+
+    def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
+        """Give the 95 % interval of the criterion, which needs no probabilities."""
+        score = DECISION_SCORES[self.criterion]
+        found, right = self.found(predictions), np.asarray(references)
+        return bootstrap_interval(lambda rows: score(found[rows], right[rows]), len(right))
+
+    def breakdown(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> list[LabelRow]:
+        """Score each label."""
+        return label_table(self.found(predictions), np.asarray(references), self.labels.names)
+
+
+class Classification(LabellingTask):
     """One label for a text, or for a pair."""
 
     metrics = {
@@ -120,10 +141,6 @@ class Classification(TextTask):
         """The label."""
         return self.labels.names[reference]
 
-    def breakdown(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> list[LabelRow]:
-        """Score each label."""
-        return label_table(self.found(predictions), np.asarray(references), self.labels.names)
-
     def confusions(
         self, predictions: Sequence[Prediction], references: Sequence[Any]
     ) -> tuple[Sequence[str], np.ndarray]:
@@ -140,7 +157,7 @@ class Classification(TextTask):
         return [self.prediction(self.shares)] * len(rows)
 
 
-class MultiLabel(TextTask):
+class MultiLabel(LabellingTask):
     """Any number of labels for a text, or for a pair."""
 
     metrics = {"f1_micro": True, "f1_macro": True, "accuracy": True, "loss": False}
@@ -205,10 +222,6 @@ class MultiLabel(TextTask):
     def wanted(self, reference: Any) -> str:
         """The labels."""
         return ", ".join(self.labels.names[number] for number in np.flatnonzero(reference)) or "none"
-
-    def breakdown(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> list[LabelRow]:
-        """Score each label."""
-        return label_table(self.found(predictions), np.asarray(references), self.labels.names)
 
     def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
         """Say of each row and label whether it was predicted, (E, L)."""

@@ -59,9 +59,19 @@ def introduction(run: FinishedRun, weights: StoredWeights, repo: str) -> Iterato
     yield f"# {repo.partition('/')[2]}"
     kind = KINDS.get(run.config.get("model_type", ""), f"`{run.config.get('model_type')}` model")
     article = "An" if kind[0] in "aeiou" else "A"
-    learned = run.recipe.get("objective", {}).get("kind")
-    how = f", pretrained from random weights by {learned.replace('_', ' ')}" if learned else ""
+    how = f", {origin(run)}" if origin(run) else ""
     yield f"{article} {kind} with {sum(weights.parameters.values()):,} parameters{how}, made with Tercet."
+
+
+def origin(run: FinishedRun) -> str:
+    """Say what the model began as and what it has learned since, or nothing if that is not known."""
+    base, learned = run.recipe.get("model", {}).get("path"), run.recipe.get("objective", {}).get("kind")
+    if run.task:
+        return f"fine-tuned from {base} for {run.task.replace('_', ' ')}"
+    if learned:
+        beginning = f"further pretrained from {base}" if base else "pretrained from random weights"
+        return f"{beginning} by {learned.replace('_', ' ')}"
+    return ""
 
 
 def loading(usage: Usage, repo: str) -> str:
@@ -108,9 +118,10 @@ def training(run: FinishedRun) -> Iterator[str]:
     parts = [table(["", ""], rows)] if rows else []
     parts += [f"![{plot.stem.replace('-', ' ')}]({plot.name})" for plot in run.plots]
     if run.recipe:
+        command = "finetune" if run.task else "pretrain"
         text = yaml.safe_dump(run.recipe, sort_keys=False, allow_unicode=True).strip()
         parts.append(
-            f"The whole recipe, which `tercet pretrain {RECIPE}` runs again where its texts are:\n\n"
+            f"The whole recipe, which `tercet {command} {RECIPE}` runs again where its texts are:\n\n"
             f"<details><summary>{RECIPE}</summary>\n\n```yaml\n{text}\n```\n\n</details>"
         )
     if parts:
@@ -143,7 +154,8 @@ def results(run: FinishedRun) -> Iterator[str]:
     if rows:
         scored = table(["of", "metric", "value"], rows)
         about = (
-            "On the validation text, after the last step; brackets are 95 % intervals, where they are known."
+            f"On the {run.scored_split} {'rows' if run.task else 'text, after the last step'}; brackets are "
+            "95 % intervals, where they are known."
         )
         yield f"## Results\n\n{about}\n\n{scored}"
 

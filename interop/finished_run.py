@@ -1,6 +1,7 @@
 """What a run left, read back from its folder: the model, and the facts about it.
 
     OUTPUT/model/            config.json, weights, tokenizer, recipe.yaml, perhaps certificate.json, README.md
+    OUTPUT/model/task.json   what a fine-tuned model can do, for `tercet predict`
     OUTPUT/evaluation.json   how far it came, its scores, on what it was trained
     OUTPUT/texts.json        names, sizes and hashes of what it read
     OUTPUT/log.jsonl         losses, speed and operations
@@ -21,6 +22,7 @@ from .model_folder import CERTIFICATE, CONFIG
 RECIPE = "recipe.yaml"
 EVALUATION = "evaluation.json"
 TEXTS = "texts.json"
+TASK = "task.json"
 LOG = "log.jsonl"
 CURVES = "curves.png"
 
@@ -48,6 +50,16 @@ class FinishedRun:
     """What was proved about the model."""
     plots: list[Path]
     """Loss curves first."""
+
+    @property
+    def scored_split(self) -> str:
+        """The part of the texts that the scores are of."""
+        return self.evaluation.get("split", "validation")
+
+    @property
+    def task(self) -> str | None:
+        """The kind of task that the model was fine-tuned for, if it was."""
+        return self.recipe.get("task", {}).get("kind")
 
 
 def find_run(folder: Path) -> FinishedRun:

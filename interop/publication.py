@@ -17,7 +17,7 @@ import yaml
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from .finished_run import RECIPE, FinishedRun, find_run, read_facts, without_folders
+from .finished_run import RECIPE, TASK, FinishedRun, find_run, read_facts, without_folders
 from .model_card import CARD, build_card, what_is_missing
 from .model_folder import CERTIFICATE, CONFIG
 from .remote_code import add_auto_map, code_files
@@ -93,8 +93,9 @@ def prepare(folder: str | Path, repo: str) -> Publication:
         *code_of(run, config),
         *(PublishedFile(path.name, path) for path in run.plots),
     ]
-    if (run.model / GENERATION_CONFIG).exists():
-        files.append(published_facts(GENERATION_CONFIG, read_facts(run.model / GENERATION_CONFIG)))
+    for name in (GENERATION_CONFIG, TASK):
+        if (run.model / name).exists():
+            files.append(published_facts(name, read_facts(run.model / name)))
     if run.recipe:
         text = yaml.safe_dump(run.recipe, sort_keys=False, allow_unicode=True)
         files.append(PublishedFile(RECIPE, text.encode()))

@@ -97,7 +97,7 @@ def read_scores(run: FinishedRun) -> Iterator[Score]:
 
 def evaluation_results(run: FinishedRun) -> list[EvalResult]:
     """Say the scores as the Hub wants them."""
-    texts = run.texts.get("validation", [])
+    texts = run.texts.get(run.scored_split) or run.texts.get("train", [])
     name = ", ".join(text["name"] for text in texts) or "held-out text"
     identity = next((text["dataset"] for text in texts if "dataset" in text), name)
     return [
@@ -106,7 +106,7 @@ def evaluation_results(run: FinishedRun) -> list[EvalResult]:
             task_name=what_is_scored(score.term),
             dataset_type=identity,
             dataset_name=name,
-            dataset_split="validation",
+            dataset_split=run.scored_split,
             metric_type=score.metric,
             metric_name=f"{METRICS[score.metric]} of {what_is_scored(score.term)}",
             metric_value=score.value,

@@ -53,6 +53,7 @@ def compare(
     )
     accelerator = build_accelerator(recipe.training, recipe.folder)
     held_out = build_held_out(recipe, tokenizer)
+    assert held_out.source is not None
     batches = list(batches_of(held_out.source, objective, recipe, accelerator))
 
     def score(model: PreTrainedModel) -> Scores:

@@ -138,9 +138,7 @@ def delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def require_unused(
-    folder: Path, allowed: tuple[str, ...], written: tuple[str, ...] = WRITTEN
-) -> None:
+def require_unused(folder: Path, allowed: tuple[str, ...], written: tuple[str, ...] = WRITTEN) -> None:
     """Raise a `ValueError` if a folder holds anything but what is allowed of what a run has written."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"output is {folder}, which is a file: name a folder")

@@ -84,6 +84,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
     )
     source_of_length = partial(build_source_of_length, recipe, tokenizer)
     build_stages(source, source_of_length, objective, recipe.training, accelerator)  # raises what is wrong
+    assert held_out.source is not None
     cut_held_out(held_out.source, objective, recipe.training, accelerator).plan(0)
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go

@@ -2,23 +2,19 @@
 
 BLEU (Papineni et al., 2002) and chrF (Popovic, 2015) of the whole corpus, by sacrebleu, with its signatures:
 only scores of equal signatures can be compared (Post, 2018).
-
-Legend: B sentences of a batch, T tokens of the longest.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
-import torch
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
-from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .special_tokens import required_token_id
 from .tokenization import text_backend
+from .writing import read_out, write
 
 
 @dataclass(frozen=True)
@@ -66,36 +62,15 @@ def translate(
     Batches hold sentences of like lengths, so that little is padded. The model is left in evaluation mode.
     """
     eos_id = required_token_id(tokenizer, "eos", "translation")
+    pad_id = required_token_id(tokenizer, "pad", "translation")
     encoded = text_backend(tokenizer).encode_batch(list(sentences), add_special_tokens=False)
     sources = [np.array([*encoding.ids, eos_id]) for encoding in encoded]
-    longest_first = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
-    translations = [""] * len(sources)
-    model.eval()
-    for start in range(0, len(sources), batch_size):
-        indices = longest_first[start : start + batch_size]
-        batch = padded(
-            [sources[index] for index in indices], required_token_id(tokenizer, "pad", "translation")
-        )
-        with torch.inference_mode():
-            written = cast(Any, model).generate(
-                **{name: tensor.to(model.device) for name, tensor in batch.items()},
-                num_beams=num_beams,
-                max_new_tokens=max_new_tokens,
-                do_sample=False,
-            )
-        texts = tokenizer.batch_decode(cast(Tensor, written), skip_special_tokens=True)
-        for index, text in zip(indices, texts, strict=True):
-            translations[index] = text
-    return translations
-
-
-def padded(sequences: Sequence[np.ndarray], pad_id: int) -> dict[str, Tensor]:
-    """Fill sequences on the right to the length of the longest: `input_ids` and `attention_mask`, (B, T)."""
-    lengths = np.array([len(sequence) for sequence in sequences])
-    mask = np.arange(lengths.max()) < lengths[:, None]
-    input_ids = np.full(mask.shape, pad_id, dtype=np.int64)
-    input_ids[mask] = np.concatenate(sequences)
-    return {
-        "input_ids": torch.from_numpy(input_ids),
-        "attention_mask": torch.from_numpy(mask.astype(np.int64)),
-    }
+    written = write(
+        model.eval(),
+        sources,
+        pad_id,
+        num_beams=num_beams,
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+    )
+    return read_out(tokenizer, written)

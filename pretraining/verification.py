@@ -157,6 +157,7 @@ def try_out(
         checkpoint_every=every,
         keep_checkpoints=10**6,
         evaluate_every=None,
+        patience=None,
         measure_utilization=False,
         trackers=(),
     )

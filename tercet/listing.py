@@ -15,11 +15,14 @@ NAME_WIDTH = 22
 def list_configs() -> None:
     """Print the recipes and the presets, and where their files lie."""
     folder = files(configs)
-    print("recipes (tercet pretrain RECIPE):")
-    for name in recipe_names():
-        _, *about = describe_recipe(name).splitlines()  # the first line is the command
-        print_entry(name, about)
-    print("\nmodel presets (model.preset in a recipe):")
+    told = {name: describe_recipe(name).splitlines() for name in recipe_names()}
+    for command in ("pretrain", "finetune"):
+        print(f"recipes (tercet {command} RECIPE):")
+        for name, (own_command, *about) in told.items():
+            if own_command == f"tercet {command} {name}":
+                print_entry(name, about)
+        print()
+    print("model presets (model.preset in a recipe):")
     for name in preset_names():
         print_entry(name, opening_comment(folder / PRESETS / f"{name}.yaml"))
     print(f"\ntheir files: {folder}")

@@ -28,6 +28,7 @@ SHELL = sorted((ROOT / "tercet").glob("*.py"))
 SOURCES = [*LIBRARY, *SHELL]
 EVERYWHERE = [*SOURCES, *sorted(path for path in (ROOT / "tests").rglob("*.py"))]
 PRESETS = sorted((ROOT / "configs" / "model").glob("*.yaml"))
+COMMANDS = {"pretraining": "pretrain", "finetune": "finetune"}
 RECIPES = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(PRESETS))
 
 
@@ -158,17 +159,21 @@ def public_definitions(owner: ModuleType | type) -> Iterator[object]:
 @pytest.mark.parametrize("path", RECIPES, ids=name)
 def test_recipe_starts_with_the_command_that_runs_it(path: Path) -> None:
     first, second, *_ = path.read_text(encoding="utf-8").splitlines()
-    assert first == f"# tercet pretrain {path.stem}"
+    assert first == f"# tercet {COMMANDS[path.parent.name]} {path.stem}"
     assert second.startswith("# ")
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=name)
 def test_recipe_loads(path: Path) -> None:
     from tercet.configs.recipe import load_recipe
+    from tercet.finetune.recipe import FineTuningRecipe
     from tercet.pretraining.recipe import PretrainingRecipe
 
-    recipe = load_recipe(PretrainingRecipe, path.stem)
-    assert recipe.model.preset in {preset.stem for preset in PRESETS}
+    if path.parent.name == "finetune":
+        assert load_recipe(FineTuningRecipe, path.stem).output == f"runs/{path.stem}"
+    else:
+        recipe = load_recipe(PretrainingRecipe, path.stem)
+        assert recipe.model.preset in {preset.stem for preset in PRESETS}
 
 
 @pytest.mark.parametrize("path", PRESETS, ids=name)

@@ -218,13 +218,22 @@ class StepDataset:
         return self._planned[1:]
 
     def __getitem__(self, place: Place) -> Step:
-        """Collate the step at `place` and take this process's share."""
+        """Collate the step at `place` and take this process's share.
+
+        Raises:
+            ValueError: The objective made fewer sequences of the examples than there are processes.
+        """
         epoch, number = place
         examples, steps = self.plan(epoch)
         chosen = pick(examples, steps[number])
         # The leading 1 keeps this stream apart from the one that shuffles the epoch, which begins with 0.
         whole = self.objective.collate(chosen, np.random.default_rng([1, self.seed, epoch, number]))
         lengths = sequence_lengths(whole)
+        if self.shuffle and len(lengths) < self.num_processes:
+            raise ValueError(
+                f"a step's {len(chosen)} examples make {len(lengths)} sequences for {self.num_processes} "
+                "processes: raise tokens_per_step, make smaller groups of examples, or use fewer processes"
+            )
         mine, edges = share(lengths, self.tokens_per_micro_batch, self.num_processes, self.process_index)
         return Step(
             place=place,

@@ -12,11 +12,13 @@ from typing import cast
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
-from .batches import Step
+from .batches import Step, StepDataset, one_pass
 from .examples import ExampleSource
 from .objective import Batch, Objective
+from .recipe import TrainingRecipe
 
 SUMS = ("targets", "loss", "accuracy")
 """What is added up for every term."""
@@ -39,21 +41,35 @@ class HeldOut:
     """What the best checkpoint is lowest in."""
 
 
+def require_evaluations(recipe: TrainingRecipe, held_out: HeldOut | None) -> None:
+    """Raise a `ValueError` if a recipe has a patience that nothing on the way could wear out."""
+    if recipe.patience is not None and (recipe.evaluate_every is None or held_out is None):
+        raise ValueError(
+            f"training.patience = {recipe.patience}, but nothing is measured before the end: set "
+            "training.evaluate_every, or leave patience out"
+        )
+
+
 def evaluate_held_out(
     model: nn.Module,
     objective: Objective,
     held_out: HeldOut,
-    steps: Iterable[Step] | None,
+    steps: StepDataset | None,
     accelerator: Accelerator,
 ) -> dict[str, float]:
-    """Score a model on its held-out examples, cut into `steps` if there are any, by all that they say."""
+    """Score a model on its held-out examples, cut into `steps` if there are any, by all that they say.
+
+    Every process calls this, and all receive the main one's scores: two that judge by other ones would not
+    end in the same step.
+    """
     scores = {}
     if steps is not None:
-        batches = micro_batches(steps, accelerator.device)
+        batches = micro_batches(one_pass(steps), accelerator.device)
         scores = evaluate(model, objective, batches, accelerator, num_bytes=held_out.num_bytes)
     bare = accelerator.unwrap_model(model)
     with undisturbed_randomness(accelerator.device), evaluation_mode(bare):
-        return scores | held_out.measure(bare)
+        scores |= held_out.measure(bare)
+    return broadcast_object_list([scores])[0]
 
 
 def evaluate(

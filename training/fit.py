@@ -13,10 +13,9 @@ from accelerate.utils import set_seed
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
-from .batches import one_pass
 from .checkpoint import RunState, load_checkpoint, prune, read_state, save_checkpoint
 from .circumstances import tell_of_resuming
-from .evaluation import HeldOut, evaluate_held_out
+from .evaluation import HeldOut, evaluate_held_out, require_evaluations
 from .examples import ExampleSource
 from .heap import bound_kernel_cache, retain_heap
 from .inspection import say_what_is_kept
@@ -128,6 +127,7 @@ class _Run:
         held_out: HeldOut | None,
         about: dict[str, Any] | None,
     ):
+        require_evaluations(recipe, held_out)
         self.objective = objective
         self.recipe = recipe
         self.folder = folder
@@ -150,8 +150,10 @@ class _Run:
         self.optimizer = accelerator.prepare_optimizer(optimizer)
         self.progress = Progress()
         self.stages = build_stages(source, source_of_length, objective, recipe, accelerator)
-        measured = held_out.source if held_out else None
-        self.held_out_steps = measured and cut_held_out(measured, objective, recipe, accelerator)
+        measured = None if held_out is None else held_out.source
+        self.held_out_steps = (
+            None if measured is None else cut_held_out(measured, objective, recipe, accelerator)
+        )
 
     @property
     def state(self) -> RunState:
@@ -195,7 +197,8 @@ class _Run:
             pin_memory=self.accelerator.device.type == "cuda",
         )
         try:
-            self._train()
+            if not self.is_finished:
+                self._train()
         except BrokenOff:
             pass  # between two steps: all that was learned can be saved
         except NonFiniteError as error:
@@ -243,9 +246,7 @@ class _Run:
     @property
     def is_finished(self) -> bool:
         """Whether all steps are taken, or no further ones would help."""
-        patience = self.recipe.patience
-        gives_up = patience is not None and self.progress.evaluations_since >= patience
-        return gives_up or self.progress.step >= self.recipe.steps
+        return self.progress.step >= self.recipe.steps or self.progress.is_stuck(self.recipe.patience)
 
     def _should_stop(self) -> bool:
         return self.is_finished or self.interruption.is_heard(self.accelerator, self.progress.step)
@@ -271,10 +272,9 @@ class _Run:
     def _evaluate(self) -> None:
         if self.held_out is None:
             return
-        steps = self.held_out_steps and one_pass(self.held_out_steps)
         with self.tracker.paused(), gathered(self.model, self.accelerator):
             self.scores = evaluate_held_out(
-                self.model, self.objective, self.held_out, steps, self.accelerator
+                self.model, self.objective, self.held_out, self.held_out_steps, self.accelerator
             )
             self.scored_step = self.progress.step
         self.progress.judge(self.held_out.criterion(self.scores))

@@ -5,6 +5,7 @@
 It knows nothing of text, tasks or devices: the objective and `accelerate` do.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -68,10 +69,15 @@ class Progress:
         self.data = crc32(step.fingerprint.to_bytes(4), self.data)
 
     def judge(self, criterion: float) -> None:
-        """Note what an evaluation has given."""
-        is_better = self.best is None or criterion < self.best
-        self.best = criterion if is_better else self.best
-        self.evaluations_since = 0 if is_better else self.evaluations_since + 1
+        """Note what an evaluation has given; what is not a number is never better."""
+        if criterion < (math.inf if self.best is None else self.best):
+            self.best, self.evaluations_since = criterion, 0
+        else:
+            self.evaluations_since += 1
+
+    def is_stuck(self, patience: int | None) -> bool:
+        """Tell whether as many evaluations as `patience` gave nothing better, if there is a limit."""
+        return patience is not None and self.evaluations_since >= patience
 
     def state_dict(self) -> dict[str, int | float | None]:
         """Give what a checkpoint keeps."""

@@ -125,17 +125,18 @@ def layer_groups(model: nn.Module, groups: list[dict], rate: float, layer_decay:
     """Split groups of parameters by layers, whose rates fall from the head down to the embeddings.
 
     The head has the full rate, the topmost layer `layer_decay` of it, and so on; parameters that belong to
-    no layer and stand before the first one, like embeddings, are one layer more. In a model of two stacks
-    the layers of the same number learn alike.
+    no layer and stand before the first one, like embeddings, are one layer more; those that all layers share
+    learn with the head. In a model of two stacks the layers of the same number learn alike. The highest rates
+    come first.
     """
     depths = depths_of(model)
     head = max(depths.values(), default=0)
     split = []
     for group in groups:
-        for depth in sorted({depths[id(parameter)] for parameter in group["params"]}):
+        for depth in {depths[id(parameter)] for parameter in group["params"]}:
             chosen = [parameter for parameter in group["params"] if depths[id(parameter)] == depth]
             split.append(group | {"params": chosen, "lr": rate * layer_decay ** (head - depth)})
-    return split
+    return sorted(split, key=lambda group: group["lr"], reverse=True)
 
 
 def depths_of(model: nn.Module) -> dict[int, int]:

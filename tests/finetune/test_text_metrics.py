@@ -8,7 +8,15 @@ import sacrebleu
 from rouge_score.rouge_scorer import RougeScorer
 from rouge_score.tokenizers import DefaultTokenizer
 
-from tercet.finetune.text_metrics import LettersOfEveryScript, bleu, rouge, text_scores
+from tercet.finetune.bootstrap import bootstrap_interval
+from tercet.finetune.text_metrics import (
+    LettersOfEveryScript,
+    bleu,
+    rouge,
+    text_interval,
+    text_scores,
+    tokenization_for,
+)
 
 WORDS = ["the", "cat", "sat", "on", "a", "Mat", "mat.", "3,5", "it's", "snake_case", "-", "U.S."]
 
@@ -100,3 +108,24 @@ def test_bleu_takes_the_tokenizers_of_sacrebleu():
     found, references = ["我爱北京天安门"], ["我也爱北京天安门"]
     assert bleu(found, references, "zh") == sacrebleu.corpus_bleu(found, [references], tokenize="zh").score
     assert bleu(found, references, "zh") > bleu(found, references)
+
+
+@pytest.mark.parametrize("name", ["bleu", "chrf", "rouge2", "exact_match"])
+def test_intervals_are_those_of_scoring_anew(name):
+    found, references = draw(0, num_texts=6)
+
+    def scored(rows: np.ndarray) -> float:
+        return text_scores([found[row] for row in rows], [references[row] for row in rows])[name]
+
+    assert text_interval(name, found, references) == pytest.approx(bootstrap_interval(scored, len(found)))
+
+
+def test_bleu_of_texts_without_spaces_counts_characters():
+    chinese = ["一只狗在草地上跑。", "两个孩子在雪地里玩。"]
+    assert tokenization_for(chinese) == "zh"
+    assert tokenization_for(["Two children play.", "一只狗在草地上跑。"]) == "13a"
+    assert tokenization_for(["12 + 3 = 15"]) == "13a"
+    found = ["一只狗在草地上走。", "两个孩子在雪地里玩。"]
+    scores = text_scores(found, chinese, "zh")
+    assert scores["bleu"] == sacrebleu.corpus_bleu(found, [chinese], tokenize="zh").score
+    assert scores["bleu"] > text_scores(found, chinese)["bleu"]

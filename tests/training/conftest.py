@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import traceback
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -200,6 +201,7 @@ class Toys:
         in_pieces: bool = False,
         dropout: float = 0.1,
         resume: bool = False,
+        disagree: bool = False,
     ):
         """Start `main` below in new processes; it is not waited for."""
         command = [sys.executable, __file__]
@@ -215,6 +217,8 @@ class Toys:
         environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         if in_pieces:
             environment |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
+        if disagree:
+            environment |= {"TOYS_DISAGREE": "1"}
         return subprocess.Popen(
             [*command, str(folder), str(dropout), str(int(resume)), *overrides],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -223,7 +227,10 @@ class Toys:
     @staticmethod
     def finish(process) -> str:
         """Wait for processes that `run` started; give what they said."""
-        output, errors = process.communicate(timeout=300)
+        try:
+            output, errors = process.communicate(timeout=300)
+        finally:
+            process.terminate()  # those that wait for each other for ever
         assert process.returncode == 0, errors
         return output + errors
 
@@ -250,6 +257,15 @@ def server():
     server.close()
 
 
+def of_two_minds(accelerator: Accelerator) -> HeldOut:
+    """Measure what falls in every evaluation on all processes but the main one, where it rises."""
+    numbers = count(1)
+    sign = 1 if accelerator.is_main_process else -1
+    return HeldOut(
+        measure=lambda model: {"mind": float(sign * next(numbers))}, criterion=lambda scores: scores["mind"]
+    )
+
+
 def serve() -> None:
     """Run `main` in a child for every line of arguments; say the child's number and how it ended."""
     for line in sys.stdin:
@@ -273,9 +289,11 @@ def main(folder: str, dropout: str, resume: str, *overrides: str) -> None:
     torch.manual_seed(recipe.seed)
     model = ToyModel(float(dropout))
     accelerator = build_accelerator(recipe, Path(folder))
+    disagree = "TOYS_DISAGREE" in os.environ
     outcome = fit(
-        model, ToyObjective(), ToySource(), recipe, Path(folder), accelerator,
-        width=WIDTH, held_out=HeldOut(ToySource(30, seed=1)), resume=resume == "1",
+        model, ToyObjective(), ToySource(), recipe, Path(folder), accelerator, width=WIDTH,
+        held_out=of_two_minds(accelerator) if disagree else HeldOut(ToySource(30, seed=1)),
+        resume=resume == "1",
     )  # fmt: skip
     print(outcome)
 

@@ -88,6 +88,33 @@ def test_the_newest_and_the_best_stay(toys, make, tmp_path):
     assert len(list(tmp_path.iterdir())) == 3
 
 
+def test_the_best_is_lowest_in_its_criterion_and_in_the_loss_if_there_is_none(toys, make, tmp_path):
+    run = make()
+    for loss, criterion in ((1.0, None), (2.0, -0.9), (0.5, -0.5), (3.0, math.nan)):
+        toys.move(run)
+        save_checkpoint(tmp_path, run, recipe={}, scores={"loss": loss}, criterion=criterion)
+    assert best(tmp_path) == tmp_path / "step-00000002"
+    toys.move(run)
+    save_checkpoint(tmp_path, run, recipe={}, scores={"loss": -2.0})
+    assert best(tmp_path) == tmp_path / "step-00000005"
+
+
+def test_checkpoints_of_before_there_were_criteria_still_serve(toys, make, tmp_path):
+    run = make()
+    for loss in (2.0, 1.0, 3.0):
+        toys.move(run)
+        path = save_checkpoint(tmp_path, run, recipe={}, scores={"loss": loss})
+        state = read_state(path)
+        for entries, name in ((state, "criterion"), (state["progress"], "best")):
+            del entries[name]
+        del state["progress"]["evaluations_since"]
+        (path / "state.json").write_text(json.dumps(state))
+    assert best(tmp_path) == tmp_path / "step-00000002"
+    again = make()
+    load_checkpoint(path, again)
+    assert again.progress == run.progress
+
+
 def test_weights_of_another_shape_are_refused(make, toys, tmp_path):
     path = save_checkpoint(tmp_path, make(1), recipe={})
     model = toys.Model()

@@ -7,7 +7,8 @@ import torch
 from accelerate import Accelerator
 
 from tercet.training.batches import StepDataset, one_pass
-from tercet.training.evaluation import evaluate, micro_batches
+from tercet.training.evaluation import HeldOut, evaluate, evaluate_held_out, micro_batches
+from tercet.training.objective import Objective
 
 CPU = torch.device("cpu")
 
@@ -80,3 +81,43 @@ def test_a_hopeless_model_has_infinite_perplexity(toys, score):
     model = toys.Model()
     model.embedding.weight.data.mul_(1e5)
     assert score(model)["token/perplexity"] == math.inf
+
+
+class UnscoredObjective(Objective):
+    """One whose answers no sum can score."""
+
+    weights = {"answer": 1.0}
+
+    def __init__(self, learned):
+        self.collate, self.targets, self.losses = learned.collate, learned.targets, learned.losses
+
+    def collate(self, examples, rng): ...
+
+    def targets(self, batch): ...
+
+    def losses(self, model, batch): ...
+
+
+def test_what_has_no_rows_of_its_own_is_measured_otherwise(toys, objective):
+    model = toys.Model(dropout=0.5)
+    seen = []
+
+    def measure(bare):
+        seen.append((bare, bare.training))
+        return {"answer/f1": 0.5}
+
+    scores = evaluate_held_out(
+        model, UnscoredObjective(objective), HeldOut(measure=measure), None, Accelerator(cpu=True)
+    )
+    assert scores == {"answer/f1": 0.5}
+    assert seen == [(model, False)]
+    assert model.training
+
+
+def test_an_objective_without_scores_wants_no_rows_to_be_scored(toys, objective, source):
+    unscored = UnscoredObjective(objective)
+    steps = StepDataset(
+        source, unscored, tokens_per_step=300, tokens_per_micro_batch=300, seed=0, shuffle=False
+    )
+    with pytest.raises(NotImplementedError, match=r"UnscoredObjective is scored otherwise: leave HeldOut"):
+        evaluate_held_out(toys.Model(), unscored, HeldOut(source), steps, Accelerator(cpu=True))

@@ -84,6 +84,15 @@ def test_slices_do_not_copy_tokens():
     assert part["input_ids"].untyped_storage().data_ptr() == whole["input_ids"].untyped_storage().data_ptr()
 
 
+@pytest.mark.parametrize("shape", [(4,), (4, 1, 5), (4, 2, 3, 2)])
+def test_what_lies_along_no_tokens_has_one_entry_per_sequence(shape):
+    """Numbers of sequences have one dimension, rows of numbers three: two dimensions are a stream's."""
+    whole = two_streams([(3, 2), (1, 5), (4, 1), (2, 2)]) | {"extra": torch.randn(shape)}
+    assert torch.equal(slice_sequences(whole, 1, 3)["extra"], whole["extra"][1:3])
+    assert torch.equal(select_sequences(whole, np.array([3, 0]))["extra"], whole["extra"][[3, 0]])
+    assert_equal(slice_sequences(whole, 2, 4), select_sequences(whole, np.array([2, 3])))
+
+
 def test_a_sequence_costs_the_tokens_of_both_its_streams():
     whole = two_streams([(3, 2), (1, 5)])
     assert sequence_lengths(whole).tolist() == [5, 6]

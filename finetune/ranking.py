@@ -1,0 +1,248 @@
+"""Ranking: vectors of queries, and of the texts that belong to them, that are near each other.
+
+A split is searched as a whole: for each query, among the texts of all rows. What belongs to a query are the
+positives of all rows that have it, and it counts once, in however many rows it stands.
+
+Shapes: E rows, R texts of a row (the query first), Q distinct queries, D distinct documents (all texts but
+queries), C width of a vector.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from datasets import Dataset
+
+from ..modeling import TercetConfig
+from ..training.packing import Ragged, ragged
+from .bootstrap import mean_interval
+from .encoding import TextEncoder
+from .examples import LabelledExamples, vectors
+from .ranking_metrics import query_scores
+from .ranking_objective import RankingObjective
+from .rows import texts_of
+from .sentence_vectors import vector_files
+from .task import Facts, Prediction, Task
+from .task_recipes import RankingRecipe
+
+SHOWN_DOCUMENTS = 10
+"""Documents of a prediction: the nearest ones."""
+
+SHOWN_DIGITS = 6
+"""Digits of similarities and vectors in predictions."""
+
+QUERIES_AT_ONCE = 256
+"""Queries that are compared with all documents at once."""
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What is searched for and in: the distinct texts of a split."""
+
+    queries: list[str]
+    """Each once."""
+    documents: list[str]
+    """Positives and negatives, each once."""
+    query_of_row: np.ndarray
+    """Numbers of the rows' queries, (E,)."""
+    documents_of_row: np.ndarray
+    """Numbers of the rows' documents, the positive first, (E, R - 1)."""
+
+    @property
+    def relevant(self) -> list[set[int]]:
+        """The documents that belong to each query: the positives of all its rows."""
+        relevant: list[set[int]] = [set() for _ in self.queries]
+        for query, document in zip(self.query_of_row, self.documents_of_row[:, 0], strict=True):
+            relevant[query].add(int(document))
+        return relevant
+
+
+class Wanted(NamedTuple):
+    """What a row is compared with."""
+
+    texts: list[str]
+    """All that belong to its query."""
+    is_first_of_query: bool
+    """Whether no row before it has the same query: only the first one counts."""
+
+
+class Ranking(Task):
+    """Vectors of queries and documents."""
+
+    head = "ForSentenceEmbedding"
+    recipe: RankingRecipe
+    metrics = {"mrr": True, "ndcg@10": True, "recall@1": True, "recall@10": True, "map": True, "loss": False}
+
+    @staticmethod
+    def inputs_in(recipe: RankingRecipe) -> tuple[str, ...]:
+        """The query."""
+        return (recipe.query,)
+
+    @staticmethod
+    def labels_in(recipe: RankingRecipe) -> tuple[str, ...]:
+        """A text that belongs to it, and perhaps one that does not."""
+        return (recipe.positive,) if recipe.negative is None else (recipe.positive, recipe.negative)
+
+    @staticmethod
+    def find(recipe: RankingRecipe, train: Dataset) -> Facts:
+        """Make sure that texts can be told from each other."""
+        columns = Ranking.labels_in(recipe)
+        if len(set(chain.from_iterable(texts_of(train, column) for column in columns))) < 2:
+            raise ValueError(
+                f"all rows have the same text in {' and '.join(columns)}: there is nothing to learn where "
+                "nothing differs"
+            )
+        return {}
+
+    @property
+    def config_fields(self) -> dict[str, Any]:
+        """What stands for a text."""
+        return {"classifier_pooling": self.recipe.pooling}
+
+    def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
+        """Encode the texts of each row end to end, or its query alone, and number the distinct ones."""
+        columns = self.inputs_in(self.recipe) + (self.labels_in(self.recipe) if labelled else ())
+        texts = [texts_of(rows, column) for column in columns]
+        ids = [encoder.encode(column)["input_ids"] for column in texts]
+        lengths = np.stack([column.lengths for column in ids], axis=1)
+        end_to_end = ragged(list(chain.from_iterable(zip(*ids, strict=True))))
+        fields = {
+            "input_ids": Ragged(end_to_end.values, lengths.sum(axis=1)),
+            "text_lengths": vectors(lengths),
+        }
+        if labelled:
+            _, numbers = distinct(chain.from_iterable(texts))
+            fields["labels"] = vectors(numbers.reshape(len(columns), len(rows)).T)
+        return LabelledExamples(fields)
+
+    def objective(self) -> RankingObjective:
+        """Cross-entropy of each query over the documents of its group."""
+        texts_of_row = 1 + len(self.labels_in(self.recipe))
+        return RankingObjective(texts_of_row, self.recipe.group_size, self.recipe.temperature)
+
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Search all documents of the rows for each row's query; without documents, give its vector."""
+        embeddings = np.stack(answers)  # (E, R, C)
+        if embeddings.shape[1] == 1:
+            return [{"embedding": rounded(vector)} for vector in embeddings[:, 0]]
+        collection = self.collect(rows)
+        queries = embeddings[first_rows(collection.query_of_row), 0]
+        documents = embeddings[:, 1:].reshape(-1, embeddings.shape[-1])
+        documents = documents[first_rows(collection.documents_of_row.ravel())]
+        return search(collection, (part @ documents.T for part in parts(queries)))
+
+    def collect(self, rows: Dataset) -> Collection:
+        """Find the distinct texts of a split."""
+        queries, query_of_row = distinct(texts_of(rows, self.recipe.query))
+        columns = [texts_of(rows, column) for column in self.labels_in(self.recipe)]
+        documents, document_of_text = distinct(chain.from_iterable(columns))
+        return Collection(queries, documents, query_of_row, document_of_text.reshape(len(columns), -1).T)
+
+    def references(self, rows: Dataset) -> list[Wanted]:
+        """Tell what belongs to each row's query."""
+        collection = self.collect(rows)
+        texts = [[collection.documents[each] for each in sorted(own)] for own in collection.relevant]
+        is_first = np.isin(np.arange(len(rows)), first_rows(collection.query_of_row)).tolist()
+        return [
+            Wanted(texts[query], first)
+            for query, first in zip(collection.query_of_row, is_first, strict=True)
+        ]
+
+    def score(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> dict[str, float]:
+        """Average the scores of the distinct queries: they are in the predictions of their rows."""
+        counted = [
+            each for each, wanted in zip(predictions, references, strict=True) if wanted.is_first_of_query
+        ]
+        names = [name for name in self.metrics if name != "loss"]
+        return {name: float(np.mean([each[name] for each in counted])) for name in names}
+
+    def interval(
+        self, predictions: Sequence[Prediction], references: Sequence[Wanted]
+    ) -> tuple[float, float]:
+        """Give the 95 % interval of the criterion, by drawing distinct queries: rows of one are no further
+        evidence.
+        """
+        pairs = zip(predictions, references, strict=True)
+        values = [each[self.criterion] for each, wanted in pairs if wanted.is_first_of_query]
+        return mean_interval(np.array(values))
+
+    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> np.ndarray:
+        """How far the first right text is from the top; 0 for all but the first row of a query."""
+        is_first = np.array([wanted.is_first_of_query for wanted in references])
+        return is_first * (1 - np.array([each["mrr"] for each in predictions]))
+
+    def said(self, prediction: Prediction) -> str:
+        """The nearest text."""
+        return prediction["ranked"][0]
+
+    def wanted(self, reference: Wanted) -> str:
+        """All texts that belong to the query."""
+        return " | ".join(reference.texts)
+
+    def companions(self, config: TercetConfig) -> dict[str, Any]:
+        """Give what sentence-transformers reads."""
+        return vector_files(config)
+
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Rank the documents alike for all queries, first what belongs to most training rows.
+
+        Documents that are new, as most are in most data, come last, and those that belong to the query behind
+        the others.
+        """
+        collection = self.collect(rows)
+        counts = Counter(texts_of(train, self.recipe.positive))
+        popularity = np.array([counts[document] for document in collection.documents], dtype=np.float32)
+        every = np.broadcast_to(popularity, (len(collection.queries), len(popularity)))
+        return search(collection, parts(every))
+
+
+def search(collection: Collection, similarities: Iterator[np.ndarray]) -> list[Prediction]:
+    """Rank the documents of a collection for each row: the nearest ones, and how good the ranking is.
+
+    Args:
+        collection: What is searched.
+        similarities: Of some queries with all documents, (q, D), until all queries had their turn.
+    """
+    relevant, found = collection.relevant, []
+    for part in similarities:
+        scores = query_scores(part, relevant[len(found) : len(found) + len(part)])
+        nearest = np.argsort(-part, axis=1, kind="stable")[:, :SHOWN_DOCUMENTS]
+        for query, documents in enumerate(nearest):
+            found.append(
+                {
+                    "ranked": [collection.documents[document] for document in documents],
+                    "similarities": rounded(part[query, documents]),
+                    **{name: float(values[query]) for name, values in scores.items()},
+                }
+            )
+    return [found[query] for query in collection.query_of_row]
+
+
+def parts(queries: np.ndarray) -> Iterator[np.ndarray]:
+    """Cut rows, one for each query, into parts that are looked at together."""
+    for first in range(0, len(queries), QUERIES_AT_ONCE):
+        yield queries[first : first + QUERIES_AT_ONCE]
+
+
+def distinct(texts: Iterable[str]) -> tuple[list[str], np.ndarray]:
+    """Keep each text once, in their order; number all by that.
+
+    >>> distinct(["b", "a", "b"])
+    (['b', 'a'], array([0, 1, 0]))
+    """
+    numbers: dict[str, int] = {}
+    of_each = [numbers.setdefault(text, len(numbers)) for text in texts]
+    return list(numbers), np.array(of_each)
+
+
+def first_rows(numbers: np.ndarray) -> np.ndarray:
+    """Say where each of the numbers 0, 1, ... occurs first."""
+    return np.unique(numbers, return_index=True)[1]
+
+
+def rounded(values: np.ndarray) -> list[float]:
+    """Give numbers (n,) as they are shown."""
+    return values.astype(np.float64).round(SHOWN_DIGITS).tolist()

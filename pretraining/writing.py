@@ -1,0 +1,71 @@
+"""What a sequence-to-sequence model writes for sources, many at a time.
+
+Legend: B sources of a batch, T tokens of the longest.
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+
+def write(
+    model: nn.Module,
+    sources: Sequence[np.ndarray],
+    pad_id: int,
+    *,
+    num_beams: int = 1,
+    max_new_tokens: int = 128,
+    batch_size: int = 32,
+) -> list[np.ndarray]:
+    """Write a target for each source, greedily or by beam search, and return the targets in their order.
+
+    Batches hold sources of like lengths, so that little is padded.
+
+    Args:
+        model: Can generate; in evaluation mode, so that it drops nothing.
+        sources: Token ids, framed as in training.
+        pad_id: What sources are filled with behind their ends.
+        num_beams: Targets that are followed at once; 1 is greedy.
+        max_new_tokens: Tokens of a target at most.
+        batch_size: Sources of a batch.
+
+    Returns:
+        Token ids as `generate` gives them: from the decoder's start token to the end, and pads.
+    """
+    longest_first = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
+    targets: list[Any] = [None] * len(sources)
+    device = next(model.parameters()).device
+    for start in range(0, len(sources), batch_size):
+        indices = longest_first[start : start + batch_size]
+        batch = padded([sources[index] for index in indices], pad_id)
+        with torch.inference_mode():
+            written: Tensor = cast(Any, model).generate(
+                **{name: tensor.to(device) for name, tensor in batch.items()},
+                num_beams=num_beams,
+                max_new_tokens=max_new_tokens,
+                do_sample=False,
+            )
+        for index, ids in zip(indices, written.cpu().numpy(), strict=True):
+            targets[index] = ids
+    return targets
+
+
+def read_out(tokenizer: PreTrainedTokenizerBase, targets: Sequence[np.ndarray]) -> list[str]:
+    """Turn what was written into texts."""
+    return [cast(str, tokenizer.decode(ids, skip_special_tokens=True)) for ids in targets]
+
+
+def padded(sequences: Sequence[np.ndarray], pad_id: int) -> dict[str, Tensor]:
+    """Fill sequences on the right to the length of the longest: `input_ids` and `attention_mask`, (B, T)."""
+    lengths = np.array([len(sequence) for sequence in sequences])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    input_ids = np.full(mask.shape, pad_id, dtype=np.int64)
+    input_ids[mask] = np.concatenate(sequences)
+    return {
+        "input_ids": torch.from_numpy(input_ids),
+        "attention_mask": torch.from_numpy(mask.astype(np.int64)),
+    }

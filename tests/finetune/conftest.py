@@ -1,0 +1,152 @@
+"""Tiny models of all members with their tokenizers, and a few rows of every kind of task."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tercet.configs.recipe import parse_recipe
+from tercet.finetune.recipe import FineTuningRecipe
+from tercet.pretraining.model import build_model
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.text import TEMPLATES
+from tercet.pretraining.tokenizer import train_tokenizer
+
+WORDS = [
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "fish",
+    "tree",
+    "sat",
+    "ran",
+    "ate",
+    "saw",
+    "under",
+    "over",
+    "big",
+    "small",
+]
+TINY = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+}
+MEMBERS = {
+    "encoder": ("masked_language_modeling_with_next_sentence", "wordpiece"),
+    "decoder": ("causal_language_modeling", "byte_bpe"),
+    "seq2seq": ("denoising", "unigram"),
+}
+"""Of every member, an objective that it learns and a kind of tokenizer."""
+
+
+@pytest.fixture(scope="session")
+def bases(tmp_path_factory) -> Path:
+    """Write a tiny model of every member with its tokenizer, untrained: `bases / "encoder"`, ..."""
+    folder = tmp_path_factory.mktemp("bases")
+    for member, (objective, kind) in MEMBERS.items():
+        recipe = parse_recipe(
+            PretrainingRecipe,
+            {
+                "model": {"preset": f"{member}-tiny", "overrides": TINY},
+                "corpus": {"train": "x.txt", "validation": "x.txt", "sequence_length": 64},
+                "objective": {"kind": objective},
+                "training": {"steps": 1},
+                "output": "runs/x",
+            },
+        )
+        template = TEMPLATES[f"tercet_{member}"]
+        tokenizer = train_tokenizer([" ".join(WORDS)] * 20, kind, 300, template=template)
+        tokenizer.save_pretrained(folder / member)
+        build_model(recipe, tokenizer).save_pretrained(folder / member)
+    return folder
+
+
+def sentences(count: int, seed: int) -> list[list[str]]:
+    """Draw sentences of three to nine words."""
+    draw = random.Random(seed)
+    return [draw.choices(WORDS, k=draw.randint(3, 9)) for _ in range(count)]
+
+
+def classification_rows(count: int, seed: int) -> list[dict[str, Any]]:
+    """Label sentences by their first animal."""
+    rows = [(words, next((word for word in words if word in ("cat", "dog", "fish")), "none"))
+            for words in sentences(count, seed)]  # fmt: skip
+    return [{"text": " ".join(words), "label": label} for words, label in rows]
+
+
+def multi_label_rows(count: int, seed: int) -> list[dict[str, Any]]:
+    """Label sentences by all their animals."""
+    return [
+        {"text": " ".join(words), "labels": sorted({*words} & {"cat", "dog", "fish"})}
+        for words in sentences(count, seed)
+    ]
+
+
+def regression_rows(count: int, seed: int) -> list[dict[str, Any]]:
+    """Count the words of sentences."""
+    return [{"text": " ".join(words), "score": len(words) / 4} for words in sentences(count, seed)]
+
+
+def tagging_rows(count: int, seed: int) -> list[dict[str, Any]]:
+    """Mark animals with the word before them."""
+    rows = []
+    for words in sentences(count, seed):
+        tags = ["O"] * len(words)
+        for place, word in enumerate(words):
+            if word in ("cat", "dog"):
+                tags[place] = "B-ANIMAL"
+            elif word == "tree":
+                tags[place] = "I-PLANT" if place and tags[place - 1].endswith("PLANT") else "B-PLANT"
+        rows.append({"tokens": words, "tags": tags})
+    return rows
+
+
+def ranking_rows(count: int, seed: int) -> list[dict[str, Any]]:
+    """Ask for sentences in a cipher: each word is replaced by another one."""
+    cipher = dict(zip(WORDS, [*WORDS[5:], *WORDS[:5]], strict=True))
+    return [
+        {"query": " ".join(map(cipher.__getitem__, words)), "positive": " ".join(words)}
+        for words in sentences(count, seed)
+    ]
+
+
+ROWS: dict[str, Callable[[int, int], list[dict[str, Any]]]] = {
+    "classification": classification_rows,
+    "multi_label": multi_label_rows,
+    "regression": regression_rows,
+    "tagging": tagging_rows,
+    "ranking": ranking_rows,
+}
+"""Kind of a task -> makes rows that can be learned."""
+
+
+def write_rows(file: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """Write rows as lines of JSON."""
+    file.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def recipe_of(bases, tmp_path) -> Callable[..., FineTuningRecipe]:
+    """Make recipes: of a kind of task and a member, on a few rows that are made for it."""
+
+    def make(kind: str, member: str = "encoder", count: int = 16, **parts: Any) -> FineTuningRecipe:
+        train = write_rows(tmp_path / "train.jsonl", ROWS[kind](count, 0))
+        held_out = write_rows(tmp_path / "validation.jsonl", ROWS[kind](max(count // 2, 8), 1))
+        data = {
+            "model": {"path": str(bases / member)} | parts.pop("model", {}),
+            "task": {"kind": kind} | parts.pop("task", {}),
+            "data": {"train": str(train), "validation": str(held_out)} | parts.pop("data", {}),
+            "training": {"epochs": 2, "batch_size": 4, "precision": "fp32"} | parts.pop("training", {}),
+            "output": str(tmp_path / "run"),
+        }
+        return parse_recipe(FineTuningRecipe, data | parts)
+
+    return make

@@ -1,0 +1,40 @@
+"""Every kind of task can be learned by every member: sixteen rows, by heart."""
+
+import numpy as np
+import pytest
+import torch
+from torch.optim import AdamW
+
+from tercet.finetune.answers import judge
+from tercet.finetune.splits import MEASURED
+from tercet.finetune.study import prepare
+from tercet.training.examples import pick
+
+from .conftest import ROWS
+
+MEMBERS = ("encoder", "decoder", "seq2seq")
+CAN = {"ranking": ("encoder", "decoder"), "generation": ("seq2seq",)}
+"""Kinds of tasks that not every member has a head for."""
+
+STEPS = 120
+
+
+@pytest.mark.parametrize(
+    ("kind", "member"), [(kind, member) for kind in ROWS for member in CAN.get(kind, MEMBERS)]
+)
+def test_sixteen_rows_are_learned_by_heart(kind, member, recipe_of):
+    study = prepare(recipe_of(kind, member, model={"overrides": {"dropout": 0.0}}))
+    task, train, model = study.task, study.splits["train"], study.beginning.model.train()
+    batch = task.objective().collate(pick(train.examples, np.arange(16)), np.random.default_rng(0))
+    optimizer = AdamW(model.parameters(), lr=5e-3, weight_decay=0.0)
+    untrained = judge(model.eval(), task, train.rows, train.examples).scores
+    for _ in range(STEPS):
+        total = sum(task.objective().losses(model, batch).values())
+        optimizer.zero_grad()
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    learned = judge(model.eval(), task, train.rows, train.examples).scores
+    assert task.shortfall(learned) < task.shortfall(untrained)
+    assert learned[task.criterion] > 0.95
+    assert [name for name in study.splits if name in MEASURED] == study.measured

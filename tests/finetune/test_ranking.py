@@ -1,0 +1,320 @@
+"""Ranking learns from the rows of a group whatever the batches are, and scores each distinct query once."""
+
+import json
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.processors import TemplateProcessing
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedTokenizerFast
+
+from tercet import TercetEncoderConfig, TercetEncoderModel
+from tercet.finetune.answers import ask, judge, predict
+from tercet.finetune.bootstrap import mean_interval
+from tercet.finetune.encoding import TextEncoder
+from tercet.finetune.ranking import Ranking
+from tercet.finetune.ranking_metrics import ranking_scores
+from tercet.finetune.ranking_objective import group_edges
+from tercet.finetune.task_recipes import RankingRecipe
+from tercet.finetune.tasks import build_task, columns_of
+from tercet.training.batches import StepDataset
+from tercet.training.packing import sequence_lengths, slice_sequences
+
+WORDS = [chr(letter) for letter in range(ord("a"), ord("z") + 1)]
+
+
+class MeanVectors(nn.Module):
+    """A stand-in for a model of vectors: the mean of a tiny encoder's states, of length 1."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.model = TercetEncoderModel(
+            TercetEncoderConfig(
+                vocab_size=32,
+                hidden_size=32,
+                intermediate_size=32,
+                num_hidden_layers=2,
+                num_attention_heads=2,
+                max_position_embeddings=32,
+                pad_token_id=0,
+            )
+        )
+
+    def forward(self, input_ids: Tensor, cu_seq_lens_q: Tensor | None = None, **kwargs: Any) -> Any:
+        states = self.model(input_ids, cu_seq_lens_q=cu_seq_lens_q, **kwargs).last_hidden_state[0]
+        lengths = [len(states)] if cu_seq_lens_q is None else cu_seq_lens_q.diff().tolist()
+        means = torch.stack([text.mean(dim=0) for text in states.split(lengths)])
+        return SimpleNamespace(sentence_embeddings=F.normalize(means, dim=-1))
+
+
+@pytest.fixture
+def model() -> MeanVectors:
+    return MeanVectors().eval()
+
+
+@pytest.fixture(scope="module")
+def encoder() -> TextEncoder:
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]
+    backend = Tokenizer(WordLevel({name: number for number, name in enumerate(names)}, "[UNK]"))
+    backend.pre_tokenizer = WhitespaceSplit()
+    backend.post_processor = TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 2), ("[SEP]", 3)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]", pad_token="[PAD]")
+    return TextEncoder(tokenizer, max_length=16, has_token_types=False)
+
+
+def draw(num_rows: int, seed: int = 0) -> Dataset:
+    """Draw queries of 1 to 3 words, and texts of 1 to 6, of which some occur again."""
+    rng = np.random.default_rng(seed)
+
+    def texts(longest: int) -> list[str]:
+        return [" ".join(rng.choice(WORDS, rng.integers(1, longest + 1))) for _ in range(num_rows)]
+
+    rows = {"query": texts(3), "positive": texts(6), "negative": texts(6)}
+    rows["query"][3], rows["query"][5] = rows["query"][1], rows["query"][0]
+    rows["positive"][5], rows["positive"][2] = rows["positive"][0], rows["positive"][4]
+    rows["negative"][1] = rows["positive"][3]
+    return Dataset.from_dict(rows)
+
+
+def make_task(rows: Dataset, **changes: Any) -> Ranking:
+    recipe = RankingRecipe(**({"kind": "ranking", "group_size": 4} | changes))
+    task = build_task(recipe, rows)
+    assert isinstance(task, Ranking)
+    return task
+
+
+def whole_batch(task: Ranking, rows: Dataset, encoder: TextEncoder) -> dict[str, Any]:
+    examples = task.examples(rows, encoder)
+    return task.objective().collate(examples.pack(np.arange(len(rows))), np.random.default_rng(0))
+
+
+def vector_of(model: nn.Module, encoder: TextEncoder, text: str) -> Tensor:
+    ids = torch.tensor(encoder.tokenizer(text)["input_ids"])[None]
+    return model(input_ids=ids).sentence_embeddings[0]
+
+
+def slow_loss(model: nn.Module, encoder: TextEncoder, rows: list[dict], temperature: float) -> Tensor:
+    """Sum the loss of a group's queries, one by one, text by text."""
+    negatives = [row["negative"] for row in rows if "negative" in row]
+    total = torch.zeros(())
+    for row in rows:
+        query = vector_of(model, encoder, row["query"])
+        own = [other["positive"] for other in rows if other["query"] == row["query"]]
+        against = [other["positive"] for other in rows] + negatives
+        texts = [row["positive"], *(text for text in against if text not in own)]
+        cosines = torch.stack([query @ vector_of(model, encoder, text) for text in texts])
+        total = total + torch.logsumexp(cosines / temperature, 0) - cosines[0] / temperature
+    return total
+
+
+@pytest.mark.parametrize("negative", [None, "negative"])
+def test_the_loss_is_that_of_single_texts(model, encoder, negative):
+    rows = draw(10)
+    task = make_task(rows, negative=negative, temperature=0.1)
+    objective, batch = task.objective(), whole_batch(task, rows, encoder)
+    assert int(objective.targets(batch)["query"]) == 10
+    columns = columns_of(task.recipe)
+    single = [{column: row[column] for column in columns} for row in rows]
+    groups = pairwise(group_edges(10, 4))
+    expected = sum(slow_loss(model, encoder, single[first:last], 0.1) for first, last in groups)
+    loss = objective.losses(model, batch)["query"]
+    torch.testing.assert_close(loss, expected)
+    parameters = list(model.parameters())
+    found, wanted = torch.autograd.grad(loss, parameters), torch.autograd.grad(expected, parameters)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_batches_are_groups_of_texts(encoder):
+    rows = draw(11)
+    batch = whole_batch(make_task(rows), rows, encoder)
+    edges = batch["cu_seq_lens_k"].tolist()
+    assert len(edges) == 4
+    begins = (batch["position_ids"][0] == 0).nonzero()[:, 0].tolist()
+    assert len(begins) == 22
+    assert set(edges[:-1]) < set(begins)
+    assert batch["max_length_q"] == max(np.diff(edges))
+    assert sequence_lengths(batch).sum() == batch["input_ids"].numel()
+
+
+def test_losses_of_micro_batches_add_up(model, encoder):
+    rows = draw(10)
+    task = make_task(rows, negative="negative", group_size=3)
+    objective, batch = task.objective(), whole_batch(task, rows, encoder)
+    whole = objective.losses(model, batch)["query"]
+    cut = [slice_sequences(batch, group, group + 1) for group in range(3)]
+    assert [int(objective.targets(part)["query"]) for part in cut] == [3, 3, 4]
+    torch.testing.assert_close(sum(objective.losses(model, part)["query"] for part in cut), whole)
+
+
+@pytest.mark.parametrize("tokens_per_micro_batch", [60, 100_000])
+def test_processes_learn_together_what_one_learns_alone(model, encoder, tokens_per_micro_batch):
+    rows = draw(24)
+    task = make_task(rows)
+    objective, examples = task.objective(), task.examples(rows, encoder)
+
+    def sums(num_processes: int, limit: int) -> tuple[float, int]:
+        shares = [
+            StepDataset(
+                examples, objective, tokens_per_step=int(examples.lengths.sum()) // 2 + 10,
+                tokens_per_micro_batch=limit, seed=1, num_processes=num_processes, process_index=index,
+            )[0, 0]
+            for index in range(num_processes)
+        ]  # fmt: skip
+        batches = [batch for step in shares for batch in step.micro_batches(torch.device("cpu"))]
+        total = sum(objective.losses(model, batch)["query"].item() for batch in batches)
+        assert sum(int(objective.targets(batch)["query"]) for batch in batches) == shares[0].targets["query"]
+        return total, shares[0].targets["query"]
+
+    alone = sums(1, 100_000)
+    assert sums(2, tokens_per_micro_batch) == pytest.approx(alone)
+    assert sums(3, tokens_per_micro_batch) == pytest.approx(alone)
+
+
+def test_a_step_of_fewer_groups_than_processes_is_refused(encoder):
+    rows = draw(8)
+    task = make_task(rows, group_size=8)
+    examples = task.examples(rows, encoder)
+    steps = StepDataset(
+        examples, task.objective(), tokens_per_step=int(examples.lengths.sum()),
+        tokens_per_micro_batch=1000, seed=0, num_processes=2,
+    )  # fmt: skip
+    with pytest.raises(
+        ValueError, match=r"8 examples make 1 sequences for 2 processes: raise .* smaller groups"
+    ):
+        steps[0, 0]
+
+
+def test_texts_that_belong_to_the_query_are_no_negatives(model, encoder):
+    """Query a has nothing to be told from: only b teaches."""
+    rows = Dataset.from_dict(
+        {"query": ["a", "a", "b"], "positive": ["x", "y", "x"], "negative": ["y", "x", "x"]}
+    )
+    task = make_task(rows, negative="negative", temperature=1.0)
+    batch = whole_batch(task, rows, encoder)
+    query, right, wrong = (vector_of(model, encoder, text) for text in "bxy")
+    expected = F.cross_entropy(
+        torch.stack([query @ right, query @ wrong, query @ wrong])[None], torch.tensor([0])
+    )
+    torch.testing.assert_close(task.objective().losses(model, batch)["query"], expected)
+
+
+def test_answers_come_in_the_order_of_the_rows(model, encoder):
+    rows = draw(9)
+    task = make_task(rows)
+    examples = task.examples(rows, encoder)
+    answers, loss = ask(model, task.objective(), examples, tokens_at_once=30)
+    assert loss > 0
+    for row, answer in zip(rows, answers, strict=True):
+        for column, vector in zip(("query", "positive"), answer, strict=True):
+            expected = vector_of(model, encoder, row[column]).detach()
+            torch.testing.assert_close(torch.from_numpy(vector), expected)
+
+
+def test_scores_are_those_of_a_search_among_distinct_texts(model, encoder):
+    rows = draw(12)
+    task = make_task(rows, negative="negative")
+    judged = judge(model, task, rows, task.examples(rows, encoder))
+    queries = list(dict.fromkeys(rows["query"]))
+    documents = list(dict.fromkeys([*rows["positive"], *rows["negative"]]))
+    assert len(queries) == 10
+    assert len(documents) < 24
+    vectors = {text: vector_of(model, encoder, text).detach() for text in [*queries, *documents]}
+    similarities = np.array(
+        [[float(vectors[query] @ vectors[document]) for document in documents] for query in queries]
+    )
+    relevant = [
+        {documents.index(row["positive"]) for row in rows if row["query"] == query} for query in queries
+    ]
+    assert {len(each) for each in relevant} == {1, 2}
+    expected = ranking_scores(similarities, relevant)
+    assert {name: judged.scores[name] for name in expected} == pytest.approx(expected)
+    assert set(judged.scores) == set(task.metrics)
+    prediction = json.loads(json.dumps(judged.predictions[3]))
+    assert prediction == judged.predictions[1]  # the same query
+    order = np.argsort(-similarities[1])[:10]
+    assert prediction["ranked"] == [documents[document] for document in order]
+    assert prediction["similarities"] == pytest.approx(similarities[1, order].tolist(), abs=1e-5)
+
+
+def test_a_query_counts_once_however_many_rows_it_has():
+    rows = Dataset.from_dict({"query": ["a", "b", "a", "a"], "positive": ["x", "y", "z", "x"]})
+    task = make_task(rows)
+    references = task.references(rows)
+    assert [reference.is_first_of_query for reference in references] == [True, True, False, False]
+    assert [task.wanted(reference) for reference in references] == ["x | z", "y", "x | z", "x | z"]
+    names = [name for name in task.metrics if name != "loss"]
+    predictions = [{"ranked": ["y"]} | dict.fromkeys(names, value) for value in (0.5, 1.0, 0.5, 0.5)]
+    assert task.score(predictions, references) == dict.fromkeys(names, 0.75)
+    assert task.wrongness(predictions, references).tolist() == [0.5, 0, 0, 0]
+    assert task.said(predictions[0]) == "y"
+
+
+def test_the_interval_is_that_of_as_many_different_queries():
+    values = np.random.default_rng(0).random(40)
+    once = Dataset.from_dict({"query": [str(i) for i in range(40)], "positive": [f"x{i}" for i in range(40)]})
+    often = once.select([row for row in range(40) for _ in range(3)])
+    intervals = []
+    for rows, repeated in ((once, values), (often, values.repeat(3))):
+        task = make_task(rows)
+        intervals.append(task.interval([{"mrr": value} for value in repeated], task.references(rows)))
+    assert intervals[0] == intervals[1] == mean_interval(values)
+
+
+def test_queries_alone_give_vectors(model, encoder):
+    rows = draw(8)
+    task = make_task(rows)
+    assert task.inputs_in(task.recipe) == ("query",)
+    predictions = predict(model, task, rows.select_columns("query"), encoder)
+    for row, prediction in zip(rows, json.loads(json.dumps(predictions)), strict=True):
+        expected = vector_of(model, encoder, row["query"]).tolist()
+        assert prediction["embedding"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_without_reading_the_most_frequent_text_comes_first():
+    rows = Dataset.from_dict({"query": ["a", "b", "c"], "positive": ["x", "y", "z"]})
+    train = Dataset.from_dict({"query": ["d", "e", "f"], "positive": ["y", "y", "z"]})
+    task = make_task(train)
+    guesses = task.guess(train, rows)
+    assert [guess["ranked"] for guess in guesses] == [["y", "z", "x"]] * 3
+    assert [guess["mrr"] for guess in guesses] == [1 / 3, 1, 1 / 2]
+    new = Dataset.from_dict({"query": ["a", "b"], "positive": ["p", "q"]})
+    assert [guess["mrr"] for guess in task.guess(train, new)] == [1 / 2, 1 / 2]
+
+
+def test_nothing_can_be_learned_from_one_text():
+    rows = Dataset.from_dict({"query": ["a", "b"], "positive": ["x", "x"]})
+    with pytest.raises(ValueError, match=r"all rows have the same text in positive: there is nothing"):
+        make_task(rows)
+
+
+def test_a_row_without_its_negative_is_named(encoder):
+    rows = draw(8).to_dict()
+    rows["negative"][2] = ""
+    with pytest.raises(ValueError, match=r"row 3 has no text in column 'negative'"):
+        make_task(Dataset.from_dict(rows), negative="negative")
+
+
+def test_pairs_can_be_learned_by_heart(encoder):
+    rows = draw(16, seed=1).select_columns(["query", "positive"])
+    task, model = make_task(rows, group_size=16), MeanVectors()
+    objective, batch = task.objective(), whole_batch(task, rows, encoder)
+    before = judge(model.eval(), task, rows, task.examples(rows, encoder)).scores
+    optimizer = torch.optim.AdamW(model.train().parameters(), lr=3e-3)
+    for _ in range(40):
+        optimizer.zero_grad()
+        (objective.losses(model, batch)["query"] / 16).backward()
+        optimizer.step()
+    after = judge(model.eval(), task, rows, task.examples(rows, encoder)).scores
+    assert before["mrr"] < 0.7
+    assert after["mrr"] > 0.99
+    assert after["loss"] < 0.1

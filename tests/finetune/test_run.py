@@ -1,0 +1,176 @@
+"""Whole fine-tuning runs on a few rows: from a recipe to a model that pipelines load."""
+
+import json
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+
+from tercet.__main__ import main
+from tercet.configs.recipe import recipe_data
+from tercet.finetune.prediction import fingerprint, predict_file
+from tercet.finetune.run import finetune
+
+from .conftest import ROWS, write_rows
+
+
+def scores_of(recipe) -> dict:
+    return json.loads((recipe.folder / "scores.json").read_text())
+
+
+def test_a_csv_of_two_columns_becomes_a_model_that_a_pipeline_answers_with(bases, tmp_path, capsys):
+    rows = ROWS["classification"](60, 0)
+    table = "".join(f'"{row["text"]}",{row["label"]}\n' for row in rows)
+    (tmp_path / "rows.csv").write_text(f"text,label\n{table}", encoding="utf-8")
+    code = main(
+        [
+            *("finetune", "text-classification", f"model.path={bases / 'encoder'}"),
+            *(f"data.train={tmp_path / 'rows.csv'}", f"output={tmp_path / 'run'}", "training.epochs=1"),
+        ]
+    )
+    assert code == 0
+    folder = tmp_path / "run" / "model"
+    assert capsys.readouterr().out.strip() == str(folder)
+    answer = pipeline("text-classification", str(folder))("the cat sat")[0]
+    assert answer["label"] in {row["label"] for row in rows}
+    assert (tmp_path / "run" / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_predictions_are_what_the_pipeline_says(recipe_of, tmp_path):
+    recipe = recipe_of("classification", training={"epochs": 3, "learning_rate": 1e-3})
+    folder = finetune(recipe)
+    rows = [{"text": row["text"]} for row in ROWS["classification"](20, 5)]
+    count = predict_file(
+        str(folder), str(write_rows(tmp_path / "new.jsonl", rows)), str(tmp_path / "out.jsonl")
+    )
+    predictions = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert count == len(predictions) == 20
+    answers = pipeline("text-classification", str(folder))([row["text"] for row in rows])
+    for prediction, answer in zip(predictions, answers, strict=True):
+        assert prediction["label"] == answer["label"]
+        assert prediction["score"] == pytest.approx(answer["score"], abs=1e-5)
+
+
+def test_saved_scores_are_those_of_the_saved_model(recipe_of):
+    recipe = recipe_of("classification", "decoder", training={"epochs": 3, "learning_rate": 1e-3})
+    folder = finetune(recipe)
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    told = [json.loads(line) for line in (recipe.folder / "predictions.jsonl").read_text().splitlines()]
+    for row, prediction in zip(ROWS["classification"](8, 1), told, strict=True):
+        with torch.no_grad():
+            logits = model(**tokenizer(row["text"], return_tensors="pt")).logits[0]
+        scores = dict(zip(model.config.id2label.values(), logits.softmax(-1).tolist(), strict=True))
+        assert scores == pytest.approx(prediction["scores"], abs=1e-5)
+
+
+def test_runs_are_functions_of_their_seed(recipe_of):
+    recipe = recipe_of("classification", training={"seeds": [3, 4]})
+    finetune(recipe)
+    first = load_file(recipe.folder / "seed-3" / "model" / "model.safetensors")
+    other = load_file(recipe.folder / "seed-4" / "model" / "model.safetensors")
+    finetune(recipe, overwrite=True)
+    again = load_file(recipe.folder / "seed-3" / "model" / "model.safetensors")
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+    assert set(scores_of(recipe)["seeds"]) == {"3", "4"}
+
+
+def test_a_finished_run_takes_further_seeds(recipe_of):
+    finetune(recipe_of("classification", training={"seeds": [0]}))
+    before = (recipe_of("classification").folder / "seed-0" / "scores.json").stat().st_mtime_ns
+    recipe = recipe_of("classification", training={"seeds": [0, 1]})
+    finetune(recipe, resume=True)
+    assert (recipe.folder / "seed-0" / "scores.json").stat().st_mtime_ns == before
+    assert set(scores_of(recipe)["seeds"]) == {"0", "1"}
+
+
+def test_a_grid_settles_on_what_is_best_on_validation(recipe_of):
+    grid = {"training.learning_rate": [1e-9, 5e-3], "model.overrides.dropout": [0.0]}
+    recipe = recipe_of("classification", count=40, training={"epochs": 8, "seeds": [0, 1]}, grid=grid)
+    finetune(recipe)
+    tried = json.loads((recipe.folder / "grid.json").read_text())
+    assert [each["values"]["training.learning_rate"] for each in tried] == [1e-9, 5e-3]
+    best = min(tried, key=lambda each: each["shortfall"])
+    assert best["values"]["training.learning_rate"] == 5e-3
+    chosen = scores_of(recipe)["seeds"]["0"]["validation"]
+    assert chosen["accuracy"] == best["validation"]["accuracy"]
+    assert "What was tried" in (recipe.folder / "report.md").read_text()
+
+
+def test_additions_of_lora_are_merged_and_kept(recipe_of, bases):
+    pytest.importorskip("peft", reason="PEFT is not installed")
+    recipe = recipe_of("classification", training={"epochs": 4, "learning_rate": 1e-2}, lora={"rank": 4})
+    folder = finetune(recipe)
+    weights, before = (
+        load_file(folder / "model.safetensors"),
+        load_file(bases / "encoder" / "model.safetensors"),
+    )
+    changed = {
+        name for name, tensor in before.items() if name in weights and not torch.equal(tensor, weights[name])
+    }
+    assert changed
+    assert all(name.endswith("_proj.weight") for name in changed)
+    assert (recipe.folder / "seed-0" / "adapter" / "adapter_model.safetensors").exists()
+    assert len(pipeline("text-classification", str(folder))(["the cat sat", "a dog"])) == 2
+
+
+def test_frozen_layers_do_not_learn(recipe_of, bases):
+    recipe = recipe_of("classification", training={"frozen_layers": 1, "learning_rate": 1e-2})
+    after = load_file(finetune(recipe) / "model.safetensors")
+    before = load_file(bases / "encoder" / "model.safetensors")
+    for name, tensor in before.items():
+        if name in after and (".layers.0." in name or "embeddings" in name):
+            assert torch.equal(tensor, after[name]), name
+        elif name in after and name.endswith("q_proj.weight"):
+            assert not torch.equal(tensor, after[name]), name
+
+
+def test_further_pretraining_is_compared_with_none(recipe_of, tmp_path):
+    for name, seed in (("more", 3), ("held-out", 4)):
+        texts = [row["text"] for row in ROWS["classification"](80, seed)]
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(texts))
+    adaptation = {
+        "corpus": {
+            "train": str(tmp_path / "more.txt"),
+            "validation": str(tmp_path / "held-out.txt"),
+            "sequence_length": 32,
+            "cache": str(tmp_path / "cache"),
+        },
+        "objective": {"kind": "masked_language_modeling"},
+        "training": {"steps": 3, "tokens_per_step": 256, "measure_utilization": False},
+    }
+    recipe = recipe_of("classification", adaptation=adaptation)
+    finetune(recipe)
+    scores = scores_of(recipe)
+    assert set(scores["before_adaptation"]) == {"mean", "standard_deviation"}
+    assert "What further pretraining brought" in (recipe.folder / "report.md").read_text()
+    before = load_file(recipe.folder / "before" / "seed-0" / "model" / "model.safetensors")
+    after = load_file(recipe.folder / "model" / "model.safetensors")
+    assert not all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_an_interrupted_prediction_goes_on(recipe_of, tmp_path):
+    folder = finetune(recipe_of("classification"))
+    file = write_rows(tmp_path / "new.jsonl", [{"text": row["text"]} for row in ROWS["classification"](9, 2)])
+    output = tmp_path / "out.jsonl"
+    predict_file(str(folder), str(file), str(output))
+    whole = output.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    origin = {"model": fingerprint(folder), "source": str(file), "precision": "fp32"}
+    (tmp_path / "out.jsonl.origin").write_text(json.dumps(origin))
+    output.write_bytes(b"".join(lines[:4]) + lines[4][:10])
+    assert predict_file(str(folder), str(file), str(output), resume=True) == 9
+    assert output.read_bytes() == whole
+    with pytest.raises(ValueError, match=r"exists: choose another --output, or add --resume or --overwrite"):
+        predict_file(str(folder), str(file), str(output))
+    with pytest.raises(ValueError, match=r"is complete"):
+        predict_file(str(folder), str(file), str(output), resume=True)
+
+
+def test_recipe_in_the_model_is_the_one_that_was_run(recipe_of):
+    recipe = recipe_of("classification")
+    folder = finetune(recipe)
+    assert yaml.safe_load((folder / "recipe.yaml").read_text()) == recipe_data(recipe)
