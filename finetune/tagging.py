@@ -134,7 +134,8 @@ class Tagging(Task):
             if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
                 raise RowError(
                     row,
-                    f"has no list of words in column {column!r} ({str(words)[:40]}): correct it, or take it out",
+                    f"has no list of words in column {column!r} ({str(words)[:40]}): correct it, or leave it "
+                    "out",
                 )
         return texts
 
