@@ -1,6 +1,6 @@
 """Scores of labels: one for each example, or any number of them.
 
-All but accuracy and the calibration error are scikit-learn's; where a ratio has nothing below its line, it is 0.
+All but accuracy and calibration error are scikit-learn's; where a ratio has nothing below its line, it is 0.
 
 Legend: E examples, L labels.
 """

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-from accelerate import Accelerator
-from torch import nn
+from accelerate import Accelerator, DistributedType
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
 from ..interop.messages import quietly
@@ -20,12 +21,12 @@ from ..training.evaluation import HeldOut
 from ..training.fit import CHECKPOINTS, fit
 from ..training.precision import build_accelerator
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
-from ..training.sharding import load_whole_weights
+from ..training.sharding import gathered, load_whole_weights, whole_weights
 from ..training.tracking import as_json
 from .answers import Judged, judge
 from .examples import LabelledExamples
 from .lora import merged, with_additions
-from .model import Beginning, freeze, load_beginning
+from .model import freeze, load_beginning
 from .output import ADAPTER, PREDICTIONS, SCORES
 from .recipe import FineTuningRecipe, FineTuningSchedule
 from .splits import MEASURED, Split
@@ -65,6 +66,8 @@ def learn(
     accelerator = build_accelerator(training, folder)
     beginning = load_beginning(recipe.model, task, seed)
     learner = learner_of(beginning.model, recipe)
+    if recipe.lora is not None and accelerator.distributed_type == DistributedType.FSDP:
+        raise ValueError("lora merges whole matrices, but under FSDP a process holds pieces: launch copies")
     held_out = HeldOut(measure=measure_of(task, splits["validation"]), criterion=task.shortfall)
     outcome = fit(
         learner,
@@ -81,15 +84,20 @@ def learn(
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
     bring_back_best(learner, folder, accelerator)
-    judged = {name: judge_split(learner, task, splits[name]) for name in splits if name in MEASURED}
+    with gathered(learner, accelerator):
+        judged = {name: judge_split(learner, task, splits[name]) for name in splits if name in MEASURED}
+    weights = whole_weights(learner, accelerator)
     results = {name: as_json(each.scores) for name, each in judged.items()} | {
         "steps": outcome.progress.step,
         "seconds": outcome.progress.seconds,
         "trained_on": circumstances(learner, accelerator),
     }
     if accelerator.is_main_process:
-        model = beginning.model if recipe.lora is None else merged(learner, folder / ADAPTER)
-        keep(model, beginning, task, folder, judged, results)
+        model = beginning.model
+        if recipe.lora is not None:
+            model = merged(learner, folder / ADAPTER)
+            weights = model.state_dict()
+        keep(model, weights, beginning.tokenizer, task, folder, judged, results)
     accelerator.wait_for_everyone()
     return results
 
@@ -168,7 +176,8 @@ def bring_back_best(model: nn.Module, folder: Path, accelerator: Accelerator) ->
 
 def keep(
     model: TercetPreTrainedModel,
-    beginning: Beginning,
+    weights: dict[str, Tensor],
+    tokenizer: PreTrainedTokenizerBase,
     task: Task,
     folder: Path,
     judged: Mapping[str, Judged],
@@ -177,9 +186,12 @@ def keep(
     """Write what a seed's run has led to; its checkpoints are not needed any more."""
     remedy = "make room and continue with --resume; the checkpoints are there"
     with explaining_a_full_disk(folder / MODEL, model.get_memory_footprint(), remedy), quietly():
-        model.save_pretrained(folder / MODEL)
-        beginning.tokenizer.save_pretrained(folder / MODEL)
+        model.save_pretrained(folder / MODEL, state_dict=weights)
+        tokenizer.save_pretrained(folder / MODEL)
     keep_task(task, folder / MODEL)
+    for name, content in task.companions(model.config).items():
+        (folder / MODEL / name).parent.mkdir(exist_ok=True)
+        replace_text(folder / MODEL / name, json.dumps(content, indent=2) + "\n")
     last = list(judged.values())[-1]
     lines = (json.dumps(prediction, ensure_ascii=False) for prediction in last.predictions)
     replace_text(folder / PREDICTIONS, "\n".join(lines) + "\n")

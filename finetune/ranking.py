@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from datasets import Dataset
 
+from ..modeling import TercetConfig
 from ..training.packing import Ragged, ragged
 from .bootstrap import mean_interval
 from .encoding import TextEncoder
@@ -23,6 +24,7 @@ from .examples import LabelledExamples, vectors
 from .ranking_metrics import query_scores
 from .ranking_objective import RankingObjective
 from .rows import texts_of
+from .sentence_vectors import vector_files
 from .task import Facts, Prediction, Task
 from .task_recipes import RankingRecipe
 
@@ -179,6 +181,10 @@ class Ranking(Task):
     def wanted(self, reference: Wanted) -> str:
         """All texts that belong to the query."""
         return " | ".join(reference.texts)
+
+    def companions(self, config: TercetConfig) -> dict[str, Any]:
+        """Give what sentence-transformers reads."""
+        return vector_files(config)
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Rank the documents alike for all queries, first what belongs to most training rows.

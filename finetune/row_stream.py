@@ -3,12 +3,14 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TextIO, cast
+from itertools import islice
+from typing import TextIO
 
-from datasets import IterableDataset, load_dataset
+from datasets import IterableDataset
 
 from .row_error import RowError
-from .rows import Row, find_reader
+from .row_files import require_columns, stream_file
+from .rows import Row
 
 STANDARD = "-"
 """What stands for standard input or output."""
@@ -27,15 +29,17 @@ def stream_rows(source: str, columns: Sequence[str]) -> IterableDataset:
     """
     if source == STANDARD:
         return IterableDataset.from_generator(lines_of_json, gen_kwargs={"columns": list(columns)})
-    kind, options = find_reader(source)
-    rows = cast(IterableDataset, load_dataset(kind, split="train", streaming=True, **options))
-    known = list(next(iter(rows), {}))
-    for column in columns:
-        if column not in known:
-            raise ValueError(
-                f"{source} has no column {column!r}, only {', '.join(known)}: rename the right one"
-            )
-    return rows
+    for first in islice(stream_file(source, columns), 1):
+        require_columns(source, list(first), columns)
+    return IterableDataset.from_generator(
+        rows_of_file, gen_kwargs={"source": source, "columns": list(columns)}
+    )
+
+
+def rows_of_file(source: str, columns: Sequence[str]) -> Iterator[Row]:
+    """Read the rows of a file, with `None` in a column that one lacks."""
+    for row in stream_file(source, columns):
+        yield {column: row.get(column) for column in columns}
 
 
 def lines_of_json(columns: Sequence[str], file: TextIO = sys.stdin) -> Iterator[Row]:

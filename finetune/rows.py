@@ -1,33 +1,22 @@
-"""Labelled rows: what files, folders and data sets of the Hub hold, read by `datasets`, checked once.
+"""Labelled rows: those of a file (`row_files.py`), or of a split of a data set on the Hub, checked once."""
 
-train.jsonl   train.csv   train.tsv   train.parquet   (each perhaps .gz)   or a data set's id and a split
-"""
-
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
-from datasets import Dataset, disable_progress_bars, enable_progress_bars, load_dataset
-from datasets.exceptions import DatasetGenerationError
+from datasets import Dataset, load_dataset
 
+from ..pretraining.corpus_files import first_line
 from .recipe import DataRecipe
+from .row_error import RowError
+from .row_files import read_file, require_columns
 
 Row = dict[str, Any]
 """The values of one row, by the names of the columns."""
 
-READERS: dict[str, tuple[str, dict[str, Any]]] = {
-    ".jsonl": ("json", {}),
-    ".json": ("json", {}),
-    ".csv": ("csv", {}),
-    ".tsv": ("csv", {"delimiter": "\t"}),
-    ".parquet": ("parquet", {}),
-}
-"""Ending of a file -> how `datasets` reads it."""
 
-
-def read_rows(data: DataRecipe, split: str, columns: Iterable[str]) -> Dataset:
-    """Read one split of a task's data, and make sure that it has rows and the columns that are needed.
+def read_rows(data: DataRecipe, split: str, columns: Sequence[str]) -> Dataset:
+    """Read one split of a task's data, and make sure that it has rows, and something in every column.
 
     Args:
         data: Names files, or a data set on the Hub.
@@ -36,57 +25,20 @@ def read_rows(data: DataRecipe, split: str, columns: Iterable[str]) -> Dataset:
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: It cannot be read, is empty, or lacks a column.
+        ValueError: It cannot be read, is empty, lacks a column, or a row has nothing there.
     """
     source = str(getattr(data, split))
-    rows = read_split(data, source) if data.dataset is not None else read_file(source)
     place = source if data.dataset is None else f"{data.dataset}, split {source}"
+    rows = read_file(source, columns) if data.dataset is None else read_split(data, source)
     if not len(rows):
-        raise ValueError(f"{place} has no rows: name a file that has some in data.{split}")
+        raise ValueError(f"{place} has no rows: name one that has some in data.{split}")
+    require_columns(place, rows.column_names, columns)
     for column in columns:
-        if column not in rows.column_names:
-            raise ValueError(
-                f"{place} has no column {column!r}, only {', '.join(rows.column_names)}: name the right one "
-                "in task"
-            )
+        try:
+            values_of(rows, column)
+        except RowError as error:  # here, where rows still are counted as in the file
+            raise ValueError(f"{place}: {error}") from None
     return rows
-
-
-def read_file(source: str) -> Dataset:
-    """Read a file.
-
-    Raises:
-        FileNotFoundError: There is none.
-        ValueError: It is of no known kind, or damaged.
-    """
-    kind, options = find_reader(source)
-    disable_progress_bars()
-    try:
-        return cast(Dataset, load_dataset(kind, split="train", **options))
-    except (DatasetGenerationError, ValueError, OSError) as error:
-        cause = error.__cause__ or error
-        raise ValueError(
-            f"{source} cannot be read as {kind} ({str(cause).strip().splitlines()[0]}): repair it"
-        ) from error
-    finally:
-        enable_progress_bars()
-
-
-def find_reader(source: str) -> tuple[str, dict[str, Any]]:
-    """Tell by a file's ending what reads it, and with which options, the file among them.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is of no known kind.
-    """
-    path = Path(source).expanduser()
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {source}: name one that ends in {', '.join(READERS)}")
-    ending = Path(path.name.lower().removesuffix(".gz")).suffix
-    if ending not in READERS:
-        raise ValueError(f"{source} ends in {ending or 'nothing'}: rows are read from {', '.join(READERS)}")
-    kind, options = READERS[ending]
-    return kind, options | {"data_files": str(path)}
 
 
 def read_split(data: DataRecipe, split: str) -> Dataset:
@@ -101,7 +53,7 @@ def read_split(data: DataRecipe, split: str) -> Dataset:
     except Exception as error:  # a name, a split, a network: each fails in its own way
         raise ValueError(
             f"data set {data.dataset} (subset {data.subset}, split {split}) cannot be loaded "
-            f"({str(error).strip().splitlines()[0]}): check the names, or the network"
+            f"({first_line(error)}): check the names, or the network"
         ) from error
 
 
@@ -122,17 +74,15 @@ def split_off(rows: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]
 
 
 def texts_of(rows: Dataset, column: str) -> list[str]:
-    """Give a column of texts.
+    """Give a column of texts; numbers are texts, too.
 
     Raises:
-        ValueError: A row has none there.
+        RowError: A row has none there.
     """
-    texts = rows[column][:]
-    for number, text in enumerate(texts):
+    texts = [str(value) if is_number(value) else value for value in rows[column][:]]
+    for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
-            raise ValueError(
-                f"row {number + 1} has no text in column {column!r} ({text!r}): take it out, or fill it in"
-            )
+            raise RowError(row, f"has no text in column {column!r} ({text!r}): take it out, or fill it in")
     return texts
 
 
@@ -140,10 +90,15 @@ def values_of(rows: Dataset, column: str) -> Sequence[Any]:
     """Give a column of anything; nothing may be missing.
 
     Raises:
-        ValueError: A row has no value there.
+        RowError: A row has no value there.
     """
     values = rows[column][:]
-    for number, value in enumerate(values):
-        if value is None:
-            raise ValueError(f"row {number + 1} has nothing in column {column!r}: take it out, or fill it in")
+    for row, value in enumerate(values):
+        if value is None or value == "":
+            raise RowError(row, f"has nothing in column {column!r}: take it out, or fill it in")
     return values
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a number, and no truth."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -11,9 +11,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from accelerate import PartialState
-
 from ..training.disk import replace_text
+from ..training.precision import join_processes
 from .adaptation import adapt
 from .grid import combinations, in_words, varied
 from .learning import learn
@@ -37,7 +36,7 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
         DiskFullError: There is no room; what was written before is intact.
     """
-    processes = PartialState()
+    processes = join_processes()
     require_claimable(recipe, resume=resume, overwrite=overwrite)
     with processes.main_process_first():
         study = prepare(recipe)
@@ -85,6 +84,6 @@ def best_of_grid(recipe: FineTuningRecipe, study: Study, *, resume: bool) -> Fin
     ]
     for each in tried:
         each["shortfall"] = study.task.shortfall(each["validation"])
-    if PartialState().is_main_process:
+    if join_processes().is_main_process:
         replace_text(recipe.folder / GRID_SCORES, json.dumps(tried, indent=2) + "\n")
     return varied(recipe, min(tried, key=lambda each: each["shortfall"])["values"])

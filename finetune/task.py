@@ -13,6 +13,7 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 
+from ..modeling import TercetConfig
 from ..pretraining.report import Example as Shown
 from ..pretraining.report import Line, Run
 from ..training.objective import Batch, Objective
@@ -182,6 +183,10 @@ class Task(ABC):
             return self.score(*chosen)[self.criterion]
 
         return bootstrap_interval(scored, len(predictions))
+
+    def companions(self, config: TercetConfig) -> dict[str, Any]:
+        """Give what other programs need beside the finished model: names of JSON files and what they hold."""
+        return {}
 
     def shortfall(self, scores: Mapping[str, float]) -> float:
         """Turn scores into one number that falls as the model learns, by the criterion."""

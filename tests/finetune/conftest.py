@@ -108,11 +108,21 @@ def tagging_rows(count: int, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
+def ranking_rows(count: int, seed: int) -> list[dict[str, Any]]:
+    """Ask for sentences in a cipher: each word is replaced by another one."""
+    cipher = dict(zip(WORDS, [*WORDS[5:], *WORDS[:5]], strict=True))
+    return [
+        {"query": " ".join(map(cipher.__getitem__, words)), "positive": " ".join(words)}
+        for words in sentences(count, seed)
+    ]
+
+
 ROWS: dict[str, Callable[[int, int], list[dict[str, Any]]]] = {
     "classification": classification_rows,
     "multi_label": multi_label_rows,
     "regression": regression_rows,
     "tagging": tagging_rows,
+    "ranking": ranking_rows,
 }
 """Kind of a task -> makes rows that can be learned."""
 

@@ -1,0 +1,119 @@
+"""Fine-tune one real checkpoint with transformers' Trainer and with ours: equal scores, and in which time.
+
+    python benchmarks/finetuning.py --model FOLDER --data data        on the shared data sets, about an hour
+    python benchmarks/finetuning.py --model ... --data ... --tasks cola --seeds 1 --page docs/performance.md
+
+Both sides begin with the same stock BERT, learn from the same rows for as many epochs with the same rate,
+batch size, schedule and seeds, are measured after every epoch, keep the best weights, and are scored by the
+same functions. The clock runs from the files to the scores: reading, tokenizing, training, measuring, saving.
+
+stock          Trainer as shipped: float32, batches padded to their longest row
+stock-tuned    bfloat16, rows of like length batched together, freed memory kept
+tercet         `tercet finetune`, `precision: auto`
+
+Runs take turns, each in a process of its own. A finished run is kept in --folder and not repeated.
+"""
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+from fine_tuners import SIDES, TASKS, Contest
+from measuring import Conditions, begin_result, in_fresh_process, turns
+from reporting import describe_run, keep, write_between_marks
+
+RESULTS = Path(__file__).parent / "results" / "finetuning.json"
+BEGIN, END = "<!-- benchmarks/finetuning.py: begin -->", "<!-- benchmarks/finetuning.py: end -->"
+"""Between these lines of a page stands the table."""
+
+HEAD = """\
+| task | score | side | mean of the seeds ± deviation | seconds, median | over stock | over best stock |
+|---|---|---|--:|--:|--:|--:|"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run everything in turns, print the table, and write it down."""
+    options = parse(arguments)
+    conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
+    result = begin_result(conditions, rounds=options.seeds, model=options.model.name, tasks={})
+    for name in options.tasks:
+        contest = Contest(name, options.model.resolve(), options.data.resolve(), options.rows, options.epochs)
+        runs: dict[str, list[dict[str, Any]]] = {side: [] for side in options.sides}
+        for number, side in enumerate(turns(options.sides, options.seeds)):
+            seed = number // len(options.sides)
+            runs[side].append(once(contest, side, seed, conditions, options.folder.resolve()))
+        result["tasks"][name] = {"criterion": contest.criterion, "rows": options.rows, "sides": runs}
+        keep(options.output, result)
+    text = render(result)
+    print(text)
+    if options.page:
+        write_between_marks(options.page, text, BEGIN, END)
+    return 0
+
+
+def once(contest: Contest, side: str, seed: int, conditions: Conditions, folder: Path) -> dict[str, Any]:
+    """Carry out one run in a process of its own, or find what an equal one gave before."""
+    digest = sha256(repr((contest, side, seed, conditions)).encode()).hexdigest()[:8]
+    run = folder / f"{contest.task}-{side}-{seed}-{digest}"
+    kept = run / "result.json"
+    if not kept.exists():
+        print(f"fine-tuning: {run.name} ...", file=sys.stderr, flush=True)
+        told = in_fresh_process(conditions, partial(SIDES[side], contest, seed), run)
+        kept.write_text(json.dumps(told) + "\n", encoding="utf-8")
+    return json.loads(kept.read_text(encoding="utf-8"))
+
+
+def render(result: dict[str, Any]) -> str:
+    """Write what was measured as Markdown."""
+    return "\n".join([*describe_run(result), "", HEAD, *rows_of(result)])
+
+
+def rows_of(result: dict[str, Any]) -> list[str]:
+    """Write a line for each task and side."""
+    lines = []
+    for task, told in result["tasks"].items():
+        times = {side: sorted(run["seconds"] for run in runs) for side, runs in told["sides"].items()}
+        medians = {side: seconds[len(seconds) // 2] for side, seconds in times.items()}
+        stock = [medians[side] for side in medians if side.startswith("stock")]
+        for side, runs in told["sides"].items():
+            scores = [run["score"] for run in runs]
+            spread = f" ± {stdev(scores):.2g}" if len(scores) > 1 else ""
+            cells = [
+                f"{task} ({told['rows']:,} rows)",
+                told["criterion"].replace("_", " "),
+                side,
+                f"{mean(scores):.4g}{spread}",
+                f"{medians[side]:,.0f}",
+                f"{medians['stock'] / medians[side]:.2f}x" if "stock" in medians else "",
+                f"{min(stock) / medians[side]:.2f}x" if stock else "",
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """Read the command line."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True, help="folder of a stock BERT")
+    parser.add_argument("--data", type=Path, required=True, help="folder with sst2, mrpc, ...")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), metavar="SIDE")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each side")
+    parser.add_argument("--rows", type=int, default=4000, help="rows to learn from, at most")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--folder", type=Path, default=Path("runs/finetuning"), help="where runs are kept")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
+    parser.add_argument("--page", type=Path, help="page that has a place for the table")
+    parser.add_argument("--common-scheduler-group", action="store_true", help="do not raise the priority")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

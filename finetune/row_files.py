@@ -1,0 +1,138 @@
+"""Files of labelled rows, read whole or row by row.
+
+    .jsonl .csv .tsv    as corpora are: what is wrong with a line is said with its number
+    .parquet            by `datasets`, with the names of its labels; row by row, it is as corpora are, too
+    .json               by `datasets`: a list of objects, or lines of them
+    .gz .zst            any of these, compressed: train.csv.gz
+
+In tables, nothing stands for a missing value: `NA` and `null` are texts like all others. A column that has
+only numbers is one of numbers, with gaps where a row has nothing; codes like 007 are texts.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+from datasets import Dataset, disable_progress_bars, enable_progress_bars, load_dataset
+
+from ..pretraining.bad_records import listed
+from ..pretraining.corpus_files import COMPRESSIONS, READERS, ending, first_line, records_of_file
+
+LINES = (".jsonl", ".csv", ".tsv")
+"""Endings of the files whose lines are told apart."""
+
+TABLES = (".csv", ".tsv")
+"""Endings of those in which everything is written as text."""
+
+BUILDERS = {".json": "json", ".parquet": "parquet"}
+"""Ending of another file -> what `datasets` calls its kind."""
+
+ENDINGS = f"{', '.join((*LINES, *BUILDERS))}, perhaps with {' or '.join(COMPRESSIONS)}"
+"""How the name of a file of rows ends."""
+
+WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
+"""A whole number; it fits into 64 bits."""
+
+NUMBER = re.compile(r"-?((0|[1-9]\d{0,14})(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""Any number, but none that a float would round to another whole one."""
+
+
+def find_file(source: str) -> Path:
+    """Find a file by what a recipe or command calls it.
+
+    Raises:
+        FileNotFoundError: There is none.
+        ValueError: It is of no known kind.
+    """
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {source}: name one that ends in {ENDINGS}")
+    if ending(path) not in (*LINES, *BUILDERS):
+        raise ValueError(f"{source} ends in {path.suffix or 'nothing'}: rows are read from {ENDINGS}")
+    return path
+
+
+def read_file(source: str, columns: Sequence[str]) -> Dataset:
+    """Read some columns of a file; a row that lacks one has `None` there.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is of no known kind or damaged, lacks a column, or has texts and numbers in the same.
+    """
+    path = find_file(source)
+    if ending(path) in BUILDERS:
+        rows = _load(path)
+        require_columns(source, rows.column_names, columns)
+        return rows.select_columns(list(columns))
+    values: dict[str, list[Any]] = {column: [] for column in columns}
+    names: dict[str, None] = {}
+    for row in stream_file(source, columns):
+        names |= dict.fromkeys(row)
+        for column in columns:
+            values[column].append(row.get(column))
+    if names:
+        require_columns(source, list(names), columns)
+    if ending(path) in TABLES:
+        values = {column: as_numbers(texts) for column, texts in values.items()}
+    return Dataset(pa.table({column: _as_array(source, column, values[column]) for column in columns}))
+
+
+def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Read the rows of a file one after another; those of a table hold texts only.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is of no known kind or damaged, or is a table that lacks a column.
+    """
+    path = find_file(source)
+    if ending(path) not in READERS:
+        yield from cast(Iterator[dict[str, Any]], _load(path))
+        return
+    for record in records_of_file(path, columns):
+        if record.problem:
+            raise ValueError(f"{record.place}: {record.problem}: correct it")
+        yield record.row
+
+
+def require_columns(source: str, names: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise a `ValueError` if one of the columns is not among the names of those that there are."""
+    for column in columns:
+        if column not in names:
+            raise ValueError(f"{source} has no column {column!r}: name one of its columns {listed(names)}")
+
+
+def as_numbers(texts: Sequence[str]) -> list[Any]:
+    """Read a table's column as numbers if it holds nothing else, with `None` where it holds nothing.
+
+    >>> as_numbers(["1", "", "-2"]), as_numbers(["1", ".5"]), as_numbers(["007", "", "NA"])
+    ([1, None, -2], [1.0, 0.5], ['007', '', 'NA'])
+    """
+    written = [text for text in map(str.strip, texts) if text]
+    for pattern, number in ((WHOLE, int), (NUMBER, float)):
+        if written and all(map(pattern.fullmatch, written)):
+            return [number(text) if text.strip() else None for text in texts]
+    return list(texts)
+
+
+def _as_array(source: str, column: str, values: list[Any]) -> pa.Array | pa.ChunkedArray:
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
+        raise ValueError(
+            f"{source} has values in column {column!r} that do not go together ({first_line(error)}): "
+            "correct them"
+        ) from error
+
+
+def _load(path: Path) -> Dataset:
+    kind = BUILDERS[ending(path)]
+    disable_progress_bars()
+    try:
+        return cast(Dataset, load_dataset(kind, split="train", data_files=str(path)))
+    except Exception as error:  # whatever the file's kind raises of one that is damaged
+        cause = first_line(error.__cause__ or error)
+        raise ValueError(f"{path} cannot be read as {kind} ({cause}): repair it") from error
+    finally:
+        enable_progress_bars()
