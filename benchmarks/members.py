@@ -2,8 +2,8 @@
 
     python benchmarks/members.py --runs runs --tasks cola mrpc stsb conll2003 --page docs/results.md
 
---runs holds what the recipes encoder-english, decoder-english and seq2seq-english have left. Every run is one of
-`tercet finetune`; those that are finished are kept in --folder and not repeated, and interrupted ones go on.
+--runs holds what the recipes encoder-english, decoder-english and seq2seq-english have left. Every run is one
+of `tercet finetune`; those that are finished are kept in --folder and not repeated, interrupted ones go on.
 """
 
 import json
