@@ -210,8 +210,10 @@ class Tagging(Task):
         if self.recipe.scheme == "iob2":
             return span_table(found, references)
         number_of = self.labels.numbers.__getitem__
-        sides = [np.array([*map(number_of, chain.from_iterable(side))]) for side in (found, references)]
-        return label_table(*sides, self.labels.names)
+        found, right = (
+            np.array([*map(number_of, chain.from_iterable(side))]) for side in (found, references)
+        )
+        return label_table(found, right, self.labels.names)
 
     def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
         """Give the 95 % interval of the criterion, from counts of each row, which add up."""
