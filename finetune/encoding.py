@@ -2,18 +2,19 @@
 
     [CLS] text [SEP]     [CLS] text [SEP] other text [SEP]     <s> text </s></s> other text </s>
 
-Tokenizers of decoders often frame nothing; a pair is then joined by the end-of-text token, as documents were
-in pretraining.
+Tokenizers of decoders often frame nothing; the token that ends a text then stands between the two of a pair,
+as it did between documents in pretraining.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..training.packing import Ragged, ragged
+from .row_error import RowError
 
 NO_WORD = -1
 """Number of the word of a token that begins none."""
@@ -57,26 +58,15 @@ class TextEncoder:
     def encode(self, texts: Sequence[str], others: Sequence[str] | None = None) -> dict[str, Ragged]:
         """Encode texts, or pairs of texts: `input_ids`, and `token_type_ids` if the model reads them.
 
-        Where something had to be cut off, a warning counts the rows.
+        Where something had to be cut off, a warning counts the rows; of a pair, the longer text is cut first.
+
+        Raises:
+            RowError: The tokenizer knows nothing of a text.
+            ValueError: There is no room for a text beside what frames it, or nothing to put between two.
         """
-        if others is not None and not self.frames:
-            between = self.tokenizer.eos_token or ""
-            others = [f"{between}{other}" for other in others]
-        options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": True}
-        encoded = self.tokenizer(list(texts), list(others) if others is not None else None, **options)
-        self._tell_of_cuts([len(ids) for ids in encoded["input_ids"]])
-        if max(map(len, encoded["input_ids"])) > self.max_length:
-            encoded = self.tokenizer(
-                list(texts),
-                list(others) if others is not None else None,
-                truncation="longest_first",
-                max_length=self.max_length,
-                **options,
-            )
-        fields = {"input_ids": as_ragged(self.require_tokens(encoded["input_ids"]))}
-        if self.has_token_types:
-            fields["token_type_ids"] = as_ragged(encoded["token_type_ids"])
-        return fields
+        if others is None or self.frames:
+            return self._fields(self._tokenize(texts, others))
+        return self._fields(self._join(texts, others))
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> dict[str, Ragged]:
         """Encode texts that come as words: besides what `encode` gives, `words`.
@@ -84,28 +74,59 @@ class TextEncoder:
         That is, at the first token of each word, the word's number, and -1 at all other tokens. Words are
         joined by spaces and found again by their characters, so that every fast tokenizer will do.
         """
-        joined = [" ".join(words) for words in texts]
-        options: dict[str, Any] = {
-            "return_attention_mask": False,
-            "return_token_type_ids": True,
-            "return_offsets_mapping": True,
-        }
-        encoded = self.tokenizer(joined, **options)
-        self._tell_of_cuts([len(ids) for ids in encoded["input_ids"]])
-        encoded = self.tokenizer(joined, truncation=True, max_length=self.max_length, **options)
-        fields = {"input_ids": as_ragged(self.require_tokens(encoded["input_ids"]))}
-        if self.has_token_types:
-            fields["token_type_ids"] = as_ragged(encoded["token_type_ids"])
+        encoded = self._tokenize([" ".join(words) for words in texts], return_offsets_mapping=True)
         spans = zip(texts, encoded["offset_mapping"], strict=True)
-        fields["words"] = as_ragged([words_at(words, offsets) for words, offsets in spans])
-        return fields
+        words = [words_at(words, offsets) for words, offsets in spans]
+        return self._fields(encoded) | {"words": as_ragged(words)}
 
-    def require_tokens(self, ids: list[list[int]]) -> list[list[int]]:
-        """Raise a `ValueError` if the tokenizer leaves nothing of a text."""
-        for number, row in enumerate(ids):
-            if not row:
-                raise ValueError(f"row {number + 1} has no text that the tokenizer knows: take it out")
-        return ids
+    def _tokenize(
+        self, texts: Sequence[str], others: Sequence[str] | None = None, **options: Any
+    ) -> BatchEncoding:
+        """Call the tokenizer on texts or pairs, and once more if some are too long."""
+        columns = [list(texts)] if others is None else [list(texts), list(others)]
+        self._require_room(self.tokenizer.num_special_tokens_to_add(len(columns) > 1) + len(columns))
+        options |= {"return_attention_mask": False, "return_token_type_ids": True, "verbose": False}
+        encoded = self.tokenizer(*columns, **options)  # pyright: ignore[reportArgumentType]
+        lengths = [len(ids) for ids in encoded["input_ids"]]
+        self._tell_of_cuts(lengths)
+        if max(lengths) > self.max_length:
+            options |= {"truncation": "longest_first", "max_length": self.max_length}
+            encoded = self.tokenizer(*columns, **options)  # pyright: ignore[reportArgumentType]
+            self.tokenizer.backend_tokenizer.no_truncation()  # or it would be saved with the tokenizer
+        return encoded
+
+    def _join(self, texts: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
+        """Put the token that ends a text between the two of each pair, and leave out what is too long."""
+        between = self.tokenizer.eos_token_id
+        if between is None:
+            raise ValueError(
+                "the tokenizer has no eos token to put between the two texts of a row: set its eos_token, or "
+                "join the texts in one column"
+            )
+        self._require_room(3)
+        options: dict[str, Any] = {"add_special_tokens": False, "verbose": False}
+        encoded = (self.tokenizer(list(column), **options)["input_ids"] for column in (texts, others))
+        pairs = [*zip(*encoded, strict=True)]
+        self._tell_of_cuts([len(first) + 1 + len(second) for first, second in pairs])
+        kept = [cut_longest_first(first, second, self.max_length - 1) for first, second in pairs]
+        return {
+            "input_ids": [[*first, between, *second] for first, second in kept],
+            "token_type_ids": [[0] * (len(first) + 1) + [1] * len(second) for first, second in kept],
+        }
+
+    def _fields(self, encoded: Mapping[str, Any]) -> dict[str, Ragged]:
+        names = ["input_ids", *(["token_type_ids"] if self.has_token_types else [])]
+        for row, ids in enumerate(encoded["input_ids"]):
+            if not ids:
+                raise RowError(row, "has no text that the tokenizer knows: take it out")
+        return {name: as_ragged(encoded[name]) for name in names}
+
+    def _require_room(self, least: int) -> None:
+        if self.max_length < least:
+            raise ValueError(
+                f"{self.max_length} tokens have no room for a row, which has {least} at least: raise "
+                "data.max_length"
+            )
 
     def _tell_of_cuts(self, lengths: list[int]) -> None:
         if num_cut := sum(length > self.max_length for length in lengths):
@@ -114,6 +135,18 @@ class TextEncoder:
                 f"longest has {max(lengths):,}: their ends are not read",
                 stacklevel=2,
             )
+
+
+def cut_longest_first(first: list[int], second: list[int], room: int) -> tuple[list[int], list[int]]:
+    """Cut two lists of ids so that they fit into a room together, and the shorter one loses least.
+
+    >>> cut_longest_first([1] * 9, [2] * 3, 8), cut_longest_first([1] * 9, [2] * 9, 5)
+    (([1, 1, 1, 1, 1], [2, 2, 2]), ([1, 1], [2, 2, 2]))
+    """
+    shorter = min(len(first), len(second), room // 2)
+    if len(first) > len(second):
+        return first[: room - shorter], second[:shorter]
+    return first[:shorter], second[: room - shorter]
 
 
 def words_at(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> np.ndarray:
@@ -126,13 +159,13 @@ def words_at(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> np.nda
     begins = ends - [len(word) for word in words]
     numbers, unseen = np.full(len(offsets), NO_WORD, dtype=np.int64), 0
     for token, (first, last) in enumerate(offsets):
-        while unseen < len(words) and ends[unseen] <= first:
+        while unseen < len(words) and (ends[unseen] <= first or not words[unseen]):
             unseen += 1  # the tokenizer left nothing of it
         if first < last and unseen < len(words) and last > begins[unseen]:
             numbers[token], unseen = unseen, unseen + 1
     return numbers
 
 
-def as_ragged(rows: Sequence[Sequence[int]]) -> Ragged:
+def as_ragged(rows: Sequence[Sequence[int] | np.ndarray]) -> Ragged:
     """Lay lists of ids end to end."""
     return ragged([np.asarray(row, dtype=np.int64) for row in rows])

@@ -1,15 +1,22 @@
 """Labels: which there are, what they are called, and which number each has.
 
-A column holds names, or the numbers 0, 1, ... of names that the data set or the recipe knows.
+A column holds names, or the numbers 0, 1, ... of names that the data set or the recipe knows. How a file
+writes a label does not matter: 1, 1.0 and "1" are the same one, and so are true and "True".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from datasets import ClassLabel, Dataset, List
 
+from ..pretraining.bad_records import listed
+from .row_error import RowError
+from .row_files import WHOLE
 from .rows import values_of
+
+TRUTHS = {"False": 0, "True": 1}
+"""What truths are called, and which of two labels they stand for."""
 
 
 class Labels:
@@ -19,7 +26,7 @@ class Labels:
         names: At least two, each once.
 
     Raises:
-        ValueError: There are fewer: nothing could be learned.
+        ValueError: There are fewer, so that nothing could be learned, or one is there twice.
     """
 
     def __init__(self, names: Sequence[str]):
@@ -27,10 +34,13 @@ class Labels:
             raise ValueError(
                 f"all labels are {names[0]!r}: there is nothing to learn where nothing differs"
                 if names
-                else "there are no labels"
+                else "there are no labels: name a column that has some"
             )
         self.names = list(names)
         self.numbers = {name: number for number, name in enumerate(self.names)}
+        if len(self.numbers) < len(names):
+            raise ValueError(f"labels share a name {listed(names)}: name each once")
+        self.spellings = self.numbers | spellings_of_numbers(self.names)
 
     def __len__(self) -> int:
         """Count the labels."""
@@ -45,16 +55,16 @@ class Labels:
         """Give the number of a label as it stands in a row.
 
         Raises:
-            ValueError: It is none of the labels.
+            RowError: It is none of the labels.
         """
-        if is_number(value) and 0 <= int(value) < len(self) and str(value) not in self.numbers:
-            return int(value)
-        if str(value) not in self.numbers:
-            raise ValueError(
-                f"row {row + 1} has the label {value!r} in column {column!r}, which is none of "
-                f"{', '.join(self.names[:20])}: correct it, or train with rows that have it"
+        found = self.spellings.get(written(value, row, column))
+        if found is None:
+            raise RowError(
+                row,
+                f"has the label {value!r} in column {column!r}, which is none of {listed(self.names)}: "
+                "correct it, or train with rows that have it",
             )
-        return self.numbers[str(value)]
+        return found
 
     def numbers_of(self, rows: Dataset, column: str) -> np.ndarray:
         """Give the numbers of a column of labels, (E,)."""
@@ -69,38 +79,68 @@ def find_labels(rows: Dataset, column: str, names: Sequence[str] = ()) -> Labels
     others in that of the alphabet.
 
     Raises:
-        ValueError: There are fewer than two, or more numbers than names.
+        ValueError: There are fewer than two, some have no name, or a value is no label.
     """
     feature = rows.features[column]
     feature = feature.feature if isinstance(feature, List) else feature
-    values = set(flat(values_of(rows, column)))
+    values = {written(value, row, column) for row, value in values_with_rows(rows, column)}
     known = list(names) or (list(feature.names) if isinstance(feature, ClassLabel) else [])
     if not known:
-        if all(is_number(value) for value in values):
-            whole = sorted({int(value) for value in values})
-            return Labels([str(value) for value in whole])
-        return Labels(sorted(map(str, values)))
+        return Labels(sorted(values, key=int if all(map(WHOLE.fullmatch, values)) else str))
+    require_plain_names(known)
     labels = Labels(known)
-    for value in values:
-        if is_number(value) and not 0 <= int(value) < len(known):
-            raise ValueError(
-                f"column {column!r} has the number {value}, but there are {len(known)} names "
-                f"({', '.join(known)}): name all in task.label_names"
-            )
+    if nameless := sorted(values - set(labels.spellings)):
+        raise ValueError(
+            f"column {column!r} has {nameless[0]!r}, which is none of the {len(known)} names "
+            f"{listed(known)}: name all in task.label_names"
+        )
     if len(values) < 2:
-        Labels([str(value) for value in values])  # raises: all are the same
+        Labels([labels.names[labels.spellings[value]] for value in values])  # raises: nothing differs
     return labels
 
 
-def flat(values: Iterable[Any]) -> Iterable[Any]:
-    """List the values in lists, or those that stand alone."""
-    for value in values:
-        if isinstance(value, list):
-            yield from value
-        else:
-            yield value
+def spellings_of_numbers(names: Sequence[str]) -> dict[str, int]:
+    """Say how a column may write labels instead of their names.
+
+    >>> spellings_of_numbers(["bad", "good"])
+    {'False': 0, 'True': 1, '0': 0, '1': 1}
+
+    Names that are numbers themselves leave no room for others.
+    """
+    if any(map(WHOLE.fullmatch, names)) or not TRUTHS.keys().isdisjoint(names):
+        return {}
+    truths = TRUTHS if len(names) == len(TRUTHS) else {}
+    return truths | {str(number): number for number in range(len(names))}
 
 
-def is_number(value: Any) -> bool:
-    """Tell whether a value is a whole number, as a number."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+def require_plain_names(names: Sequence[str]) -> None:
+    """Raise a `ValueError` if the name of a label could be taken for the number of another one."""
+    for number, name in enumerate(names):
+        if WHOLE.fullmatch(name) and int(name) != number:
+            raise ValueError(
+                f"the label of number {number} is called {name!r}, which looks like another number: give all "
+                "labels names with letters in task.label_names"
+            )
+
+
+def written(value: Any, row: int, column: str) -> str:
+    """Write a label as its name, however a file writes it.
+
+    Raises:
+        RowError: It is no label.
+    """
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if not isinstance(value, str | int) or value == "":
+        raise RowError(
+            row,
+            f"has {value!r} in column {column!r}, which is no label: labels are names or whole numbers; "
+            "correct it",
+        )
+    return str(value)
+
+
+def values_with_rows(rows: Dataset, column: str) -> Iterator[tuple[int, Any]]:
+    """List the values of a column, or those in its lists, with their rows."""
+    for row, value in enumerate(values_of(rows, column)):
+        yield from ((row, each) for each in value) if isinstance(value, list) else [(row, value)]

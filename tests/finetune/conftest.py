@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe
 from tercet.finetune.recipe import FineTuningRecipe
@@ -14,6 +16,7 @@ from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import TEMPLATES
 from tercet.pretraining.tokenizer import train_tokenizer
+from tercet.pretraining.vocabularies import ANGLES, KINDS
 
 WORDS = [
     "the",
@@ -150,3 +153,52 @@ def recipe_of(bases, tmp_path) -> Callable[..., FineTuningRecipe]:
         return parse_recipe(FineTuningRecipe, data | parts)
 
     return make
+
+
+PAGE = [
+    "The house is old, but its doors are new and its windows are clean.",
+    "Nobody lives in the old house; everybody lives in the new houses.",
+    "e\u0301 中文 \U0001f600\U0001f468\u200d\U0001f469 שלום a b c d x y z",
+] * 4
+"""What the tokenizers of `families` know."""
+
+
+@pytest.fixture(scope="session")
+def families() -> dict[str, PreTrainedTokenizerFast]:
+    """Train a small tokenizer of every family, by its name."""
+    ours = {kind: train_tokenizer(PAGE, kind, 400, lowercase=False) for kind in KINDS}
+    return ours | {
+        "uncased": train_tokenizer(PAGE, "wordpiece", 400, lowercase=True),
+        "ended": train_tokenizer(PAGE, "unigram", 400, template="end"),
+        "roberta": roberta_like(trim_offsets=True),
+        "untrimmed": roberta_like(trim_offsets=False),
+        "llama": llama_like(),
+    }
+
+
+def roberta_like(*, trim_offsets: bool) -> PreTrainedTokenizerFast:
+    """Make a byte-level tokenizer that frames as RoBERTa's does."""
+    tokenizer = train_tokenizer(PAGE, "byte_bpe", 400)
+    backend = tokenizer.backend_tokenizer
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    opening, closing = ((token, backend.token_to_id(token)) for token in ("<s>", "</s>"))
+    backend.post_processor = processors.RobertaProcessing(closing, opening, trim_offsets=trim_offsets)
+    return wrapped(backend)
+
+
+def llama_like() -> PreTrainedTokenizerFast:
+    """Make one that knows no words: spaces are characters like others, unknown ones fall back to bytes."""
+    backend = Tokenizer(models.BPE(byte_fallback=True, unk_token=ANGLES.unknown, fuse_unk=True))
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokens = [*ANGLES.names(), *(f"<0x{byte:02X}>" for byte in range(256))]
+    backend.train_from_iterator(
+        PAGE, trainers.BpeTrainer(vocab_size=700, special_tokens=tokens, show_progress=False)
+    )
+    opening = (ANGLES.opening, backend.token_to_id(ANGLES.opening))
+    frames = f"{opening[0]} $A", f"{opening[0]} $A {opening[0]}:1 $B:1"
+    backend.post_processor = processors.TemplateProcessing(*frames, [opening])
+    return wrapped(backend)
+
+
+def wrapped(backend: Tokenizer) -> PreTrainedTokenizerFast:
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **ANGLES.roles())
