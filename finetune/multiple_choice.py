@@ -24,9 +24,8 @@ from ..training.objective import Batch, Example
 from ..training.packing import Ragged, boundaries, restarting_positions
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers
-from .labels import is_number
 from .row_error import RowError
-from .rows import texts_of, values_of
+from .rows import is_number, texts_of, values_of
 from .task import Facts, Prediction, Task, TaskObjective
 from .task_recipes import MultipleChoiceRecipe
 from .text_objectives import in_rows, inputs_of
@@ -130,7 +129,7 @@ class MultipleChoice(Task):
         column = self.recipe.label
         right = values_of(rows, column)
         for row, (number, own) in enumerate(zip(right, self.choices_of(rows), strict=True)):
-            if not is_number(number) or not 0 <= number < len(own):
+            if not is_number(number) or number != int(number) or not 0 <= number < len(own):
                 raise RowError(
                     row, f"has {number!r} in column {column!r}, but choices 0 to {len(own) - 1}: correct it"
                 )
