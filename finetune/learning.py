@@ -66,8 +66,7 @@ def learn(
     accelerator = build_accelerator(training, folder)
     beginning = load_beginning(recipe.model, task, seed)
     learner = learner_of(beginning.model, recipe)
-    if recipe.lora is not None and accelerator.distributed_type == DistributedType.FSDP:
-        raise ValueError("lora merges whole matrices, but under FSDP a process holds pieces: launch copies")
+    require_whole_matrices(recipe, accelerator)
     held_out = HeldOut(measure=measure_of(task, splits["validation"]), criterion=task.shortfall)
     outcome = fit(
         learner,
@@ -86,18 +85,19 @@ def learn(
     bring_back_best(learner, folder, accelerator)
     with gathered(learner, accelerator):
         judged = {name: judge_split(learner, task, splits[name]) for name in splits if name in MEASURED}
-    weights = whole_weights(learner, accelerator)
     results = {name: as_json(each.scores) for name, each in judged.items()} | {
         "steps": outcome.progress.step,
         "seconds": outcome.progress.seconds,
         "trained_on": circumstances(learner, accelerator),
     }
+    weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
         model = beginning.model
         if recipe.lora is not None:
             model = merged(learner, folder / ADAPTER)
             weights = model.state_dict()
-        keep(model, weights, beginning.tokenizer, task, folder, judged, results)
+        keep_model(model, weights, beginning.tokenizer, task, folder / MODEL)
+        keep_results(folder, judged, results)
     accelerator.wait_for_everyone()
     return results
 
@@ -114,6 +114,12 @@ def learner_of(model: TercetPreTrainedModel, recipe: FineTuningRecipe) -> nn.Mod
     if recipe.training.frozen_layers:
         raise ValueError("lora freezes all layers: leave training.frozen_layers out")
     return with_additions(model, recipe.lora)
+
+
+def require_whole_matrices(recipe: FineTuningRecipe, accelerator: Accelerator) -> None:
+    """Raise a `ValueError` if additions could not be merged in the end."""
+    if recipe.lora is not None and accelerator.distributed_type == DistributedType.FSDP:
+        raise ValueError("lora merges whole matrices, but under FSDP a process holds pieces: launch copies")
 
 
 def training_of(schedule: FineTuningSchedule, examples: LabelledExamples, seed: int) -> TrainingRecipe:
@@ -174,24 +180,26 @@ def bring_back_best(model: nn.Module, folder: Path, accelerator: Accelerator) ->
     )
 
 
-def keep(
+def keep_model(
     model: TercetPreTrainedModel,
     weights: dict[str, Tensor],
     tokenizer: PreTrainedTokenizerBase,
     task: Task,
     folder: Path,
-    judged: Mapping[str, Judged],
-    results: dict[str, Any],
 ) -> None:
-    """Write what a seed's run has led to; its checkpoints are not needed any more."""
+    """Write a finished model with everything that others need to use it."""
     remedy = "make room and continue with --resume; the checkpoints are there"
-    with explaining_a_full_disk(folder / MODEL, model.get_memory_footprint(), remedy), quietly():
-        model.save_pretrained(folder / MODEL, state_dict=weights)
-        tokenizer.save_pretrained(folder / MODEL)
-    keep_task(task, folder / MODEL)
+    with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
+        model.save_pretrained(folder, state_dict=weights)
+        tokenizer.save_pretrained(folder)
+    keep_task(task, folder)
     for name, content in task.companions(model.config).items():
-        (folder / MODEL / name).parent.mkdir(exist_ok=True)
-        replace_text(folder / MODEL / name, json.dumps(content, indent=2) + "\n")
+        (folder / name).parent.mkdir(exist_ok=True)
+        replace_text(folder / name, json.dumps(content, indent=2) + "\n")
+
+
+def keep_results(folder: Path, judged: Mapping[str, Judged], results: dict[str, Any]) -> None:
+    """Write what a model was worth; the checkpoints of its run are not needed any more."""
     last = list(judged.values())[-1]
     lines = (json.dumps(prediction, ensure_ascii=False) for prediction in last.predictions)
     replace_text(folder / PREDICTIONS, "\n".join(lines) + "\n")

@@ -259,11 +259,8 @@ def server():
 
 def of_two_minds(accelerator: Accelerator) -> HeldOut:
     """Measure what falls in every evaluation on all processes but the main one, where it rises."""
-    numbers = count(1)
-    sign = 1 if accelerator.is_main_process else -1
-    return HeldOut(
-        measure=lambda model: {"mind": float(sign * next(numbers))}, criterion=lambda scores: scores["mind"]
-    )
+    minds = count(1.0) if accelerator.is_main_process else count(-1.0, -1.0)
+    return HeldOut(measure=lambda model: {"mind": next(minds)}, criterion=lambda scores: scores["mind"])
 
 
 def serve() -> None:
