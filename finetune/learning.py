@@ -83,8 +83,7 @@ def learn(
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
     bring_back_best(learner, folder, accelerator)
-    with gathered(learner, accelerator):
-        judged = {name: judge_split(learner, task, splits[name]) for name in splits if name in MEASURED}
+    judged = judge_splits(learner, task, splits, accelerator)
     results = {name: as_json(each.scores) for name, each in judged.items()} | {
         "steps": outcome.progress.step,
         "seconds": outcome.progress.seconds,
@@ -94,8 +93,7 @@ def learn(
     if accelerator.is_main_process:
         model = beginning.model
         if recipe.lora is not None:
-            model = merged(learner, folder / ADAPTER)
-            weights = model.state_dict()
+            model, weights = merged(learner, folder / ADAPTER)
         keep_model(model, weights, beginning.tokenizer, task, folder / MODEL)
         keep_results(folder, judged, results)
     accelerator.wait_for_everyone()
@@ -166,9 +164,16 @@ def measure_of(task: Task, split: Split) -> Callable[[nn.Module], dict[str, floa
     return measure
 
 
-def judge_split(model: nn.Module, task: Task, split: Split) -> Judged:
-    """Predict and score a split with a model that learns no more."""
-    return judge(model.eval(), task, split.rows, split.examples)
+def judge_splits(
+    model: nn.Module, task: Task, splits: Mapping[str, Split], accelerator: Accelerator
+) -> dict[str, Judged]:
+    """Predict and score the splits that nothing is learned from, with a model that learns no more."""
+    with gathered(model.eval(), accelerator):
+        return {
+            name: judge(model, task, split.rows, split.examples)
+            for name, split in splits.items()
+            if name in MEASURED
+        }
 
 
 def bring_back_best(model: nn.Module, folder: Path, accelerator: Accelerator) -> None:

@@ -6,7 +6,7 @@ The finished model has its additions merged, and is loaded like any other; they 
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..interop.messages import quietly
 from ..modeling import TercetPreTrainedModel
@@ -36,9 +36,10 @@ def with_additions(model: TercetPreTrainedModel, recipe: LoraRecipe) -> nn.Modul
         raise ValueError(f"lora.target_modules: {error}") from None
 
 
-def merged(learner: nn.Module, adapter: Path) -> TercetPreTrainedModel:
-    """Keep the additions in a folder, then merge them into the model and return it."""
+def merged(learner: nn.Module, adapter: Path) -> tuple[TercetPreTrainedModel, dict[str, Tensor]]:
+    """Keep the additions in a folder, then merge them into the model; give it and its weights."""
     additions: Any = learner
     with quietly():
         additions.save_pretrained(adapter)
-    return additions.merge_and_unload()
+    model = additions.merge_and_unload()
+    return model, model.state_dict()
