@@ -145,7 +145,7 @@ def demo(options: Namespace) -> None:
       tercet demo
       tercet demo --output runs/first-look
     """
-    from .pretraining.demo import run_demo
+    from .demo.run import run_demo
 
     print(run_demo(options.output, overwrite=options.overwrite))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tercet.configs.recipe import load_recipe
-from tercet.pretraining.demo import CURVES, MEMBERS, claim_folder, load_recipes, run_demo
+from tercet.demo.run import CURVES, MEMBERS, claim_folder, load_recipes, run_demo
 from tercet.pretraining.recipe import PretrainingRecipe
 
 WORDS = [

@@ -13,13 +13,25 @@ from statistics import mean
 
 import torch
 
+from ..pretraining.comparison import Scores
+from ..pretraining.curves import draw, panel_of
+from ..pretraining.recipe import PretrainingRecipe
+from ..pretraining.report import (
+    Bar,
+    Block,
+    Card,
+    Cards,
+    Figure,
+    Heading,
+    Prose,
+    Report,
+    Table,
+    number,
+    percent,
+)
 from ..training.tracking import Record
-from .comparison import Scores
-from .curves import draw, panel_of
-from .demo_examples import example_blocks
-from .demonstration import Shown
-from .recipe import PretrainingRecipe
-from .report import Bar, Block, Card, Cards, Figure, Heading, Prose, Report, Table, number, percent
+from .exhibits import example_blocks
+from .showing import Shown
 
 NAMES = {"encoder": "Encoder", "decoder": "Decoder", "seq2seq": "Sequence to sequence"}
 TERMS = {

@@ -23,16 +23,16 @@ from transformers import (
 
 from ..configs.recipe import load_recipe
 from ..interop.messages import quietly
+from ..pretraining.comparison import compare
+from ..pretraining.output import MODEL, RECIPE
+from ..pretraining.recipe import PretrainingRecipe
+from ..pretraining.report import as_markdown
+from ..pretraining.report_page import as_page
+from ..pretraining.run import pretrain
+from ..pretraining.text import open_text
 from ..training.tracking import LOG, read_log
-from .comparison import compare
-from .demo_report import Findings, build_report
-from .demonstration import Shown, continue_texts, fill_masks, judge_pairs, restore_spans
-from .output import MODEL, RECIPE
-from .recipe import PretrainingRecipe
-from .report import as_markdown
-from .report_page import as_page
-from .run import pretrain
-from .text import open_text
+from .report import Findings, build_report
+from .showing import Shown, continue_texts, fill_masks, judge_pairs, restore_spans
 
 MEMBERS = ("encoder", "decoder", "seq2seq")
 PAGE = "report.html"
