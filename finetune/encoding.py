@@ -26,12 +26,20 @@ class TextEncoder:
         tokenizer: A fast one: spans of characters are asked of it, too.
         max_length: Ids of a row at most; longer texts lose their end.
         has_token_types: Whether the model tells first and second text apart by `token_type_ids`.
+        decoder_start_id: What the decoder reads first, if the model is one of source and target.
 
     Raises:
         ValueError: The tokenizer is no fast one.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, max_length: int, *, has_token_types: bool):
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int,
+        *,
+        has_token_types: bool,
+        decoder_start_id: int | None = None,
+    ):
         if not tokenizer.is_fast:
             raise ValueError(
                 f"{type(tokenizer).__name__} is no fast tokenizer, and only these tell which text a token "
@@ -40,6 +48,7 @@ class TextEncoder:
         self.tokenizer = cast(PreTrainedTokenizerFast, tokenizer)
         self.max_length = max_length
         self.has_token_types = has_token_types
+        self.decoder_start_id = decoder_start_id
         self.frames = tokenizer.num_special_tokens_to_add(pair=True) > 0
 
     def encode(self, texts: Sequence[str], others: Sequence[str] | None = None) -> dict[str, Ragged]:

@@ -93,4 +93,9 @@ def encoder_of(
     if max_length is not None and max_length > longest:
         raise ValueError(f"data.max_length is {max_length}, but the model reads {longest} tokens: lower it")
     has_token_types = bool(getattr(model.config, "type_vocab_size", 0))
-    return TextEncoder(tokenizer, max_length or longest, has_token_types=has_token_types)
+    return TextEncoder(
+        tokenizer,
+        max_length or longest,
+        has_token_types=has_token_types,
+        decoder_start_id=getattr(model.config, "decoder_start_token_id", None),
+    )

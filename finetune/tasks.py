@@ -9,12 +9,14 @@ from pydantic import TypeAdapter
 from ..configs.recipe import recipe_data
 from ..interop.finished_run import TASK
 from ..training.disk import replace_text
+from .generation import Generation
 from .ranking import Ranking
 from .regression import Regression
 from .tagging import Tagging
 from .task import Task
 from .task_recipes import (
     ClassificationRecipe,
+    GenerationRecipe,
     MultiLabelRecipe,
     RankingRecipe,
     RegressionRecipe,
@@ -29,6 +31,7 @@ TASKS: dict[type, type[Task]] = {
     RegressionRecipe: Regression,
     TaggingRecipe: Tagging,
     RankingRecipe: Ranking,
+    GenerationRecipe: Generation,
 }
 """What is said about a task -> the task, once its training rows are known."""
 

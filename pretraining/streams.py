@@ -30,13 +30,18 @@ def two_streams(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], de
     last: teacher forcing (Williams and Zipser, 1989): what is predicted at t is read at t + 1, right or
     wrong.
     """
-    encoder, decoder = pack(sources), pack(targets)
+    labels = pack(targets)
+    read = labels._replace(input_ids=one_step_late(labels, decoder_start_id))
+    return side_by_side(pack(sources), read) | {"labels": labels.input_ids}
+
+
+def side_by_side(encoder: Packed, decoder: Packed) -> Batch:
+    """Name what the encoder reads, (1, N), and what the decoder reads, (1, M)."""
     return {
         "input_ids": encoder.input_ids,
         "position_ids": encoder.position_ids,
-        "decoder_input_ids": one_step_late(decoder, decoder_start_id),
+        "decoder_input_ids": decoder.input_ids,
         "decoder_position_ids": decoder.position_ids,
-        "labels": decoder.input_ids,
         **boundaries_of(decoder, "q"),
         **boundaries_of(encoder, "k"),
     }

@@ -28,7 +28,7 @@ def write(
     Args:
         model: Can generate; in evaluation mode, so that it drops nothing.
         sources: Token ids, framed as in training.
-        pad_id: What sources, and targets that end early, are filled with.
+        pad_id: What sources are filled with behind their ends.
         num_beams: Targets that are followed at once; 1 is greedy.
         max_new_tokens: Tokens of a target at most.
         batch_size: Sources of a batch.

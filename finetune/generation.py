@@ -1,0 +1,229 @@
+"""Generation: a text for a text, by a model of source and target (translation, summarization, ...).
+
+Both texts have the frame that the tokenizer gives them and end with the end-of-sequence token, whether the
+frame has it or not. The target is learned with teacher forcing, as in pretraining. A model is judged by what
+it writes on its own, too, until that token or as far as the longest target goes.
+
+Legend: E rows, N packed tokens of the encoder, M packed tokens of the decoder.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from ..pretraining.denoising import ended
+from ..pretraining.sentences import split_sentences
+from ..pretraining.special_tokens import required_token_id
+from ..pretraining.streams import one_step_late, one_stream, side_by_side
+from ..pretraining.token_scores import without_targets
+from ..pretraining.writing import read_out, write
+from ..training.examples import gather, has_field
+from ..training.objective import Batch, Example
+from ..training.packing import Ragged, pack
+from .encoding import TextEncoder
+from .examples import LabelledExamples
+from .rows import texts_of
+from .task import Facts, Prediction, Task, TaskObjective
+from .task_recipes import GenerationRecipe
+from .text_metrics import rouge_of_each, text_interval, text_scores, tokenization_for
+
+FILLER = 0
+"""Id that sources are filled with to be written for together: any will do, since it is hidden."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a model makes of a batch."""
+
+    loss: Tensor
+    """Summed over the targets' tokens with teacher forcing; 0 without targets."""
+    targets: list[np.ndarray]
+    """Ids that the model has written on its own, one array for each source."""
+
+
+class GenerationObjective(TaskObjective[Written]):
+    """Teacher forcing: each token of a target from the source and the true tokens before it.
+
+    Args:
+        longest_target: Tokens that a model writes at most.
+        num_beams: Targets that it follows at once.
+    """
+
+    def __init__(self, longest_target: int, num_beams: int):
+        super().__init__("token")
+        self.longest_target = longest_target
+        self.num_beams = num_beams
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack sources for the encoder and, if there are any, targets for the decoder."""
+        sources = gather(examples, "input_ids")
+        if has_field(examples, "labels"):
+            batch = side_by_side(pack(sources), pack(gather(examples, "decoder_input_ids")))
+            batch["labels"] = torch.from_numpy(gather(examples, "labels").values)[None]
+        else:
+            batch = one_stream(sources)
+        batch["index"] = torch.from_numpy(gather(examples, "index").values)
+        return batch
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the tokens of the targets."""
+        return {self.term: torch.tensor(batch["labels"].numel(), device=batch["labels"].device)}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the cross-entropy of the targets' tokens; nothing is written."""
+        return {self.term: model(**without_targets(batch, "index"), reduction="sum").loss}
+
+    def outputs(self, model: nn.Module, batch: Batch) -> Written:
+        """Write a target for each source, and find the loss of the right ones."""
+        ids, edges = batch["input_ids"][0].cpu().numpy(), batch["cu_seq_lens_k"].tolist()
+        written = write(
+            model,
+            np.split(ids, edges[1:-1]),
+            FILLER,
+            num_beams=self.num_beams,
+            max_new_tokens=self.longest_target,
+        )
+        is_labelled = "labels" in batch
+        return Written(self.losses(model, batch)[self.term] if is_labelled else torch.zeros(()), written)
+
+    def loss(self, outputs: Written, batch: Batch) -> Tensor:
+        """Sum over the targets' tokens."""
+        return outputs.loss
+
+    def answers(self, outputs: Written, batch: Batch) -> list[np.ndarray]:
+        """Give the ids that were written for each source."""
+        return outputs.targets
+
+
+class Generation(Task):
+    """A text for a text."""
+
+    head = "ForConditionalGeneration"
+    recipe: GenerationRecipe
+    metrics = {
+        "bleu": True,
+        "chrf": True,
+        "rouge1": True,
+        "rouge2": True,
+        "rougeL": True,
+        "exact_match": True,
+        "loss": False,
+    }
+    tokenizer: PreTrainedTokenizerBase
+    """That of the latest examples: it reads out what was written for them."""
+
+    @staticmethod
+    def inputs_in(recipe: GenerationRecipe) -> tuple[str, ...]:
+        """The source."""
+        return (recipe.source,)
+
+    @staticmethod
+    def labels_in(recipe: GenerationRecipe) -> tuple[str, ...]:
+        """The target."""
+        return (recipe.target,)
+
+    @staticmethod
+    def find(recipe: GenerationRecipe, train: Dataset) -> Facts:
+        """Find out how BLEU has to cut the targets; make sure that they differ."""
+        targets = texts_of(train, recipe.target)
+        if len(set(targets)) < 2:
+            raise ValueError(
+                f"all rows have the same text in column {recipe.target!r}: there is nothing to learn"
+            )
+        return {"tokenization": tokenization_for(targets)}
+
+    def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
+        """Encode sources, each behind the prefix, and targets.
+
+        Raises:
+            ValueError: A row has no text, the model names no token to start with, or reads fewer than the
+                longest target has.
+        """
+        self.tokenizer, longest = encoder.tokenizer, self.recipe.longest_target
+        if encoder.decoder_start_id is None:
+            raise ValueError(
+                "the model's configuration names no decoder_start_token_id: set model.overrides"
+                ".decoder_start_token_id to the id that its decoder was pretrained to begin with"
+            )
+        if longest > encoder.max_length:
+            raise ValueError(
+                f"task.longest_target is {longest}, but a text may have {encoder.max_length} tokens: lower "
+                "it, or raise data.max_length, as far as the model has positions"
+            )
+        sources = [self.recipe.prefix + text for text in texts_of(rows, self.recipe.source)]
+        fields = {"input_ids": encode_ended(sources, encoder.tokenizer, encoder.max_length)}
+        if labelled:
+            labels = encode_ended(texts_of(rows, self.recipe.target), encoder.tokenizer, longest)
+            late = one_step_late(pack(labels), encoder.decoder_start_id)[0].numpy()
+            fields |= {"decoder_input_ids": Ragged(late, labels.lengths), "labels": labels}
+        return LabelledExamples(fields)
+
+    def objective(self) -> GenerationObjective:
+        """Teacher forcing."""
+        return GenerationObjective(self.recipe.longest_target, self.recipe.num_beams)
+
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Give the texts."""
+        return [{"text": text} for text in read_out(self.tokenizer, answers)]
+
+    def references(self, rows: Dataset) -> list[str]:
+        """The targets."""
+        return texts_of(rows, self.recipe.target)
+
+    def score(self, predictions: Sequence[Prediction], references: Sequence[str]) -> dict[str, float]:
+        """Compare the texts with the targets."""
+        return text_scores(texts_in(predictions), references, self.facts["tokenization"])
+
+    def interval(self, predictions: Sequence[Prediction], references: Sequence[str]) -> tuple[float, float]:
+        """Give the 95 % interval of the criterion, without comparing texts again for each draw of rows."""
+        tokenization = self.facts["tokenization"]
+        return text_interval(self.criterion, texts_in(predictions), references, tokenization)
+
+    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[str]) -> np.ndarray:
+        """How much of the longest common subsequence is missing."""
+        return 1 - rouge_of_each(texts_in(predictions), references)["rougeL"]
+
+    def said(self, prediction: Prediction) -> str:
+        """The text."""
+        return prediction["text"]
+
+    def wanted(self, reference: str) -> str:
+        """The target."""
+        return reference
+
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Repeat the first sentence of each source, which says what a text is about more often than not.
+
+        For summaries this is the usual lower bound (LEAD-1), and for sources of one sentence, as in
+        translation, it is the other usual one: the source itself.
+        """
+        sources = texts_of(rows, self.recipe.source)
+        return [{"text": split_sentences(text.strip())[0]} for text in sources]
+
+
+def encode_ended(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, longest: int) -> Ragged:
+    """Encode texts in the tokenizer's frame, each with the end-of-sequence token at its end.
+
+    Args:
+        texts: Whatever does not fit is cut off; a warning counts these texts.
+        tokenizer: Its frame of an empty text tells whether it adds that token.
+        longest: Ids of a text at most, that token included.
+
+    Raises:
+        ValueError: The tokenizer has no such token, or leaves nothing of a text.
+    """
+    eos_id = required_token_id(tokenizer, "eos", "generation")
+    is_ended = tokenizer("")["input_ids"][-1:] == [eos_id]
+    room = longest if is_ended else longest - 1
+    ids = TextEncoder(tokenizer, room, has_token_types=False).encode(texts)["input_ids"]
+    return ids if is_ended else ended(ids.values, ids.lengths, eos_id)
+
+
+def texts_in(predictions: Sequence[Prediction]) -> list[str]:
+    """Take the texts out of predictions."""
+    return [each["text"] for each in predictions]
