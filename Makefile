@@ -16,7 +16,7 @@ PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
 
-demo: $(VENV)/.installed ## pretrain three tiny models on text this machine already has, and report
+demo: $(VENV)/.installed ## pretrain three tiny models on text this machine already has, teach them tasks, and report
 	$(BIN)/tercet demo --overwrite
 
 test: $(VENV)/.installed ## run the tests, without the slow ones
@@ -62,5 +62,5 @@ $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 # The type checker cannot see that setup.cfg maps the folders below one import root: these links show it.
 typings: setup.cfg
 	@mkdir -p typings/tercet
-	@for name in tercet/* configs modeling interop training pretraining finetune; do ln -sfn ../../$$name typings/tercet/; done
+	@for name in tercet/* configs modeling interop training pretraining finetune demo; do ln -sfn ../../$$name typings/tercet/; done
 	@touch typings

@@ -67,7 +67,6 @@ def learn(
     beginning = load_beginning(recipe.model, task, seed)
     learner = learner_of(beginning.model, recipe)
     require_whole_matrices(recipe, accelerator)
-    held_out = HeldOut(measure=measure_of(task, splits["validation"]), criterion=task.shortfall)
     outcome = fit(
         learner,
         task.objective(),
@@ -76,7 +75,7 @@ def learn(
         folder,
         accelerator,
         width=beginning.model.config.hidden_size,
-        held_out=held_out,
+        held_out=HeldOut(measure=measure_of(task, splits["validation"]), criterion=task.shortfall),
         about=recipe_data(recipe),
         resume=resume,
     )

@@ -13,12 +13,15 @@ import ast
 import hashlib
 import importlib.metadata
 import importlib.util
+import inspect
+import json
 import re
 import sys
 import sysconfig
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tqdm import tqdm
@@ -74,11 +77,28 @@ SKIPPED_FOLDERS = frozenset(
 SPLITS = ("train", "validation")
 VALIDATION_PERCENT = 5
 FEWEST_WORDS = 25
-EDITION = 2
-"""To be raised whenever the same sources give another text."""
+EDITION = 3
+"""To be raised whenever the same sources give another text, or it is kept in another way."""
 
-Document = tuple[str, list[str]]
-"""A module's name and its paragraphs."""
+
+@dataclass(frozen=True)
+class Docstring:
+    """The prose of one docstring."""
+
+    summary: str | None
+    """Its first paragraph, where that is a paragraph of prose; a docstring begins by saying in one line what
+    it is about (PEP 257)."""
+    details: list[str]
+    """The other paragraphs."""
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """All of them in their order."""
+        return [*([self.summary] if self.summary else []), *self.details]
+
+
+Document = tuple[str, list[Docstring]]
+"""A module's name and its docstrings."""
 
 
 def documentation_file(split: str, cache: Path, packages: Sequence[str] = PACKAGES) -> Path:
@@ -92,17 +112,33 @@ def documentation_file(split: str, cache: Path, packages: Sequence[str] = PACKAG
     Returns:
         A `.txt` file: a paragraph a line, a blank line between modules.
     """
-    assert split in SPLITS
+    return _documentation_folder(cache, packages) / f"{split}.txt"
+
+
+def read_documentation(split: str, cache: Path, packages: Sequence[str] = PACKAGES) -> list[Document]:
+    """Read what `documentation_file` holds with its structure: which module, which docstring.
+
+    Args:
+        split: As there.
+        cache: As there.
+        packages: As there.
+    """
+    file = _documentation_folder(cache, packages) / f"{split}.jsonl"
+    rows = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    return [(row["module"], [Docstring(**each) for each in row["docstrings"]]) for row in rows]
+
+
+def _documentation_folder(cache: Path, packages: Sequence[str]) -> Path:
     edition = repr((EDITION, sys.version, [(name, _version(name)) for name in packages]))
     folder = cache / f"documentation-{hashlib.sha256(edition.encode()).hexdigest()[:16]}"
-    return made_once(folder, lambda target: _write(target, extract_documents(packages))) / f"{split}.txt"
+    return made_once(folder, lambda target: _write(target, extract_documents(packages)))
 
 
 def extract_documents(packages: Sequence[str] = PACKAGES) -> list[Document]:
     """Read the prose of every module, paragraphs that occurred before left out."""
     modules = [(module, file) for package in packages for module, file in sorted(_modules(package).items())]
     with ProcessPoolExecutor() as executor:
-        extracted = executor.map(_paragraphs_of_module, [file for _, file in modules], chunksize=16)
+        extracted = executor.map(_docstrings_of_module, [file for _, file in modules], chunksize=16)
         bar = tqdm(
             extracted, "reading documentation", total=len(modules), unit=" modules", disable=None, leave=False
         )
@@ -112,21 +148,35 @@ def extract_documents(packages: Sequence[str] = PACKAGES) -> list[Document]:
 def without_repetitions(documents: Iterable[Document]) -> Iterator[Document]:
     """Leave out paragraphs that say what an earlier one said, whatever the names and numbers in it."""
     seen: set[str] = set()
-    for module, paragraphs in documents:
-        kept = []
-        for paragraph in paragraphs:
-            gist = " ".join(re.findall(r"(?<![\w.])[a-z]+(?![\w.(]\w)", paragraph))
-            if gist not in seen:
-                seen.add(gist)
-                kept.append(paragraph)
-        if sum(len(paragraph.split()) for paragraph in kept) >= FEWEST_WORDS:
-            yield module, kept
+
+    def is_new(paragraph: str) -> bool:
+        gist = " ".join(re.findall(r"(?<![\w.])[a-z]+(?![\w.(]\w)", paragraph))
+        is_unseen = gist not in seen
+        seen.add(gist)
+        return is_unseen
+
+    for module, docstrings in documents:
+        kept = [
+            Docstring(
+                each.summary if each.summary and is_new(each.summary) else None,
+                [paragraph for paragraph in each.details if is_new(paragraph)],
+            )
+            for each in docstrings
+        ]
+        if sum(len(paragraph.split()) for each in kept for paragraph in each.paragraphs) >= FEWEST_WORDS:
+            yield module, [each for each in kept if each.paragraphs]
 
 
 def split_of(module: str) -> str:
     """Assign a module to training or validation by its name alone: the same on every machine."""
     number = int.from_bytes(hashlib.sha256(module.encode()).digest()[:8], "big")
     return "validation" if number % 100 < VALIDATION_PERCENT else "train"
+
+
+def package_of(module: str) -> str:
+    """Name the package of a module, as in `PACKAGES`."""
+    name = module.partition(".")[0]
+    return name if name in PACKAGES else STANDARD_LIBRARY
 
 
 def docstrings(source: str) -> list[str]:
@@ -148,12 +198,19 @@ def docstrings(source: str) -> list[str]:
     return [text for _, text in sorted(found.items())]
 
 
-def _paragraphs_of_module(file: Path) -> list[str]:
+def _docstrings_of_module(file: Path) -> list[Docstring]:
     try:
-        source = file.read_text(encoding="utf-8")
-        return [paragraph for text in docstrings(source) for paragraph in prose_paragraphs(text)]
+        return [_docstring(text) for text in docstrings(file.read_text(encoding="utf-8"))]
     except (SyntaxError, ValueError):  # templates, and sources in other encodings
         return []
+
+
+def _docstring(text: str) -> Docstring:
+    paragraphs = prose_paragraphs(text)
+    opening = prose_paragraphs(inspect.cleandoc(text).partition("\n\n")[0])
+    if len(opening) == 1 and opening == paragraphs[:1]:
+        return Docstring(paragraphs[0], paragraphs[1:])
+    return Docstring(None, paragraphs)
 
 
 def _modules(package: str) -> dict[str, Path]:
@@ -183,7 +240,13 @@ def _version(package: str) -> str | None:
 
 def _write(folder: Path, documents: list[Document]) -> None:
     for split in SPLITS:
+        own = [document for document in documents if split_of(document[0]) == split]
         texts = [
-            "\n".join(paragraphs) + "\n" for module, paragraphs in documents if split_of(module) == split
+            "\n".join(paragraph for each in docstrings for paragraph in each.paragraphs) + "\n"
+            for _, docstrings in own
         ]
         (folder / f"{split}.txt").write_text("\n".join(texts), encoding="utf-8")
+        rows = [{"module": module, "docstrings": [asdict(each) for each in docstrings]}
+                for module, docstrings in own]  # fmt: skip
+        lines = [f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows]
+        (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")

@@ -38,7 +38,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Prose:
-    """A paragraph."""
+    """A paragraph; `[words](file)` leads to a file that lies beside the report."""
 
     text: str
 

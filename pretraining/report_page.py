@@ -3,11 +3,15 @@
 Colours follow the reader's light or dark setting; charts are drawings that follow it, too.
 """
 
+import re
 from collections.abc import Sequence
 from functools import singledispatch
 from html import escape
 
 from .report import Bar, Block, Card, Cards, Example, Examples, Figure, Heading, Prose, Report, Run, Table
+
+LINK = re.compile(r"\[([^\[\]]+)\]\(([\w./-]+)\)")
+"""Words in brackets, and a file beside the report: nothing that leads elsewhere."""
 
 STYLE = """
 :root {
@@ -68,6 +72,7 @@ th, td { padding: .42rem .9rem .42rem 0; text-align: right; font-variant-numeric
 th:first-child, td:first-child { text-align: left; }
 td { border-bottom: 1px solid color-mix(in srgb, var(--line) 55%, transparent); }
 tr.strong td { font-weight: 650; color: var(--first); }
+a { color: var(--first); }
 figure { margin: 1.4rem 0 1.8rem; }
 figure svg { width: 100%; height: auto; display: block; }
 .right, .wrong, .truth, .blank { border-radius: 3px; padding: .04em .22em; box-decoration-break: clone; }
@@ -188,6 +193,6 @@ def mark(strong: bool) -> str:
 
 
 def prose(text: str) -> str:
-    """Escape a text, and set what stands between backquotes as code."""
-    parts = escape(text).split("`")
+    """Escape a text, make its links, and set what stands between backquotes as code."""
+    parts = LINK.sub(r'<a href="\2">\1</a>', escape(text)).split("`")
     return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))

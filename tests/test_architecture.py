@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "finetune": {"configs", "modeling", "training", "interop", "pretraining"},
     "distill": {"configs", "modeling", "training", "interop", "pretraining", "finetune"},
     "fewshot": {"configs", "modeling", "interop"},
+    "demo": {"configs", "modeling", "training", "interop", "pretraining", "finetune"},
 }
 FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]
 LIBRARY = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.py"))

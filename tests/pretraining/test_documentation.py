@@ -6,9 +6,13 @@ import pytest
 
 from tercet.pretraining.documentation import (
     SPLITS,
+    STANDARD_LIBRARY,
+    Docstring,
     docstrings,
     documentation_file,
     extract_documents,
+    package_of,
+    read_documentation,
     split_of,
     without_repetitions,
 )
@@ -30,21 +34,23 @@ def test_extraction_is_deterministic(documents):
 
 
 def test_modules_become_documents_of_prose(documents):
-    paragraphs = dict(documents)["email.message"]
+    paragraphs = [paragraph for each in dict(documents)["email.message"] for paragraph in each.paragraphs]
     assert any("message" in paragraph for paragraph in paragraphs)
     assert not any("\n" in paragraph for paragraph in paragraphs)
 
 
 def test_no_paragraph_occurs_twice(documents):
-    paragraphs = [paragraph for _, kept in documents for paragraph in kept]
+    paragraphs = [paragraph for _, kept in documents for each in kept for paragraph in each.paragraphs]
     assert len(set(paragraphs)) == len(paragraphs)
 
 
 def test_paragraphs_that_differ_in_names_alone_are_kept_once():
     said = "Build the `{}` model with this configuration, which holds all the parameters that it needs."
     other = "Something else that is long enough for a document " + "and goes on " * 10
-    documents = [(name, [said.format(name), f"{other} {index}"]) for index, name in enumerate("AB")]
-    assert [len(paragraphs) for _, paragraphs in without_repetitions(documents)] == [2]
+    documents = [
+        (name, [Docstring(said.format(name), [f"{other} {index}"])]) for index, name in enumerate("AB")
+    ]
+    assert list(without_repetitions(documents)) == documents[:1]
 
 
 def test_splits_divide_the_modules(tmp_path):
@@ -52,6 +58,39 @@ def test_splits_divide_the_modules(tmp_path):
     texts = [set(file.read_text().split("\n")) - {""} for file in (train, validation)]
     assert all(texts)
     assert not texts[0] & texts[1]
+
+
+def test_structure_is_kept_beside_the_text(tmp_path):
+    for split in SPLITS:
+        documents = read_documentation(split, tmp_path, PACKAGES)
+        told = "\n\n".join(
+            "\n".join(paragraph for each in found for paragraph in each.paragraphs) for _, found in documents
+        )
+        assert documentation_file(split, tmp_path, PACKAGES).read_text() == f"{told}\n"
+        assert all(split_of(module) == split for module, _ in documents)
+
+
+def test_a_summary_is_a_paragraph_of_its_own_at_the_beginning(tmp_path, monkeypatch):
+    sources = {
+        "summed": "Return the sum of the values.\n\n    It is zero where there are none of them.\n    ",
+        "joined": "Return the sum of the values.\n    It is zero where there are none of them.\n    ",
+        "late": "sum(values) -> number\n\n    Return the sum of all of the values.\n    ",
+    }
+    source = "\n".join(f'def {name}():\n    """{text}"""' for name, text in sources.items())
+    (tmp_path / "adding").mkdir()
+    (tmp_path / "adding" / "__init__.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    ((_, found),) = extract_documents(("adding",))
+    assert found == [
+        Docstring("Return the sum of the values.", ["It is zero where there are none of them."]),
+        Docstring("Return the sum of the values. It is zero where there are none of them.", []),
+        Docstring(None, ["Return the sum of all of the values."]),
+    ]
+
+
+def test_modules_name_their_package():
+    assert package_of("torch.nn.functional") == "torch"
+    assert package_of("email.message") == STANDARD_LIBRARY
 
 
 def test_a_twentieth_of_all_names_is_for_validation():

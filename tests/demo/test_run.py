@@ -4,11 +4,16 @@ import json
 import random
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
+from safetensors.torch import load_file
 
 from tercet.configs.recipe import load_recipe
-from tercet.pretraining.demo import CURVES, MEMBERS, claim_folder, load_recipes, run_demo
+from tercet.demo.run import CURVES, MEMBERS, claim_folder, load_recipes, run_demo
+from tercet.demo.teaching import load_tasks
+from tercet.pretraining.documentation import Docstring
 from tercet.pretraining.recipe import PretrainingRecipe
 
 WORDS = [
@@ -70,9 +75,30 @@ def recipes(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def finished(recipes, tmp_path_factory):
+def documents():
+    """Invent modules of two packages with a docstring each."""
+    draw = random.Random(0)
+
+    def docstring() -> Docstring:
+        summary, *details = (" ".join(draw.choices(WORDS, k=size)).capitalize() + "." for size in (8, 15, 15))
+        return Docstring(summary, details)
+
+    sizes = {"train": 20, "validation": 4}
+    return {
+        split: [
+            (f"{package}.m{number}", [docstring()]) for number in range(size) for package in ("torch", "json")
+        ]
+        for split, size in sizes.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def finished(recipes, documents, tmp_path_factory):
     """Run the demonstration once."""
-    return run_demo(tmp_path_factory.mktemp("demo") / "new", recipes=recipes)
+    tasks = load_tasks(["training.epochs=1"])
+    return run_demo(
+        tmp_path_factory.mktemp("demo") / "new", recipes=recipes, tasks=tasks, documents=documents
+    )
 
 
 def test_report_shows_all_members_beside_what_needs_no_learning(finished):
@@ -91,8 +117,11 @@ def test_page_is_self_contained(finished):
     assert finished.name == "report.html"
     assert "<script" not in page
     links = re.findall(r'(?:src|href)="([^"]*)"', page) + re.findall(r"url\(([^)]*)\)", page)
-    assert all(link.startswith("#") for link in links)
-    assert page.count("<svg") == len(MEMBERS)
+    files = {link for link in links if not link.startswith(("#", "data:"))}
+    runs = [run for member in MEMBERS for run in (member, f"{member}-untrained")]
+    assert files == {f"finetuned/{run}/report.html" for run in runs}
+    assert all((finished.parent / file).exists() for file in files)
+    assert page.count("<svg") == len(MEMBERS) + 1
 
 
 def test_curves_lie_beside_the_report(finished):
@@ -105,6 +134,36 @@ def test_models_read_back_score_what_their_runs_measured(finished):
         measured = json.loads((finished.parent / member / "evaluation.json").read_text())["scores"]
         term = next(name for name in measured if name.endswith("/loss"))
         assert f"| **{measured[term]:.3f}** |" in (finished.parent / "report.md").read_text()
+
+
+def test_report_shows_every_task_beside_what_is_no_transformer(finished):
+    markdown = (finished.parent / "report.md").read_text()
+    names = ("pretrained", "random weights", "bag of words", "most frequent", "first sentence")
+    rows = [len(re.findall(rf"^\| \*{{0,2}}{name}\*{{0,2}} \|", markdown, re.MULTILINE)) for name in names]
+    assert rows == [2, 2, 1, 1, 1]
+    assert markdown.count("The pretrained ") == len(MEMBERS)
+
+
+def test_fine_tuned_models_score_what_their_runs_measured(finished):
+    markdown = (finished.parent / "report.md").read_text()
+    for member in MEMBERS:
+        for run in (member, f"{member}-untrained"):
+            summary = json.loads((finished.parent / "finetuned" / run / "scores.json").read_text())
+            score = summary["seeds"]["0"]["test"][summary["criterion"]]
+            ends = [f"{100 * end:.1f}" for end in summary["interval"]]
+            assert f"{100 * score:.1f} ({' to '.join(ends)})" in markdown
+
+
+def test_both_runs_of_a_member_differ_in_their_beginning_alone(finished):
+    for member in MEMBERS:
+        runs = [finished.parent / "finetuned" / run for run in (member, f"{member}-untrained")]
+        recipes = [yaml.safe_load((run / "recipe.yaml").read_text()) for run in runs]
+        beginnings = [Path(recipe.pop("model").pop("path")) for recipe in recipes]
+        assert recipes[0] | {"output": ""} == recipes[1] | {"output": ""}
+        configs = [json.loads((beginning / "config.json").read_text()) for beginning in beginnings]
+        assert configs[0] == configs[1]
+        first, second = (load_file(beginning / "model.safetensors") for beginning in beginnings)
+        assert any((first[name] != second[name]).any() for name in first)
 
 
 def test_earlier_demo_is_replaced_only_if_asked(finished):

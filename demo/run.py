@@ -1,14 +1,17 @@
 """The demonstration: three small models learn from text that this machine already has; a report says what.
 
-    recipes -> pretrain each -> read it back by its Auto class -> compare, show -> report.md, report.html, PNG
+    recipes -> pretrain each -> read it back by its Auto class -> compare, show ---+
+                    |                                                              +--> report.md, .html, PNG
+    rows of tasks --+--> fine-tune each, beside random weights --> compare, show --+
 
 Nothing is downloaded. The encoder learns masked language modeling and next-sentence prediction, the decoder
-causal language modeling, the sequence-to-sequence model span corruption.
+causal language modeling, the sequence-to-sequence model span corruption. Then the first two learn to tell
+which package a paragraph documents, and the last one to write the first lines of docstrings.
 """
 
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,23 +25,29 @@ from transformers import (
 )
 
 from ..configs.recipe import load_recipe
+from ..finetune.recipe import FineTuningRecipe
 from ..interop.messages import quietly
+from ..pretraining.cache import cache_folder
+from ..pretraining.comparison import compare
+from ..pretraining.documentation import SPLITS, Document, read_documentation
+from ..pretraining.output import MODEL, RECIPE
+from ..pretraining.recipe import PretrainingRecipe
+from ..pretraining.report import as_markdown
+from ..pretraining.report_page import as_page
+from ..pretraining.run import pretrain
+from ..pretraining.text import open_text
 from ..training.tracking import LOG, read_log
-from .comparison import compare
-from .demo_report import Findings, build_report
-from .demonstration import Shown, continue_texts, fill_masks, judge_pairs, restore_spans
-from .output import MODEL, RECIPE
-from .recipe import PretrainingRecipe
-from .report import as_markdown
-from .report_page import as_page
-from .run import pretrain
-from .text import open_text
+from .lesson_report import CONFUSIONS
+from .report import Findings, build_report
+from .showing import Shown, continue_texts, fill_masks, judge_pairs, restore_spans
+from .tasks import write_tasks
+from .teaching import FINETUNED, ROWS, TASKS, UNTRAINED, load_tasks, teach
 
 MEMBERS = ("encoder", "decoder", "seq2seq")
 PAGE = "report.html"
 MARKDOWN = "report.md"
 CURVES = tuple(f"curves-{member}.png" for member in MEMBERS)
-WRITTEN = (*MEMBERS, *CURVES, MARKDOWN, PAGE)
+WRITTEN = (*MEMBERS, ROWS, UNTRAINED, FINETUNED, *CURVES, CONFUSIONS, MARKDOWN, PAGE)
 """Everything that a demonstration writes."""
 
 
@@ -48,30 +57,57 @@ def load_recipes(overrides: Iterable[str] = ()) -> list[PretrainingRecipe]:
 
 
 def run_demo(
-    output: str | Path, *, overwrite: bool = False, recipes: Sequence[PretrainingRecipe] | None = None
+    output: str | Path,
+    *,
+    overwrite: bool = False,
+    recipes: Sequence[PretrainingRecipe] | None = None,
+    tasks: Mapping[str, FineTuningRecipe] | None = None,
+    documents: Mapping[str, Sequence[Document]] | None = None,
 ) -> Path:
-    """Train the three members, show what they learned, and return the path of the report's page.
+    """Train the three members, teach each a task, show what they learned, and return the path of the page.
 
     Args:
         output: Folder of everything.
         overwrite: Replace an earlier demonstration there.
-        recipes: Other recipes than the shipped ones, in the same order.
+        recipes: Other recipes of pretraining than the shipped ones, in the same order.
+        tasks: Other recipes of the tasks, by name.
+        documents: Other modules for the tasks, by split of pretraining, than those of this machine.
 
     Raises:
         ValueError: The folder holds something else, or an earlier demonstration without `overwrite`.
     """
     began = time.perf_counter()
     folder = claim_folder(Path(output).expanduser(), overwrite=overwrite)
+    members = {
+        member: replace(recipe, output=str(folder / member))
+        for member, recipe in zip(MEMBERS, recipes or load_recipes(), strict=True)
+    }
+    stages = 2 * len(members)
     findings = []
-    for number, (member, recipe) in enumerate(zip(MEMBERS, recipes or load_recipes(), strict=True), start=1):
-        say(f"[{number}/{len(MEMBERS)}] {member}: tokenizer, corpus, {recipe.training.steps:,} steps")
+    for number, (member, recipe) in enumerate(members.items(), start=1):
+        say(f"[{number}/{stages}] {member}: tokenizer, corpus, {recipe.training.steps:,} steps")
         with quietly():
-            findings.append(study(member, replace(recipe, output=str(folder / member))))
-        say(f"[{number}/{len(MEMBERS)}] {member}: {findings[-1].in_one_line}")
-    report = build_report(findings, folder, seconds=time.perf_counter() - began)
+            findings.append(study(member, recipe))
+        say(f"[{number}/{stages}] {member}: {findings[-1].in_one_line}")
+    write_tasks(folder / ROWS, documents or documents_of(members["encoder"]))
+    tasks = tasks or load_tasks()
+    lessons = []
+    for number, (member, recipe) in enumerate(members.items(), start=len(members) + 1):
+        task = TASKS[member]
+        say(f"[{number}/{stages}] {member}: fine-tuning on {task}, once pretrained and once not")
+        with quietly():
+            lessons.append(teach(member, tasks[task], recipe, folder))
+        say(f"[{number}/{stages}] {member}: {lessons[-1].in_one_line}")
+    report = build_report(findings, lessons, folder, seconds=time.perf_counter() - began)
     (folder / MARKDOWN).write_text(as_markdown(report), encoding="utf-8")
     (folder / PAGE).write_text(as_page(report), encoding="utf-8")
     return folder / PAGE
+
+
+def documents_of(recipe: PretrainingRecipe) -> dict[str, list[Document]]:
+    """Read the modules of the embedded corpus where a run of pretraining has found them."""
+    cache = cache_folder(recipe.corpus.cache)
+    return {split: read_documentation(split, cache) for split in SPLITS}
 
 
 def claim_folder(folder: Path, *, overwrite: bool) -> Path:

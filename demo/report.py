@@ -1,4 +1,4 @@
-"""What the demonstration found, as a report: a glance, then each member's curves, scores and examples.
+"""What the demonstration found, as a report: a glance, each member's curves, scores and examples, the tasks.
 
 Legend: a term is one thing that a member learns (`mlm`, `nsp`, ...), as `Objective` names it.
 """
@@ -13,13 +13,27 @@ from statistics import mean
 
 import torch
 
+from ..pretraining.comparison import Scores
+from ..pretraining.curves import draw, panel_of
+from ..pretraining.recipe import PretrainingRecipe
+from ..pretraining.report import (
+    Bar,
+    Block,
+    Card,
+    Cards,
+    Figure,
+    Heading,
+    Prose,
+    Report,
+    Table,
+    number,
+    percent,
+)
 from ..training.tracking import Record
-from .comparison import Scores
-from .curves import draw, panel_of
-from .demo_examples import example_blocks
-from .demonstration import Shown
-from .recipe import PretrainingRecipe
-from .report import Bar, Block, Card, Cards, Figure, Heading, Prose, Report, Table, number, percent
+from .exhibits import example_blocks
+from .lesson_report import lesson_chapters
+from .showing import Shown
+from .teaching import Lesson
 
 NAMES = {"encoder": "Encoder", "decoder": "Decoder", "seq2seq": "Sequence to sequence"}
 TERMS = {
@@ -80,14 +94,16 @@ class Findings:
         )  # fmt: skip
 
 
-def build_report(findings: Sequence[Findings], folder: Path, *, seconds: float) -> Report:
+def build_report(
+    findings: Sequence[Findings], lessons: Sequence[Lesson], folder: Path, *, seconds: float
+) -> Report:
     """Tell everything in order; curves go into `folder` as PNG files."""
     minutes = max(round(seconds / 60), 1)
     words = findings[0].words
     return Report(
         f"What three small Transformers learned in {minutes} minute{'s' if minutes > 1 else ''}",
         f"Trained from random weights on {words / 1e6:.1f} million words of software documentation that this "
-        "machine already had, and measured on documents that they never saw.",
+        "machine already had, then on a task each, and measured on documents that they never saw.",
         [
             Cards([glance(found) for found in findings]),
             Prose(
@@ -96,7 +112,9 @@ def build_report(findings: Sequence[Findings], folder: Path, *, seconds: float) 
                 "from context. A perplexity of 30 means: as unsure as if 30 tokens were equally likely."
             ),
             *(block for found in findings for block in chapter(found, folder)),
+            *lesson_chapters(lessons, folder),
             *what_was_run(findings, seconds),
+            what_was_taught(lessons),
         ],
     )
 
@@ -205,3 +223,18 @@ def what_was_run(findings: Sequence[Findings], seconds: float) -> Iterable[Block
             ]
         )
     yield Table(columns, rows)
+
+
+def what_was_taught(lessons: Sequence[Lesson]) -> Table:
+    """Say how the models were fine-tuned, and how long the two runs of each took."""
+    rows = [
+        [
+            NAMES[lesson.member],
+            f"{lesson.num_rows:,}",
+            f"{lesson.recipe.training.epochs:g}",
+            f"{lesson.recipe.training.learning_rate:g}",
+            f"{lesson.seconds:,.0f} s",
+        ]
+        for lesson in lessons
+    ]
+    return Table(["fine-tuned", "rows", "epochs", "learning rate", "both runs"], rows)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from functools import singledispatch
 
-from .demonstration import Continuation, FilledMask, JudgedPair, RestoredSpans, Shown
-from .report import Bar, Block, Example, Examples, Line, Prose, Run, percent
+from ..pretraining.report import Bar, Block, Example, Examples, Line, Prose, Run, percent
+from .showing import Continuation, FilledMask, JudgedPair, RestoredSpans, Shown
 
 CHOSEN: dict[type, str] = {
     FilledMask: "Sentences evenly spaced over the held-out documents, whatever the outcome. Hidden is the "

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..pretraining.sentences import split_sentences
+from ..pretraining.span_corruption import SpanCorruption, splice
+from ..pretraining.special_tokens import required_token_id, sentinel_ids
+from ..pretraining.tokenizer import frame_ids
 from ..training.objective import Example
-from .sentences import split_sentences
-from .span_corruption import SpanCorruption, splice
-from .special_tokens import required_token_id, sentinel_ids
-from .tokenizer import frame_ids
 
 SHORTEST_WORD = 5
 """Letters of a word that is worth hiding: shorter ones are mostly grammar."""

@@ -1,0 +1,184 @@
+"""How the report tells what the models learned of their tasks, whatever came out."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ..finetune.charts import draw_confusions
+from ..finetune.label_metrics import count_confusions
+from ..finetune.output import PAGE
+from ..pretraining.report import (
+    Bar,
+    Block,
+    Card,
+    Cards,
+    Example,
+    Examples,
+    Figure,
+    Heading,
+    Line,
+    Prose,
+    Run,
+    Table,
+    percent,
+)
+from .showing import evenly_spaced
+from .tasks import STAND_IN
+from .teaching import FINETUNED, PRETRAINED, RANDOM_WEIGHTS, UNTRAINED, Answers, Lesson
+from .yardsticks import BAG_OF_WORDS, FIRST_SENTENCE, YARDSTICKS
+
+CONFUSIONS = "confusions.png"
+NUM_PARAGRAPHS = 6
+NUM_SUMMARIES = 6
+
+
+def lesson_chapters(lessons: Sequence[Lesson], folder: Path) -> Iterator[Block]:
+    """Tell of both tasks; the chart goes into `folder`."""
+    labelled = [lesson for lesson in lessons if lesson.task == "packages"]
+    written = [lesson for lesson in lessons if lesson.task == "summaries"]
+    yield Heading("Learning a task")
+    yield from comparison(labelled, about_packages(labelled[0]))
+    yield Prose(f"What the {labelled[0].member} took for what:")
+    yield confusions(labelled[0], folder)
+    yield Prose("Test paragraphs, evenly spaced, whatever the outcome; in brackets, how sure a model is.")
+    yield Examples(package_examples(labelled), are_narrow=True)
+    yield Heading("Writing a first line")
+    yield from comparison(written, about_summaries(written[0]))
+    yield Prose("Test docstrings, evenly spaced, whatever the outcome.")
+    yield Examples(summary_examples(written[0]))
+
+
+def about_packages(lesson: Lesson) -> str:
+    """Say what the first task is."""
+    packages = sorted(set(lesson.rows["label"][:]))
+    return (
+        f"The encoder and the decoder go on to learn from labels: which of {len(packages)} packages does a "
+        f"paragraph document ({', '.join(packages)})? {lesson.num_rows:,} paragraphs teach it, about as many "
+        f"of each package. Where a package was named, the word `{STAND_IN}` stands instead. The "
+        f"{len(lesson.rows):,} test paragraphs are from modules that no model has read before."
+    )
+
+
+def about_summaries(lesson: Lesson) -> str:
+    """Say what the second task is."""
+    return (
+        "The sequence-to-sequence model learns to write the first line of a docstring from the paragraphs "
+        f"below it, from {lesson.num_rows:,} docstrings. The {len(lesson.rows):,} test docstrings are from "
+        "modules that it has not read before. ROUGE-L is the share of words that a written line and the true "
+        "one have in common, in the same order (Lin, 2004); whoever repeats the text's first sentence gets "
+        f"what is called {FIRST_SENTENCE} here."
+    )
+
+
+def comparison(lessons: Sequence[Lesson], about: str) -> Iterator[Block]:
+    """Put the scores of a task beside one another, and say what they show."""
+    metric = YARDSTICKS[lessons[0].task].metric
+    yield Prose(about)
+    yield Prose(
+        f"{RANDOM_WEIGHTS.capitalize()} is the same architecture without pretraining, fine-tuned on the same "
+        "rows by the same recipe."
+    )
+    yield Cards([glance(lesson, metric) for lesson in lessons])
+    names = list(lessons[0].answers)
+    rows = [[name, *(score_and_interval(lesson.answers[name]) for lesson in lessons)] for name in names]
+    yield Table([f"{metric} in % (95 % interval)", *(lesson.member for lesson in lessons)], rows, strong=0)
+    yield Prose(" ".join(verdict(lesson) for lesson in lessons) + f" {DOUBT}")
+    yield Prose(f"What happened on the way: {', '.join(map(links, lessons))}.")
+
+
+DOUBT = (
+    "Points are hundredths, the ranges 95 % intervals of the difference on the same test rows. They speak of "
+    "other rows, not of other seeds: each run is done once."
+)
+
+
+def glance(lesson: Lesson, metric: str) -> Card:
+    """Show the scores as bars."""
+    bars = [
+        Bar(name, answers.score, percent(answers.score), name == PRETRAINED)
+        for name, answers in lesson.answers.items()
+    ]
+    about = f"{metric} on the test rows, after {lesson.recipe.training.epochs:g} epochs."
+    return Card(f"{lesson.member.capitalize()}, fine-tuned", bars[0].shown, about, bars)
+
+
+def score_and_interval(answers: Answers) -> str:
+    """Write a score with its doubt."""
+    low, high = answers.interval
+    return f"{100 * answers.score:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def verdict(lesson: Lesson) -> str:
+    """Say what pretraining was good for, and whether a Transformer was."""
+    _, control, *others = lesson.answers
+    pretrained, rival = lesson.answers[PRETRAINED], lesson.answers[others[0]]
+    text = (
+        f"The pretrained {lesson.member} is {difference(pretrained, lesson.answers[control])} the one with "
+        f"{control}, and {difference(pretrained, rival)} {others[0]}."
+    )
+    if others[0] == BAG_OF_WORDS and pretrained.score < rival.score:
+        text += " Which words occur tells much of a package, and to count them takes no Transformer."
+    return text
+
+
+def difference(one: Answers, other: Answers) -> str:
+    """Say how much better some answers are than others, or worse, or that it cannot be told."""
+    low, high = (100 * end for end in one.lead_over(other))
+    if low > 0:
+        return f"{low:.1f} to {high:.1f} points better than"
+    if high < 0:
+        return f"{-high:.1f} to {-low:.1f} points worse than"
+    return f"not to be told apart (from {-low:.1f} points worse to {high:.1f} better) from"
+
+
+def links(lesson: Lesson) -> str:
+    """Lead to the runs' own reports, which tell more."""
+    runs = {PRETRAINED: lesson.member, RANDOM_WEIGHTS: f"{lesson.member}-{UNTRAINED}"}
+    return ", ".join(f"[{lesson.member}, {name}]({FINETUNED}/{run}/{PAGE})" for name, run in runs.items())
+
+
+def confusions(lesson: Lesson, folder: Path) -> Figure:
+    """Draw what the pretrained model took for what."""
+    names, right = np.unique(lesson.rows["label"][:], return_inverse=True)
+    said = [prediction["label"] for prediction in lesson.answers[PRETRAINED].predictions]
+    counts = count_confusions(np.searchsorted(names, said), right, len(names))
+    drawing = draw_confusions(names.tolist(), counts, folder / CONFUSIONS)
+    return Figure(CONFUSIONS, drawing, "Which packages were taken for which")
+
+
+def package_examples(lessons: Sequence[Lesson]) -> list[Example]:
+    """Show paragraphs, and what the pretrained models say."""
+    rows = lessons[0].rows
+
+    def shown(number: int) -> Example:
+        lines = [
+            Line("paragraph", [Run(rows[number]["text"])]),
+            Line("right", [Run(rows[number]["label"], "truth")]),
+        ]
+        for lesson in lessons:
+            answers = lesson.answers[PRETRAINED]
+            said, role = answers.predictions[number], "right" if answers.scores[number] else "wrong"
+            lines.append(Line(lesson.member, [Run(f"{said['label']} ({percent(said['score'])})", role)]))
+        return Example(lines)
+
+    return [shown(number) for number in evenly_spaced(range(len(rows)), NUM_PARAGRAPHS)]
+
+
+def summary_examples(lesson: Lesson) -> list[Example]:
+    """Show texts, their first line, and what the models wrote."""
+
+    def shown(number: int) -> Example:
+        row = lesson.rows[number]
+        return Example(
+            [
+                Line("text", [Run(row["document"])]),
+                Line("first line", [Run(row["summary"], "truth")]),
+                *(
+                    Line(name, [Run(lesson.answers[name].predictions[number]["text"])])
+                    for name in (PRETRAINED, RANDOM_WEIGHTS)
+                ),
+            ]
+        )
+
+    return [shown(number) for number in evenly_spaced(range(len(lesson.rows)), NUM_SUMMARIES)]

@@ -1,0 +1,144 @@
+"""A pretrained model learns a task; the same architecture with random weights does, too, from the same rows.
+
+model ----------+
+                +--> fine-tune --> answers to the test rows --> scores, beside those of no Transformer
+random weights -+
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from transformers import AutoTokenizer
+
+from ..configs.recipe import load_recipe
+from ..finetune.bootstrap import mean_interval
+from ..finetune.output import PREDICTIONS
+from ..finetune.recipe import FineTuningRecipe
+from ..finetune.rows import read_file
+from ..finetune.run import finetune
+from ..finetune.summary import read_predictions
+from ..finetune.task import Prediction
+from ..finetune.tasks import load_task
+from ..pretraining.model import build_model
+from ..pretraining.output import MODEL
+from ..pretraining.recipe import PretrainingRecipe
+from .tasks import SPLITS
+from .yardsticks import YARDSTICKS
+
+TASKS = {"encoder": "packages", "decoder": "packages", "seq2seq": "summaries"}
+"""Member -> what it is taught."""
+
+PRETRAINED = "pretrained"
+RANDOM_WEIGHTS = "random weights"
+
+ROWS = "tasks"
+UNTRAINED = "untrained"
+FINETUNED = "finetuned"
+"""Folders of the rows, of the models with random weights, and of the runs."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What was said about the test rows."""
+
+    predictions: Sequence[Prediction]
+    scores: np.ndarray
+    """Of each row, (E,)."""
+
+    @property
+    def score(self) -> float:
+        """The mean."""
+        return float(self.scores.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The mean's 95 % interval."""
+        return mean_interval(self.scores)
+
+    def lead_over(self, other: "Answers") -> tuple[float, float]:
+        """Give the 95 % interval of how much better these are, row by row."""
+        return mean_interval(self.scores - other.scores)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a member has learned of its task."""
+
+    member: str
+    recipe: FineTuningRecipe
+    """Of the run that began with the pretrained model."""
+    num_rows: int
+    """To learn from."""
+    rows: Dataset
+    """To be asked about."""
+    answers: Mapping[str, Answers]
+    """Of the pretrained model, of the one with random weights, and of what is no Transformer."""
+    seconds: float
+
+    @property
+    def task(self) -> str:
+        """What was taught."""
+        return TASKS[self.member]
+
+    @property
+    def in_one_line(self) -> str:
+        """Say how the scores compare."""
+        scores = ", ".join(f"{name} {answers.score:.3f}" for name, answers in self.answers.items())
+        return f"{YARDSTICKS[self.task].metric}: {scores}"
+
+
+def load_tasks(overrides: Iterable[str] = ()) -> dict[str, FineTuningRecipe]:
+    """Read the shipped recipe of each task."""
+    return {task: load_recipe(FineTuningRecipe, f"{task}-demo", overrides) for task in YARDSTICKS}
+
+
+def teach(member: str, recipe: FineTuningRecipe, pretraining: PretrainingRecipe, folder: Path) -> Lesson:
+    """Fine-tune a member twice, pretrained and not, and compare both with what is no Transformer.
+
+    Args:
+        member: Its name.
+        recipe: Of its task; model, rows and output are replaced by those of the demonstration.
+        pretraining: How the member was pretrained.
+        folder: Of the demonstration, where the rows are.
+    """
+    began = time.perf_counter()
+    task = TASKS[member]
+    yardstick = YARDSTICKS[task]
+    files: dict[str, Any] = {split: str(folder / ROWS / f"{task}-{split}.jsonl") for split in SPLITS}
+    recipe = replace(recipe, data=replace(recipe.data, **files))
+    keep_untrained(pretraining, folder / UNTRAINED / member)
+    run = beginning_with(recipe, pretraining.folder / MODEL, folder / FINETUNED / member)
+    control = beginning_with(
+        recipe, folder / UNTRAINED / member, folder / FINETUNED / f"{member}-{UNTRAINED}"
+    )
+    predictions = {PRETRAINED: answers_of(run), RANDOM_WEIGHTS: answers_of(control)}
+    rows = {split: read_file(file) for split, file in files.items()}
+    predictions |= yardstick.answers(load_task(run.model_folder), rows)
+    answers = {
+        name: Answers(said, yardstick.score_each(said, rows["test"])) for name, said in predictions.items()
+    }
+    seconds = time.perf_counter() - began
+    return Lesson(member, run, len(rows["train"]), rows["test"], answers, seconds)
+
+
+def keep_untrained(pretraining: PretrainingRecipe, folder: Path) -> None:
+    """Write the model that a run of pretraining began with, and the tokenizer that it had."""
+    tokenizer = AutoTokenizer.from_pretrained(pretraining.folder / MODEL)
+    tokenizer.save_pretrained(folder)
+    build_model(pretraining, tokenizer).save_pretrained(folder)
+
+
+def beginning_with(recipe: FineTuningRecipe, model: Path, output: Path) -> FineTuningRecipe:
+    """Say with which model a run begins, and where it goes."""
+    return replace(recipe, model=replace(recipe.model, path=str(model)), output=str(output))
+
+
+def answers_of(recipe: FineTuningRecipe) -> list[Prediction]:
+    """Fine-tune, and read what the model says about the test rows."""
+    finetune(recipe)
+    return read_predictions(recipe.folder / PREDICTIONS)

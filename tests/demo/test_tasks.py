@@ -1,0 +1,110 @@
+"""The rows of the demonstration's tasks: nothing gives an answer away, nothing of a test was read before."""
+
+import json
+
+import pytest
+
+from tercet.demo.tasks import (
+    NICKNAMES,
+    ROWS_PER_PACKAGE,
+    SPLITS,
+    STAND_IN,
+    divide,
+    package_rows,
+    pattern_of_names,
+    rest_of,
+    summary_rows,
+    write_tasks,
+)
+from tercet.pretraining.documentation import Docstring
+
+PACKAGES = ("torch", "numpy", "pandas", "sympy", "networkx", "matplotlib", "transformers", "json", "rich")
+SENTENCE = (
+    "This {} function number {} of module {} returns what np.dot and {} return for it, and nothing else."
+)
+
+
+def module_of(package: str, number: int) -> tuple[str, list[Docstring]]:
+    """Invent a module with two docstrings that name their package."""
+    sentences = [SENTENCE.format(package, index, number, package.capitalize()) for index in range(6)]
+    docstrings = [
+        Docstring("Return a number.", sentences[:3]),
+        Docstring(None, sentences[3:]),
+    ]
+    return f"{package}.m{number}", docstrings
+
+
+@pytest.fixture(scope="module")
+def documents():
+    sizes = {"train": 40, "validation": 6}
+    return {
+        split: [
+            module_of(package, number) for package in PACKAGES for number in range(size - (package == "rich"))
+        ]
+        for split, size in sizes.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def modules(documents):
+    return divide(documents["train"], documents["validation"])
+
+
+def test_no_row_names_a_package(modules):
+    rows = package_rows(modules)
+    names = {row["label"] for row in rows["train"]} - {"standard library"}
+    for split in SPLITS:
+        for row in rows[split]:
+            words = row["text"].lower().replace(".", " ").split()
+            assert not any(name in word for name in names for word in words)
+            assert not set(words) & set(NICKNAMES)
+            assert STAND_IN in words
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("A torch.Tensor, as in PyTorch.", "A package, as in package."),
+        ("NumPy's arrays (numpy.ndarray).", "package's arrays (package)."),
+        ("An NP-hard problem, unlike np.sum.", "An NP-hard problem, unlike package."),
+        ("The input is cut.", "The input is cut."),
+    ],
+)
+def test_words_with_a_name_are_replaced(text, left):
+    assert pattern_of_names(["torch", "numpy"]).sub(STAND_IN, text) == left
+
+
+@pytest.mark.parametrize("make", [package_rows, summary_rows])
+def test_splits_share_no_module_and_test_rows_were_not_read(make, documents, modules):
+    found = {split: {row["module"] for row in rows} for split, rows in make(modules).items()}
+    read = {module for module, _ in documents["train"]}
+    assert all(found.values())
+    assert found["train"] | found["validation"] <= read
+    assert not found["train"] & found["validation"]
+    assert not found["test"] & read
+
+
+def test_labels_are_the_largest_packages_and_balanced(modules):
+    rows = package_rows(modules)
+    labels = [row["label"] for row in rows["test"]]
+    assert set(labels) == {*PACKAGES, "standard library"} - {"json", "rich"}
+    assert {labels.count(label) for label in set(labels)} == {36}
+    assert max(len(found) for found in rows.values()) <= 8 * ROWS_PER_PACKAGE["train"]
+
+
+def test_a_row_holds_no_more_than_can_be_read():
+    paragraphs = ["one " * 30, "two " * 30, "three " * 30]
+    assert rest_of(Docstring("A summary.", paragraphs)).split() == ["one"] * 30 + ["two"] * 30
+
+
+def test_first_lines_do_not_stand_in_what_is_read(modules):
+    for rows in summary_rows(modules).values():
+        assert all(row["summary"] not in row["document"] for row in rows)
+
+
+def test_rows_are_files_for_tercet_finetune(documents, tmp_path):
+    write_tasks(tmp_path / "tasks", documents)
+    for task, columns in (("packages", {"text", "label"}), ("summaries", {"document", "summary"})):
+        for split in SPLITS:
+            lines = (tmp_path / "tasks" / f"{task}-{split}.jsonl").read_text().splitlines()
+            assert all(set(json.loads(line)) == columns | {"module"} for line in lines)
