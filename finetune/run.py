@@ -10,6 +10,7 @@ Whatever may be wrong with recipe, rows and model shows before the output folder
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..training.disk import replace_text
 from ..training.precision import join_processes
@@ -70,7 +71,7 @@ def best_of_grid(recipe: FineTuningRecipe, study: Study, *, resume: bool) -> Fin
         return recipe
     splits = {name: split for name, split in study.splits.items() if name != "test"}
     seed = recipe.training.seeds[0]
-    tried = [
+    tried: list[dict[str, Any]] = [
         {"values": values}
         | learn(
             varied(recipe, values),

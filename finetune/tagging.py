@@ -134,7 +134,8 @@ class Tagging(Task):
             if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
                 raise RowError(
                     row,
-                    f"has no list of words in column {column!r} ({str(words)[:40]}): correct it, or take it out",
+                    f"has no list of words in column {column!r} ({str(words)[:40]}): correct it, or leave it "
+                    "out",
                 )
         return texts
 
@@ -209,8 +210,10 @@ class Tagging(Task):
         if self.recipe.scheme == "iob2":
             return span_table(found, references)
         number_of = self.labels.numbers.__getitem__
-        sides = [np.array([*map(number_of, chain.from_iterable(side))]) for side in (found, references)]
-        return label_table(*sides, self.labels.names)
+        found, right = (
+            np.array([*map(number_of, chain.from_iterable(side))]) for side in (found, references)
+        )
+        return label_table(found, right, self.labels.names)
 
     def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
         """Give the 95 % interval of the criterion, from counts of each row, which add up."""

@@ -102,4 +102,5 @@ def one_entry_each(labels: Ragged) -> Tensor:
 
 def in_rows(values: Tensor, bounds: Tensor, fill: float) -> Tensor:
     """Lay groups that follow each other between `bounds` (S + 1,) below each other: (N,) to (S, T)."""
-    return pad_sequence(values.split(bounds.diff().tolist()), batch_first=True, padding_value=fill)
+    groups = list(values.split(bounds.diff().tolist()))
+    return pad_sequence(groups, batch_first=True, padding_value=fill)
