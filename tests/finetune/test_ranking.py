@@ -26,7 +26,7 @@ from tercet.finetune.ranking_objective import group_edges
 from tercet.finetune.task_recipes import RankingRecipe
 from tercet.finetune.tasks import build_task, columns_of
 from tercet.training.batches import StepDataset
-from tercet.training.packing import sequence_lengths, slice_sequences
+from tercet.training.packing import slice_sequences
 
 WORDS = [chr(letter) for letter in range(ord("a"), ord("z") + 1)]
 
@@ -115,18 +115,6 @@ def test_the_loss_is_that_of_single_texts(model, encoder, negative):
     parameters = list(model.parameters())
     found, wanted = torch.autograd.grad(loss, parameters), torch.autograd.grad(expected, parameters)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-
-
-def test_batches_are_groups_of_texts(encoder):
-    rows = draw(11)
-    batch = whole_batch(make_task(rows), rows, encoder)
-    edges = batch["cu_seq_lens_k"].tolist()
-    assert len(edges) == 4
-    begins = (batch["position_ids"][0] == 0).nonzero()[:, 0].tolist()
-    assert len(begins) == 22
-    assert set(edges[:-1]) < set(begins)
-    assert batch["max_length_q"] == max(np.diff(edges))
-    assert sequence_lengths(batch).sum() == batch["input_ids"].numel()
 
 
 def test_losses_of_micro_batches_add_up(model, encoder):
