@@ -25,7 +25,7 @@ from ..pretraining.report import (
 )
 from .showing import evenly_spaced
 from .tasks import STAND_IN
-from .teaching import FINETUNED, PRETRAINED, RANDOM_WEIGHTS, UNTRAINED, Answers, Lesson
+from .teaching import FINETUNED, FROM_SCRATCH, PRETRAINED, RANDOM_WEIGHTS, Answers, Lesson
 from .yardsticks import BAG_OF_WORDS, FIRST_SENTENCE, YARDSTICKS
 
 CONFUSIONS = "confusions.png"
@@ -134,7 +134,7 @@ def difference(one: Answers, other: Answers) -> str:
 
 def links(lesson: Lesson) -> str:
     """Lead to the runs' own reports, which tell more."""
-    runs = {PRETRAINED: lesson.member, RANDOM_WEIGHTS: f"{lesson.member}-{UNTRAINED}"}
+    runs = {PRETRAINED: lesson.member, RANDOM_WEIGHTS: f"{lesson.member}-{FROM_SCRATCH}"}
     return ", ".join(f"[{lesson.member}, {name}]({FINETUNED}/{run}/{PAGE})" for name, run in runs.items())
 
 

@@ -41,13 +41,13 @@ from .lesson_report import CONFUSIONS
 from .report import Findings, build_report
 from .showing import Shown, continue_texts, fill_masks, judge_pairs, restore_spans
 from .tasks import write_tasks
-from .teaching import FINETUNED, ROWS, TASKS, UNTRAINED, load_tasks, teach
+from .teaching import FINETUNED, ROWS, TASKS, load_tasks, teach
 
 MEMBERS = ("encoder", "decoder", "seq2seq")
 PAGE = "report.html"
 MARKDOWN = "report.md"
 CURVES = tuple(f"curves-{member}.png" for member in MEMBERS)
-WRITTEN = (*MEMBERS, ROWS, UNTRAINED, FINETUNED, *CURVES, CONFUSIONS, MARKDOWN, PAGE)
+WRITTEN = (*MEMBERS, ROWS, FINETUNED, *CURVES, CONFUSIONS, MARKDOWN, PAGE)
 """Everything that a demonstration writes."""
 
 

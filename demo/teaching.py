@@ -13,18 +13,16 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from transformers import AutoTokenizer
 
 from ..configs.recipe import load_recipe
 from ..finetune.bootstrap import mean_interval
 from ..finetune.output import PREDICTIONS
 from ..finetune.recipe import FineTuningRecipe
-from ..finetune.rows import read_file
+from ..finetune.row_files import read_file
 from ..finetune.run import finetune
 from ..finetune.summary import read_predictions
 from ..finetune.task import Prediction
-from ..finetune.tasks import load_task
-from ..pretraining.model import build_model
+from ..finetune.tasks import columns_of, load_task
 from ..pretraining.output import MODEL
 from ..pretraining.recipe import PretrainingRecipe
 from .tasks import SPLITS
@@ -37,7 +35,7 @@ PRETRAINED = "pretrained"
 RANDOM_WEIGHTS = "random weights"
 
 ROWS = "tasks"
-UNTRAINED = "untrained"
+FROM_SCRATCH = "from-scratch"
 FINETUNED = "finetuned"
 """Folders of the rows, of the models with random weights, and of the runs."""
 
@@ -111,31 +109,21 @@ def teach(member: str, recipe: FineTuningRecipe, pretraining: PretrainingRecipe,
     yardstick = YARDSTICKS[task]
     files: dict[str, Any] = {split: str(folder / ROWS / f"{task}-{split}.jsonl") for split in SPLITS}
     recipe = replace(recipe, data=replace(recipe.data, **files))
-    keep_untrained(pretraining, folder / UNTRAINED / member)
-    run = beginning_with(recipe, pretraining.folder / MODEL, folder / FINETUNED / member)
-    control = beginning_with(
-        recipe, folder / UNTRAINED / member, folder / FINETUNED / f"{member}-{UNTRAINED}"
+    beginning = replace(recipe.model, path=str(pretraining.folder / MODEL))
+    run = replace(recipe, model=beginning, output=str(folder / FINETUNED / member))
+    control = replace(
+        recipe,
+        model=replace(beginning, from_scratch=True),
+        output=str(folder / FINETUNED / f"{member}-{FROM_SCRATCH}"),
     )
     predictions = {PRETRAINED: answers_of(run), RANDOM_WEIGHTS: answers_of(control)}
-    rows = {split: read_file(file) for split, file in files.items()}
+    rows = {split: read_file(file, columns_of(recipe.task)) for split, file in files.items()}
     predictions |= yardstick.answers(load_task(run.model_folder), rows)
     answers = {
         name: Answers(said, yardstick.score_each(said, rows["test"])) for name, said in predictions.items()
     }
     seconds = time.perf_counter() - began
     return Lesson(member, run, len(rows["train"]), rows["test"], answers, seconds)
-
-
-def keep_untrained(pretraining: PretrainingRecipe, folder: Path) -> None:
-    """Write the model that a run of pretraining began with, and the tokenizer that it had."""
-    tokenizer = AutoTokenizer.from_pretrained(pretraining.folder / MODEL)
-    tokenizer.save_pretrained(folder)
-    build_model(pretraining, tokenizer).save_pretrained(folder)
-
-
-def beginning_with(recipe: FineTuningRecipe, model: Path, output: Path) -> FineTuningRecipe:
-    """Say with which model a run begins, and where it goes."""
-    return replace(recipe, model=replace(recipe.model, path=str(model)), output=str(output))
 
 
 def answers_of(recipe: FineTuningRecipe) -> list[Prediction]:

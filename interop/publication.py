@@ -93,9 +93,8 @@ def prepare(folder: str | Path, repo: str) -> Publication:
         *code_of(run, config),
         *(PublishedFile(path.name, path) for path in run.plots),
     ]
-    for name in (GENERATION_CONFIG, TASK):
-        if (run.model / name).exists():
-            files.append(published_facts(name, read_facts(run.model / name)))
+    told = [name for name in (GENERATION_CONFIG, TASK) if (run.model / name).exists()]
+    files += [published_facts(name, read_facts(run.model / name)) for name in told]
     if run.recipe:
         text = yaml.safe_dump(run.recipe, sort_keys=False, allow_unicode=True)
         files.append(PublishedFile(RECIPE, text.encode()))

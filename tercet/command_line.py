@@ -135,13 +135,13 @@ def add_command(
 
 
 def demo(options: Namespace) -> None:
-    """Pretrain three tiny models on text that this machine already has, teach each a task, and write a report.
+    """Pretrain three tiny models on text that this machine has, teach each a task, and write a report.
 
     The text is the English documentation of Python's standard library and of installed packages, so that
     nothing is downloaded. An encoder, a decoder and a sequence-to-sequence model learn from it for about ten
-    minutes on two cores. Then the first two learn to tell which package a paragraph documents, the last one to
-    write the first lines of docstrings. The report compares each with an untrained one, and with what needs no
-    Transformer; its path is printed last.
+    minutes on two cores. Then the first two learn to tell which package a paragraph documents, the last one
+    to write the first lines of docstrings. The report compares each with an untrained one, and with what
+    needs no Transformer; its path is printed last.
 
     Examples:
       tercet demo

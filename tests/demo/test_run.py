@@ -4,7 +4,6 @@ import json
 import random
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -118,7 +117,7 @@ def test_page_is_self_contained(finished):
     assert "<script" not in page
     links = re.findall(r'(?:src|href)="([^"]*)"', page) + re.findall(r"url\(([^)]*)\)", page)
     files = {link for link in links if not link.startswith(("#", "data:"))}
-    runs = [run for member in MEMBERS for run in (member, f"{member}-untrained")]
+    runs = [run for member in MEMBERS for run in (member, f"{member}-from-scratch")]
     assert files == {f"finetuned/{run}/report.html" for run in runs}
     assert all((finished.parent / file).exists() for file in files)
     assert page.count("<svg") == len(MEMBERS) + 1
@@ -147,7 +146,7 @@ def test_report_shows_every_task_beside_what_is_no_transformer(finished):
 def test_fine_tuned_models_score_what_their_runs_measured(finished):
     markdown = (finished.parent / "report.md").read_text()
     for member in MEMBERS:
-        for run in (member, f"{member}-untrained"):
+        for run in (member, f"{member}-from-scratch"):
             summary = json.loads((finished.parent / "finetuned" / run / "scores.json").read_text())
             score = summary["seeds"]["0"]["test"][summary["criterion"]]
             ends = [f"{100 * end:.1f}" for end in summary["interval"]]
@@ -156,14 +155,13 @@ def test_fine_tuned_models_score_what_their_runs_measured(finished):
 
 def test_both_runs_of_a_member_differ_in_their_beginning_alone(finished):
     for member in MEMBERS:
-        runs = [finished.parent / "finetuned" / run for run in (member, f"{member}-untrained")]
+        runs = [finished.parent / "finetuned" / run for run in (member, f"{member}-from-scratch")]
         recipes = [yaml.safe_load((run / "recipe.yaml").read_text()) for run in runs]
-        beginnings = [Path(recipe.pop("model").pop("path")) for recipe in recipes]
+        models = [recipe.pop("model") for recipe in recipes]
         assert recipes[0] | {"output": ""} == recipes[1] | {"output": ""}
-        configs = [json.loads((beginning / "config.json").read_text()) for beginning in beginnings]
-        assert configs[0] == configs[1]
-        first, second = (load_file(beginning / "model.safetensors") for beginning in beginnings)
-        assert any((first[name] != second[name]).any() for name in first)
+        assert models[0] | {"from_scratch": True} == models[1]
+        weights = [load_file(run / "model" / "model.safetensors") for run in runs]
+        assert any((weights[0][name] != weights[1][name]).any() for name in weights[0])
 
 
 def test_earlier_demo_is_replaced_only_if_asked(finished):
