@@ -36,12 +36,14 @@ def module_of(package: str, number: int) -> tuple[str, list[Docstring]]:
 
 @pytest.fixture(scope="module")
 def documents():
-    sizes = {"train": 40, "validation": 6}
+    numbers = {"train": range(40), "validation": range(40, 46)}
     return {
         split: [
-            module_of(package, number) for package in PACKAGES for number in range(size - (package == "rich"))
+            module_of(package, number)
+            for package in PACKAGES
+            for number in own[: len(own) - (package == "rich")]
         ]
-        for split, size in sizes.items()
+        for split, own in numbers.items()
     }
 
 
