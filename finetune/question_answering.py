@@ -99,7 +99,7 @@ class QuestionAnswering(Task):
         for row, (text, value) in enumerate(zip(texts, values, strict=True)):
             found.append(own := read_answers(value, row, self.recipe.answers))
             for answer in own:
-                if text[answer.begin : answer.end] != answer.text:
+                if answer.begin < 0 or text[answer.begin : answer.end] != answer.text:
                     raise misplaced(answer, text, row)
         return found
 
@@ -220,10 +220,13 @@ def places_in(fields: Mapping[str, Ragged], answers: Sequence[Sequence[Answer]])
 
 
 def span_of(answer: Answer, begins: np.ndarray, ends: np.ndarray) -> tuple[int, int] | None:
-    """Find the first and the last token of an answer in a window (T,), if all of it is there."""
-    places = np.flatnonzero(begins != NO_CHARACTER)
-    if not len(places) or answer.begin < begins[places[0]] or answer.end > ends[places[-1]]:
+    """Find the first and the last token of an answer in a window (T,), if all of it is there.
+
+    The nearest tokens are taken that hold it: a border may lie inside a token, and a character in several.
+    """
+    can_begin, can_end = (begins != NO_CHARACTER) & (begins <= answer.begin), ends >= answer.end
+    if not can_begin.any() or not can_end.any():
         return None
-    first = places[ends[places] > answer.begin][0]
-    last = places[begins[places] < answer.end][-1]
-    return (first, last) if first <= last else None
+    first = np.flatnonzero(begins == begins[can_begin].max())[0]
+    last = np.flatnonzero(ends == ends[can_end].min())[-1]
+    return min(first, last), max(first, last)

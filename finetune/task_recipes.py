@@ -95,7 +95,7 @@ class QuestionAnsweringRecipe:
     answers: str = "answers"
     """Column of the answers: `{text: [...], answer_start: [...]}`, both empty where there is no answer."""
     stride: Annotated[int, Field(ge=0)] = 64
-    """Tokens that windows of a context overlap by, where it does not fit into one."""
+    """Tokens that windows of a context overlap by, where it does not fit into one; at most half of each."""
     longest_answer: Annotated[int, Field(gt=0)] = 30
     """Tokens of a predicted answer at most."""
     criterion: Literal["f1", "exact_match"] = "f1"

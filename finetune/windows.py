@@ -66,6 +66,8 @@ def nowhere(encoder: TextEncoder, num_tokens: int) -> int:
 def window_places(is_text: np.ndarray, max_length: int, stride: int, row: int) -> list[np.ndarray]:
     """Give the places of each window's tokens: those of a part of the text, and all that are not the text's.
 
+    Windows overlap by half of what the question leaves to the text at most, or there would be very many.
+
     >>> [places.tolist() for places in window_places(np.array([0, 0, 1, 1, 1, 1, 0]), 6, 2, row=0)]
     [[0, 1, 2, 3, 4, 6], [0, 1, 3, 4, 5, 6]]
     """
@@ -74,13 +76,13 @@ def window_places(is_text: np.ndarray, max_length: int, stride: int, row: int) -
         raise RowError(row, "has a text of which the tokenizer leaves nothing: take it out")
     before, behind = np.arange(places[0]), np.arange(places[-1] + 1, len(is_text))
     room = max_length - len(before) - len(behind)
-    if room < len(places) and room <= stride:
+    if room < 1:
         raise RowError(
             row,
-            f"has a question that leaves {max(room, 0)} of {max_length} tokens to the text, but windows "
-            f"overlap by {stride}: shorten it, or lower task.stride",
+            f"has a question that leaves none of {max_length} tokens to the text: shorten it, or take it out",
         )
-    starts = range(0, max(len(places) - stride, 1), max(room - stride, 1))
+    overlap = min(stride, room // 2)
+    starts = range(0, max(len(places) - overlap, 1), room - overlap)
     return [np.concatenate((before, places[start : start + room], behind)) for start in starts]
 
 

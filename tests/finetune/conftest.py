@@ -120,12 +120,41 @@ def ranking_rows(count: int, seed: int) -> list[dict[str, Any]]:
     ]
 
 
+def multiple_choice_rows(count: int, seed: int) -> list[dict[str, Any]]:
+    """Ask which of two sentences ends as another one does."""
+    draw, rows = random.Random(seed), []
+    for _ in range(count):
+        words, right, wrong = (draw.choices(WORDS, k=draw.randint(1, 2)) for _ in range(3))
+        last, other = draw.sample(WORDS, 2)
+        choices = [" ".join([*right, last]), " ".join([*wrong, other])]
+        gold = draw.randint(0, 1)
+        query = " ".join([*words, last])
+        rows.append({"query": query, "choices": choices[::-1] if gold else choices, "gold": gold})
+    return rows
+
+
+def question_answering_rows(count: int, seed: int) -> list[dict[str, Any]]:
+    """Ask for the word behind another one, in a text where each occurs once, if it occurs."""
+    draw, rows = random.Random(seed), []
+    for _ in range(count):
+        words = draw.sample(WORDS, draw.randint(4, 9))
+        asked = draw.choice([*words[:-1], draw.choice([word for word in WORDS if word not in words])])
+        before = words[: words.index(asked) + 1] if asked in words else []
+        answer = [words[len(before)]] if before else []
+        begin = [len(" ".join(before)) + 1 for _ in answer]
+        answers = {"text": answer, "answer_start": begin}
+        rows.append({"question": asked, "context": " ".join(words), "answers": answers})
+    return rows
+
+
 ROWS: dict[str, Callable[[int, int], list[dict[str, Any]]]] = {
     "classification": classification_rows,
     "multi_label": multi_label_rows,
     "regression": regression_rows,
     "tagging": tagging_rows,
     "ranking": ranking_rows,
+    "multiple_choice": multiple_choice_rows,
+    "question_answering": question_answering_rows,
 }
 """Kind of a task -> makes rows that can be learned."""
 

@@ -1,0 +1,174 @@
+"""Choices are scored one by one and compared within their row, however rows are packed and cut."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from torch import Tensor
+from torch.testing import assert_close
+
+from tercet.finetune.answers import judge, predict
+from tercet.finetune.encoding import TextEncoder
+from tercet.finetune.examples import LabelledExamples
+from tercet.finetune.multiple_choice import MultipleChoice
+from tercet.finetune.splits import encoder_of
+from tercet.finetune.study import Study, prepare
+from tercet.finetune.task_recipes import MultipleChoiceRecipe
+from tercet.training.batches import StepDataset
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+ROWS = [
+    {"query": "the cat sat", "choices": ["under the tree", "over"], "gold": 1},
+    {"query": "a dog", "choices": ["ran", "ate the big fish", "saw a tree", "sat"], "gold": 3},
+    {"query": "the small fish saw the cat", "choices": ["a", "a big dog", "the"], "gold": 0},
+    {"query": "a tree", "choices": ["ran", "sat"], "gold": 0},
+]
+"""As many choices as one likes."""
+
+every_member = pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
+
+
+@pytest.fixture
+def study_of(recipe_of):
+    """Prepare a tiny model of a member for the task."""
+
+    def study_of(member: str) -> Study:
+        return prepare(recipe_of("multiple_choice", member, model={"overrides": {"dropout": 0.0}}))
+
+    return study_of
+
+
+def encode(study: Study, rows: list[dict[str, Any]]) -> tuple[TextEncoder, LabelledExamples]:
+    """Encode rows as the study's model reads them."""
+    encoder = encoder_of(study.beginning.model, study.beginning.tokenizer, None)
+    return encoder, study.task.examples(Dataset.from_list(rows), encoder)
+
+
+def scores_alone(study: Study, encoder: TextEncoder, row: dict[str, Any]) -> Tensor:
+    """Score the choices of a row, each in a batch of its own (K,)."""
+    found = []
+    for choice in row["choices"]:
+        fields = encoder.encode([row["query"]], [choice])
+        inputs = {name: torch.from_numpy(field.values)[None, None] for name, field in fields.items()}
+        found.append(study.beginning.model(**inputs).logits[0, 0])
+    return torch.stack(found)
+
+
+@every_member
+def test_scores_and_loss_are_those_of_each_choice_alone(member, study_of):
+    study = study_of(member)
+    model, objective = study.beginning.model.eval(), study.task.objective()
+    encoder, examples = encode(study, ROWS)
+    batch = objective.collate(examples.pack(np.arange(len(ROWS))), np.random.default_rng(0))
+    outputs = objective.outputs(model, batch)
+    loss = objective.loss(outputs, batch)
+    loss.backward()
+    gradients = {
+        name: weight.grad.clone() for name, weight in model.named_parameters() if weight.requires_grad
+    }
+    model.zero_grad()
+    expected = [scores_alone(study, encoder, row) for row in ROWS]
+    for found, own in zip(objective.answers(outputs.detach(), batch), expected, strict=True):
+        assert_close(torch.from_numpy(found), own.detach(), **CLOSE)
+    surprise = [-own.log_softmax(0)[row["gold"]] for own, row in zip(expected, ROWS, strict=True)]
+    torch.stack(surprise).sum().backward()
+    assert_close(loss, torch.stack(surprise).sum(), **CLOSE)
+    for name, weight in model.named_parameters():
+        assert_close(weight.grad, gradients[name], rtol=1e-3, atol=1e-5)
+
+
+@every_member
+def test_micro_batches_have_the_loss_of_the_step_and_cut_no_row(member, study_of):
+    study = study_of(member)
+    model, objective = study.beginning.model.eval(), study.task.objective()
+    _, examples = encode(study, ROWS)
+    losses, targets = [], []
+    for limit in (10**6, int(examples.lengths.max())):
+        step = StepDataset(
+            examples,
+            objective,
+            tokens_per_step=int(examples.lengths.sum()),
+            tokens_per_micro_batch=limit,
+            seed=0,
+        )[0, 0]
+        parts = step.micro_batches(torch.device("cpu"))
+        losses.append(sum(objective.losses(model, part)["choice"] for part in parts))
+        targets.append(sum(int(objective.targets(part)["choice"]) for part in parts))
+    assert len(parts) > 1
+    assert targets == [4, 4]
+    assert_close(losses[1], losses[0], **CLOSE)
+
+
+def test_predictions_stand_in_the_order_of_rows_and_sum_to_one(study_of):
+    study = study_of("encoder")
+    model, task, rows = study.beginning.model.eval(), study.task, Dataset.from_list(ROWS)
+    encoder, examples = encode(study, ROWS)
+    found = predict(model, task, rows.remove_columns("gold"), encoder, tokens_at_once=8)
+    for prediction, row in zip(found, ROWS, strict=True):
+        expected = scores_alone(study, encoder, row).softmax(0)
+        assert_close(torch.tensor(prediction["scores"]), expected, rtol=0, atol=1e-5)
+        assert prediction["choice"] == expected.argmax()
+        assert sum(prediction["scores"]) == pytest.approx(1, abs=1e-5)
+    judged = judge(model, task, rows, examples)
+    right = [each["choice"] == row["gold"] for each, row in zip(found, ROWS, strict=True)]
+    assert judged.scores["accuracy"] == pytest.approx(np.mean(right))
+    surprise = [-np.log(each["scores"][row["gold"]]) for each, row in zip(found, ROWS, strict=True)]
+    assert judged.scores["loss"] == pytest.approx(np.mean(surprise), rel=1e-4)
+    wrongness = task.wrongness(found, task.references(rows))
+    assert [float(value) == 0 for value in wrongness] == right
+
+
+@every_member
+def test_a_long_text_leaves_every_choice_its_place(member, study_of):
+    study = study_of(member)
+    tokenizer = study.beginning.tokenizer
+    encoder = TextEncoder(tokenizer, 16, has_token_types=member == "encoder")
+    with pytest.warns(UserWarning, match="their ends are not read"):
+        ids = encoder.encode(["the cat sat " * 9], ["over"])["input_ids"][0].tolist()
+    between = "" if encoder.frames else tokenizer.eos_token
+    own = tokenizer(f"{between}over", add_special_tokens=False)["input_ids"]
+    closing = [tokenizer.sep_token_id] if encoder.frames else []
+    assert len(ids) == 16
+    assert ids[-len(own + closing) :] == own + closing
+
+
+def task_of(rows: list[dict[str, Any]]) -> MultipleChoice:
+    """Make the task that some rows are of."""
+    recipe = MultipleChoiceRecipe(kind="multiple_choice")
+    return MultipleChoice(recipe, MultipleChoice.find(recipe, Dataset.from_list(rows)))
+
+
+def test_the_guess_without_reading_is_what_is_right_most_often():
+    rows = Dataset.from_list(ROWS)
+    assert [each["choice"] for each in task_of(ROWS).guess(rows, rows)] == [0, 0, 0, 0]
+    task = task_of([ROWS[1]])
+    guesses = task.guess(rows, rows)
+    assert [each["choice"] for each in guesses] == [1, 3, 2, 1]  # the last one where there is no fourth
+    assert guesses[0]["scores"] == [0, 1]
+    assert task.score(guesses, task.references(rows)) == {"accuracy": 0.5}
+
+
+def test_predictions_are_told_in_words():
+    task, prediction = task_of(ROWS), {"choice": 1, "scores": [0.25, 0.75]}
+    assert (task.said(prediction), task.wanted(0)) == ("1 (75%)", "0")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"choices": ["over"]},
+            r"row 2 has no list of two or more in column 'choices' \(\['over'\]\): correct",
+        ),
+        ({"choices": ["over", " "]}, "row 2 has ' ' in column 'choices', which is no text: correct it"),
+        ({"gold": 2}, "row 2 has 2 in column 'gold', but choices 0 to 1: correct it"),
+        ({"gold": -1}, "row 2 has -1 in column 'gold', but choices 0 to 1: correct it"),
+        ({"query": ""}, "row 2 has no text in column 'query'"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_named(change, message, study_of):
+    good = {"query": "the cat", "choices": ["sat", "ran"], "gold": 0}
+    with pytest.raises(ValueError, match=message):
+        encode(study_of("encoder"), [good, good | change])
