@@ -8,7 +8,7 @@ from textwrap import shorten
 from . import configs
 from .configs.recipe import PRESETS, describe_recipe, preset_names, recipe_names
 
-NAME_WIDTH = 22
+NAME_WIDTH = 27
 """Columns for a name."""
 
 

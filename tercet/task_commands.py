@@ -11,7 +11,7 @@ def finetune(options: Namespace) -> None:
     OUTPUT/report.html: scores with intervals beside baselines, by label, over time, and the worst errors.
 
     Examples:
-      tercet finetune classify model.path=runs/encoder-demo/model data.train=reviews.csv output=runs/reviews
+      tercet finetune text-classification model.path=runs/encoder-demo/model data.train=reviews.csv
       tercet finetune my-recipe.yaml training.seeds=[0,1,2] training.learning_rate=3e-5 --resume
     """
     from accelerate import PartialState
