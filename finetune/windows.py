@@ -68,8 +68,8 @@ def window_places(is_text: np.ndarray, max_length: int, stride: int, row: int) -
 
     Windows overlap by half of what the question leaves to the text at most, or there would be very many.
 
-    >>> [places.tolist() for places in window_places(np.array([0, 0, 1, 1, 1, 1, 0]), 6, 2, row=0)]
-    [[0, 1, 2, 3, 4, 6], [0, 1, 3, 4, 5, 6]]
+    >>> [places.tolist() for places in window_places(np.array([0, 0, 1, 1, 1, 1, 1, 0]), 7, 2, row=0)]
+    [[0, 1, 2, 3, 4, 5, 7], [0, 1, 4, 5, 6, 7]]
     """
     places = np.flatnonzero(is_text)
     if not len(places):

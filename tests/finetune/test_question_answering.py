@@ -1,4 +1,4 @@
-"""What is answered is what the model says of the windows, scored as SQuAD does."""
+"""What is answered is what the model says of all windows, and what is learned is the place in each."""
 
 from typing import Any
 
@@ -15,13 +15,11 @@ from tercet.training.batches import StepDataset
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 MODEL_INPUTS = ("input_ids", "token_type_ids", "position_ids", "cu_seq_lens_q", "cu_seq_lens_k")
-
-every_member = pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
-
-
 LENGTHS = {"encoder": 9, "decoder": 9, "seq2seq": 24}
 STRIDES = {"encoder": 2, "decoder": 2, "seq2seq": 8}
 """Of windows that are shorter than most texts; the last tokenizer cuts words into letters."""
+
+every_member = pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
 
 
 @pytest.fixture

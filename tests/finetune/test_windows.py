@@ -1,4 +1,4 @@
-"""Answers are found again in every window that holds them, whatever the tokenizer makes of a text."""
+"""Answers are found again in every window that holds them, whatever text, tokenizer and length."""
 
 import re
 import warnings
