@@ -43,6 +43,10 @@ class Items(Protocol[Item]):
         ...
 
 
+class WorkerDiedError(RuntimeError):
+    """A process that prepared data has died."""
+
+
 class Deliveries(Generic[Item]):
     """The items at some places, in their order, prepared ahead.
 
@@ -79,7 +83,8 @@ class Deliveries(Generic[Item]):
 
         Raises:
             ValueError: It cannot be prepared, and its data or the recipe are to blame.
-            RuntimeError: It cannot be prepared, or a worker died.
+            RuntimeError: It cannot be prepared.
+            WorkerDiedError: A worker died.
         """
         with self.explained():
             item = next(self.loader)
@@ -95,17 +100,19 @@ class Deliveries(Generic[Item]):
         """Say of a worker that dies meanwhile what it was at.
 
         Raises:
-            RuntimeError: A worker died.
+            WorkerDiedError: A worker died.
         """
         try:
             yield
+        except WorkerDiedError:
+            raise  # explained already
         except (RuntimeError, OSError, EOFError) as error:  # torch's word, or a connection that broke off
             wait([worker.sentinel for worker in self.workers], timeout=SECONDS_TO_DIE)
             dead = [worker for worker in self.workers if worker.exitcode]
             if not dead:
                 raise
             _end(self.workers)
-            raise RuntimeError(
+            raise WorkerDiedError(
                 f"a data worker died ({_cause(dead[0])}) {self.attempts.describe(dead)}: if memory was "
                 "short, lower training.num_workers or training.tokens_per_step; go on with --resume"
             ) from error
