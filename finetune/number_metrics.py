@@ -3,6 +3,7 @@
 Legend: E examples.
 """
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -11,11 +12,7 @@ from scipy.stats import pearsonr, rankdata
 
 def number_scores(found: np.ndarray, references: np.ndarray) -> dict[str, float]:
     """Score one number for each example, (E,): `pearson`, `spearman`, `mean_squared_error`."""
-    return {
-        "pearson": pearson(found, references),
-        "spearman": spearman(found, references),
-        "mean_squared_error": mean_squared_error(found, references),
-    }
+    return {name: score(found, references) for name, score in SCORES.items()}
 
 
 def pearson(found: np.ndarray, references: np.ndarray) -> float:
@@ -36,3 +33,11 @@ def spearman(found: np.ndarray, references: np.ndarray) -> float:
 def mean_squared_error(found: np.ndarray, references: np.ndarray) -> float:
     """Give the mean squared distance, in float64."""
     return float(np.mean((found.astype(np.float64) - references.astype(np.float64)) ** 2))
+
+
+SCORES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "pearson": pearson,
+    "spearman": spearman,
+    "mean_squared_error": mean_squared_error,
+}
+"""All scores of numbers (E,), by their names."""

@@ -7,8 +7,9 @@ import numpy as np
 from datasets import Dataset
 
 from ..training.packing import Ragged
+from .bootstrap import bootstrap_interval
 from .examples import numbers
-from .number_metrics import number_scores
+from .number_metrics import SCORES, number_scores
 from .row_error import RowError
 from .rows import values_of
 from .task import Facts, Prediction
@@ -69,6 +70,11 @@ class Regression(TextTask):
     def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
         """Score the numbers."""
         return number_scores(self.found(predictions), np.asarray(references))
+
+    def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
+        """Give the 95 % interval of the criterion, computed alone."""
+        score, found, right = SCORES[self.criterion], self.found(predictions), np.asarray(references)
+        return bootstrap_interval(lambda rows: score(found[rows], right[rows]), len(right))
 
     def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
         """How far off the number is."""
