@@ -28,10 +28,10 @@ from transformers import (
 
 from tercet.configs.recipe import parse_recipe
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.rows import read_file
+from tercet.finetune.row_files import read_file
 from tercet.finetune.run import finetune
 from tercet.finetune.task import Task
-from tercet.finetune.tasks import build_task
+from tercet.finetune.tasks import build_task, columns_of
 from tercet.interop.messages import quietly
 from tercet.training.heap import retain_heap
 
@@ -82,7 +82,10 @@ class Contest:
 
     def read(self) -> tuple[Dataset, Dataset]:
         """Read the rows."""
-        train, held_out = (read_file(str(self.data / f"{name}.jsonl.gz")) for name in FILES[self.task])
+        columns = columns_of(parse_task(self))
+        train, held_out = (
+            read_file(str(self.data / f"{name}.jsonl.gz"), columns) for name in FILES[self.task]
+        )
         chosen = np.sort(np.random.default_rng(0).permutation(len(train))[: self.rows])
         return train.select(chosen), held_out
 
@@ -179,7 +182,8 @@ def encode_texts(rows: Dataset, tokenizer: PreTrainedTokenizerBase, task: Task) 
     labels = np.asarray(task.references(rows)).tolist()
 
     def encode(batch: Mapping[str, list[str]]) -> Any:
-        return tokenizer(*(batch[column] for column in columns), truncation=True)
+        texts, *others = (batch[column] for column in columns)
+        return tokenizer(texts, others[0] if others else None, truncation=True)
 
     encoded = rows.map(encode, batched=True, remove_columns=rows.column_names)
     return encoded.add_column("labels", labels)  # pyright: ignore[reportCallIssue]

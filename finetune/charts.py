@@ -65,7 +65,7 @@ def draw_learning(
         labels = {chosen: curves[chosen][-1][1], **levels}
         for name, place in apart(labels, distance=LABEL_DISTANCE * (top - bottom)).items():
             axes.annotate(
-                f"{name} {labels[name]:.3g}",
+                f"{name}: {labels[name]:.3g}",
                 (width, place),
                 xytext=(7, 0),
                 textcoords="offset points",

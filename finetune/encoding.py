@@ -27,6 +27,7 @@ class TextEncoder:
         tokenizer: A fast one: spans of characters are asked of it, too.
         max_length: Ids of a row at most; longer texts lose their end.
         has_token_types: Whether the model tells first and second text apart by `token_type_ids`.
+        is_causal: Whether a token of the model has seen only what stands before it.
         decoder_start_id: What the decoder reads first, if the model is one of source and target.
 
     Raises:
@@ -39,6 +40,7 @@ class TextEncoder:
         max_length: int,
         *,
         has_token_types: bool,
+        is_causal: bool = False,
         decoder_start_id: int | None = None,
     ):
         if not tokenizer.is_fast:
@@ -49,6 +51,7 @@ class TextEncoder:
         self.tokenizer = cast(PreTrainedTokenizerFast, tokenizer)
         self.max_length = max_length
         self.has_token_types = has_token_types
+        self.is_causal = is_causal
         self.decoder_start_id = decoder_start_id
         self.frames = tokenizer.num_special_tokens_to_add(pair=True) > 0
 

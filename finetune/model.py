@@ -136,6 +136,8 @@ def with_head(
         )
     torch.manual_seed(seed)
     model = getattr(modeling, name)(config)
+    if recipe.from_scratch:
+        return model, sorted(dict(model.named_parameters()))
     return model, inherit(model, source, keeps_head=not recipe.new_head)
 
 

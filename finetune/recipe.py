@@ -27,6 +27,9 @@ class BeginningRecipe:
     """Branch, tag or commit on the Hub."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Fields of its configuration that change what is no weight: `dropout`, `classifier_dropout`, ..."""
+    from_scratch: bool = False
+    """Whether only architecture and tokenizer are taken and all weights are drawn at random: what pretraining
+    has brought shows beside such a run."""
     new_head: bool = False
     """Whether a head that the model has for another task, with other labels, is replaced."""
 

@@ -9,6 +9,7 @@ from datasets import Dataset
 from ..training.packing import Ragged
 from .examples import numbers
 from .number_metrics import number_scores
+from .row_error import RowError
 from .rows import values_of
 from .task import Facts, Prediction
 from .task_recipes import RegressionRecipe
@@ -94,12 +95,10 @@ def numbers_in(rows: Dataset, column: str) -> np.ndarray:
     """Give a column of numbers, (E,).
 
     Raises:
-        ValueError: A value is none.
+        RowError: A value is none.
     """
     values = values_of(rows, column)
     for row, value in enumerate(values):
         if not isinstance(value, (int, float)) or not np.isfinite(value):
-            raise ValueError(
-                f"row {row + 1} has {value!r} in column {column!r}, which is no number: correct it"
-            )
+            raise RowError(row, f"has {value!r} in column {column!r}, which is no number: correct it")
     return np.array(values, dtype=np.float32)

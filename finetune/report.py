@@ -64,7 +64,7 @@ def build_report(
     rows, seeds = summary["rows"], len(summary["seeds"])
     return Report(
         f"{KINDS[recipe.task.kind]}: {METRICS[criterion]} {best[criterion]:.3g}",
-        f"{Path(recipe.model.path).name}, fine-tuned on {rows['train']:,} rows with "
+        f"{name_of_model(recipe.model.path)}, fine-tuned on {rows['train']:,} rows with "
         f"{seeds} seed{'s' if seeds > 1 else ''}, measured on {rows[split]:,} {split} rows.",
         [
             Cards([glance(summary, best)]),
@@ -77,6 +77,16 @@ def build_report(
             *what_was_run(summary),
         ],
     )
+
+
+def name_of_model(path: str) -> str:
+    """Say which model a path or id means: runs write theirs into folders that are all called `model`.
+
+    >>> name_of_model("runs/encoder-english/model"), name_of_model("google-bert/bert-base-uncased")
+    ('encoder-english', 'bert-base-uncased')
+    """
+    *above, last = Path(path).parts
+    return above[-1] if last == "model" and above else last
 
 
 def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:

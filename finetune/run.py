@@ -10,10 +10,10 @@ Whatever may be wrong with recipe, rows and model shows before the output folder
 import json
 from dataclasses import replace
 from pathlib import Path
-
-from accelerate import PartialState
+from typing import Any
 
 from ..training.disk import replace_text
+from ..training.precision import join_processes
 from .adaptation import adapt
 from .grid import combinations, in_words, varied
 from .learning import learn
@@ -37,7 +37,7 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
         DiskFullError: There is no room; what was written before is intact.
     """
-    processes = PartialState()
+    processes = join_processes()
     require_claimable(recipe, resume=resume, overwrite=overwrite)
     with processes.main_process_first():
         study = prepare(recipe)
@@ -71,7 +71,7 @@ def best_of_grid(recipe: FineTuningRecipe, study: Study, *, resume: bool) -> Fin
         return recipe
     splits = {name: split for name, split in study.splits.items() if name != "test"}
     seed = recipe.training.seeds[0]
-    tried = [
+    tried: list[dict[str, Any]] = [
         {"values": values}
         | learn(
             varied(recipe, values),
@@ -85,6 +85,6 @@ def best_of_grid(recipe: FineTuningRecipe, study: Study, *, resume: bool) -> Fin
     ]
     for each in tried:
         each["shortfall"] = study.task.shortfall(each["validation"])
-    if PartialState().is_main_process:
+    if join_processes().is_main_process:
         replace_text(recipe.folder / GRID_SCORES, json.dumps(tried, indent=2) + "\n")
     return varied(recipe, min(tried, key=lambda each: each["shortfall"])["values"])

@@ -8,7 +8,7 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetPreTrainedModel
+from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
 from ..pretraining.cache import cache_folder
 from ..pretraining.documents import identify_file
 from .encoding import TextEncoder
@@ -97,5 +97,6 @@ def encoder_of(
         tokenizer,
         max_length or longest,
         has_token_types=has_token_types,
+        is_causal=isinstance(model.config, TercetDecoderConfig),
         decoder_start_id=getattr(model.config, "decoder_start_token_id", None),
     )

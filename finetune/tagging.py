@@ -29,6 +29,7 @@ from .encoding import NO_WORD, TextEncoder
 from .examples import LabelledExamples
 from .label_metrics import LabelRow, label_table
 from .labels import Labels, find_labels
+from .row_error import RowError
 from .rows import Row, values_of
 from .span_metrics import OUTSIDE, check_iob2, ratio, row_counts, span_scores, span_table
 from .task import Facts, Prediction, Task, TaskObjective
@@ -131,9 +132,10 @@ class Tagging(Task):
         column = self.recipe.words
         for row, words in enumerate(texts := values_of(rows, column)):
             if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
-                raise ValueError(
-                    f"row {row + 1} has no list of words in column {column!r} ({str(words)[:40]}): correct "
-                    "it, or take it out"
+                raise RowError(
+                    row,
+                    f"has no list of words in column {column!r} ({str(words)[:40]}): correct it, or leave it "
+                    "out",
                 )
         return texts
 
@@ -146,7 +148,7 @@ class Tagging(Task):
         column, tagged = self.recipe.tags, []
         for row, (words, tags) in enumerate(zip(self.words_of(rows), values_of(rows, column), strict=True)):
             if len(words) != len(tags):
-                raise ValueError(f"row {row + 1} has {len(words)} words, but {len(tags)} labels: correct it")
+                raise RowError(row, f"has {len(words)} words, but {len(tags)} labels: correct it")
             names = [self.labels.names[self.labels.number(tag, row, column)] for tag in tags]
             if self.recipe.scheme == "iob2":
                 check_iob2(names, row)
@@ -208,8 +210,10 @@ class Tagging(Task):
         if self.recipe.scheme == "iob2":
             return span_table(found, references)
         number_of = self.labels.numbers.__getitem__
-        sides = [np.array([*map(number_of, chain.from_iterable(side))]) for side in (found, references)]
-        return label_table(*sides, self.labels.names)
+        found, right = (
+            np.array([*map(number_of, chain.from_iterable(side))]) for side in (found, references)
+        )
+        return label_table(found, right, self.labels.names)
 
     def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
         """Give the 95 % interval of the criterion, from counts of each row, which add up."""

@@ -131,8 +131,8 @@ class Task(ABC):
         """Turn the answers to a data set's examples into what is predicted for its rows."""
 
     @abstractmethod
-    def references(self, rows: Dataset) -> Sequence[Any]:
-        """Give what each row's prediction is compared with.
+    def references(self, rows: Dataset) -> Any:
+        """Give what each row's prediction is compared with, an entry for each.
 
         Raises:
             ValueError: A row has a label that is none of the task's.

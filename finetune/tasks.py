@@ -10,6 +10,8 @@ from ..configs.recipe import recipe_data
 from ..interop.finished_run import TASK
 from ..training.disk import replace_text
 from .generation import Generation
+from .multiple_choice import MultipleChoice
+from .question_answering import QuestionAnswering
 from .ranking import Ranking
 from .regression import Regression
 from .tagging import Tagging
@@ -18,6 +20,8 @@ from .task_recipes import (
     ClassificationRecipe,
     GenerationRecipe,
     MultiLabelRecipe,
+    MultipleChoiceRecipe,
+    QuestionAnsweringRecipe,
     RankingRecipe,
     RegressionRecipe,
     TaggingRecipe,
@@ -30,6 +34,8 @@ TASKS: dict[type, type[Task]] = {
     MultiLabelRecipe: MultiLabel,
     RegressionRecipe: Regression,
     TaggingRecipe: Tagging,
+    QuestionAnsweringRecipe: QuestionAnswering,
+    MultipleChoiceRecipe: MultipleChoice,
     RankingRecipe: Ranking,
     GenerationRecipe: Generation,
 }

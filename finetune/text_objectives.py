@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from ..pretraining.streams import one_stream
 from ..training.examples import gather, has_field
@@ -97,3 +98,9 @@ def one_entry_each(labels: Ragged) -> Tensor:
     width = int(labels.lengths[0])
     values = torch.from_numpy(labels.values)
     return values if width == 1 else values.view(-1, 1, width)
+
+
+def in_rows(values: Tensor, bounds: Tensor, fill: float) -> Tensor:
+    """Lay groups that follow each other between `bounds` (S + 1,) below each other: (N,) to (S, T)."""
+    groups = list(values.split(bounds.diff().tolist()))
+    return pad_sequence(groups, batch_first=True, padding_value=fill)

@@ -27,7 +27,6 @@ class TextTask(Task):
     """What is said of a whole text, or of a pair. Abstract: each kind adds its labels."""
 
     head = "ForSequenceClassification"
-    recipe: ClassificationRecipe | MultiLabelRecipe | RegressionRecipe
 
     @staticmethod
     def inputs_in(recipe: ClassificationRecipe | MultiLabelRecipe | RegressionRecipe) -> tuple[str, ...]:
@@ -67,6 +66,7 @@ class LabellingTask(TextTask):
 class Classification(LabellingTask):
     """One label for a text, or for a pair."""
 
+    recipe: ClassificationRecipe
     metrics = {
         "accuracy": True,
         "f1": True,
@@ -160,6 +160,7 @@ class Classification(LabellingTask):
 class MultiLabel(LabellingTask):
     """Any number of labels for a text, or for a pair."""
 
+    recipe: MultiLabelRecipe
     metrics = {"f1_micro": True, "f1_macro": True, "accuracy": True, "loss": False}
 
     def __init__(self, recipe: MultiLabelRecipe, facts: Facts):

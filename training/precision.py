@@ -43,9 +43,8 @@ def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
             raise ValueError(
                 f"{variable} is set, but {engine} would train instead of this: use FSDP2 (--use_fsdp)"
             )
-    # Said explicitly, because without a GPU accelerate would let every process train a model of its own.
-    cpu = parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available()
-    device = cast(torch.device, PartialState(cpu=cpu).device)
+    cpu = computes_on_cpu()
+    device = cast(torch.device, join_processes().device)
     precision = choose_precision(recipe.precision, device)
     installed = [tracker.value for tracker in get_available_trackers()]
     for tracker in recipe.trackers:  # accelerate would leave out silently what is not installed
@@ -65,6 +64,17 @@ def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
             DistributedDataParallelKwargs(broadcast_buffers=False, gradient_as_bucket_view=True)
         ],
     )
+
+
+def join_processes() -> PartialState:
+    """Meet the processes of a launch, before anything is known of how they compute."""
+    # Said explicitly, because without a GPU accelerate would let every process train a model of its own.
+    return PartialState(cpu=computes_on_cpu())
+
+
+def computes_on_cpu() -> bool:
+    """Tell whether there is no accelerator, or none that is to be used."""
+    return parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available()
 
 
 def forget_earlier_run(precision: Precision) -> None:

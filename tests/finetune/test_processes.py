@@ -34,7 +34,8 @@ PIECES = [
 )
 def test_two_processes_make_the_model_of_one(kind, launcher, recipe_of, tmp_path):
     training = {"epochs": 2, "batch_size": 8, "patience": 3, "learning_rate": 1e-3, "precision": "fp32"}
-    one = recipe_of(kind, count=24, training=training)
+    task = {"group_size": 2} if kind == "ranking" else {}
+    one = recipe_of(kind, count=24, training=training, task=task)
     two = replace(one, output=str(tmp_path / "two"))
     (tmp_path / "two.yaml").write_text(yaml.safe_dump(recipe_data(two)))
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}

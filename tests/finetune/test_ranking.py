@@ -2,7 +2,6 @@
 
 import json
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast
 
-from tercet import TercetEncoderConfig, TercetEncoderModel
+from tercet import TercetEncoderConfig, TercetEncoderForSentenceEmbedding
 from tercet.finetune.answers import ask, judge, predict
 from tercet.finetune.bootstrap import mean_interval
 from tercet.finetune.encoding import TextEncoder
@@ -32,34 +31,18 @@ from tercet.training.packing import sequence_lengths, slice_sequences
 WORDS = [chr(letter) for letter in range(ord("a"), ord("z") + 1)]
 
 
-class MeanVectors(nn.Module):
-    """A stand-in for a model of vectors: the mean of a tiny encoder's states, of length 1."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.model = TercetEncoderModel(
-            TercetEncoderConfig(
-                vocab_size=32,
-                hidden_size=32,
-                intermediate_size=32,
-                num_hidden_layers=2,
-                num_attention_heads=2,
-                max_position_embeddings=32,
-                pad_token_id=0,
-            )
-        )
-
-    def forward(self, input_ids: Tensor, cu_seq_lens_q: Tensor | None = None, **kwargs: Any) -> Any:
-        states = self.model(input_ids, cu_seq_lens_q=cu_seq_lens_q, **kwargs).last_hidden_state[0]
-        lengths = [len(states)] if cu_seq_lens_q is None else cu_seq_lens_q.diff().tolist()
-        means = torch.stack([text.mean(dim=0) for text in states.split(lengths)])
-        return SimpleNamespace(sentence_embeddings=F.normalize(means, dim=-1))
+def make_model() -> TercetEncoderForSentenceEmbedding:
+    torch.manual_seed(0)
+    config = TercetEncoderConfig(
+        vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=32, pad_token_id=0, classifier_pooling="mean",
+    )  # fmt: skip
+    return TercetEncoderForSentenceEmbedding(config).eval()
 
 
 @pytest.fixture
-def model() -> MeanVectors:
-    return MeanVectors().eval()
+def model() -> TercetEncoderForSentenceEmbedding:
+    return make_model()
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +89,13 @@ def vector_of(model: nn.Module, encoder: TextEncoder, text: str) -> Tensor:
 def slow_loss(model: nn.Module, encoder: TextEncoder, rows: list[dict], temperature: float) -> Tensor:
     """Sum the loss of a group's queries, one by one, text by text."""
     negatives = [row["negative"] for row in rows if "negative" in row]
+    vectors = {text: vector_of(model, encoder, text) for row in rows for text in row.values()}
     total = torch.zeros(())
     for row in rows:
-        query = vector_of(model, encoder, row["query"])
         own = [other["positive"] for other in rows if other["query"] == row["query"]]
         against = [other["positive"] for other in rows] + negatives
         texts = [row["positive"], *(text for text in against if text not in own)]
-        cosines = torch.stack([query @ vector_of(model, encoder, text) for text in texts])
+        cosines = torch.stack([vectors[row["query"]] @ vectors[text] for text in texts])
         total = total + torch.logsumexp(cosines / temperature, 0) - cosines[0] / temperature
     return total
 
@@ -306,7 +289,7 @@ def test_a_row_without_its_negative_is_named(encoder):
 
 def test_pairs_can_be_learned_by_heart(encoder):
     rows = draw(16, seed=1).select_columns(["query", "positive"])
-    task, model = make_task(rows, group_size=16), MeanVectors()
+    task, model = make_task(rows, group_size=16), make_model()
     objective, batch = task.objective(), whole_batch(task, rows, encoder)
     before = judge(model.eval(), task, rows, task.examples(rows, encoder)).scores
     optimizer = torch.optim.AdamW(model.train().parameters(), lr=3e-3)

@@ -117,6 +117,17 @@ def test_additions_of_lora_are_merged_and_kept(recipe_of, bases):
     assert len(pipeline("text-classification", str(folder))(["the cat sat", "a dog"])) == 2
 
 
+def test_from_scratch_nothing_of_the_weights_is_taken(recipe_of, bases):
+    recipe = recipe_of(
+        "classification", model={"from_scratch": True}, training={"learning_rate": 1e-9, "seeds": [7]}
+    )
+    after = load_file(finetune(recipe) / "model.safetensors")
+    before = load_file(bases / "encoder" / "model.safetensors")
+    matrices = [name for name in before if name in after and before[name].ndim == 2]
+    assert matrices
+    assert not any(torch.allclose(before[name], after[name], atol=1e-4) for name in matrices)
+
+
 def test_frozen_layers_do_not_learn(recipe_of, bases):
     recipe = recipe_of("classification", training={"frozen_layers": 1, "learning_rate": 1e-2})
     after = load_file(finetune(recipe) / "model.safetensors")

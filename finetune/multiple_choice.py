@@ -1,0 +1,177 @@
+"""Multiple choice: which of several texts goes with a text, a question or a beginning.
+
+Each choice is read with the text, by itself, and gets a score; the right one is to have the highest of its
+row (Radford et al., 2018, section 3.3; Devlin et al., 2019, section 4.4). To the engine a row is a sequence,
+so that it is never cut; to the model every choice is one, since positions begin anew with each.
+
+Shapes: S rows of a batch, C choices of all of them, K choices of one.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..modeling.packing import bounds_of, longest
+from ..pretraining.streams import one_stream
+from ..training.examples import gather, has_field
+from ..training.objective import Batch, Example
+from ..training.packing import Ragged, boundaries, restarting_positions
+from .encoding import TextEncoder
+from .examples import LabelledExamples, numbers
+from .row_error import RowError
+from .rows import is_number, texts_of, values_of
+from .task import Facts, Prediction, Task, TaskObjective
+from .task_recipes import MultipleChoiceRecipe
+from .text_objectives import in_rows, inputs_of
+from .texts import DIGITS, softmax
+
+
+class MultipleChoiceObjective(TaskObjective[Tensor]):
+    """Cross-entropy of the right choice among those of its row."""
+
+    def __init__(self):
+        super().__init__("choice")
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack the examples; positions begin anew with every choice."""
+        batch = one_stream(gather(examples, "input_ids"))
+        lengths = gather(examples, "choice_lengths").values
+        batch["position_ids"] = torch.from_numpy(restarting_positions(lengths))[None]
+        batch["index"] = torch.from_numpy(gather(examples, "index").values)
+        if has_field(examples, "token_type_ids"):
+            batch["token_type_ids"] = torch.from_numpy(gather(examples, "token_type_ids").values)[None]
+        if has_field(examples, "labels"):
+            batch["labels"] = torch.from_numpy(gather(examples, "labels").values)
+        return batch
+
+    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Scores of the choices of each row (S, K), -inf where it has fewer than others."""
+        bounds = bounds_of(batch["position_ids"])
+        of_choices = {f"cu_seq_lens_{side}": bounds for side in "qk"}
+        of_choices |= {f"max_length_{side}": longest(bounds) for side in "qk"}
+        scores = model(**inputs_of(batch) | of_choices).logits[0]  # (C,)
+        return in_rows(scores, torch.searchsorted(bounds, batch["cu_seq_lens_q"]), -torch.inf)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Sum over the rows."""
+        return F.cross_entropy(outputs.float(), batch["labels"], reduction="sum")
+
+    def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
+        """Give the scores of the choices of each row, (K,)."""
+        return [scores[scores > -np.inf] for scores in outputs.float().cpu().numpy()]
+
+
+class MultipleChoice(Task):
+    """Which of several texts goes with a text."""
+
+    head = "ForMultipleChoice"
+    metrics = {"accuracy": True, "loss": False}
+    recipe: MultipleChoiceRecipe
+
+    @staticmethod
+    def inputs_in(recipe: MultipleChoiceRecipe) -> tuple[str, ...]:
+        """The text and the choices."""
+        return recipe.text, recipe.choices
+
+    @staticmethod
+    def labels_in(recipe: MultipleChoiceRecipe) -> tuple[str, ...]:
+        """The number of the right one."""
+        return (recipe.label,)
+
+    @staticmethod
+    def find(recipe: MultipleChoiceRecipe, train: Dataset) -> Facts:
+        """Find the number that is right most often."""
+        right = MultipleChoice(recipe, {}).references(train)
+        return {"most_frequent": Counter(right).most_common(1)[0][0]}
+
+    def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
+        """Encode each choice as a pair with its text, and lay those of a row end to end."""
+        choices = self.choices_of(rows)
+        counts = np.array([len(own) for own in choices])
+        texts = zip(texts_of(rows, self.recipe.text), choices, strict=True)
+        each_text = [text for text, own in texts for _ in own]
+        pairs = encoder.encode(each_text, list(chain.from_iterable(choices)))
+        fields = {name: joined(field, counts) for name, field in pairs.items()}
+        fields["choice_lengths"] = Ragged(pairs["input_ids"].lengths, counts)
+        if labelled:
+            fields["labels"] = numbers(np.array(self.references(rows)))
+        return LabelledExamples(fields)
+
+    def choices_of(self, rows: Dataset) -> Sequence[list[str]]:
+        """Give the choices of each row.
+
+        Raises:
+            ValueError: A row has fewer than two, or one that is no text.
+        """
+        column = self.recipe.choices
+        for row, own in enumerate(choices := values_of(rows, column)):
+            if not isinstance(own, list) or len(own) < 2:
+                raise RowError(
+                    row, f"has no list of two or more in column {column!r} ({own!r:.60}): correct it"
+                )
+            for choice in own:
+                if not isinstance(choice, str) or not choice.strip():
+                    raise RowError(row, f"has {choice!r} in column {column!r}, which is no text: correct it")
+        return choices
+
+    def references(self, rows: Dataset) -> list[int]:
+        """Give the number of the right choice of each row.
+
+        Raises:
+            ValueError: A row has no such choice.
+        """
+        column = self.recipe.label
+        right = values_of(rows, column)
+        for row, (number, own) in enumerate(zip(right, self.choices_of(rows), strict=True)):
+            if not is_number(number) or number != int(number) or not 0 <= number < len(own):
+                raise RowError(
+                    row, f"has {number!r} in column {column!r}, but choices 0 to {len(own) - 1}: correct it"
+                )
+        return [int(number) for number in right]
+
+    def objective(self) -> MultipleChoiceObjective:
+        """Cross-entropy among the choices of a row."""
+        return MultipleChoiceObjective()
+
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Give the number of the most probable choice, and the probabilities of all."""
+        return [prediction(softmax(scores)) for scores in answers]
+
+    def score(self, predictions: Sequence[Prediction], references: Sequence[int]) -> dict[str, float]:
+        """Give the share of the rows whose right choice was found."""
+        found = np.array([each["choice"] for each in predictions])
+        return {"accuracy": float(np.mean(found == np.asarray(references)))}
+
+    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[int]) -> np.ndarray:
+        """How much surer the model was of its choice than of the right one."""
+        pairs = zip(predictions, references, strict=True)
+        return np.array([each["scores"][each["choice"]] - each["scores"][right] for each, right in pairs])
+
+    def said(self, prediction: Prediction) -> str:
+        """The number of the choice, and how sure the model was."""
+        return f"{prediction['choice']} ({prediction['scores'][prediction['choice']]:.0%})"
+
+    def wanted(self, reference: int) -> str:
+        """The number of the choice."""
+        return str(reference)
+
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict the number that is right most often, or the last one where there are fewer."""
+        usual = self.facts["most_frequent"]
+        return [prediction(np.eye(len(own))[min(usual, len(own) - 1)]) for own in self.choices_of(rows)]
+
+
+def joined(field: Ragged, counts: np.ndarray) -> Ragged:
+    """Make one array of as many as `counts` (S,) says, which lie end to end already."""
+    return Ragged(field.values, np.add.reduceat(field.lengths, boundaries(counts)[:-1]))
+
+
+def prediction(probabilities: np.ndarray) -> Prediction:
+    """Say the most probable choice (K,)."""
+    return {"choice": int(probabilities.argmax()), "scores": np.round(probabilities, DIGITS).tolist()}

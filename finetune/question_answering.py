@@ -1,0 +1,229 @@
+"""Question answering: the span of a text that answers a question, or that there is none.
+
+Each token is scored as the first one of the answer and as the last one (Devlin et al., 2019, sections 4.2 and
+4.3). A long text is read in windows, and those that do not hold the whole answer are to say that there is
+none. What is answered is the most probable span of all windows; or nothing, if there were questions without
+an answer to learn from, and even the window that is least sure of there being none is surer of that.
+
+Shapes: E examples, W windows of a row, T tokens of a window.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from datasets import Dataset
+
+from ..training.packing import Ragged
+from .answer_metrics import answer_scores, exact_match, word_f1
+from .bootstrap import mean_interval
+from .encoding import TextEncoder
+from .examples import LabelledExamples, vectors
+from .question_answering_objective import QuestionAnsweringObjective
+from .row_error import RowError
+from .rows import texts_of, values_of
+from .task import Facts, Prediction, Task
+from .task_recipes import QuestionAnsweringRecipe
+from .texts import DIGITS
+from .windows import NO_CHARACTER, encode_windows
+
+NO_ANSWER = "(no answer)"
+"""What reports write where there is none."""
+
+SCORES_OF_ROWS = {"exact_match": exact_match, "f1": word_f1}
+"""How a single answer is scored."""
+
+
+class Answer(NamedTuple):
+    """A part of a text."""
+
+    text: str
+    begin: int
+    """The character that it begins with."""
+
+    @property
+    def end(self) -> int:
+        """The character behind it."""
+        return self.begin + len(self.text)
+
+
+class QuestionAnswering(Task):
+    """The span of a text that answers a question."""
+
+    head = "ForQuestionAnswering"
+    metrics = {
+        "exact_match": True,
+        "f1": True,
+        "has_answer_exact_match": True,
+        "has_answer_f1": True,
+        "no_answer_exact_match": True,
+        "no_answer_f1": True,
+        "loss": False,
+    }
+    recipe: QuestionAnsweringRecipe
+
+    @staticmethod
+    def inputs_in(recipe: QuestionAnsweringRecipe) -> tuple[str, ...]:
+        """The question and the text."""
+        return recipe.question, recipe.context
+
+    @staticmethod
+    def labels_in(recipe: QuestionAnsweringRecipe) -> tuple[str, ...]:
+        """The answers."""
+        return (recipe.answers,)
+
+    @staticmethod
+    def find(recipe: QuestionAnsweringRecipe, train: Dataset) -> Facts:
+        """Find out whether there are questions without an answer, and which answer is the most frequent."""
+        first = [(own or [""])[0] for own in QuestionAnswering(recipe, {}).references(train)]
+        return {"has_unanswerable": "" in first, "most_frequent": Counter(first).most_common(1)[0][0]}
+
+    def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
+        """Cut each row into windows, each with the place of the row's first answer, if it holds it."""
+        questions, texts = (texts_of(rows, column) for column in self.inputs_in(self.recipe))
+        fields = encode_windows(encoder, questions, texts, self.recipe.stride)
+        if labelled:
+            fields["labels"] = vectors(places_in(fields, self.answers_in(rows)))
+        return LabelledExamples(fields)
+
+    def answers_in(self, rows: Dataset) -> list[list[Answer]]:
+        """Give the answers of each row.
+
+        Raises:
+            ValueError: A row's answers are of another form, or do not stand where they should.
+        """
+        texts, values = texts_of(rows, self.recipe.context), values_of(rows, self.recipe.answers)
+        found = []
+        for row, (text, value) in enumerate(zip(texts, values, strict=True)):
+            found.append(own := read_answers(value, row, self.recipe.answers))
+            for answer in own:
+                if text[answer.begin : answer.end] != answer.text:
+                    raise misplaced(answer, text, row)
+        return found
+
+    def references(self, rows: Dataset) -> list[list[str]]:
+        """Give all right answers to each question."""
+        return [[answer.text for answer in own] for own in self.answers_in(rows)]
+
+    def objective(self) -> QuestionAnsweringObjective:
+        """Cross-entropy of start and end."""
+        return QuestionAnsweringObjective(self.recipe.longest_answer)
+
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Give the most probable span of all windows of each row, or the empty text."""
+        table = np.stack(answers)
+        firsts = np.flatnonzero(np.diff(table[:, 0], prepend=-1))
+        texts = texts_of(rows, self.recipe.context)
+        return [
+            self.prediction(windows, text)
+            for windows, text in zip(np.split(table, firsts[1:]), texts, strict=True)
+        ]
+
+    def prediction(self, windows: np.ndarray, text: str) -> Prediction:
+        """Say what the windows of a row (W, 5) say."""
+        _, begin, end, found, _ = windows[windows[:, 3].argmax()]
+        none = windows[:, 4].min()
+        has_answer = found >= none or not self.facts["has_unanswerable"]
+        return {
+            "answer": text[int(begin) : int(end)] if has_answer else "",
+            "score": round(float(np.exp(found if has_answer else none)), DIGITS),
+            "no_answer_score": round(float(np.exp(none)), DIGITS),
+        }
+
+    def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
+        """Score the answers as SQuAD does."""
+        return answer_scores([each["answer"] for each in predictions], references)
+
+    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+        """How much the answer's words differ from those of a right one."""
+        return 1 - each_score("f1", predictions, references)
+
+    def said(self, prediction: Prediction) -> str:
+        """The answer, and how sure the model was."""
+        return f"{prediction['answer'] or NO_ANSWER} ({prediction['score']:.0%})"
+
+    def wanted(self, reference: Any) -> str:
+        """The answers."""
+        return " / ".join(dict.fromkeys(reference)) or NO_ANSWER
+
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict the most frequent answer, which may be none."""
+        usual = self.facts["most_frequent"]
+        return [{"answer": usual, "score": 1.0, "no_answer_score": float(not usual)}] * len(rows)
+
+    def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
+        """Give the 95 % interval of the criterion, which is a mean over the rows."""
+        return mean_interval(each_score(self.criterion, predictions, references))
+
+
+def each_score(
+    name: str, predictions: Sequence[Prediction], references: Sequence[Sequence[str]]
+) -> np.ndarray:
+    """Score each answer on its own, (E,)."""
+    pairs = zip(predictions, references, strict=True)
+    return np.array([SCORES_OF_ROWS[name](each["answer"], right) for each, right in pairs])
+
+
+def read_answers(value: Any, row: int, column: str) -> list[Answer]:
+    """Read the answers of a row, without spaces around them; blank ones are none.
+
+    Raises:
+        ValueError: They are of no known form.
+    """
+    try:
+        parts = (
+            [(each["text"], each["answer_start"]) for each in value]
+            if isinstance(value, list)
+            else [*zip(value["text"], value["answer_start"], strict=True)]
+        )
+        answers = [Answer(text.strip(), begin + len(text) - len(text.lstrip())) for text, begin in parts]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise RowError(
+            row,
+            f"has {str(value)[:80]} in column {column!r}, neither {{text: [...], answer_start: [...]}} nor a "
+            "list of {text, answer_start}: correct it",
+        ) from None
+    return [answer for answer in answers if answer.text]
+
+
+def misplaced(answer: Answer, text: str, row: int) -> RowError:
+    """Say that an answer does not stand where its row says."""
+    place = text.find(answer.text)
+    remedy = f"it stands at {place}: correct answer_start" if place >= 0 else "it stands nowhere: correct it"
+    instead = text[max(answer.begin, 0) : max(answer.end, 0)]
+    return RowError(
+        row, f"has the answer {answer.text!r} at {answer.begin}, where {instead!r} stands; {remedy}"
+    )
+
+
+def places_in(fields: Mapping[str, Ragged], answers: Sequence[Sequence[Answer]]) -> np.ndarray:
+    """Find the first and the last token of the answer in each window (W, 2), or `nowhere` twice.
+
+    A row's first answer counts. Where no window holds the whole of one, a warning counts the rows.
+    """
+    places = np.repeat(fields["nowhere"].values[:, None], 2, axis=1)
+    sought = {row: own[0] for row, own in enumerate(answers) if own}
+    found = set()
+    for window, row in enumerate(fields["rows"].values.tolist()):
+        if row in sought and (span := span_of(sought[row], fields["begins"][window], fields["ends"][window])):
+            places[window] = span
+            found.add(row)
+    if lost := len(sought) - len(found):
+        warnings.warn(
+            f"{lost:,} of {len(sought):,} answers lie in no window as a whole, and are learned as if there "
+            "were none: raise task.stride or data.max_length",
+            stacklevel=2,
+        )
+    return places
+
+
+def span_of(answer: Answer, begins: np.ndarray, ends: np.ndarray) -> tuple[int, int] | None:
+    """Find the first and the last token of an answer in a window (T,), if all of it is there."""
+    places = np.flatnonzero(begins != NO_CHARACTER)
+    if not len(places) or answer.begin < begins[places[0]] or answer.end > ends[places[-1]]:
+        return None
+    first = places[ends[places] > answer.begin][0]
+    last = places[begins[places] < answer.end][-1]
+    return (first, last) if first <= last else None
