@@ -217,8 +217,7 @@ class Toys:
         environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         if in_pieces:
             environment |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
-        if disagree:
-            environment |= {"TOYS_DISAGREE": "1"}
+        environment |= {"TOYS_DISAGREE": "1"} if disagree else {}
         return subprocess.Popen(
             [*command, str(folder), str(dropout), str(int(resume)), *overrides],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -259,11 +258,8 @@ def server():
 
 def of_two_minds(accelerator: Accelerator) -> HeldOut:
     """Measure what falls in every evaluation on all processes but the main one, where it rises."""
-    numbers = count(1)
-    sign = 1 if accelerator.is_main_process else -1
-    return HeldOut(
-        measure=lambda model: {"mind": float(sign * next(numbers))}, criterion=lambda scores: scores["mind"]
-    )
+    numbers = count(1.0) if accelerator.is_main_process else count(-1.0, -1.0)
+    return HeldOut(measure=lambda model: {"mind": next(numbers)}, criterion=lambda scores: scores["mind"])
 
 
 def serve() -> None:
