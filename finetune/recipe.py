@@ -39,7 +39,8 @@ class DataRecipe:
     """Which rows are learned from, and which are measured on."""
 
     train: str
-    """File to learn from (.jsonl, .json, .csv, .tsv, .parquet, perhaps .gz), or a split of `dataset`."""
+    """File to learn from (.jsonl, .json, .csv, .tsv, .parquet, perhaps with .gz or .zst), or a split of
+    `dataset`."""
     validation: str | None = None
     """File or split by which the best checkpoint is chosen; a share of `train` if left out."""
     test: str | None = None

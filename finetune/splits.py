@@ -35,7 +35,7 @@ def read_splits(recipe: FineTuningRecipe) -> dict[str, Dataset]:
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: It cannot be read, is empty, or lacks a column.
+        ValueError: It cannot be read, is empty, lacks a column, or a row has nothing there.
     """
     columns = columns_of(recipe.task)
     named = [split for split in ("train", *MEASURED) if getattr(recipe.data, split) is not None]
@@ -43,7 +43,7 @@ def read_splits(recipe: FineTuningRecipe) -> dict[str, Dataset]:
     if "validation" not in rows:
         share = recipe.data.validation_share
         rows["train"], rows["validation"] = split_off(rows["train"], share, seed=0)
-    return rows
+    return {split: rows[split] for split in ("train", *MEASURED) if split in rows}
 
 
 def encode_splits(rows: Mapping[str, Dataset], task: Task, encoder: TextEncoder) -> dict[str, Split]:

@@ -1,0 +1,175 @@
+"""A label is the same however a file writes it, and what is none is told with its row."""
+
+import numpy as np
+import pytest
+from datasets import ClassLabel, Dataset, Features, List, Value
+
+from tercet.finetune.labels import Labels, find_labels
+from tercet.finetune.row_files import read_file
+
+
+def column(values, feature=None):
+    features = None if feature is None else Features({"label": feature})
+    return Dataset.from_dict({"label": values}, features=features)
+
+
+def found(values, names=(), feature=None):
+    """The labels of a column: their names, and the numbers in the rows."""
+    rows = column(values, feature)
+    labels = find_labels(rows, "label", names)
+    return labels.names, labels.numbers_of(rows, "label").tolist()
+
+
+@pytest.mark.parametrize(
+    ("values", "names", "numbers"),
+    [
+        (["pos", "neg", "pos"], ["neg", "pos"], [1, 0, 1]),
+        (["b", "B", "ä", "a", "🌍"], ["B", "a", "b", "ä", "🌍"], [2, 0, 3, 1, 4]),
+        ([1, 0, 1], ["0", "1"], [1, 0, 1]),
+        ([5, 1, 10, 1], ["1", "5", "10"], [1, 0, 2, 0]),
+        ([-1, 1, -1], ["-1", "1"], [0, 1, 0]),
+        (["10", "9", "0"], ["0", "9", "10"], [2, 1, 0]),
+        ([1.0, 0.0, 1.0], ["0", "1"], [1, 0, 1]),
+        ([True, False], ["False", "True"], [1, 0]),
+        (["true", "false"], ["false", "true"], [1, 0]),
+        (["NA", "null", "nan"], ["NA", "nan", "null"], [0, 2, 1]),
+        (["007", "7"], ["007", "7"], [0, 1]),
+        (["1", "one"], ["1", "one"], [0, 1]),
+        ([" a", "a"], [" a", "a"], [0, 1]),
+    ],
+)
+def test_labels_are_called_what_they_are(values, names, numbers):
+    assert found(values) == (names, numbers)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["bad", "good", "good"], [0, 1, 1], [0.0, 1.0, 1.0], ["0", "1", "1"], [False, True, True],
+     ["False", "True", "True"], ["bad", "1", "True"]],
+)  # fmt: skip
+def test_a_label_is_the_same_however_it_is_written(values):
+    assert found(values, names=("bad", "good")) == (["bad", "good"], [0, 1, 1])
+    rows = column(values)
+    assert Labels(["bad", "good"]).numbers_of(rows, "label").tolist() == [0, 1, 1]
+
+
+def test_truths_stand_for_two_labels_only():
+    assert found([2, 0, 1], names=("a", "b", "c"))[1] == [2, 0, 1]
+    with pytest.raises(
+        ValueError, match=r"row 1 has the label True in column 'label', which is none of \(a, b, c\)"
+    ):
+        Labels(["a", "b", "c"]).number(True, 0, "label")
+
+
+def test_names_come_from_the_recipe_then_from_the_data_set():
+    feature = ClassLabel(names=["no", "yes"])
+    assert found([1, 0, 1], feature=feature) == (["no", "yes"], [1, 0, 1])
+    assert found([1, 0, 1], names=("bad", "good"), feature=feature) == (["bad", "good"], [1, 0, 1])
+    three = ClassLabel(names=["a", "b", "c"])
+    assert found([2, 0], feature=three) == (["a", "b", "c"], [2, 0]), "one that no row has is one, too"
+
+
+def test_names_that_are_numbers_are_those_of_their_own():
+    assert found([1, 0], feature=ClassLabel(names=["0", "1"])) == (["0", "1"], [1, 0])
+    with pytest.raises(
+        ValueError, match="the label of number 0 is called '1', which looks like another number"
+    ):
+        find_labels(column([0, 4], ClassLabel(names=list("12345"))), "label")
+
+
+def test_the_numbers_of_one_column_are_no_numbers_of_another_ones_names():
+    """1, 2 and 5 are labels 0, 1 and 2: the 0 of an evaluation is none of them."""
+    labels = find_labels(column([1, 2, 5]), "label")
+    assert labels.numbers_of(column([5, 1]), "label").tolist() == [2, 0]
+    for unknown in (0, 3, "0", 0.0):
+        with pytest.raises(ValueError, match=r"row 1 has the label .* which is none of \(1, 2, 5\)"):
+            labels.numbers_of(column([unknown]), "label")
+
+
+def test_labels_in_lists_are_found():
+    rows = column([["b", "a"], [], ["c"]])
+    assert find_labels(rows, "label").names == ["a", "b", "c"]
+    rows = column([[1, 0], [2]], List(ClassLabel(names=["O", "B-X", "I-X"])))
+    assert find_labels(rows, "label").names == ["O", "B-X", "I-X"]
+    rows = column([["1", "0"], ["10"]])
+    assert find_labels(rows, "label").names == ["0", "1", "10"]
+
+
+def test_a_configuration_knows_the_names():
+    labels = Labels(["neg", "pos"])
+    assert len(labels) == 2
+    assert labels.config_fields == {"id2label": {0: "neg", 1: "pos"}, "label2id": {"neg": 0, "pos": 1}}
+    assert Labels(labels.names).spellings == labels.spellings
+
+
+def test_labels_are_the_same_in_all_files(tmp_path):
+    (tmp_path / "rows.csv").write_text("label\n1\n0\n")
+    (tmp_path / "gaps.csv").write_text("label\n1.0\n0.0\n")
+    (tmp_path / "rows.jsonl").write_text('{"label": "1"}\n{"label": "0"}\n')
+    column([1, 0]).to_parquet(tmp_path / "rows.parquet")
+    for file in tmp_path.iterdir():
+        rows = read_file(str(file), ["label"])
+        labels = find_labels(rows, "label")
+        assert (labels.names, labels.numbers_of(rows, "label").tolist()) == (["0", "1"], [1, 0]), file.name
+
+
+@pytest.mark.parametrize(
+    ("values", "names", "complaint"),
+    [
+        (["a", "a"], (), "all labels are 'a': there is nothing to learn where nothing differs"),
+        ([1, 1], (), "all labels are '1': there is nothing"),
+        ([1, 1], ("no", "yes"), "all labels are 'yes': there is nothing"),
+        ([[], []], (), "there are no labels: name a column that has some"),
+        ([[], []], ("a", "b"), "there are no labels"),
+        (["a", None], (), "row 2 has nothing in column 'label': take it out, or fill it in"),
+        (["a", ""], (), "row 2 has nothing in column 'label'"),
+        (
+            [["a"], ["b", None]],
+            (),
+            "row 2 has None in column 'label', which is no label: labels are names or",
+        ),
+        ([["a"], ["b", ""]], (), "row 2 has '' in column 'label', which is no label"),
+        ([0.0, 0.5], (), "row 2 has 0.5 in column 'label', which is no label: labels are names or whole num"),
+        ([0.0, float("nan")], (), "row 2 has nan in column 'label', which is no label"),
+        ([0.0, float("inf")], (), "row 2 has inf in column 'label', which is no label"),
+        ([{"x": 1}, {"x": 2}], (), r"row 1 has \{'x': 1\} in column 'label', which is no label"),
+        (
+            [0, 2],
+            ("no", "yes"),
+            r"column 'label' has '2', which is none of the 2 names \(no, yes\): name all in",
+        ),
+        (
+            ["no", "perhaps"],
+            ("no", "yes"),
+            r"has 'perhaps', which is none of the 2 names \(no, yes\): name all",
+        ),
+        ([0, -1], ("no", "yes"), "has '-1', which is none of the 2 names"),
+        ([0, 1], ("no", "no"), r"labels share a name \(no, no\): name each once"),
+        ([0, 1], ("yes",), "all labels are 'yes'"),
+        (
+            [0, 1],
+            ("2", "3"),
+            "the label of number 0 is called '2', which looks like another number: give all",
+        ),
+    ],
+)
+def test_what_cannot_be_labels_is_said_in_one_line(values, names, complaint):
+    with pytest.raises(ValueError, match=complaint) as caught:
+        find_labels(column(values), "label", names)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_label_that_training_did_not_have_is_told():
+    labels = Labels([f"name {number}" for number in range(30)])
+    complaint = (
+        r"row 3 has the label 'x' in column 'label', which is none of \(name 0, .*, \.\.\.\): correct it, or"
+    )
+    with pytest.raises(ValueError, match=complaint) as caught:
+        labels.numbers_of(column(["name 0", "name 29", "x"]), "label")
+    assert len(str(caught.value)) < 250
+
+
+def test_numbers_are_64_bits_wide():
+    assert Labels(["a", "b"]).numbers_of(column(["b", "a"]), "label").dtype == np.int64
+    rows = Dataset.from_dict({"label": [1, 0]}, features=Features({"label": Value("int8")}))
+    assert find_labels(rows, "label").names == ["0", "1"]

@@ -1,0 +1,137 @@
+"""What is learned from and what is measured on are never the same rows, and errors name theirs."""
+
+import json
+
+import pytest
+
+from tercet.configs.recipe import parse_recipe
+from tercet.finetune.recipe import FineTuningRecipe
+from tercet.finetune.splits import encode_splits, encoder_of, read_splits
+from tercet.finetune.tasks import build_task
+from tercet.modeling import TercetDecoderConfig, TercetDecoderModel, TercetEncoderConfig, TercetEncoderModel
+
+SMALL = {"vocab_size": 400, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+         "num_attention_heads": 1, "max_position_embeddings": 16}  # fmt: skip
+ROWS = [{"text": f"the house {number}", "label": "odd" if number % 2 else "even"} for number in range(20)]
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """Make a recipe on files of rows, given by their splits."""
+
+    def recipe(task=None, share=None, **splits):
+        data = {} if share is None else {"validation_share": share}
+        for split, rows in splits.items():
+            path = tmp_path / f"{split}.jsonl"
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            data[split] = str(path)
+        task = {"kind": "classification"} | (task or {})
+        return parse_recipe(
+            FineTuningRecipe, {"model": {"path": "x"}, "task": task, "data": data, "output": "x"}
+        )
+
+    return recipe
+
+
+@pytest.fixture
+def encoder(families):
+    return encoder_of(TercetEncoderModel(TercetEncoderConfig(**SMALL)), families["wordpiece"], None)
+
+
+def texts(rows):
+    return set(rows["text"][:])
+
+
+def test_what_is_named_is_read(recipe):
+    splits = read_splits(recipe(train=ROWS[:10], validation=ROWS[10:15], test=ROWS[15:]))
+    assert list(splits) == ["train", "validation", "test"]
+    assert [rows.to_list() for rows in splits.values()] == [ROWS[:10], ROWS[10:15], ROWS[15:]]
+
+
+def test_without_rows_to_measure_on_some_are_held_out(recipe):
+    splits = read_splits(recipe(train=ROWS, share=0.25))
+    assert list(splits) == ["train", "validation"]
+    assert len(splits["validation"]) == 5
+    assert texts(splits["train"]) | texts(splits["validation"]) == {row["text"] for row in ROWS}
+    assert texts(splits["train"]).isdisjoint(texts(splits["validation"]))
+
+
+def test_the_test_comes_last_whatever_is_held_out(recipe):
+    assert list(read_splits(recipe(train=ROWS, test=ROWS[:2]))) == ["train", "validation", "test"]
+
+
+def test_every_split_needs_every_column(recipe):
+    with pytest.raises(
+        ValueError, match=r"test.jsonl has no column 'label': name one of its columns \(text\)"
+    ):
+        read_splits(recipe(train=ROWS, test=[{"text": "the house"}]))
+    with pytest.raises(
+        ValueError, match=r"train.jsonl has no column 'sentence': name one of its columns \(text, lab"
+    ):
+        read_splits(recipe(task={"texts": ["sentence"]}, train=ROWS))
+
+
+def test_a_gap_is_told_with_the_row_of_the_file(recipe):
+    rows = [*ROWS, {"text": "the house"}, *ROWS]
+    with pytest.raises(ValueError, match=r"train.jsonl: row 21 has nothing in column 'label': take it out"):
+        read_splits(recipe(train=rows))
+
+
+def test_splits_are_encoded_by_one_task(recipe, encoder):
+    made = recipe(train=ROWS[:10], validation=ROWS[10:], test=ROWS[::-1])
+    rows = read_splits(made)
+    splits = encode_splits(rows, build_task(made.task, rows["train"]), encoder)
+    assert list(splits) == ["train", "validation", "test"]
+    for name, split in splits.items():
+        assert split.rows is rows[name]
+        assert len(split.examples) == len(split.rows)
+        labels = [int(split.examples[index]["labels"][0]) for index in range(len(split.rows))]
+        assert labels == [["even", "odd"].index(label) for label in split.rows["label"]]
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        (
+            {"text": "the house", "label": "prime"},
+            r"data.test: row 2 has the label 'prime' .* none of \(even, odd\)",
+        ),
+        (
+            {"text": " \n", "label": "odd"},
+            r"data.test: row 2 has no text in column 'text' \(' \\n'\): take it out",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_row_is_told_with_its_split(recipe, encoder, row, complaint):
+    made = recipe(train=ROWS, validation=ROWS, test=[ROWS[0], row])
+    rows = read_splits(made)
+    with pytest.raises(ValueError, match=complaint):
+        encode_splits(rows, build_task(made.task, rows["train"]), encoder)
+
+
+@pytest.mark.parametrize(
+    ("of_tokenizer", "asked", "longest"), [(64, None, 16), (9, None, 9), (64, 5, 5), (64, 16, 16)]
+)
+def test_texts_are_as_long_as_model_tokenizer_and_recipe_allow(
+    families, monkeypatch, of_tokenizer, asked, longest
+):
+    monkeypatch.setattr(families["wordpiece"], "model_max_length", of_tokenizer)
+    model = TercetEncoderModel(TercetEncoderConfig(**SMALL))
+    assert encoder_of(model, families["wordpiece"], asked).max_length == longest
+
+
+def test_texts_longer_than_the_model_reads_are_refused(families):
+    model = TercetEncoderModel(TercetEncoderConfig(**SMALL))
+    with pytest.raises(ValueError, match=r"data.max_length is 17, but the model reads 16 tokens: lower it"):
+        encoder_of(model, families["wordpiece"], 17)
+
+
+def test_token_types_are_given_to_models_that_read_them(families):
+    tokenizer = families["wordpiece"]
+    for model, has in [
+        (TercetEncoderModel(TercetEncoderConfig(**SMALL, type_vocab_size=2)), True),
+        (TercetEncoderModel(TercetEncoderConfig(**SMALL, type_vocab_size=0)), False),
+        (TercetDecoderModel(TercetDecoderConfig(**SMALL)), False),
+    ]:
+        fields = encoder_of(model, tokenizer, None).encode(["the house"], ["its doors"])
+        assert ("token_type_ids" in fields) is has
