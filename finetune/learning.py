@@ -167,6 +167,7 @@ def judge_splits(
     model: nn.Module, task: Task, splits: Mapping[str, Split], accelerator: Accelerator
 ) -> dict[str, Judged]:
     """Predict and score the splits that nothing is learned from, with a model that learns no more."""
+    accelerator.wait_for_everyone()  # until all have read the checkpoint: the main process deletes it
     with gathered(model.eval(), accelerator):
         return {
             name: judge(model, task, split.rows, split.examples)
