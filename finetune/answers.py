@@ -4,7 +4,7 @@ Examples of like length are read together, as many at once as fit, and answers c
 examples.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -54,6 +54,35 @@ def judge(
     answers, loss = ask(model, task.objective(), examples, tokens_at_once)
     predictions = task.predictions(answers, rows)
     return Judged(predictions, task.score(predictions, task.references(rows)) | {"loss": loss})
+
+
+class Examiner:
+    """Judges a model on a split while it learns, and remembers the best: it need not be asked again.
+
+    Args:
+        task: What it learns.
+        rows: Of the split.
+        examples: The same, encoded, with labels.
+    """
+
+    def __init__(self, task: Task, rows: Dataset, examples: LabelledExamples):
+        self.task = task
+        self.rows = rows
+        self.examples = examples
+        self.best: Judged | None = None
+
+    def measure(self, model: nn.Module) -> dict[str, float]:
+        """Score a model in evaluation mode."""
+        judged = judge(model, self.task, self.rows, self.examples)
+        if self.best is None or self.task.shortfall(judged.scores) < self.task.shortfall(self.best.scores):
+            self.best = judged
+        return judged.scores
+
+    def judge(self, model: nn.Module, earlier_scores: Mapping[str, float]) -> Judged:
+        """Judge a model, in evaluation mode, that scored so earlier: by memory if that was the best."""
+        if self.best is not None and self.best.scores == earlier_scores:
+            return self.best
+        return judge(model, self.task, self.rows, self.examples)
 
 
 def predict(

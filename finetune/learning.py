@@ -1,7 +1,7 @@
 """One run of fine-tuning, with one seed: pretrained model and head -> fit -> best checkpoint -> scores."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..configs.recipe import recipe_data
 from ..interop.messages import quietly
 from ..modeling import TercetPreTrainedModel
 from ..pretraining.output import MODEL, delete
-from ..training.checkpoint import best, latest
+from ..training.checkpoint import best, latest, read_state
 from ..training.circumstances import circumstances
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.evaluation import HeldOut
@@ -23,13 +23,13 @@ from ..training.precision import build_accelerator
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from ..training.sharding import gathered, load_whole_weights, whole_weights
 from ..training.tracking import as_json
-from .answers import Judged, judge
+from .answers import Examiner, Judged, judge
 from .examples import LabelledExamples
 from .lora import merged, with_additions
 from .model import freeze, load_beginning
 from .output import ADAPTER, PREDICTIONS, SCORES
 from .recipe import FineTuningRecipe, FineTuningSchedule
-from .splits import MEASURED, Split
+from .splits import Split
 from .task import Task
 from .tasks import keep_task
 
@@ -67,6 +67,7 @@ def learn(
     beginning = load_beginning(recipe.model, task, seed)
     learner = learner_of(beginning.model, recipe)
     require_whole_matrices(recipe, accelerator)
+    validation = Examiner(task, splits["validation"].rows, splits["validation"].examples)
     outcome = fit(
         learner,
         task.objective(),
@@ -75,14 +76,13 @@ def learn(
         folder,
         accelerator,
         width=beginning.model.config.hidden_size,
-        held_out=HeldOut(measure=measure_of(task, splits["validation"]), criterion=task.shortfall),
+        held_out=HeldOut(measure=validation.measure, criterion=task.shortfall),
         about=recipe_data(recipe),
         resume=resume,
     )
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
-    bring_back_best(learner, folder, accelerator)
-    judged = judge_splits(learner, task, splits, accelerator)
+    judged = judge_best(learner, validation, splits, folder, accelerator)
     results = {name: as_json(each.scores) for name, each in judged.items()} | {
         "steps": outcome.progress.step,
         "seconds": outcome.progress.seconds,
@@ -154,35 +154,31 @@ def training_of(schedule: FineTuningSchedule, examples: LabelledExamples, seed: 
     )
 
 
-def measure_of(task: Task, split: Split) -> Callable[[nn.Module], dict[str, float]]:
-    """Make the function that scores a model on a split."""
-
-    def measure(model: nn.Module) -> dict[str, float]:
-        return judge(model, task, split.rows, split.examples).scores
-
-    return measure
-
-
-def judge_splits(
-    model: nn.Module, task: Task, splits: Mapping[str, Split], accelerator: Accelerator
+def judge_best(
+    model: nn.Module,
+    validation: Examiner,
+    splits: Mapping[str, Split],
+    folder: Path,
+    accelerator: Accelerator,
 ) -> dict[str, Judged]:
-    """Predict and score the splits that nothing is learned from, with a model that learns no more."""
+    """Give a model the weights of its best checkpoint, and judge it on all that nothing is learned from."""
+    scores = bring_back_best(model, folder, accelerator)
     accelerator.wait_for_everyone()  # until all have read the checkpoint: the main process deletes it
     with gathered(model.eval(), accelerator):
-        return {
-            name: judge(model, task, split.rows, split.examples)
-            for name, split in splits.items()
-            if name in MEASURED
-        }
+        judged = {"validation": validation.judge(model, scores)}
+        if (test := splits.get("test")) is not None:
+            judged["test"] = judge(model, validation.task, test.rows, test.examples)
+    return judged
 
 
-def bring_back_best(model: nn.Module, folder: Path, accelerator: Accelerator) -> None:
-    """Give a model the weights of its best checkpoint."""
+def bring_back_best(model: nn.Module, folder: Path, accelerator: Accelerator) -> dict[str, float]:
+    """Give a model the weights of its best checkpoint; the scores that it had then."""
     checkpoint = best(folder / CHECKPOINTS) or latest(folder / CHECKPOINTS)
     assert checkpoint is not None
     load_whole_weights(
         accelerator.unwrap_model(model), safetensors.torch.load_file(checkpoint / "model.safetensors")
     )
+    return read_state(checkpoint)["scores"]
 
 
 def keep_model(

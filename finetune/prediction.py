@@ -10,7 +10,6 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -22,6 +21,7 @@ from ..interop.messages import quietly
 from ..interop.model_folder import find_folder, load_config, load_tokenizer
 from ..modeling import TercetPreTrainedModel
 from ..training.disk import explaining_a_full_disk, replace_text
+from ..training.precision import products_in
 from .answers import predict
 from .encoding import TextEncoder
 from .row_error import RowError
@@ -64,8 +64,7 @@ class Predictor:
 
     def predict(self, rows: Dataset) -> list[Prediction]:
         """Predict rows."""
-        in_bf16 = torch.autocast(self.device.type, torch.bfloat16)
-        with in_bf16 if self.precision == "bf16" else nullcontext():
+        with products_in(self.precision, self.device):
             return predict(self.model, self.task, rows, self.encoder)
 
 

@@ -4,15 +4,17 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import torch
 
 from ..interop.finished_run import EVALUATION, TEXTS
 from ..pretraining.output import MODEL, RECIPE, delete
 from ..training.disk import replace_text
+from ..training.precision import choose_precision, join_processes, products_in
 from ..training.tracking import as_json
-from .answers import judge
+from .answers import Judged, judge
 from .output import GRID_SCORES, PREDICTIONS, SCORES, seed_folder
 from .recipe import FineTuningRecipe
 from .report import write_report
@@ -42,7 +44,7 @@ def conclude(recipe: FineTuningRecipe, study: Study, results: Results, before: R
     shutil.copy(folder / RECIPE, folder / MODEL)
     shutil.copy(chosen / PREDICTIONS, folder / PREDICTIONS)
     predictions = read_predictions(folder / PREDICTIONS)
-    summary = summarize(study, results, best_seed, predictions)
+    summary = summarize(recipe, study, results, best_seed, predictions)
     if before is not None:
         summary["before_adaptation"] = spread(study, before)
     if (folder / GRID_SCORES).exists():
@@ -60,13 +62,16 @@ def read_predictions(file: Path) -> list[Prediction]:
 
 
 def summarize(
-    study: Study, results: Results, best_seed: int, predictions: Sequence[Prediction]
+    recipe: FineTuningRecipe,
+    study: Study,
+    results: Results,
+    best_seed: int,
+    predictions: Sequence[Prediction],
 ) -> dict[str, Any]:
     """Join the scores of all seeds with the baselines and the interval of the best one."""
     task, last = study.task, study.splits[study.measured[-1]]
     references = task.references(last.rows)
     guesses = task.guess(study.splits["train"].rows, last.rows)
-    untrained = judge(study.beginning.model.eval(), task, last.rows, last.examples)
     return {
         "criterion": task.criterion,
         "split": study.measured[-1],
@@ -77,9 +82,17 @@ def summarize(
         "interval": list(task.interval(predictions, references)),
         "baselines": {
             READING_NOTHING: as_json(task.score(guesses, references)),
-            UNTRAINED: as_json(untrained.scores),
+            UNTRAINED: as_json(judge_untrained(recipe, study).scores),
         },
     }
+
+
+def judge_untrained(recipe: FineTuningRecipe, study: Study) -> Judged:
+    """Score the model with which the first seed began, computing as its run did."""
+    device = cast(torch.device, join_processes().device)
+    split = study.splits[study.measured[-1]]
+    with products_in(choose_precision(recipe.training.precision, device), device):
+        return judge(study.beginning.model.to(device).eval(), study.task, split.rows, split.examples)
 
 
 def spread(study: Study, results: Results) -> dict[str, dict[str, dict[str, float]]]:

@@ -1,7 +1,7 @@
 """Which number format a device computes in, and the fastest float32 products that are still float32."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import cast
 
@@ -123,6 +123,13 @@ def has_bfloat16(device: torch.device) -> bool:
         return False
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("bf16"))
+
+
+def products_in(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
+    """Compute the products of models in a format, as a context, where no accelerator has prepared them."""
+    if precision == "fp32":
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16)
 
 
 @contextmanager
