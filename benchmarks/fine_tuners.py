@@ -38,6 +38,9 @@ from tercet.training.heap import retain_heap
 BATCH_SIZE, RATE, WARMUP, DECAY = 32, 2e-4, 0.1, 0.01
 """As in Devlin et al., 2019, section A.3, but for the rate, of which a small model needs more."""
 
+EPSILON = 1e-6
+"""Of AdamW, as in BERT's own fine-tuning, and in ours."""
+
 IGNORED = -100
 
 TASKS: dict[str, dict[str, Any]] = {
@@ -144,6 +147,7 @@ def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool
         learning_rate=RATE,
         warmup_steps=WARMUP,
         weight_decay=DECAY,
+        adam_epsilon=EPSILON,
         eval_strategy="epoch",
         save_strategy="epoch",
         save_total_limit=1,
