@@ -4,7 +4,7 @@ A column holds names, or the numbers 0, 1, ... of names that the data set or the
 writes a label does not matter: 1, 1.0 and "1" are the same one, and so are true and "True".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,13 @@ class Labels:
 
     Args:
         names: At least two, each once.
+        are_numbered: Whether a column may write their numbers instead.
 
     Raises:
         ValueError: There are fewer, so that nothing could be learned, or one is there twice.
     """
 
-    def __init__(self, names: Sequence[str]):
+    def __init__(self, names: Sequence[str], are_numbered: bool = True):
         if len(names) < 2:
             raise ValueError(
                 f"all labels are {names[0]!r}: there is nothing to learn where nothing differs"
@@ -40,11 +41,22 @@ class Labels:
         self.numbers = {name: number for number, name in enumerate(self.names)}
         if len(self.numbers) < len(names):
             raise ValueError(f"labels share a name {listed(names)}: name each once")
-        self.spellings = self.numbers | spellings_of_numbers(self.names)
+        self.are_numbered = are_numbered
+        self.spellings = self.numbers | (spellings_of_numbers(self.names) if are_numbered else {})
 
     def __len__(self) -> int:
         """Count the labels."""
         return len(self.names)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a task keeps of them, for `Labels.of`."""
+        return {"labels": self.names, "are_numbered": self.are_numbered}
+
+    @staticmethod
+    def of(facts: Mapping[str, Any]) -> "Labels":
+        """Make them of what a task has kept."""
+        return Labels(facts["labels"], facts["are_numbered"])
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -76,7 +88,7 @@ def find_labels(rows: Dataset, column: str, names: Sequence[str] = ()) -> Labels
     """Find the labels of a column, whose values are labels or lists of labels.
 
     Names come from the recipe, else from the data set, else they are the values: numbers in their order,
-    others in that of the alphabet.
+    others in that of the alphabet. Whoever wrote those names has numbered nothing.
 
     Raises:
         ValueError: There are fewer than two, some have no name, or a value is no label.
@@ -86,7 +98,8 @@ def find_labels(rows: Dataset, column: str, names: Sequence[str] = ()) -> Labels
     values = {written(value, row, column) for row, value in values_with_rows(rows, column)}
     known = list(names) or (list(feature.names) if isinstance(feature, ClassLabel) else [])
     if not known:
-        return Labels(sorted(values, key=int if all(map(WHOLE.fullmatch, values)) else str))
+        names = sorted(values, key=int if all(map(WHOLE.fullmatch, values)) else str)
+        return Labels(names, are_numbered=False)
     require_plain_names(known)
     labels = Labels(known)
     if nameless := sorted(values - set(labels.spellings)):

@@ -82,7 +82,7 @@ class Tagging(Task):
 
     def __init__(self, recipe: TaggingRecipe, facts: Facts):
         super().__init__(recipe, facts)
-        self.labels = Labels(facts["labels"])
+        self.labels = Labels.of(facts)
         self.most_frequent: str = facts["most_frequent"]
 
     @staticmethod
@@ -99,11 +99,8 @@ class Tagging(Task):
     def find(recipe: TaggingRecipe, train: Dataset) -> Facts:
         """Find the labels, and the most frequent one."""
         labels = find_labels(train, recipe.tags, recipe.label_names)
-        tags = Tagging(recipe, {"labels": labels.names, "most_frequent": ""}).references(train)
-        return {
-            "labels": labels.names,
-            "most_frequent": Counter(chain.from_iterable(tags)).most_common(1)[0][0],
-        }
+        tags = Tagging(recipe, labels.facts | {"most_frequent": ""}).references(train)
+        return labels.facts | {"most_frequent": Counter(chain.from_iterable(tags)).most_common(1)[0][0]}
 
     @property
     def criterion(self) -> str:

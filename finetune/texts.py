@@ -78,7 +78,7 @@ class Classification(LabellingTask):
 
     def __init__(self, recipe: ClassificationRecipe, facts: Facts):
         super().__init__(recipe, facts)
-        self.labels = Labels(facts["labels"])
+        self.labels = Labels.of(facts)
         self.shares = np.array(facts["shares"])
 
     @staticmethod
@@ -91,7 +91,7 @@ class Classification(LabellingTask):
         """Find the labels, and the share of the rows that has each."""
         labels = find_labels(train, recipe.label, recipe.label_names)
         counts = np.bincount(labels.numbers_of(train, recipe.label), minlength=len(labels))
-        return {"labels": labels.names, "shares": (counts / counts.sum()).tolist()}
+        return labels.facts | {"shares": (counts / counts.sum()).tolist()}
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class MultiLabel(LabellingTask):
 
     def __init__(self, recipe: MultiLabelRecipe, facts: Facts):
         super().__init__(recipe, facts)
-        self.labels = Labels(facts["labels"])
+        self.labels = Labels.of(facts)
 
     @staticmethod
     def labels_in(recipe: MultiLabelRecipe) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ class MultiLabel(LabellingTask):
     @staticmethod
     def find(recipe: MultiLabelRecipe, train: Dataset) -> Facts:
         """Find the labels."""
-        return {"labels": find_labels(train, recipe.labels, recipe.label_names).names}
+        return find_labels(train, recipe.labels, recipe.label_names).facts
 
     @property
     def config_fields(self) -> dict[str, Any]:

@@ -173,3 +173,11 @@ def test_numbers_are_64_bits_wide():
     assert Labels(["a", "b"]).numbers_of(column(["b", "a"]), "label").dtype == np.int64
     rows = Dataset.from_dict({"label": [1, 0]}, features=Features({"label": Value("int8")}))
     assert find_labels(rows, "label").names == ["0", "1"]
+
+
+def test_names_found_in_a_column_have_no_numbers_that_another_column_could_write():
+    labels = find_labels(column(["neg", "pos"]), "label")
+    with pytest.raises(ValueError, match=r"row 1 has the label 1 .* none of \(neg, pos\)"):
+        labels.numbers_of(column([1, 0]), "label")
+    assert Labels.of(labels.facts).spellings == labels.spellings
+    assert Labels.of(Labels(["neg", "pos"]).facts).numbers_of(column([1, 0]), "label").tolist() == [1, 0]
