@@ -63,14 +63,20 @@ def split_off(rows: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]
     Raises:
         ValueError: One of the two would be empty.
     """
-    num_held_out = round(share * len(rows))
-    if not 0 < num_held_out < len(rows):
+    rest, held_out = divide(len(rows), share, seed)
+    if not (len(rest) and len(held_out)):
         raise ValueError(
             f"data.validation is left out, and data.validation_share = {share:g} of {len(rows)} rows leaves "
-            f"{len(rows) - num_held_out} to learn from and {num_held_out} to measure on: bring more rows"
+            f"{len(rest)} to learn from and {len(held_out)} to measure on: bring more rows"
         )
-    order = np.random.default_rng(seed).permutation(len(rows))
-    return rows.select(np.sort(order[num_held_out:])), rows.select(np.sort(order[:num_held_out]))
+    return rows.select(rest), rows.select(held_out)
+
+
+def divide(num_rows: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw which of the rows are held out; the numbers of the others, and theirs, ascending."""
+    order = np.random.default_rng(seed).permutation(num_rows)
+    num_held_out = round(share * num_rows)
+    return np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
 
 
 def texts_of(rows: Dataset, column: str) -> list[str]:

@@ -1,6 +1,7 @@
 """The rows of a task, to learn from and to measure on, and what a model reads of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,16 @@ from ..pretraining.documents import identify_file
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .recipe import DataRecipe, FineTuningRecipe
-from .rows import read_rows, split_off
+from .row_error import RowError
+from .rows import divide, read_rows, split_off
 from .task import Task
-from .tasks import columns_of
+from .tasks import build_task, columns_of
 
 MEASURED = ("validation", "test")
 """Splits that nothing is learned from."""
+
+SEED = 0
+"""Of the rows that are held out."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +46,23 @@ def read_splits(recipe: FineTuningRecipe) -> dict[str, Dataset]:
     named = [split for split in ("train", *MEASURED) if getattr(recipe.data, split) is not None]
     rows = {split: read_rows(recipe.data, split, columns) for split in named}
     if "validation" not in rows:
-        share = recipe.data.validation_share
-        rows["train"], rows["validation"] = split_off(rows["train"], share, seed=0)
+        rows["train"], rows["validation"] = split_off(rows["train"], recipe.data.validation_share, SEED)
     return {split: rows[split] for split in ("train", *MEASURED) if split in rows}
 
 
-def encode_splits(rows: Mapping[str, Dataset], task: Task, encoder: TextEncoder) -> dict[str, Split]:
+def find_task(recipe: FineTuningRecipe, rows: Mapping[str, Dataset]) -> Task:
+    """Find out what the labels of the training rows are.
+
+    Raises:
+        ValueError: There is nothing to learn from them.
+    """
+    with naming_rows(recipe.data, "train", rows):
+        return build_task(recipe.task, rows["train"])
+
+
+def encode_splits(
+    data: DataRecipe, rows: Mapping[str, Dataset], task: Task, encoder: TextEncoder
+) -> dict[str, Split]:
     """Let the tokenizer read all rows.
 
     Raises:
@@ -54,11 +70,26 @@ def encode_splits(rows: Mapping[str, Dataset], task: Task, encoder: TextEncoder)
     """
     splits = {}
     for name, own in rows.items():
-        try:
+        with naming_rows(data, name, rows):
             splits[name] = Split(own, task.examples(own, encoder))
-        except ValueError as error:
-            raise ValueError(f"data.{name}: {error}") from None
     return splits
+
+
+@contextmanager
+def naming_rows(data: DataRecipe, split: str, rows: Mapping[str, Dataset]) -> Iterator[None]:
+    """Let errors say which split they are about, and number a row as in its file, whatever was held out."""
+    try:
+        yield
+    except RowError as error:
+        number = error.row
+        if data.validation is None and split != "test":
+            num_rows = len(rows["train"]) + len(rows["validation"])
+            rest, held_out = divide(num_rows, data.validation_share, SEED)
+            number = int((rest if split == "train" else held_out)[number])
+            split = "train"
+        raise ValueError(f"data.{split}: {RowError(number, error.complaint)}") from None
+    except ValueError as error:
+        raise ValueError(f"data.{split}: {error}") from None
 
 
 def identify(data: DataRecipe, rows: Mapping[str, Dataset]) -> dict[str, list[dict[str, Any]]]:

@@ -9,9 +9,8 @@ from .grid import combinations
 from .learning import learner_of
 from .model import Beginning, load_beginning
 from .recipe import FineTuningRecipe
-from .splits import MEASURED, Split, encode_splits, encoder_of, read_splits
+from .splits import MEASURED, Split, encode_splits, encoder_of, find_task, read_splits
 from .task import Task
-from .tasks import build_task
 
 Results = Mapping[int, dict[str, Any]]
 """Seed -> scores of its run."""
@@ -41,8 +40,8 @@ def prepare(recipe: FineTuningRecipe) -> Study:
     """
     combinations(recipe)
     rows = read_splits(recipe)
-    task = build_task(recipe.task, rows["train"])
+    task = find_task(recipe, rows)
     beginning = load_beginning(recipe.model, task, recipe.training.seeds[0])
     learner_of(deepcopy(beginning.model), recipe)
     encoder = encoder_of(beginning.model, beginning.tokenizer, recipe.data.max_length)
-    return Study(task, encode_splits(rows, task, encoder), beginning)
+    return Study(task, encode_splits(recipe.data, rows, task, encoder), beginning)

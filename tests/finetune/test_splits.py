@@ -6,8 +6,7 @@ import pytest
 
 from tercet.configs.recipe import parse_recipe
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.splits import encode_splits, encoder_of, read_splits
-from tercet.finetune.tasks import build_task
+from tercet.finetune.splits import encode_splits, encoder_of, find_task, read_splits
 from tercet.modeling import TercetDecoderConfig, TercetDecoderModel, TercetEncoderConfig, TercetEncoderModel
 
 SMALL = {"vocab_size": 400, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
@@ -80,7 +79,7 @@ def test_a_gap_is_told_with_the_row_of_the_file(recipe):
 def test_splits_are_encoded_by_one_task(recipe, encoder):
     made = recipe(train=ROWS[:10], validation=ROWS[10:], test=ROWS[::-1])
     rows = read_splits(made)
-    splits = encode_splits(rows, build_task(made.task, rows["train"]), encoder)
+    splits = encode_splits(made.data, rows, find_task(made, rows), encoder)
     assert list(splits) == ["train", "validation", "test"]
     for name, split in splits.items():
         assert split.rows is rows[name]
@@ -106,7 +105,22 @@ def test_what_is_wrong_with_a_row_is_told_with_its_split(recipe, encoder, row, c
     made = recipe(train=ROWS, validation=ROWS, test=[ROWS[0], row])
     rows = read_splits(made)
     with pytest.raises(ValueError, match=complaint):
-        encode_splits(rows, build_task(made.task, rows["train"]), encoder)
+        encode_splits(made.data, rows, find_task(made, rows), encoder)
+
+
+@pytest.mark.parametrize("number", range(len(ROWS)))
+def test_a_row_has_the_number_that_it_has_in_its_file_whatever_is_held_out(recipe, encoder, number):
+    made = recipe(train=[*ROWS[:number], {"text": " \n", "label": "even"}, *ROWS[number + 1 :]], share=0.25)
+    rows = read_splits(made)
+    with pytest.raises(ValueError, match=rf"data.train: row {number + 1} has no text in column"):
+        encode_splits(made.data, rows, find_task(made, rows), encoder)
+
+
+def test_a_label_that_is_none_has_the_number_of_its_row_in_the_file(recipe):
+    labels = [*[0.0, 1.0] * 10, 1.5]
+    made = recipe(train=[{"text": "the house", "label": label} for label in labels], share=0.1)
+    with pytest.raises(ValueError, match=r"data.train: row 21 has 1\.5 in column 'label', which is no label"):
+        find_task(made, read_splits(made))
 
 
 @pytest.mark.parametrize(
