@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
+from torch.utils.data import SequentialSampler
 from transformers import (
     AutoTokenizer,
     BertForSequenceClassification,
@@ -160,7 +161,9 @@ def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool
         **faster if is_tuned else {},
     )
     measured = encode(held_out, tokenizer, task)
-    trainer = Trainer(
+    if is_tuned:
+        measured, held_out = from_short_to_long(measured, held_out)
+    trainer = OrderlyTrainer(
         model,
         arguments,
         data_collator=collator,
@@ -172,6 +175,19 @@ def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool
     trainer.save_model(str(folder / "model"))
     score = trainer.evaluate()[f"eval_{contest.criterion}"]
     return {"score": score, "seconds": time.perf_counter() - began}
+
+
+class OrderlyTrainer(Trainer):
+    """Trainer, whose `group_by_length` would shuffle the rows to be measured on, too."""
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> SequentialSampler:
+        return SequentialSampler(eval_dataset)
+
+
+def from_short_to_long(encoded: Dataset, rows: Dataset) -> tuple[Dataset, Dataset]:
+    """Sort encoded rows by length, and the rows with them: batches of like length."""
+    order = np.argsort([len(ids) for ids in encoded["input_ids"]], kind="stable")
+    return encoded.select(order), rows.select(order)
 
 
 def parse_task(contest: Contest) -> Any:
