@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from configparser import ConfigParser
 from importlib import import_module
@@ -122,6 +123,15 @@ def test_constraints_pin_every_dependency() -> None:
     extras = setup()["options.extras_require"]
     wanted = " ".join([setup()["options"]["install_requires"], extras["tracking"], extras["test"]]).split()
     assert {requirement.partition(">")[0] for requirement in wanted} <= pinned
+
+
+def test_every_extra_that_is_named_can_be_installed() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *SOURCES]
+    named = {
+        name for page in pages for name in re.findall(r"tercet\[(\w+)\]", page.read_text(encoding="utf-8"))
+    }
+    assert "lora" in named
+    assert named <= set(setup()["options.extras_require"])
 
 
 @pytest.mark.parametrize("path", EVERYWHERE, ids=name)
