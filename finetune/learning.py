@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from accelerate import Accelerator, DistributedType
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
@@ -19,6 +20,7 @@ from ..training.circumstances import circumstances
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.evaluation import HeldOut
 from ..training.fit import CHECKPOINTS, fit
+from ..training.objective import Objective
 from ..training.precision import build_accelerator
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from ..training.sharding import gathered, load_whole_weights, whole_weights
@@ -45,6 +47,7 @@ def learn(
     seed: int,
     *,
     resume: bool,
+    teach: Callable[[TercetPreTrainedModel, torch.device], Objective] | None = None,
 ) -> dict[str, Any]:
     """Carry out the run of one seed and return its scores; one that is finished is not repeated.
 
@@ -55,6 +58,7 @@ def learn(
         folder: Receives log, scores, predictions and model.
         seed: Of head, order and dropout.
         resume: Continue a run that is there.
+        teach: Says what a model on a device learns, if that is more than the task's own objective.
 
     Raises:
         ValueError: The recipe does not fit the model, or a run is there and not to be continued.
@@ -67,9 +71,10 @@ def learn(
     beginning = load_beginning(recipe.model, task, seed)
     learner = learner_of(beginning.model, recipe)
     require_whole_matrices(recipe, accelerator)
+    objective = task.objective() if teach is None else teach(beginning.model, accelerator.device)
     outcome = fit(
         learner,
-        task.objective(),
+        objective,
         splits["train"].examples,
         training,
         folder,

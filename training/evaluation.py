@@ -90,8 +90,8 @@ def evaluate(
         num_bytes: For terms that model language, the UTF-8 bytes of text that all their targets cover.
 
     Returns:
-        `loss`, the scored terms' weighted sum, and for each of them `term/loss` in nats per target, `term/perplexity`,
-        `term/accuracy`, `term/targets`, and `term/bits_per_byte` where the bytes are known.
+        `loss`, the scored terms' weighted sum, and for each of them `term/loss` in nats per target,
+        `term/perplexity`, `term/accuracy`, `term/targets`, and `term/bits_per_byte` where the bytes are known.
     """
     # Processes exchange nothing before the end, since they may hold different numbers of batches.
     bare = accelerator.unwrap_model(model)
