@@ -15,7 +15,7 @@ from ..pretraining.text import open_text
 from ..training.disk import replace_text
 from ..training.precision import join_processes
 from .comparison import keep_of_examples, keep_of_predictions, load_all, predict_split, score_examples
-from .general import GeneralStep
+from .general import CACHE, GeneralStep
 from .output import GENERAL, STUDENT, TASK, TEACHER
 from .recipe import DistillationRecipe
 from .report import write_report
@@ -68,7 +68,10 @@ def compare_general(step: GeneralStep, folders: dict[str, Path]) -> Summary:
         found[name]["evaluation"] = told["scores"]
     themselves = keep_of_examples(teachers, teachers)
     found[TEACHER] = {key: {"score": kept.score} for key, kept in themselves.items()}
-    return {"term": step.base.term, "examples": len(teachers), "scores": found}
+    told: Summary = {"term": step.base.term, "examples": len(teachers), "scores": found}
+    if (cache := folders[STUDENT] / CACHE).exists():
+        told["cache"] = json.loads(cache.read_text(encoding="utf-8"))
+    return told
 
 
 def compare_task(step: TaskStep, folders: dict[str, Path]) -> Summary:

@@ -6,17 +6,19 @@ teacher -> tokenizer -> corpus -> examples            what all runs of the step 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 import yaml
 from accelerate import Accelerator
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
 from ..modeling import TercetConfig, TercetPreTrainedModel
+from ..pretraining.cache import made_once
 from ..pretraining.held_out import build_held_out
 from ..pretraining.model import MODELS, require_positions
 from ..pretraining.objective_recipes import build_objective
@@ -32,12 +34,19 @@ from ..training.fit import Outcome, fit
 from ..training.precision import build_accelerator
 from ..training.sharding import whole_weights
 from ..training.stages import build_stages, cut_held_out
+from .cache import CachedTeacher, binding_of, cache_place, write_cache
+from .copies import Copies, require_fixed
 from .objective import Distillation, needs_of
-from .reading import Learner
-from .recipe import DistillationRecipe, GeneralRecipe, StudentRecipe
-from .signal_building import build_signals, projected
+from .reading import Learner, Needs
+from .recipe import CacheRecipe, DistillationRecipe, GeneralRecipe, StudentRecipe
+from .sequences import written_pairs
+from .signal_building import build_signals, projected, require_cached
+from .signals import Signal, SoftTargets
 from .student import build_student
 from .teacher import LiveTeacher, Source, load_source, require_outputs, require_same_vocabulary
+
+CACHE = "cache.json"
+"""File in the folder of a run that says what a cached teacher lacks."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,9 @@ def learn_general(
     if (told := results_of(folder)) is not None and told["step"] >= general.training.steps:
         return told
     accelerator = build_accelerator(general.training, folder)
-    learner, objective = build_learning(step, recipe, accelerator)
+    with accelerator.main_process_first():
+        source = source_of(step, general, accelerator.device)
+    learner, objective = build_learning(step, recipe, source, accelerator)
     student = learner.student
     if accelerator.is_main_process:
         make_folder(folder)
@@ -128,17 +139,20 @@ def learn_general(
     outcome = fit(
         learner,
         objective,
-        step.source,
+        source,
         general.training,
         folder,
         accelerator,
         width=student.config.hidden_size,
         held_out=of_student(step.held_out, step.base),
-        about=recipe_data(recipe) | {"text": extent(step.source)},
+        about=recipe_data(recipe) | {"text": extent(source)},
         resume=resume,
     )
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
+    if isinstance(objective.teacher, CachedTeacher) and accelerator.is_main_process:
+        told = {"missing": objective.teacher.missing}
+        replace_text(folder / CACHE, json.dumps(told, indent=2) + "\n")
     keep_student(learner, step.teacher, folder, outcome, accelerator)
     told = results_of(folder)
     assert told is not None
@@ -152,7 +166,7 @@ def results_of(folder: Path) -> dict[str, Any] | None:
 
 
 def build_learning(
-    step: GeneralStep, recipe: DistillationRecipe, accelerator: Accelerator
+    step: GeneralStep, recipe: DistillationRecipe, source: ExampleSource, accelerator: Accelerator
 ) -> tuple[Learner, Distillation]:
     """Build the student and what it learns.
 
@@ -165,13 +179,55 @@ def build_learning(
     student = first_student(recipe.student, step, general.training.seed)
     signals = build_signals(general.signals, student.config, config)
     teacher = LiveTeacher(step.teacher.model, needs_of(signals), accelerator.device)
+    if general.cache is not None and signals:
+        require_cached(signals, is_complete=general.cache.top_k is None)
+        with accelerator.main_process_first():
+            teacher = cached_teacher(step, general.cache, signals, source, accelerator.device)
     objective = Distillation(step.base, general.objective_weight, signals, teacher)
     names = projected(signals, student.config, config)
     learner = Learner(student, objective.needs, names, config.hidden_size)
-    build_stages(step.source, None, objective, general.training, accelerator)  # raises what is wrong
+    build_stages(source, None, objective, general.training, accelerator)  # raises what is wrong
     assert step.held_out.source is not None
     cut_held_out(step.held_out.source, objective, general.training, accelerator).plan(0)
     return learner, objective
+
+
+def source_of(step: GeneralStep, general: GeneralRecipe, device: torch.device) -> ExampleSource:
+    """Give what a run reads: the text, what the teacher writes instead, or fixed copies of either.
+
+    Raises:
+        ValueError: The teacher can write nothing, or the text is corrupted anew whenever it is read.
+    """
+    source = step.source
+    if general.sequences is not None:
+        source = written_pairs(step.teacher, source, general.sequences, step.pretraining.corpus, device)
+    if general.cache is not None:
+        require_fixed(step.base)
+        source = Copies(source, general.cache.copies)
+    return source
+
+
+def cached_teacher(
+    step: GeneralStep,
+    recipe: CacheRecipe,
+    signals: Sequence[Signal],
+    source: ExampleSource,
+    device: torch.device,
+) -> CachedTeacher:
+    """Let the teacher read the corpus, unless it has, and remember what it made of it.
+
+    Raises:
+        ValueError: What is remembered is of another teacher or other data.
+    """
+    assert isinstance(source, Copies)
+    temperatures = [signal.temperature for signal in signals if isinstance(signal, SoftTargets)]
+    live = LiveTeacher(step.teacher.model, Needs(logits=True), device)
+    binding = binding_of(step.teacher.folder, source, step.recipe, recipe)
+    folder = cache_place(step.pretraining.corpus, recipe, binding)
+    made_once(
+        folder, lambda target: write_cache(target, live, step.base, source, recipe, binding, temperatures)
+    )
+    return CachedTeacher(folder, binding, device)
 
 
 def first_student(recipe: StudentRecipe, step: GeneralStep, seed: int) -> TercetPreTrainedModel:

@@ -18,7 +18,7 @@ from ..pretraining.paths import named_path
 from ..pretraining.recipe import CorpusRecipe
 from ..training.recipe import NonNegative, Positive, TrainingRecipe
 from .layers import LayerChoice
-from .signal_recipes import PUBLISHED, OnPolicyShare, SignalRecipe, Temperature
+from .signal_recipes import PUBLISHED, SignalRecipe, Temperature
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,6 @@ class CacheRecipe:
 
 
 @dataclass(frozen=True)
-class OnPolicyRecipe:
-    """Let the student write, and the teacher say what it would have written (Agarwal et al., 2024)."""
-
-    share: OnPolicyShare = 0.5
-    """Share of the sequences that the student writes itself, lambda in the paper."""
-    temperature: Temperature = 1.0
-    """At which it draws its tokens."""
-    prompt_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """Share of a decoder's sequence that is given to it."""
-
-
-@dataclass(frozen=True)
 class GeneralRecipe:
     """Learn from raw text what a pretrained teacher expects."""
 
@@ -92,8 +80,6 @@ class GeneralRecipe:
     sequences: Positive | None = None
     """If given, targets are what the teacher writes for the sources by so many beams, once (Kim and Rush,
     2016, section 3.2); for translation."""
-    on_policy: OnPolicyRecipe | None = None
-    """If given, the student writes some of the sequences itself."""
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,8 @@ def scores_of_steps(summary: Mapping[str, Any]) -> Iterator[Block]:
         has_bleu = any(row[3] for row in rows)
         columns = [what_is_scored(summary[GENERAL]["term"]), "accuracy", "perplexity", "BLEU"]
         yield Table(columns[: 3 + has_bleu], [row[: 3 + has_bleu] for row in rows], strong=1)
+        if "cache" in summary[GENERAL]:
+            yield Prose(about_cache(summary[GENERAL]["cache"]["missing"]))
     if TASK in summary:
         told, names = summary[TASK], metrics_of(summary[TASK])
         yield Heading("On the task")
@@ -213,6 +215,15 @@ def scores_of_steps(summary: Mapping[str, Any]) -> Iterator[Block]:
             for name in summary["students"]
         ]
         yield Table(["mean of the seeds ± deviation", *(METRICS[name] for name in names)], rows, strong=0)
+
+
+def about_cache(missing: Mapping[str, float]) -> str:
+    """Say what a cached teacher lacks of the live one."""
+    told = " and ".join(f"{share:.3%} at temperature {at}" for at, share in missing.items())
+    return (
+        "The teacher had read the text before. Of its probability, the tokens that were not kept have "
+        f"{told or 'no part that a signal compares'}, on average over all targets."
+    )
 
 
 def mean_and_deviation(told: Mapping[str, Any], metric: str) -> str:

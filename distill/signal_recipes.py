@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..training.recipe import Fraction, Positive
+from ..training.recipe import Positive
 
 Weight = Annotated[float, Field(gt=0)]
 """What a term counts in the loss; a signal that shall not count is left out."""
@@ -122,6 +122,3 @@ PUBLISHED: tuple[SignalRecipe, ...] = (
 )
 """DistilBERT's, beside its masked language modeling of weight 2 (Sanh et al., 2019, section 3, and their
 code)."""
-
-OnPolicyShare = Fraction
-"""Share of the sequences that the student writes itself."""
