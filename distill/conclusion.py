@@ -5,7 +5,9 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
+
+import torch
 
 from ..finetune.output import SCORES
 from ..finetune.summary import read_predictions
@@ -108,7 +110,7 @@ def compare_models(
     told: Summary = {"sizes": {name: asdict(size_of(model, folders[name])) for name, model in models.items()}}
     if recipe.report.speed:
         places = {name: str(folder) for name, folder in folders.items()}
-        told["speeds"] = measure_speeds(models, places, join_processes().device)
+        told["speeds"] = measure_speeds(models, places, cast(torch.device, join_processes().device))
     return told
 
 

@@ -34,7 +34,8 @@ from ..training.fit import Outcome, fit
 from ..training.precision import build_accelerator
 from ..training.sharding import whole_weights
 from ..training.stages import build_stages, cut_held_out
-from .cache import CachedTeacher, binding_of, cache_place, write_cache
+from .cache import binding_of, cache_place, write_cache
+from .cached_teacher import CachedTeacher
 from .copies import Copies, require_fixed
 from .objective import Distillation, needs_of
 from .reading import Learner, Needs

@@ -21,7 +21,7 @@ from ..pretraining.writing import write
 from ..training.examples import ExampleSource
 from .cache import hash_of_examples, hash_of_model
 from .copies import Copies
-from .teacher import Source
+from .teacher import Source, moved
 
 
 def written_pairs(
@@ -58,7 +58,7 @@ def write_targets(
     """Write a corpus of a teacher's targets, a document for each source; none for those that are no pair."""
     pad_id = required_token_id(teacher.tokenizer, "pad", "sequence-level distillation")
     sources = [pairs[index]["input_ids"] for index in range(len(pairs))]
-    model = teacher.model.to(device).eval()
+    model = moved(teacher.model, device).eval()
     written = write(model, sources, pad_id, num_beams=num_beams, max_new_tokens=longest - len(pairs.closing))
     documents: list[np.ndarray] = [np.empty(0, dtype=np.int64)] * pairs.target.num_documents
     start = model.config.decoder_start_token_id

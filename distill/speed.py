@@ -23,6 +23,7 @@ from ..modeling import TercetPreTrainedModel
 from ..training.tracking import peak_memory
 from ..training.utilization import wait_for
 from .reading import base_of
+from .teacher import moved
 
 LENGTH = 128
 """Tokens of a pass."""
@@ -89,7 +90,7 @@ def time_all(
     models: Mapping[str, TercetPreTrainedModel], rows: int, device: torch.device, rounds: int
 ) -> dict[str, float]:
     """Give the median seconds of a pass of each model."""
-    passes = {name: pass_of(model.to(device).eval(), rows) for name, model in models.items()}
+    passes = {name: pass_of(moved(model, device).eval(), rows) for name, model in models.items()}
     times: dict[str, list[float]] = {name: [] for name in models}
     for number in range(rounds + 2):
         for name in reversed(passes) if number % 2 else passes:
@@ -126,5 +127,5 @@ def measure_memory(folder: str) -> float:
     """Load a model here and do a pass; the MiB that this took more at its height."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     before = peak_memory(device)
-    pass_of(load_ours(folder).to(device), BATCH)()
+    pass_of(moved(load_ours(folder), device), BATCH)()
     return peak_memory(device) - before

@@ -32,7 +32,7 @@ from ..pretraining.token_scores import without_targets
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example, Objective
 from ..training.precision import has_bfloat16
-from .teacher import constant
+from .teacher import constant, moved
 
 IS_LABELLED = "is_labelled"
 """What a batch, and each example, says of whether a row has a label: 1 or 0."""
@@ -93,8 +93,8 @@ class SoftSets(SoftLabels[MultiLabelObjective]):
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
         """Match the probabilities of all labels; their mean, as in the task's own loss."""
-        pairs = (torch.stack((scores, torch.zeros_like(scores)), dim=-1) for scores in (found, right))
-        return divergence(*pairs, self.temperature) / found.shape[1]
+        own, theirs = (torch.stack((scores, torch.zeros_like(scores)), dim=-1) for scores in (found, right))
+        return divergence(own, theirs, self.temperature) / found.shape[1]
 
 
 class SoftNumber(SoftLabels[RegressionObjective]):
@@ -147,8 +147,8 @@ class SoftRanks(SoftLabels[RankingObjective]):
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
         """Match, for each query, the distributions over the documents of its group."""
-        pair = (self.base.contest(vectors, batch)[0] for vectors in (found, right))
-        return divergence(*pair, self.temperature)
+        own, theirs = (self.base.contest(vectors, batch)[0] for vectors in (found, right))
+        return divergence(own, theirs, self.temperature)
 
 
 class SoftTokens(SoftLabels[GenerationObjective]):
@@ -208,7 +208,7 @@ class TaskDistillation(Objective):
     ):
         self.base = base
         self.labels = SOFT[type(base)](base, temperature)
-        self.teacher = teacher.eval().requires_grad_(False).to(device)
+        self.teacher = moved(teacher.eval().requires_grad_(False), device)
         self.unread_by_student = unread_by(student)
         self.unread_by_teacher = unread_by(teacher)
         self.device = device
@@ -253,8 +253,8 @@ def divergence(found: Tensor, right: Tensor, temperature: float) -> Tensor:
 
     Scores of minus infinity are no choices, for both.
     """
-    pair = (
+    own, theirs = (
         (at_least_float32(scores) / temperature).masked_fill(right == -torch.inf, IMPOSSIBLE).log_softmax(-1)
         for scores in (found, right)
     )
-    return temperature**2 * F.kl_div(*pair, log_target=True, reduction="sum")
+    return temperature**2 * F.kl_div(own, theirs, log_target=True, reduction="sum")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedTokenizerBase
 
@@ -85,6 +85,12 @@ def require_same_vocabulary(teacher: PreTrainedTokenizerBase, student: PreTraine
             )
 
 
+def moved(model: TercetPreTrainedModel, device: torch.device) -> TercetPreTrainedModel:
+    """Bring a model to a device, and return it."""
+    nn.Module.to(model, device)
+    return model
+
+
 class LiveTeacher:
     """A teacher that reads every batch: frozen, without dropout, in inference mode, in bf16 if that is fast.
 
@@ -104,7 +110,7 @@ class LiveTeacher:
         device: torch.device,
         precision: str | None = None,
     ):
-        self.model = model.eval().requires_grad_(False).to(device)
+        self.model = moved(model.eval().requires_grad_(False), device)
         self.needs = needs
         self.device = device
         self.precision = precision or ("bf16" if has_bfloat16(device) else "fp32")

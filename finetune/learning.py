@@ -19,7 +19,7 @@ from ..training.checkpoint import best, latest
 from ..training.circumstances import circumstances
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.evaluation import HeldOut
-from ..training.fit import CHECKPOINTS, fit
+from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.objective import Objective
 from ..training.precision import build_accelerator
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
@@ -88,11 +88,7 @@ def learn(
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
     bring_back_best(learner, folder, accelerator)
     judged = judge_splits(learner, task, splits, accelerator)
-    results = {name: as_json(each.scores) for name, each in judged.items()} | {
-        "steps": outcome.progress.step,
-        "seconds": outcome.progress.seconds,
-        "trained_on": circumstances(learner, accelerator),
-    }
+    results = results_of(judged, outcome, circumstances(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
         model = beginning.model
@@ -102,6 +98,15 @@ def learn(
         keep_results(folder, judged, results)
     accelerator.wait_for_everyone()
     return results
+
+
+def results_of(judged: Mapping[str, Judged], outcome: Outcome, trained_on: dict[str, Any]) -> dict[str, Any]:
+    """Join the scores of a run's splits with how long it took, and on what."""
+    return {name: as_json(each.scores) for name, each in judged.items()} | {
+        "steps": outcome.progress.step,
+        "seconds": outcome.progress.seconds,
+        "trained_on": trained_on,
+    }
 
 
 def learner_of(model: TercetPreTrainedModel, recipe: FineTuningRecipe) -> nn.Module:

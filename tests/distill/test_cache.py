@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tercet.configs.recipe import parse_recipe, recipe_data
-from tercet.distill.cache import CachedTeacher, binding_of, write_cache
+from tercet.distill.cache import binding_of, write_cache
+from tercet.distill.cached_teacher import CachedTeacher
 from tercet.distill.copies import Copies
 from tercet.distill.general import prepare_general
 from tercet.distill.reading import Needs
@@ -84,6 +85,7 @@ def test_the_likeliest_tokens_are_kept_and_the_rest_is_told(recipe_of, tmp_path)
         torch.testing.assert_close(ours.logits, values, rtol=2e-3, atol=2e-3)
         assert (ours.tokens == tokens).float().mean() > 0.99
         for place, temperature in enumerate((1.0, 4.0)):
+            assert theirs.logits is not None
             p = (theirs.logits / temperature).softmax(-1)
             total[place] += (1 - p.gather(1, tokens).sum(-1)).sum().item()
         count += len(positions)
