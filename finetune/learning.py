@@ -1,11 +1,12 @@
 """One run of fine-tuning, with one seed: pretrained model and head -> fit -> best checkpoint -> scores."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from accelerate import Accelerator, DistributedType
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
@@ -18,7 +19,8 @@ from ..training.checkpoint import best, latest, read_state
 from ..training.circumstances import circumstances
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.evaluation import HeldOut
-from ..training.fit import CHECKPOINTS, fit
+from ..training.fit import CHECKPOINTS, Outcome, fit
+from ..training.objective import Objective
 from ..training.precision import build_accelerator
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from ..training.sharding import gathered, load_whole_weights, whole_weights
@@ -45,6 +47,7 @@ def learn(
     seed: int,
     *,
     resume: bool,
+    teach: Callable[[TercetPreTrainedModel, torch.device], Objective] | None = None,
 ) -> dict[str, Any]:
     """Carry out the run of one seed and return its scores; one that is finished is not repeated.
 
@@ -55,6 +58,7 @@ def learn(
         folder: Receives log, scores, predictions and model.
         seed: Of head, order and dropout.
         resume: Continue a run that is there.
+        teach: Says what a model on a device learns, if that is more than the task's own objective.
 
     Raises:
         ValueError: The recipe does not fit the model, or a run is there and not to be continued.
@@ -67,10 +71,11 @@ def learn(
     beginning = load_beginning(recipe.model, task, seed)
     learner = learner_of(beginning.model, recipe)
     require_whole_matrices(recipe, accelerator)
+    objective = task.objective() if teach is None else teach(beginning.model, accelerator.device)
     validation = Examiner(task, splits["validation"].rows, splits["validation"].examples)
     outcome = fit(
         learner,
-        task.objective(),
+        objective,
         splits["train"].examples,
         training,
         folder,
@@ -83,11 +88,7 @@ def learn(
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
     judged = judge_best(learner, validation, splits, folder, accelerator)
-    results = {name: as_json(each.scores) for name, each in judged.items()} | {
-        "steps": outcome.progress.step,
-        "seconds": outcome.progress.seconds,
-        "trained_on": circumstances(learner, accelerator),
-    }
+    results = results_of(judged, outcome, circumstances(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
         model = beginning.model
@@ -97,6 +98,15 @@ def learn(
         keep_results(folder, judged, results)
     accelerator.wait_for_everyone()
     return results
+
+
+def results_of(judged: Mapping[str, Judged], outcome: Outcome, trained_on: dict[str, Any]) -> dict[str, Any]:
+    """Join the scores of a run's splits with how long it took, and on what."""
+    return {name: as_json(each.scores) for name, each in judged.items()} | {
+        "steps": outcome.progress.step,
+        "seconds": outcome.progress.seconds,
+        "trained_on": trained_on,
+    }
 
 
 def learner_of(model: TercetPreTrainedModel, recipe: FineTuningRecipe) -> nn.Module:

@@ -78,6 +78,10 @@ class RankingObjective(TaskObjective[Tensor]):
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Sum over the queries."""
+        return F.cross_entropy(*self.contest(outputs, batch), reduction="sum")
+
+    def contest(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Score each query's documents, (P, D), -inf where they do not compete; say its own, (P,)."""
         begins = (batch["position_ids"][0] == 0).nonzero()[:, 0]
         groups = sequence_ids(batch["cu_seq_lens_q"], batch["input_ids"].shape[1])[0]
         by_row = partial(torch.unflatten, dim=0, sizes=(-1, self.texts_of_row))
@@ -85,8 +89,7 @@ class RankingObjective(TaskObjective[Tensor]):
         embeddings = by_row(outputs.float())  # (P, R, C)
         scores = embeddings[:, 0] @ embeddings[:, 1:].flatten(0, 1).T / self.temperature  # (P, D)
         own = torch.arange(len(texts), device=scores.device) * (self.texts_of_row - 1)
-        scores = scores.masked_fill(~competing(texts, groups).scatter(1, own[:, None], True), -torch.inf)
-        return F.cross_entropy(scores, own, reduction="sum")
+        return scores.masked_fill(~competing(texts, groups).scatter(1, own[:, None], True), -torch.inf), own
 
     def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
         """Give the vectors of each row's texts, (R, C), or its query's alone, (1, C)."""

@@ -66,6 +66,8 @@ def introduction(run: FinishedRun, weights: StoredWeights, repo: str) -> Iterato
 def origin(run: FinishedRun) -> str:
     """Say what the model began as and what it has learned since, or nothing if that is not known."""
     base, learned = run.recipe.get("model", {}).get("path"), run.recipe.get("objective", {}).get("kind")
+    if run.teacher:
+        return f"distilled from {run.teacher}"
     if run.task:
         return f"fine-tuned from {base} for {run.task.replace('_', ' ')}"
     if learned:
@@ -118,7 +120,7 @@ def training(run: FinishedRun) -> Iterator[str]:
     parts = [table(["", ""], rows)] if rows else []
     parts += [f"![{plot.stem.replace('-', ' ')}]({plot.name})" for plot in run.plots]
     if run.recipe:
-        command = "finetune" if run.task else "pretrain"
+        command = "distill" if run.teacher else "finetune" if run.task else "pretrain"
         text = yaml.safe_dump(run.recipe, sort_keys=False, allow_unicode=True).strip()
         parts.append(
             f"The whole recipe, which `tercet {command} {RECIPE}` runs again where its texts are:\n\n"

@@ -59,7 +59,13 @@ class FinishedRun:
     @property
     def task(self) -> str | None:
         """The kind of task that the model was fine-tuned for, if it was."""
-        return self.recipe.get("task", {}).get("kind")
+        return (self.recipe.get("task") or {}).get("kind")
+
+    @property
+    def teacher(self) -> str | None:
+        """The model that it has last learned from, if it was distilled."""
+        steps = (self.recipe.get(name) or {} for name in ("task", "general"))
+        return next((step["teacher"] for step in steps if "teacher" in step), None)
 
 
 def find_run(folder: Path) -> FinishedRun:

@@ -26,6 +26,7 @@ TERMS = {
     "multiple_choice": ("choices", "multiple-choice"),
     "ranking": ("searches", "sentence-similarity"),
     "generation": ("written texts", "text2text-generation"),
+    "distillation": ("what the teacher knows", "other"),
 }
 """Term -> what is scored, and the Hub's name of the task."""
 
@@ -60,6 +61,9 @@ METRICS = {
     "rouge1": "ROUGE-1",
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
+    "retained": "share of the teacher's score",
+    "fewer_parameters": "share of the teacher's parameters saved",
+    "times_faster": "times the teacher's throughput",
 }
 """Metrics that a reader knows, as they are written."""
 

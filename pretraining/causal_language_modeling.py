@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from ..training.examples import gather
-from ..training.objective import Batch, Example, Objective
+from ..training.objective import Batch, Example
 from .streams import one_stream
-from .token_scores import token_scores, without_targets
+from .token_objective import Places, TokenObjective
 
 
-class CausalLanguageModeling(Objective):
+class CausalLanguageModeling(TokenObjective):
     """Predict the next token of a decoder's input; the term is `clm`.
 
     The labels are the input itself: the model shifts them, and the first token of a sequence, which nothing
@@ -25,7 +25,7 @@ class CausalLanguageModeling(Objective):
     """
 
     def __init__(self) -> None:
-        self.weights = {"clm": 1.0}
+        super().__init__("clm")
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack the examples; nothing is random."""
@@ -41,8 +41,7 @@ class CausalLanguageModeling(Objective):
         """Sum the cross-entropy of the next tokens."""
         return {"clm": model(**batch, reduction="sum").loss}
 
-    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score each target by the logits of the position before it."""
+    def places(self, batch: Batch) -> Places:
+        """Find the tokens that follow another one, which predicts them."""
         positions = torch.nonzero(batch["position_ids"][0] > 0).squeeze(1)
-        logits = model(**without_targets(batch, "labels"), logits_to_keep=positions - 1).logits
-        return {"clm": token_scores(logits[0], batch["labels"][0, positions])}
+        return Places(positions - 1, batch["labels"][0, positions])

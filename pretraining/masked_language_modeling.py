@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..training.examples import gather, has_field
-from ..training.objective import IGNORE, Batch, Example, Objective
+from ..training.objective import IGNORE, Batch, Example
 from .randomness import Draws, GeneratedDraws, HashedDraws
 from .rates import check_rate, check_share
 from .special_tokens import is_special, required_token_id
 from .streams import one_stream
-from .token_scores import target_positions, token_scores, without_targets
+from .token_objective import Places, TokenObjective
+from .token_scores import target_positions
 
 CHOICE, FATE, REPLACEMENT = range(3)
 """What a random number of a token is for."""
@@ -144,7 +145,7 @@ class StaticMasking:
         return self.corruption(examples, ids, draws)
 
 
-class MaskedLanguageModeling(Objective):
+class MaskedLanguageModeling(TokenObjective):
     """Predict the hidden tokens of an encoder's input; the term is `mlm`.
 
     Args:
@@ -152,7 +153,7 @@ class MaskedLanguageModeling(Objective):
     """
 
     def __init__(self, masking: DynamicMasking | StaticMasking):
-        self.weights = {"mlm": 1.0}
+        super().__init__("mlm")
         self.masking = masking
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
@@ -177,9 +178,7 @@ class MaskedLanguageModeling(Objective):
         """Sum the cross-entropy of the chosen tokens."""
         return {"mlm": model(**batch, reduction="sum").loss}
 
-    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score the chosen tokens, computing no other logits."""
-        labels = batch["labels"]
-        positions = target_positions(labels, IGNORE)
-        logits = model(**without_targets(batch, "labels"), logits_to_keep=positions).logits
-        return {"mlm": token_scores(logits[0], labels[0, positions])}
+    def places(self, batch: Batch) -> Places:
+        """Find the chosen tokens: each is predicted where it stood."""
+        positions = target_positions(batch["labels"], IGNORE)
+        return Places(positions, batch["labels"][0, positions])

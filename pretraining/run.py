@@ -108,7 +108,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
     weights = whole_weights(model, accelerator)
     if accelerator.is_main_process:
-        save(recipe, model, weights, tokenizer, outcome, circumstances(model, accelerator))
+        save(recipe.folder, model, weights, tokenizer, outcome, circumstances(model, accelerator))
     accelerator.wait_for_everyone()
     return recipe.folder / MODEL
 
@@ -206,7 +206,7 @@ def examples_of_window(
 
 
 def save(
-    recipe: PretrainingRecipe,
+    run_folder: Path,
     model: PreTrainedModel,
     weights: dict[str, Tensor],
     tokenizer: PreTrainedTokenizerBase,
@@ -214,15 +214,15 @@ def save(
     trained_on: dict[str, Any],
 ) -> None:
     """Write the finished model with its tokenizer and recipe, and beside it its scores and curves."""
-    folder = recipe.folder / MODEL
+    folder = run_folder / MODEL
     remedy = "make room and continue with --resume; the checkpoint of the last step is there"
     with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy):
         model.save_pretrained(folder, state_dict=weights)
         tokenizer.save_pretrained(folder)
-        shutil.copy(recipe.folder / RECIPE, folder)
+        shutil.copy(run_folder / RECIPE, folder)
     summary = outcome.progress.state_dict() | {
         "scores": as_json(outcome.scores),
         "trained_on": trained_on,
     }
-    draw_log(read_log(recipe.folder / LOG), recipe.folder / CURVES)
-    replace_text(recipe.folder / EVALUATION, json.dumps(summary, indent=2) + "\n")
+    draw_log(read_log(run_folder / LOG), run_folder / CURVES)
+    replace_text(run_folder / EVALUATION, json.dumps(summary, indent=2) + "\n")

@@ -15,10 +15,11 @@ import numpy as np
 from torch import Tensor, nn
 
 from ..training.examples import Examples, PackableExamples, PackedExamples
-from ..training.objective import IGNORE, Batch, Example, Objective
+from ..training.objective import IGNORE, Batch, Example
 from .chunks import FullSequences
 from .streams import two_streams
-from .token_scores import target_positions, token_scores, without_targets
+from .token_objective import Places, TokenObjective
+from .token_scores import target_positions
 
 
 class SpoiledTexts(PackableExamples):
@@ -51,7 +52,7 @@ class SpoiledTexts(PackableExamples):
         return self.texts.pack(indices)
 
 
-class TeacherForcing(Objective):
+class TeacherForcing(TokenObjective):
     """Predict each token of a target from the source and the tokens before it. Abstract: see its subclasses.
 
     Label smoothing (Szegedy et al., 2016, section 7; Vaswani et al., 2017, section 5.4) replaces the target,
@@ -74,10 +75,8 @@ class TeacherForcing(Objective):
             raise ValueError(
                 f"label_smoothing is {label_smoothing}, but must be at least 0 and below 1: try 0.1"
             )
-        self.term = term
-        self.weights = {term: 1.0}
+        super().__init__(term, label_smoothing)
         self.decoder_start_id = decoder_start_id
-        self.label_smoothing = label_smoothing
 
     @abstractmethod
     def pairs(
@@ -99,9 +98,7 @@ class TeacherForcing(Objective):
         output = model(**batch, label_smoothing=self.label_smoothing, reduction="sum")
         return {self.term: output.loss}
 
-    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score the targets without smoothing."""
-        labels = batch["labels"]
-        positions = target_positions(labels, IGNORE)
-        logits = model(**without_targets(batch, "labels"), logits_to_keep=positions).logits
-        return {self.term: token_scores(logits[0], labels[0, positions])}
+    def places(self, batch: Batch) -> Places:
+        """Find the tokens of the targets: each is predicted where the one before it is read."""
+        positions = target_positions(batch["labels"], IGNORE)
+        return Places(positions, batch["labels"][0, positions])

@@ -10,7 +10,7 @@ from inspect import getdoc
 
 from . import __version__
 from .model_commands import doctor, export, import_, push
-from .task_commands import finetune, predict
+from .task_commands import distill, finetune, predict
 
 ABOUT = """\
 Pretrain encoder, decoder and sequence-to-sequence Transformers on your own text, and teach them tasks.
@@ -48,7 +48,7 @@ def build_parser() -> ArgumentParser:
     command.add_argument(
         "overrides", metavar="key=value", nargs="*", help="describes the machines, or replaces a value"
     )
-    for run in (tokenizer, pretrain, finetune):
+    for run in (tokenizer, pretrain, finetune, distill):
         command = add_command(commands, run)
         add_recipe(command)
         command.add_argument(

@@ -1,4 +1,4 @@
-"""The commands of `tercet` about tasks: learning one, and predicting. A command's docstring is its help."""
+"""The commands of `tercet` about tasks and students. A command's docstring is its help."""
 
 from argparse import Namespace
 
@@ -21,6 +21,29 @@ def finetune(options: Namespace) -> None:
     from .finetune.run import finetune as run
 
     recipe = load_recipe(FineTuningRecipe, options.recipe, options.overrides)
+    folder = run(recipe, resume=options.resume, overwrite=options.overwrite)
+    PartialState().print(folder)  # once, however many processes there are
+
+
+def distill(options: Namespace) -> None:
+    """Teach a smaller model what a larger one knows, and tell how much it keeps and how much it saves.
+
+    The student begins with some of the teacher's layers and learns from raw text what a pretrained teacher
+    expects, from rows what a fine-tuned one answers, or both in this order. The teacher is any model of
+    Tercet's or a stock one. Writes OUTPUT/model, and OUTPUT/report.html: scores beside the teacher's with
+    intervals, sizes and times, and the same student without a teacher and from random weights.
+
+    Examples:
+      tercet distill encoder-distilled general.teacher=runs/encoder-english/model
+      tercet distill task-distilled task.teacher=runs/reviews/model task.data.train=reviews.csv --resume
+    """
+    from accelerate import PartialState
+
+    from .configs.recipe import load_recipe
+    from .distill.recipe import DistillationRecipe
+    from .distill.run import distill as run
+
+    recipe = load_recipe(DistillationRecipe, options.recipe, options.overrides)
     folder = run(recipe, resume=options.resume, overwrite=options.overwrite)
     PartialState().print(folder)  # once, however many processes there are
 

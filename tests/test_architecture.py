@@ -30,7 +30,7 @@ SHELL = sorted((ROOT / "tercet").glob("*.py"))
 SOURCES = [*LIBRARY, *SHELL]
 EVERYWHERE = [*SOURCES, *sorted(path for path in (ROOT / "tests").rglob("*.py"))]
 PRESETS = sorted((ROOT / "configs" / "model").glob("*.yaml"))
-COMMANDS = {"pretraining": "pretrain", "finetune": "finetune"}
+COMMANDS = {"pretraining": "pretrain", "finetune": "finetune", "distill": "distill"}
 RECIPES = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(PRESETS))
 
 
@@ -177,11 +177,13 @@ def test_recipe_starts_with_the_command_that_runs_it(path: Path) -> None:
 @pytest.mark.parametrize("path", RECIPES, ids=name)
 def test_recipe_loads(path: Path) -> None:
     from tercet.configs.recipe import load_recipe
+    from tercet.distill.recipe import DistillationRecipe
     from tercet.finetune.recipe import FineTuningRecipe
     from tercet.pretraining.recipe import PretrainingRecipe
 
-    if path.parent.name == "finetune":
-        assert load_recipe(FineTuningRecipe, path.stem).output == f"runs/{path.stem}"
+    kinds = {"finetune": FineTuningRecipe, "distill": DistillationRecipe}
+    if path.parent.name in kinds:
+        assert load_recipe(kinds[path.parent.name], path.stem).output == f"runs/{path.stem}"
     else:
         recipe = load_recipe(PretrainingRecipe, path.stem)
         assert recipe.model.preset in {preset.stem for preset in PRESETS}

@@ -90,14 +90,14 @@ def evaluate(
         num_bytes: For terms that model language, the UTF-8 bytes of text that all their targets cover.
 
     Returns:
-        `loss`, the terms' weighted sum, and for every term `term/loss` in nats per target, `term/perplexity`,
-        `term/accuracy`, `term/targets`, and `term/bits_per_byte` where the bytes are known.
+        `loss`, the scored terms' weighted sum, and for each of them `term/loss` in nats per target,
+        `term/perplexity`, `term/accuracy`, `term/targets`, and `term/bits_per_byte` where bytes are known.
     """
     # Processes exchange nothing before the end, since they may hold different numbers of batches.
     bare = accelerator.unwrap_model(model)
     sums = {
         name: torch.zeros(len(SUMS), dtype=torch.float64, device=accelerator.device)
-        for name in objective.weights
+        for name in objective.scored
     }
     with undisturbed_randomness(accelerator.device), evaluation_mode(bare), torch.no_grad():
         for batch in batches:
@@ -141,7 +141,7 @@ def _divide(
     results = {"loss": 0.0}
     for name, (targets, loss, hits) in sums.items():
         mean = loss / max(targets, 1)
-        results["loss"] += weights[name] * mean
+        results["loss"] += weights.get(name, 0.0) * mean
         results[f"{name}/loss"] = mean
         results[f"{name}/perplexity"] = math.exp(mean) if mean < LARGEST_LOSS else math.inf
         results[f"{name}/accuracy"] = hits / max(targets, 1)

@@ -52,6 +52,11 @@ class Objective(ABC):
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum each term, in nats, over this batch's targets; differentiable."""
 
+    @property
+    def scored(self) -> Sequence[str]:
+        """Name the terms that `scores` gives: all, unless some mean nothing where nothing is learned."""
+        return list(self.weights)
+
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
         """Evaluate each term: sums over the batch's targets of `loss` in nats and of `accuracy` (0 or 1).
 

@@ -1,0 +1,233 @@
+"""Who distils: stock modules in the way of DistilBERT's script, and ours with a live or a cached teacher."""
+
+import tempfile
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from cases import EncoderCase
+from peers import copy_weights
+from sides import LEARNING_RATE, Pass, Side, as_step, as_they_are, pad_all
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import AdamW
+from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
+
+from tercet.distill.cache import binding_of, write_cache
+from tercet.distill.cached_teacher import CachedTeacher
+from tercet.distill.copies import Copies
+from tercet.distill.objective import Distillation, needs_of
+from tercet.distill.reading import Learner, Needs
+from tercet.distill.recipe import CacheRecipe, GeneralRecipe
+from tercet.distill.signals import SoftTargets
+from tercet.distill.state_signals import Cosine
+from tercet.distill.teacher import LiveTeacher
+from tercet.modeling import TercetEncoderForMaskedLM
+from tercet.pretraining.masked_language_modeling import MaskedLanguageModeling, StaticMasking
+from tercet.pretraining.next_sentence import MaskedLanguageModelingWithNextSentence
+from tercet.pretraining.objective_recipes import MaskedLanguageModelingRecipe
+from tercet.pretraining.recipe import CorpusRecipe
+from tercet.training.loop import Progress, train
+from tercet.training.objective import IGNORE, Batch, Example
+from tercet.training.optimizers import build_optimizer
+from tercet.training.precision import build_accelerator, fastest_float32_products
+from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
+from tercet.training.schedules import build_schedule
+
+TEMPERATURE, WEIGHTS = 2.0, {"soft_targets": 5.0, "mlm": 2.0, "cosine": 1.0}
+TOP_K = 64
+
+
+@dataclass(frozen=True)
+class DistillationCase(EncoderCase):
+    """A teacher of BERT's architecture and a student of half its layers, both without next sentences."""
+
+    model_class = TercetEncoderForMaskedLM
+
+    def objective(self) -> MaskedLanguageModeling:
+        """Hide tokens, always the same ones, so that a teacher may have read them before."""
+        own = cast(MaskedLanguageModelingWithNextSentence, super().objective()).masked_language_modeling
+        return MaskedLanguageModeling(StaticMasking(own.masking.corruption, seed=0))
+
+    def stock(self) -> PreTrainedModel:
+        """Build BERT with the head for hidden tokens."""
+        dropouts: dict[str, Any] = dict.fromkeys(
+            ("hidden_dropout_prob", "attention_probs_dropout_prob"), self.dropout
+        )
+        return BertForMaskedLM(BertConfig(**self.sizes(), **dropouts))
+
+    def examples(self) -> list[Example]:
+        """Draw all sequences, the same ones whenever asked, each with its number."""
+        rng = np.random.default_rng(0)
+        drawn = [self.example(int(length), rng) for length in self.lengths(rng)]
+        return [{"input_ids": example["input_ids"], "index": index} for index, example in enumerate(drawn)]
+
+    def pool(self) -> Batch:
+        """Collate all sequences, with their numbers."""
+        batch = self.objective().collate(self.examples(), np.random.default_rng(0))
+        return batch | {"index": torch.arange(self.batch_size * self.num_batches)}
+
+    def student(self) -> "DistillationCase":
+        """Give the student's half of the layers."""
+        return replace(self, num_hidden_layers=self.num_hidden_layers // 2)
+
+
+CASE = DistillationCase(
+    "distillation", vocab_size=30_522, sequence_length=128, batch_size=16, num_hidden_layers=12
+)
+
+
+class Drawn:
+    """A case's sequences as an `ExampleSource`."""
+
+    def __init__(self, case: DistillationCase):
+        self.rows = case.examples()
+        self.lengths = np.array([len(row["input_ids"]) for row in self.rows])
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Example:
+        """Give one."""
+        return self.rows[index]
+
+    def epoch(self, number: int) -> "Drawn":
+        """Give them all."""
+        return self
+
+
+def build_pair(case: DistillationCase) -> tuple[PreTrainedModel, PreTrainedModel]:
+    """Build stock teacher and student with the seed that all sides share."""
+    torch.manual_seed(0)
+    return case.stock(), case.student().stock()
+
+
+def build_ours(case: DistillationCase) -> tuple[Any, Any]:
+    """Build ours with the weights of the stock pair."""
+    pair = build_pair(case)
+    ours: list[Any] = [case.tercet(), case.student().tercet()]
+    for stock, own in zip(pair, ours, strict=True):
+        copy_weights(stock, own, case.preset)
+    return ours[0], ours[1]
+
+
+def script_loss(teacher: nn.Module, student: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    """Compute the loss of DistilBERT's script: logits of all tokens, of which targets are selected."""
+    inputs = {name: value for name, value in batch.items() if name != "labels"}
+    with torch.no_grad():
+        right = teacher(**inputs, output_hidden_states=True)
+    found = student(**inputs, output_hidden_states=True)
+    labels, is_real = batch["labels"], batch["attention_mask"].bool()
+    is_target = labels != IGNORE
+    own, theirs = (output.logits[is_target] for output in (found, right))
+    soft = F.kl_div(
+        F.log_softmax(own / TEMPERATURE, dim=-1),
+        F.softmax(theirs / TEMPERATURE, dim=-1),
+        reduction="batchmean",
+    )
+    hidden = F.cross_entropy(found.logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORE)
+    states, wanted = (output.hidden_states[-1][is_real] for output in (found, right))
+    cosine = F.cosine_embedding_loss(states, wanted, states.new_ones(len(states)))
+    parts = {"soft_targets": soft * TEMPERATURE**2, "mlm": hidden, "cosine": cosine}
+    return torch.stack([WEIGHTS[name] * part for name, part in parts.items()]).sum()
+
+
+def prepare_script(case: DistillationCase, device: torch.device, *, is_autocast: bool) -> Pass:
+    """Build stock models and the loop of the script around them."""
+    teacher, student = (cast(nn.Module, model).to(device) for model in build_pair(case))
+    teacher.eval()
+    student.train()
+    batches = pad_all(case, case.batches(), device)
+    optimizer = AdamW(student.parameters(), lr=LEARNING_RATE, fused=True)
+
+    def train_once() -> None:
+        for batch in batches:
+            with torch.autocast(device.type, torch.bfloat16, enabled=is_autocast):
+                loss = script_loss(teacher, student, batch)
+            loss.backward()
+            clip_grad_norm_(student.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return train_once
+
+
+def prepare_tercet(case: DistillationCase, device: torch.device, *, is_cached: bool) -> Pass:
+    """Build ours and the engine's loop around it, the teacher's cache beforehand."""
+    recipe = TrainingRecipe(
+        steps=1,
+        optimizer=OptimizerRecipe(learning_rate=LEARNING_RATE),
+        schedule=ScheduleRecipe(kind="constant", warmup_steps=0),
+    )
+    accelerator = build_accelerator(recipe, Path())
+    teacher, student = build_ours(case)
+    objective = build_objective(case, teacher, device, None, is_cached=is_cached)
+    learner = Learner(student, objective.needs)
+    model = accelerator.prepare(learner).train()
+    optimizer = build_optimizer(learner, recipe.optimizer)
+    schedule = build_schedule(optimizer, recipe.schedule, steps=1, width=case.hidden_size)
+    optimizer = accelerator.prepare(optimizer)
+    steps, progress = [as_step(batch, objective) for batch in case.batches()], Progress()
+
+    def train_once() -> None:
+        until = progress.step + len(steps)
+        train(model, objective, iter(steps), optimizer, schedule, accelerator, progress, steps=until)
+
+    return train_once
+
+
+def build_objective(
+    case: DistillationCase, teacher: Any, device: torch.device, precision: str | None, *, is_cached: bool
+) -> Distillation:
+    """Build what ours learns, from a teacher that reads along or has read before."""
+    base = case.objective()
+    signals = [SoftTargets(WEIGHTS["soft_targets"], TEMPERATURE), Cosine(WEIGHTS["cosine"])]
+    live = LiveTeacher(teacher, needs_of(signals), device, precision)
+    if not is_cached:
+        return Distillation(base, WEIGHTS["mlm"], signals, live)
+    source, cache = Copies(Drawn(case), 1), CacheRecipe(top_k=min(TOP_K, case.vocab_size))
+    general = GeneralRecipe(
+        "", CorpusRecipe("", ""), MaskedLanguageModelingRecipe("masked_language_modeling"), TrainingRecipe(1)
+    )
+    folder = Path(tempfile.mkdtemp())
+    teacher.save_pretrained(folder)
+    binding = binding_of(folder, source, general, cache)
+    live.needs = Needs(logits=True)
+    write_cache(folder, live, base, source, cache, binding, [TEMPERATURE])
+    return Distillation(base, WEIGHTS["mlm"], signals, CachedTeacher(folder, binding, device))
+
+
+def compare(case: DistillationCase) -> dict[str, float]:
+    """Compute one batch's loss in both ways: equal weights, no dropout, float32."""
+    case = replace(case, dropout=0.0)
+    device, batch = torch.device("cpu"), case.batches()[0]
+    stock = script_loss(*build_pair(case), pad_all(case, [batch], device)[0])
+    teacher, student = build_ours(case)
+    objective = build_objective(case, teacher, device, "fp32", is_cached=False)
+    with fastest_float32_products(device):
+        losses = objective.losses(Learner(student, objective.needs).train(), batch)
+    targets = objective.targets(batch)
+    ours = sum(WEIGHTS[name] * loss.item() / int(targets[name]) for name, loss in losses.items())
+    return {"stock": stock.item(), "tercet": ours, "difference": abs(ours / stock.item() - 1)}
+
+
+SIDES = {
+    "stock": Side(
+        partial(prepare_script, is_autocast=False), "fp32", retains_heap=False, products=as_they_are
+    ),
+    "stock-bf16": Side(
+        partial(prepare_script, is_autocast=True), "bf16", retains_heap=False, products=as_they_are
+    ),
+    "tercet": Side(
+        partial(prepare_tercet, is_cached=False), "auto", retains_heap=True, products=fastest_float32_products
+    ),
+    "tercet-cached": Side(
+        partial(prepare_tercet, is_cached=True), "auto", retains_heap=True, products=fastest_float32_products
+    ),
+}
+"""The sides, by name, in the order of a round."""

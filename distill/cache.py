@@ -1,0 +1,197 @@
+"""What a teacher that has read the corpus once leaves: what it expects, and its last states.
+
+    values           log-probabilities at each target (P, k), of the k likeliest tokens or of all
+    tokens           which tokens these are (P, k), unless they are all
+    states           last hidden states of each token (N, C)
+    target_offsets   where the targets of each example begin, and where the last one's end (E + 1,)
+    token_offsets    the same of its tokens (E + 1,)
+    about.json       what all this is of, and how much is missing
+
+A cache belongs to one teacher and to one way of reading one text, which it names by their hashes.
+`cached_teacher.py` reads it.
+
+Shapes: P targets and N tokens of all copies, k tokens kept, C width, E examples of all copies.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..configs.recipe import recipe_data
+from ..modeling.cross_entropy import at_least_float32
+from ..pretraining.cache import cache_folder, name_of
+from ..pretraining.corpus import offsets, token_kind
+from ..pretraining.paths import named_path
+from ..pretraining.recipe import CorpusRecipe
+from ..pretraining.token_objective import TokenObjective
+from ..training.batches import cut_evenly
+from ..training.disk import explaining_a_full_disk
+from ..training.examples import gather, has_field, pick
+from ..training.objective import Batch
+from .copies import Copies
+from .recipe import CacheRecipe, GeneralRecipe
+from .teacher import LiveTeacher
+
+ABOUT = "about.json"
+TOKENS_AT_ONCE = 4096
+"""Tokens that the teacher reads together."""
+
+KINDS = {"fp16": np.float16, "fp32": np.float32}
+
+Binding = dict[str, Any]
+"""What a cache is of: names and hashes."""
+
+
+def binding_of(teacher: Path, source: Copies, general: GeneralRecipe, recipe: CacheRecipe) -> Binding:
+    """Name all that a cache depends on."""
+    return {
+        "teacher": hash_of_model(teacher),
+        "data": hash_of_examples(source),
+        "objective": recipe_data(general.objective),
+        "seed": general.training.seed,
+        "copies": recipe.copies,
+        "top_k": recipe.top_k,
+        "precision": recipe.precision,
+    }
+
+
+def hash_of_model(folder: Path) -> str:
+    """Tell a model from others by its weights and configuration."""
+    digest = hashlib.sha256()
+    for file in sorted([*folder.glob("*.safetensors"), folder / "config.json"]):
+        with file.open("rb") as opened:
+            digest.update(hashlib.file_digest(opened, "sha256").digest())
+    return digest.hexdigest()
+
+
+def hash_of_examples(source: Copies) -> str:
+    """Tell texts from others by their ids and lengths."""
+    digest = hashlib.sha256()
+    for indices in parts_of(source.examples.lengths):
+        chosen = pick(source.examples, indices)
+        for name in ("input_ids", "labels"):
+            if has_field(chosen, name):
+                field = gather(chosen, name)
+                digest.update(np.ascontiguousarray(field.values, dtype=np.int64).data)
+                digest.update(np.ascontiguousarray(field.lengths, dtype=np.int64).data)
+    return digest.hexdigest()
+
+
+def parts_of(lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Number examples in parts of nearly as many tokens."""
+    number = min(len(lengths), -(-int(np.sum(lengths)) // TOKENS_AT_ONCE))
+    edges = cut_evenly(np.asarray(lengths), number)
+    return (np.arange(first, last) for first, last in pairwise(edges))
+
+
+def cache_place(corpus: CorpusRecipe, recipe: CacheRecipe, binding: Binding) -> Path:
+    """Say where a cache lies: where the recipe says, or beside the tokenized corpora."""
+    if recipe.folder is not None:
+        return named_path(recipe.folder, "general.cache.folder")
+    return cache_folder(corpus.cache) / "teachers" / name_of(binding)
+
+
+def write_cache(
+    folder: Path,
+    teacher: LiveTeacher,
+    base: TokenObjective,
+    source: Copies,
+    recipe: CacheRecipe,
+    binding: Binding,
+    temperatures: Sequence[float],
+) -> None:
+    """Let a teacher read all copies, and write down what it makes of them.
+
+    Args:
+        folder: Exists, and is empty.
+        teacher: Reads.
+        base: Makes its batches, and says where targets are.
+        source: What is read.
+        recipe: What is kept.
+        binding: What the cache will be of.
+        temperatures: At which it is told how much probability is missing.
+    """
+    kind, config = KINDS[recipe.precision], teacher.model.config
+    kept = min(recipe.top_k or config.vocab_size, config.vocab_size)
+    missing = dict.fromkeys(map(float, temperatures), 0.0)
+    num_targets: list[np.ndarray] = []
+    num_tokens: list[np.ndarray] = []
+    remedy = "lower general.cache.top_k or copies, or make room"
+    with explaining_a_full_disk(folder, size_of(source, kept, config.hidden_size, kind), remedy):
+        files = {name: (folder / name).open("wb") for name in ("values", "tokens", "states")}
+        for batch in batches_of(base, source, teacher.device):
+            places = base.places(batch)
+            reading = teacher.read(batch, places.positions)
+            assert reading.logits is not None
+            logits = at_least_float32(reading.logits)
+            values, tokens = chosen(logits, recipe.top_k)
+            for temperature in missing:
+                missing[temperature] += missing_at(logits, tokens, temperature)
+            write_array(files["values"], values, kind)
+            write_array(files["states"], reading.states, kind)
+            if tokens is not None:
+                write_array(files["tokens"], tokens, token_kind(config.vocab_size))
+            bounds = batch["cu_seq_lens_q"].cpu().numpy()
+            num_targets.append(np.diff(np.searchsorted(places.positions.cpu().numpy(), bounds)))
+            num_tokens.append(np.diff(bounds))
+        for file in files.values():
+            file.close()
+        of_targets, of_tokens = (offsets(np.concatenate(parts)) for parts in (num_targets, num_tokens))
+        of_targets.tofile(folder / "target_offsets")
+        of_tokens.tofile(folder / "token_offsets")
+    about = {
+        "binding": binding,
+        "kept": kept,
+        "width": config.hidden_size,
+        "vocabulary": config.vocab_size,
+        "missing": {str(at): total / max(int(of_targets[-1]), 1) for at, total in missing.items()},
+    }
+    (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+
+def size_of(source: Copies, kept: int, width: int, kind: type[np.floating[Any]]) -> int:
+    """Estimate the bytes of a cache, as if every token were a target."""
+    tokens = int(np.sum(source.examples.lengths)) * source.number
+    return tokens * (kept * (np.dtype(kind).itemsize + 4) + width * np.dtype(kind).itemsize)
+
+
+def batches_of(base: TokenObjective, source: Copies, device: torch.device) -> Iterator[Batch]:
+    """Collate all copies in their order; nothing in it is random."""
+    for number in range(source.number):
+        copy = source.copy(number)
+        for indices in parts_of(copy.lengths):
+            batch = base.collate(pick(copy, indices), np.random.default_rng(0))
+            yield {
+                name: value.to(device) if isinstance(value, Tensor) else value
+                for name, value in batch.items()
+            }
+
+
+def chosen(logits: Tensor, top_k: int | None) -> tuple[Tensor, Tensor | None]:
+    """Give the log-probabilities of the likeliest tokens and which these are, or those of all, in order."""
+    logs = logits.log_softmax(-1)
+    if top_k is None:
+        return logs, None
+    values, tokens = logs.topk(min(top_k, logs.shape[-1]), dim=-1)
+    return values, tokens
+
+
+def missing_at(logits: Tensor, tokens: Tensor | None, temperature: float) -> float:
+    """Sum over targets the probability, at a temperature, of the tokens that are not kept."""
+    if tokens is None:
+        return 0.0
+    kept = (logits / temperature).softmax(-1).gather(1, tokens).sum(-1)
+    return float((1 - kept).clamp(min=0).sum())
+
+
+def write_array(file: Any, values: Tensor, kind: Any) -> None:
+    """Append numbers to a file, in another format."""
+    numbers = values.float() if values.is_floating_point() else values
+    file.write(numbers.cpu().numpy().astype(kind).tobytes())

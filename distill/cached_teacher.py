@@ -1,0 +1,123 @@
+"""A teacher that has read the corpus before: what it made of each example is looked up in its cache.
+
+Shapes: P targets and N tokens of all copies, E examples of all copies.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..pretraining.corpus import token_kind
+from ..training.objective import Batch
+from ..training.packing import stretches
+from .cache import ABOUT, KINDS, Binding
+from .reading import Reading
+
+MEANINGS = {
+    "teacher": "another teacher",
+    "data": "other data",
+    "objective": "another objective",
+    "seed": "another training.seed, which decides what is masked",
+    "copies": "another number of copies",
+    "top_k": "another top_k",
+    "precision": "another precision",
+}
+"""What it means where two bindings differ."""
+
+
+class CachedTeacher:
+    """A teacher that is not there: what it made of each example is looked up.
+
+    Args:
+        folder: That of the cache.
+        binding: What it has to be of.
+        device: Where its numbers are wanted.
+
+    Raises:
+        ValueError: The cache is of something else, or damaged.
+    """
+
+    def __init__(self, folder: Path, binding: Binding, device: torch.device):
+        about = read_about(folder)
+        require_binding(folder, about["binding"], binding)
+        self.missing: Mapping[str, float] = about["missing"]
+        self.device = device
+        kind = KINDS[binding["precision"]]
+        kept, width = about["kept"], about["width"]
+        self.target_offsets = np.fromfile(folder / "target_offsets", dtype=np.int64)
+        self.token_offsets = np.fromfile(folder / "token_offsets", dtype=np.int64)
+        self.values = mapped(folder / "values", kind, kept, int(self.target_offsets[-1]))
+        self.states = mapped(folder / "states", kind, width, int(self.token_offsets[-1]))
+        self.tokens = None
+        if binding["top_k"] is not None:
+            ids = token_kind(about["vocabulary"])
+            self.tokens = mapped(folder / "tokens", ids, kept, int(self.target_offsets[-1]))
+
+    def read(self, batch: Batch, positions: Tensor) -> Reading:
+        """Look up what the teacher made of a batch's examples."""
+        index = batch["index"].cpu().numpy()
+        targets = rows_of(self.target_offsets, index)
+        assert len(targets) == len(positions)
+        return Reading(
+            self._floats(self.values, targets),
+            None if self.tokens is None else self._on_device(self.tokens[targets].astype(np.int64)),
+            self._floats(self.states, rows_of(self.token_offsets, index)),
+            {},
+            {},
+        )
+
+    def _floats(self, values: np.ndarray, rows: np.ndarray) -> Tensor:
+        return self._on_device(values[rows].astype(np.float32))
+
+    def _on_device(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(values).to(self.device)
+
+
+def rows_of(edges: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """List the rows of some examples, one after another."""
+    return stretches(edges[index], edges[index + 1] - edges[index])
+
+
+def mapped(file: Path, kind: Any, width: int, length: int) -> np.ndarray:
+    """Map a table into memory.
+
+    Raises:
+        ValueError: It has another size than was written.
+    """
+    expected = length * width * np.dtype(kind).itemsize
+    if not file.exists() or file.stat().st_size != expected:
+        raise ValueError(f"{file} is damaged (it should have {expected:,} bytes): delete its folder")
+    if not expected:
+        return np.empty((length, width), dtype=kind)
+    return np.asarray(np.memmap(file, dtype=kind, mode="r")).reshape(length, width)
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """Read what a cache is of.
+
+    Raises:
+        ValueError: The folder is none, or damaged.
+    """
+    try:
+        return json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{folder} is no cache of a teacher ({ABOUT} cannot be read): name another folder in "
+            "general.cache.folder, or delete it"
+        ) from error
+
+
+def require_binding(folder: Path, found: Mapping[str, Any], wanted: Binding) -> None:
+    """Raise a `ValueError` if a cache was written for something else, and say for what."""
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            shown = "" if key in ("teacher", "data") else f" ({found.get(key)} instead of {value})"
+            raise ValueError(
+                f"general.cache: {folder} was written for {MEANINGS[key]}{shown}: name another "
+                "general.cache.folder, or delete it so that it is written anew"
+            )

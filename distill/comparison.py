@@ -1,0 +1,155 @@
+"""How much of a teacher's score its students keep, and how sure that is.
+
+The interval is a percentile bootstrap (Efron and Tibshirani, 1993, section 13.3) of the ratio of both scores,
+on the same rows drawn for both.
+
+Shapes: E examples, n targets of a batch, S sequences of it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..finetune.answers import judge
+from ..finetune.bootstrap import bootstrap_interval
+from ..finetune.splits import encoder_of
+from ..finetune.task import Prediction, Task
+from ..interop.run import load_ours
+from ..modeling import TercetPreTrainedModel
+from ..modeling.cross_entropy import at_least_float32
+from ..pretraining.token_objective import TokenObjective
+from ..training.batches import cut_evenly
+from ..training.examples import ExampleSource, pick
+from .reading import Needs, read
+from .task_step import TaskStep
+
+TOKENS_AT_ONCE = 4096
+"""Tokens that are read together."""
+
+MOST_EXAMPLES = 2000
+"""Held-out examples that are compared, spread over all there are."""
+
+RESAMPLES = 300
+"""How often rows of a task are drawn: all of a task's scores are computed each time."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A score beside the teacher's."""
+
+    score: float
+    share: float
+    """Of the teacher's: 1 is all of it. Of scores that are better when lower, the inverse."""
+    interval: tuple[float, float]
+    """95 % interval of the share."""
+
+
+@torch.inference_mode()
+def score_examples(model: TercetPreTrainedModel, base: TokenObjective, source: ExampleSource) -> np.ndarray:
+    """Score held-out examples: targets, loss in nats and hits of each, (E, 3); all models read the same."""
+    examples = source.epoch(0)
+    lengths = np.asarray(examples.lengths)
+    chosen = np.unique(np.linspace(0, len(lengths) - 1, min(MOST_EXAMPLES, len(lengths))).round().astype(int))
+    order = chosen[np.argsort(lengths[chosen], kind="stable")]
+    parts = min(len(order), -(-int(lengths[order].sum()) // TOKENS_AT_ONCE))
+    device = next(model.parameters()).device
+    scored = []
+    for number, (first, last) in enumerate(pairwise(cut_evenly(lengths[order], parts))):
+        batch = base.collate(pick(examples, order[first:last]), np.random.default_rng(number))
+        batch = {
+            name: value.to(device) if isinstance(value, Tensor) else value for name, value in batch.items()
+        }
+        scored.append(scores_by_sequence(model, base, batch))
+    return np.concatenate(scored)
+
+
+def scores_by_sequence(
+    model: TercetPreTrainedModel, base: TokenObjective, batch: dict[str, Any]
+) -> np.ndarray:
+    """Add up targets, losses and hits of each sequence, (S, 3)."""
+    positions, tokens = base.places(batch)
+    logits = read(model, batch, positions, Needs(logits=True)).logits
+    assert logits is not None
+    losses = F.cross_entropy(at_least_float32(logits), tokens, reduction="none")
+    values = torch.stack((torch.ones_like(losses), losses, (logits.argmax(-1) == tokens).float()), dim=1)
+    bounds = batch["cu_seq_lens_q"]
+    owners = torch.searchsorted(bounds[1:].contiguous(), positions, right=True)
+    sums = torch.zeros(len(bounds) - 1, 3, dtype=torch.float64, device=values.device)
+    return sums.index_add_(0, owners, values.double()).cpu().numpy()
+
+
+def keep_of_examples(own: np.ndarray, teachers: np.ndarray) -> dict[str, Kept]:
+    """Compare accuracy and perplexity on the same examples, (E, 3) each."""
+
+    def accuracy(rows: np.ndarray) -> float:
+        return float(rows[:, 2].sum() / rows[:, 0].sum())
+
+    def perplexity(rows: np.ndarray) -> float:
+        return float(np.exp(rows[:, 1].sum() / rows[:, 0].sum()))
+
+    def inverse(own: float, teachers: float) -> float:
+        return share_of(teachers, own)
+
+    kinds = {"accuracy": (accuracy, share_of), "perplexity": (perplexity, inverse)}
+    return {
+        name: Kept(
+            score(own),
+            compare(score(own), score(teachers)),
+            bootstrap_interval(shared(score, compare, own, teachers), len(own)),
+        )
+        for name, (score, compare) in kinds.items()
+    }
+
+
+def share_of(own: float, teachers: float) -> float:
+    """Give the share of a teacher's score; of a score of nothing, all is kept."""
+    return own / teachers if teachers else 1.0
+
+
+def shared(
+    score: Callable[[np.ndarray], float],
+    compare: Callable[[float, float], float],
+    own: np.ndarray,
+    teachers: np.ndarray,
+) -> Callable[[np.ndarray], float]:
+    """Make the function that compares both on drawn rows."""
+    return lambda rows: compare(score(own[rows]), score(teachers[rows]))
+
+
+def predict_split(step: TaskStep, model: TercetPreTrainedModel, split: str) -> list[Prediction]:
+    """Let a model answer the rows of a split, as it reads them."""
+    rows = step.rows[split]
+    encoder = encoder_of(model, step.teacher.tokenizer, step.recipe.data.max_length)
+    return judge(model.eval(), step.task, rows, step.task.examples(rows, encoder)).predictions
+
+
+def keep_of_predictions(
+    task: Task, own: Sequence[Prediction], teachers: Sequence[Prediction], references: Sequence[Any]
+) -> Kept:
+    """Compare the score by which a task is judged, on the same rows."""
+    criterion = task.criterion
+    is_better_high = task.metrics[criterion]
+
+    def scored(predictions: Sequence[Prediction], rows: Sequence[int]) -> float:
+        chosen = [predictions[row] for row in rows], [references[row] for row in rows]
+        return task.score(*chosen)[criterion]
+
+    def share(rows: Sequence[int]) -> float:
+        pair = scored(own, rows), scored(teachers, rows)
+        high, low = pair if is_better_high else pair[::-1]
+        return share_of(high, low)
+
+    everything = list(range(len(own)))
+    interval = bootstrap_interval(lambda rows: share(rows.tolist()), len(own), resamples=RESAMPLES)
+    return Kept(scored(own, everything), share(everything), interval)
+
+
+def load_all(folders: Mapping[str, str]) -> dict[str, TercetPreTrainedModel]:
+    """Load models by their names."""
+    return {name: load_ours(folder) for name, folder in folders.items()}

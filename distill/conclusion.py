@@ -1,0 +1,143 @@
+"""What a distillation has come to: scores beside the teacher's, sizes and times, the report and the model."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import torch
+
+from ..finetune.output import SCORES
+from ..finetune.summary import read_predictions
+from ..pretraining.output import EVALUATION, MODEL, RECIPE, TEXTS, delete
+from ..pretraining.text import Split as TextSplit
+from ..pretraining.text import open_text
+from ..training.disk import replace_text
+from ..training.precision import join_processes
+from .comparison import keep_of_examples, keep_of_predictions, load_all, predict_split, score_examples
+from .general import CACHE, GeneralStep
+from .output import GENERAL, STUDENT, TASK, TEACHER
+from .recipe import DistillationRecipe
+from .report import write_report
+from .speed import measure_speeds, size_of
+from .task_step import TaskStep
+
+Summary = dict[str, Any]
+"""Plain data: what `scores.json` holds."""
+
+
+def conclude(
+    recipe: DistillationRecipe, general: GeneralStep | None, task: TaskStep | None, students: Sequence[str]
+) -> None:
+    """Compare all students, put the model where it is looked for, and write the report.
+
+    Args:
+        recipe: As it was carried out.
+        general: Its step on raw text, if it has one.
+        task: Its step on rows, if it has one.
+        students: Names of those that have learned, the one that was asked for first.
+    """
+    folder, last = recipe.folder, TASK if task is not None else GENERAL
+    models = {name: folder / name / last / MODEL for name in students}
+    delete(folder / MODEL)
+    shutil.copytree(models[STUDENT], folder / MODEL)
+    shutil.copy(folder / RECIPE, folder / MODEL)
+    summary: Summary = {"students": list(students)}
+    if general is not None:
+        summary[GENERAL] = compare_general(general, {name: folder / name / GENERAL for name in students})
+    if task is not None:
+        summary[TASK] = compare_task(task, {name: folder / name / TASK for name in students})
+    summary |= compare_models(recipe, general, task, models[STUDENT])
+    replace_text(folder / SCORES, json.dumps(summary, indent=2) + "\n")
+    replace_text(folder / TEXTS, json.dumps(texts_of(general, task, folder), indent=2) + "\n")
+    told = json.loads((folder / STUDENT / last / EVALUATION).read_text(encoding="utf-8"))
+    told["scores"] |= for_card(summary, last)
+    replace_text(folder / EVALUATION, json.dumps(told, indent=2) + "\n")
+    write_report(recipe, summary)
+
+
+def compare_general(step: GeneralStep, folders: dict[str, Path]) -> Summary:
+    """Compare what students and teacher expect of held-out text."""
+    assert step.held_out.source is not None
+    teachers = score_examples(step.teacher.model.cpu().eval(), step.base, step.held_out.source)
+    found: Summary = {}
+    for name, model in load_all({name: str(path / MODEL) for name, path in folders.items()}).items():
+        own = score_examples(model, step.base, step.held_out.source)
+        found[name] = {key: asdict(kept) for key, kept in keep_of_examples(own, teachers).items()}
+        told = json.loads((folders[name] / EVALUATION).read_text(encoding="utf-8"))
+        found[name]["evaluation"] = told["scores"]
+    themselves = keep_of_examples(teachers, teachers)
+    found[TEACHER] = {key: {"score": kept.score} for key, kept in themselves.items()}
+    told: Summary = {"term": step.base.term, "examples": len(teachers), "scores": found}
+    if (cache := folders[STUDENT] / CACHE).exists():
+        told["cache"] = json.loads(cache.read_text(encoding="utf-8"))
+    return told
+
+
+def compare_task(step: TaskStep, folders: dict[str, Path]) -> Summary:
+    """Compare how well students and teacher know the task, on the last split."""
+    split = "test" if "test" in step.rows else "validation"
+    references = step.task.references(step.rows[split])
+    teachers = predict_split(step, step.teacher.model.cpu(), split)
+    found: Summary = {}
+    for name, folder in folders.items():
+        own = read_predictions(folder / "predictions.jsonl")
+        found[name] = asdict(keep_of_predictions(step.task, own, teachers, references))
+        told = json.loads((folder / SCORES).read_text(encoding="utf-8"))
+        found[name] |= {key: told[key][split] for key in ("mean", "standard_deviation")}
+    found[TEACHER] = {"score": step.task.score(teachers, references)[step.task.criterion]}
+    return {
+        "kind": step.task.recipe.kind,
+        "criterion": step.task.criterion,
+        "split": split,
+        "rows": {name: len(rows) for name, rows in step.rows.items()},
+        "unlabelled": 0 if step.unlabelled is None else len(step.unlabelled),
+        "scores": found,
+    }
+
+
+def compare_models(
+    recipe: DistillationRecipe, general: GeneralStep | None, task: TaskStep | None, student: Path
+) -> Summary:
+    """Compare sizes and, if wanted, times of the student and of the teacher of the last step."""
+    step = task if task is not None else general
+    assert step is not None
+    teacher = step.teacher
+    models = {TEACHER: teacher.model, **load_all({STUDENT: str(student)})}
+    folders = {TEACHER: teacher.folder, STUDENT: student}
+    told: Summary = {"sizes": {name: asdict(size_of(model, folders[name])) for name, model in models.items()}}
+    if recipe.report.speed:
+        places = {name: str(folder) for name, folder in folders.items()}
+        told["speeds"] = measure_speeds(models, places, cast(torch.device, join_processes().device))
+    return told
+
+
+def texts_of(general: GeneralStep | None, task: TaskStep | None, folder: Path) -> Summary:
+    """Say what was read: names, sizes and hashes."""
+    told: Summary = {}
+    if general is not None:
+        corpus = general.pretraining.corpus
+        for split in get_args(TextSplit):
+            told[split] = open_text(general.pretraining, split)[0].identify(corpus.cache)
+    if task is not None:
+        rows = json.loads((folder / STUDENT / TASK / TEXTS).read_text(encoding="utf-8"))
+        told = {split: [*told.get(split, []), *rows.get(split, [])] for split in {**told, **rows}}
+    return told
+
+
+def for_card(summary: Summary, last: str) -> dict[str, Any]:
+    """Give the facts that a model card tells of a distillation, by the names of its scores."""
+    kept = summary[last]["scores"][STUDENT]
+    kept = kept["accuracy"] if last == GENERAL else kept
+    sizes = summary["sizes"]
+    told: dict[str, Any] = {
+        "distillation/retained": kept["share"],
+        "distillation/retained/interval": list(kept["interval"]),
+        "distillation/fewer_parameters": 1 - sizes[STUDENT]["parameters"] / sizes[TEACHER]["parameters"],
+    }
+    if "speeds" in summary:
+        speeds = summary["speeds"]
+        told["distillation/times_faster"] = speeds[STUDENT]["throughput"] / speeds[TEACHER]["throughput"]
+    return told

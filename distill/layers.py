@@ -1,0 +1,80 @@
+"""Which of a teacher's layers a student begins with, and which of theirs are compared.
+
+    teacher   0  1  2  3  4  5  6  7  8  9 10 11      half of them:
+    every     0     2     4     6     8    10         every k-th (Sanh et al., 2019, section 3)
+    spread    0     2     4        7     9    11      evenly from the first to the last: DistilBERT's own code
+    first     0  1  2  3  4  5
+    last                        6  7  8  9 10 11
+
+Legend: L layers of the teacher, K of the student.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+LayerChoice = Literal["every", "spread", "first", "last"] | tuple[int, ...]
+"""A rule, or the numbers of the layers, counted from 0."""
+
+
+def choose_layers(choice: LayerChoice, depth: int, count: int | None, key: str) -> list[int]:
+    """Choose layers of a teacher.
+
+    >>> choose_layers("spread", 12, 6, "student.layers")
+    [0, 2, 4, 7, 9, 11]
+
+    Args:
+        choice: How.
+        depth: Layers that there are, L.
+        count: Layers that are wanted, K; half of them if not said. A list says so itself.
+        key: What the choice is called in a recipe, for errors.
+
+    Raises:
+        ValueError: There are no such layers, or not as many.
+    """
+    if not isinstance(choice, str):
+        return list(checked_list(choice, depth, count, key))
+    count = max(depth // 2, 1) if count is None else count
+    if not 0 < count <= depth:
+        raise ValueError(f"{key}: {count} layers are wanted, but the teacher has {depth}: take fewer")
+    match choice:
+        case "first":
+            return list(range(count))
+        case "last":
+            return list(range(depth - count, depth))
+        case "spread":
+            return [round(number * (depth - 1) / max(count - 1, 1)) for number in range(count)]
+        case "every":
+            if depth % count:
+                raise ValueError(
+                    f"{key} is every, but {count} layers are no part of {depth} that leaves nothing over: "
+                    "choose spread, or list the layers"
+                )
+            return list(range(0, depth, depth // count))
+
+
+def checked_list(layers: Sequence[int], depth: int, count: int | None, key: str) -> Sequence[int]:
+    """Return listed layers, unless they do not fit the teacher.
+
+    Raises:
+        ValueError: They are none, not ascending, not among the teacher's, or not as many as said.
+    """
+    if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] >= depth:
+        raise ValueError(
+            f"{key} is {list(layers)}, but the teacher's layers are 0 to {depth - 1}: list some of these, "
+            "each once, in their order"
+        )
+    if count is not None and count != len(layers):
+        raise ValueError(f"{key} lists {len(layers)} layers, but {count} are wanted: leave the number out")
+    return layers
+
+
+def paired_layers(student_depth: int, teacher_depth: int) -> list[tuple[int, int]]:
+    """Pair the states below and above the student's layers with the teacher's at the same height.
+
+    State 0 is what the first layer reads, state i what the i-th has made of it (Jiao et al., 2020, section
+    3.1, with their uniform strategy).
+
+    >>> paired_layers(2, 6)
+    [(0, 0), (1, 3), (2, 6)]
+    """
+    return [(number, round(number * teacher_depth / student_depth)) for number in range(student_depth + 1)]

@@ -1,0 +1,117 @@
+"""Distillation as an objective: what is learned from the text, and what from a teacher that reads along.
+
+    loss = weight * objective  +  weight * signal  +  ...      5 soft targets + 2 mlm + 1 cosine in DistilBERT
+
+Student and teacher each read a batch once. The objective's own loss comes from the logits that the signals
+compare, at the targets alone.
+
+Shapes: n targets, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..modeling.cross_entropy import at_least_float32
+from ..pretraining.token_objective import TokenObjective
+from ..pretraining.token_scores import token_scores
+from ..training.examples import gather
+from ..training.objective import Batch, Example, Objective
+from ..training.packing import Ragged
+from .reading import Needs, Reading
+from .signals import Signal
+
+
+class Teacher(Protocol):
+    """Whatever says what a teacher makes of a batch: itself, or a cache of it."""
+
+    def read(self, batch: Batch, positions: Tensor) -> Reading:
+        """Read a batch, or remember having read it; what comes back are constants."""
+        ...
+
+
+class Distillation(Objective):
+    """Learn what a pretraining objective asks, and what a teacher expects.
+
+    Terms are the objective's, and one for each signal. On held-out text the objective's alone is scored.
+
+    Args:
+        base: What is learned from the text, and how batches are made.
+        base_weight: What it counts; 0 leaves it out.
+        signals: What is learned from the teacher.
+        teacher: Reads the same batches, if there are signals.
+
+    Raises:
+        ValueError: Nothing is to be learned.
+    """
+
+    def __init__(self, base: TokenObjective, base_weight: float, signals: Sequence[Signal], teacher: Teacher):
+        self.base = base
+        self.signals = list(signals)
+        self.teacher = teacher
+        own = {base.term: base_weight} if base_weight else {}
+        self.weights = own | {signal.name: signal.weight for signal in signals}
+        if not self.weights:
+            raise ValueError("general.signals is empty and general.objective_weight is 0: nothing is learned")
+
+    @property
+    def needs(self) -> Needs:
+        """What has to be known of the student."""
+        needs = needs_of(self.signals)
+        return needs._replace(logits=True) if self.base.term in self.weights else needs
+
+    @property
+    def scored(self) -> Sequence[str]:
+        """The objective's term: what a teacher would have said of held-out text is nobody's measure."""
+        return [self.base.term]
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Make the objective's batch; `index` (S,) says which example each sequence is."""
+        batch = self.base.collate(examples, rng)
+        index: Ragged = gather(examples, "index")
+        return batch | {"index": as_tensor(index.values)}
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the objective's targets, and those of each signal."""
+        own = self.base.targets(batch)
+        predicted = own[self.base.term]
+        return own | {signal.name: signal.count(batch, predicted) for signal in self.signals}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum each term over its targets; gradients reach the student alone."""
+        places = self.base.places(batch)
+        found: Reading = model(batch, places.positions)
+        losses: dict[str, Tensor] = {}
+        if self.signals:
+            right = self.teacher.read(batch, places.positions)
+            losses = {signal.name: signal.loss(found, right, batch) for signal in self.signals}
+        if self.base.term in self.weights:
+            assert found.logits is not None
+            losses[self.base.term] = F.cross_entropy(
+                at_least_float32(found.logits),
+                places.tokens,
+                reduction="sum",
+                label_smoothing=self.base.label_smoothing,
+            )
+        return losses
+
+    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
+        """Score the objective's targets."""
+        places = self.base.places(batch)
+        found: Reading = model(batch, places.positions, Needs(logits=True))
+        assert found.logits is not None
+        return {self.base.term: token_scores(found.logits, places.tokens)}
+
+
+def needs_of(signals: Sequence[Signal]) -> Needs:
+    """Say what signals have to know of a model."""
+    return Needs(*map(any, zip(Needs(), *(signal.needs for signal in signals), strict=True)))
+
+
+def as_tensor(values: np.ndarray) -> Tensor:
+    """Give an array as a tensor of 64-bit integers."""
+    return torch.from_numpy(values.astype(np.int64))

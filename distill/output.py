@@ -1,0 +1,113 @@
+"""The folder of a distillation: what lies in it, and when a run may write there.
+
+recipe.yaml       what the run does                    scores.json        all scores, sizes and times
+student/          general/ and task/, as far as the recipe has these steps: log, checkpoints, scores, model
+without-teacher/  the same student, taught by labels and text alone
+random/           the same student, from random weights
+model/            the finished student                 evaluation.json    its scores, for `tercet push`
+report.md, report.html, comparison.png                 texts.json         names, sizes and hashes of the data
+"""
+
+from dataclasses import fields
+from pathlib import Path
+
+import yaml
+
+from ..configs.recipe import recipe_data
+from ..finetune.output import MARKDOWN, PAGE, SCORES
+from ..finetune.recipe import FineTuningSchedule
+from ..pretraining.output import (
+    EVALUATION,
+    MODEL,
+    RECIPE,
+    TEXTS,
+    delete,
+    is_replaced,
+    make_folder,
+    require_same_recipe,
+    require_unused,
+)
+from ..training.disk import replace_text
+from .recipe import DistillationRecipe
+
+GENERAL = "general"
+TASK = "task"
+STEPS = (GENERAL, TASK)
+"""Folders of the steps, in that of a student."""
+
+BEGINNING = "beginning"
+"""Folder of the student that the step on rows begins with, in that of the step."""
+
+TEACHER = "teacher"
+STUDENT = "student"
+WITHOUT_TEACHER = "without-teacher"
+RANDOM = "random"
+COMPARISON = "comparison.png"
+
+WRITTEN = (
+    *(RECIPE, MODEL, EVALUATION, TEXTS, SCORES, MARKDOWN, PAGE, COMPARISON),
+    *(STUDENT, WITHOUT_TEACHER, RANDOM),
+)
+"""Everything that a run writes into its folder."""
+
+MAY_CHANGE = {"evaluations_per_epoch", "tokens_per_micro_batch", "num_workers", "trackers", "seeds"}
+"""Keys of `task.training` that a resumed run may change."""
+
+WHAT_IS_LEARNED = (
+    *("student", "general.teacher", "general.corpus.train", "general.corpus.sequence_length"),
+    *("general.objective", "general.signals", "general.objective_weight", "general.sequences"),
+    *("general.cache.top_k", "general.cache.copies", "general.cache.precision"),
+    *("general.training.seed", "general.training.tokens_per_step", "general.training.stages"),
+    *("task.teacher", "task.data", "task.unlabelled", "task.temperature"),
+    *("task.soft_weight", "task.hard_weight"),
+    *(f"task.training.{key.name}" for key in fields(FineTuningSchedule) if key.name not in MAY_CHANGE),
+)
+"""Keys of a recipe that a resumed run may not change."""
+
+
+def require_claimable(recipe: DistillationRecipe, *, resume: bool, overwrite: bool) -> None:
+    """Make sure that `claim_output` may do as it is told; nothing is changed.
+
+    Raises:
+        ValueError: The folder is in use, an earlier run there had another recipe, or it holds the teacher.
+    """
+    replaced = is_replaced(recipe.folder, overwrite)
+    require_unused(recipe.folder, allowed=WRITTEN if resume or replaced else (), written=WRITTEN)
+    if replaced:
+        require_elsewhere(recipe)
+    elif resume:
+        require_same_recipe(recipe.folder, recipe, WHAT_IS_LEARNED)
+
+
+def claim_output(recipe: DistillationRecipe, *, resume: bool, overwrite: bool) -> None:
+    """Make the run's folder and write the recipe into it.
+
+    Raises:
+        ValueError: As in `require_claimable`.
+    """
+    require_claimable(recipe, resume=resume, overwrite=overwrite)
+    if is_replaced(recipe.folder, overwrite):
+        for name in WRITTEN:
+            delete(recipe.folder / name)
+    make_folder(recipe.folder)
+    write_recipe(recipe, recipe.folder)
+
+
+def write_recipe(recipe: object, folder: Path) -> None:
+    """Write a recipe into a folder."""
+    text = yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True)
+    replace_text(folder / RECIPE, text)
+
+
+def require_elsewhere(recipe: DistillationRecipe) -> None:
+    """Raise a `ValueError` if a recipe reads a model in the folder of the run that it replaces."""
+    names = {
+        "student.path": recipe.student.path,
+        "general.teacher": recipe.general and recipe.general.teacher,
+        "task.teacher": recipe.task and recipe.task.teacher,
+    }
+    for key, name in names.items():
+        if name and Path(name).expanduser().resolve().is_relative_to(recipe.folder.resolve()):
+            raise ValueError(
+                f"{key} is {name}, which --overwrite would delete with the run it lies in: copy it first"
+            )

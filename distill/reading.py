@@ -1,0 +1,188 @@
+"""What two models make of the same batch, so that it can be compared; and the student as it is trained.
+
+    batch -> student -> Reading --+
+    batch -> teacher -> Reading --+--> signals
+
+Vocabulary heads run at the targets alone. Queries, keys and values are noted by a kernel of attention that
+passes them on, so that batches stay packed.
+
+Shapes: N tokens of a packed stream, n targets, V vocabulary, C width, H query heads, G key-value heads, D
+width of a head, L layers.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from ..modeling import TercetPreTrainedModel
+from ..modeling.attention import SelfAttention
+from ..training.objective import Batch
+from .student import stacks_of
+
+READ = {
+    *("input_ids", "position_ids", "token_type_ids", "decoder_input_ids", "decoder_position_ids"),
+    *(f"{name}_{side}" for name in ("cu_seq_lens", "max_length") for side in "qk"),
+}
+"""What a model reads of a batch."""
+
+
+class Needs(NamedTuple):
+    """What signals want to know of a model."""
+
+    logits: bool = False
+    """What it expects at the targets."""
+    hidden: bool = False
+    """The hidden states of every layer."""
+    heads: bool = False
+    """Queries, keys and values of every layer."""
+
+
+class Heads(NamedTuple):
+    """What the self-attention of a layer multiplies."""
+
+    query: Tensor
+    """(H, N, D), with its rotation."""
+    key: Tensor
+    """(G, N, D), with its rotation."""
+    value: Tensor
+    """(G, N, D)."""
+
+
+class Reading(NamedTuple):
+    """What a model makes of a batch; what nobody needs is missing."""
+
+    logits: Tensor | None
+    """At the targets (n, V), or at the teacher's likeliest tokens (n, k)."""
+    tokens: Tensor | None
+    """Which tokens these are (n, k), if they are not all."""
+    states: Tensor
+    """Last hidden states of the stream whose tokens are predicted (N, C)."""
+    hidden: dict[str, tuple[Tensor, ...]]
+    """Stack -> what its first layer reads and what each makes of it, (N, C) each: L + 1 of them."""
+    heads: dict[str, tuple[Heads, ...]]
+    """Stack -> the heads of each layer."""
+
+
+class HeadRecorder:
+    """A kernel of attention that notes what it is given, and lets the usual one compute."""
+
+    def __init__(self) -> None:
+        self.found: dict[nn.Module, Heads] = {}
+
+    def __call__(
+        self, module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **arguments: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """Compute attention; the batch is one packed stream."""
+        if isinstance(module, SelfAttention):
+            self.found[module] = Heads(query[0], key[0], value[0])
+        return module.kernel(mask, False)(module, query, key, value, mask, **arguments)
+
+
+def read(model: TercetPreTrainedModel, batch: Batch, positions: Tensor, needs: Needs) -> Reading:
+    """Let a model read a packed batch.
+
+    Args:
+        model: Any member; with a vocabulary head if logits are needed.
+        batch: One packed stream, or an encoder's and a decoder's.
+        positions: Where in the stream targets are predicted (n,).
+        needs: What is kept.
+    """
+    inputs: dict[str, Any] = {name: value for name, value in batch.items() if name in READ}
+    if not getattr(model.config, "type_vocab_size", 0):
+        inputs.pop("token_type_ids", None)
+    recorder = HeadRecorder() if needs.heads else None
+    outputs: Any = base_of(model)(
+        **inputs,
+        use_cache=False,
+        output_hidden_states=needs.hidden,
+        **({} if recorder is None else {"kernel": recorder}),
+    )
+    states = outputs.last_hidden_state
+    logits = None
+    if needs.logits:
+        logits = model.score(states[:, positions])[0]  # pyright: ignore[reportCallIssue]
+    return Reading(
+        logits,
+        None,
+        states[0],
+        hidden_of(model, outputs) if needs.hidden else {},
+        {} if recorder is None else heads_of(model, recorder),
+    )
+
+
+def base_of(model: TercetPreTrainedModel) -> nn.Module:
+    """Give the model below the head."""
+    return model.get_submodule("model") if hasattr(model, "model") else model
+
+
+def hidden_of(model: TercetPreTrainedModel, outputs: Any) -> dict[str, tuple[Tensor, ...]]:
+    """Give the hidden states of each stack, (N, C) for every layer."""
+    names = stacks_of(model.config)
+    found = [f"{name}_hidden_states" for name in names] if len(names) > 1 else ["hidden_states"]
+    return {name: tuple(layer[0] for layer in outputs[key]) for name, key in zip(names, found, strict=True)}
+
+
+def heads_of(model: TercetPreTrainedModel, recorder: HeadRecorder) -> dict[str, tuple[Heads, ...]]:
+    """Give what was noted in each stack, in the order of its layers."""
+    base, names = base_of(model), stacks_of(model.config)
+    stacks: Sequence[Any] = [base.get_submodule(name) for name in names] if len(names) > 1 else [base]
+    return {
+        name: tuple(recorder.found[layer.self_attention] for layer in stack.layers)
+        for name, stack in zip(names, stacks, strict=True)
+    }
+
+
+class Learner(nn.Module):
+    """A student as it is trained: with projections to the teacher's width, where it is narrower.
+
+    One matrix for what the layers make and another for what the first one reads (Jiao et al., 2020, section
+    3.1). They are part of checkpoints, and of no finished model.
+
+    Args:
+        student: Learns.
+        needs: What signals want to know of it.
+        projected: Names of the matrices that are needed: `layers`, `embeddings`.
+        width: The teacher's.
+    """
+
+    def __init__(
+        self,
+        student: TercetPreTrainedModel,
+        needs: Needs,
+        projected: Sequence[str] = (),
+        width: int | None = None,
+    ):
+        super().__init__()
+        self.student = student
+        self.needs = needs
+        own = student.config.hidden_size
+        self.projections = nn.ModuleDict(
+            {name: nn.Linear(own, width or own, bias=False) for name in projected}
+        )
+        self._no_split_modules = student._no_split_modules
+        if not needs.logits:
+            self.rest_head()
+
+    def forward(self, batch: Batch, positions: Tensor, needs: Needs | None = None) -> Reading:
+        """Read a batch, with hidden states as wide as the teacher's; `needs` may be others than usual."""
+        reading = read(self.student, batch, positions, needs or self.needs)
+        if not (self.projections and reading.hidden):
+            return reading
+        hidden = {stack: self.project(layers) for stack, layers in reading.hidden.items()}
+        return reading._replace(hidden=hidden)
+
+    def project(self, layers: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Bring the hidden states of a stack to the teacher's width."""
+        first, *others = layers
+        if "embeddings" in self.projections:
+            first = self.projections["embeddings"](first)
+        return first, *map(self.projections["layers"], others)
+
+    def rest_head(self) -> None:
+        """Keep the vocabulary head as it is where nothing is predicted: nothing would teach it."""
+        table = self.student.get_input_embeddings().weight
+        for name in ("transform", "lm_head"):
+            for parameter in getattr(self.student, name, nn.Identity()).parameters():
+                if parameter is not table:
+                    parameter.requires_grad_(False)

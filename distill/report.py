@@ -1,0 +1,242 @@
+"""The report: what the student keeps and what it saves, beside the published DistilBERT and its own controls.
+
+Written as Markdown and as a page of HTML, from the same blocks as the other reports.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure as Drawing
+
+from ..finetune.charts import drawn
+from ..finetune.output import MARKDOWN, PAGE
+from ..finetune.report import name_of_model
+from ..interop.scores import METRICS, what_is_scored
+from ..pretraining.curves import FIRST, INK, LOOK, THIRD
+from ..pretraining.report import Bar, Block, Card, Cards, Figure, Heading, Prose, Report, Table, as_markdown
+from ..pretraining.report_page import as_page
+from ..training.disk import replace_text
+from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
+from .recipe import DistillationRecipe
+from .report_sizes import PUBLISHED, about_speed, less, share_of, size_table, times_of
+
+NAMES = {
+    TEACHER: "teacher",
+    STUDENT: "student",
+    WITHOUT_TEACHER: "the same without a teacher",
+    RANDOM: "the same from random weights",
+}
+"""Who is compared -> what the report calls them."""
+
+
+def write_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> None:
+    """Write the report of a run, with its chart, into the run's folder."""
+    report = build_report(recipe, summary)
+    replace_text(recipe.folder / MARKDOWN, as_markdown(report))
+    replace_text(recipe.folder / PAGE, as_page(report))
+
+
+def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> Report:
+    """Tell everything in order; the chart goes into the run's folder."""
+    kept = kept_of(summary)
+    step = recipe.task if recipe.task is not None else recipe.general
+    assert step is not None
+    sizes = summary["sizes"]
+    return Report(
+        f"Distillation: {kept[STUDENT]['share']:.1%} kept with "
+        f"{less(sizes[STUDENT]['parameters'], sizes[TEACHER]['parameters'])} fewer parameters",
+        f"A student of {name_of_model(step.teacher)}, measured beside it on the same held-out rows or texts.",
+        [
+            Cards([*cards(summary)]),
+            Prose(explanation(summary)),
+            kept_table(summary),
+            figure(recipe.folder, summary),
+            *scores_of_steps(summary),
+            Heading("Size and speed"),
+            size_table(summary),
+            Prose(about_speed(summary)),
+        ],
+    )
+
+
+def kept_of(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give each model's deciding score and the share of the teacher's: of the last step."""
+    if TASK in summary:
+        return summary[TASK]["scores"]
+    return {name: scores["accuracy"] for name, scores in summary[GENERAL]["scores"].items()}
+
+
+def cards(summary: Mapping[str, Any]) -> Iterator[Card]:
+    """Show at a glance what is kept, what is saved and what it gains."""
+    kept, sizes = kept_of(summary), summary["sizes"]
+    low, high = kept[STUDENT]["interval"]
+    shares = {name: each["share"] for name, each in kept.items() if name != TEACHER}
+    shares["DistilBERT, published"] = PUBLISHED["kept"]
+    yield Card(
+        "Kept of the teacher's score",
+        f"{kept[STUDENT]['share']:.1%}",
+        f"95 % interval {low:.1%} to {high:.1%}.",
+        [
+            Bar(NAMES.get(name, name), min(max(share, 0.0), 1.0), f"{share:.1%}", name == STUDENT)
+            for name, share in shares.items()
+        ],
+    )
+    remaining = {
+        "parameters": share_of(sizes, "parameters"),
+        "in layers": share_of(sizes, "inner_parameters"),
+        "on disk": share_of(sizes, "disk"),
+        "DistilBERT, published": PUBLISHED["parameters"],
+    }
+    yield Card(
+        "Fewer parameters",
+        f"{1 - remaining['parameters']:.0%}",
+        f"{sizes[STUDENT]['parameters']:,} instead of {sizes[TEACHER]['parameters']:,}.",
+        [
+            Bar(name, min(share, 1.0), f"{share:.0%} left", name == "parameters")
+            for name, share in remaining.items()
+        ],
+    )
+    if "speeds" in summary:
+        times = times_of(summary) | {"DistilBERT, published": PUBLISHED["time"]}
+        first = times["32 at once"]
+        yield Card(
+            "Less time",
+            f"{1 - first:.0%}",
+            f"{1 / first:.2f}x as fast, 32 at once.",
+            [
+                Bar(
+                    name,
+                    min(share, 1.0),
+                    f"{1 - share:.0%} less time, {1 / share:.2f}x as fast",
+                    name == "32 at once",
+                )
+                for name, share in times.items()
+            ],
+        )
+
+
+def explanation(summary: Mapping[str, Any]) -> str:
+    """Say what the numbers mean."""
+    controls = [name for name in summary["students"] if name != STUDENT]
+    told = (
+        "The share is the student's score over the teacher's on the same rows; its interval comes from "
+        "drawing rows again from those at hand (Efron and Tibshirani, 1993), and says nothing of other seeds."
+    )
+    if WITHOUT_TEACHER in controls:
+        told += (
+            " Without a teacher, the same student begins with the same weights and learns as long from "
+            "labels and text alone."
+        )
+    if RANDOM in controls:
+        told += " From random weights, it learns as long from the same teacher."
+    return told
+
+
+def kept_table(summary: Mapping[str, Any]) -> Table:
+    """Put all students beside the teacher and the published one."""
+    kept = kept_of(summary)
+    rows = [
+        [
+            NAMES[name],
+            f"{kept[name]['score']:.4g}",
+            *(kept_cells(kept[name]) if "share" in kept[name] else ["", ""]),
+        ]
+        for name in (TEACHER, *summary["students"])
+    ]
+    rows.append(["DistilBERT over BERT-base, published (GLUE)", "77.0", f"{PUBLISHED['kept']:.1%}", ""])
+    return Table([score_name(summary), "score", "kept", "95 % interval"], rows, strong=1)
+
+
+def kept_cells(kept: Mapping[str, Any]) -> list[str]:
+    """Write a share and its interval."""
+    low, high = kept["interval"]
+    return [f"{kept['share']:.1%}", f"{low:.1%} to {high:.1%}"]
+
+
+def score_name(summary: Mapping[str, Any]) -> str:
+    """Say which score decides."""
+    if TASK in summary:
+        told = summary[TASK]
+        return f"{METRICS[told['criterion']]} on {told['rows'][told['split']]:,} {told['split']} rows"
+    return f"accuracy of {what_is_scored(summary[GENERAL]['term'])}"
+
+
+def figure(folder: Path, summary: Mapping[str, Any]) -> Figure:
+    """Draw the deciding scores."""
+    scores = {NAMES[name]: each["score"] for name, each in kept_of(summary).items()}
+    title = score_name(summary)
+    return Figure(COMPARISON, draw_comparison(scores, title, folder / COMPARISON), title)
+
+
+def draw_comparison(scores: Mapping[str, float], title: str, file: Path) -> str:
+    """Draw a bar for each score, the teacher's as a line that all are measured by."""
+    names = [name for name in scores if name != NAMES[TEACHER]]
+    with rc_context(LOOK):
+        drawing = Drawing(figsize=(10, 0.9 + 0.5 * len(names)), layout="constrained")
+        axes = drawing.subplots()
+        axes.set_title(title, loc="left", fontsize=10.5, color=INK, pad=12)
+        colours = [FIRST if name == NAMES[STUDENT] else THIRD for name in names]
+        axes.barh(names, [scores[name] for name in names], color=colours, height=0.55)
+        axes.axvline(scores[NAMES[TEACHER]], color=INK, linewidth=1.2, linestyle=(0, (4, 3)))
+        for place, name in enumerate(names):
+            axes.text(scores[name], place, f" {scores[name]:.3g}", va="center", color=INK)
+        axes.set_xlabel(f"teacher: {scores[NAMES[TEACHER]]:.3g} (dashed)")
+        axes.invert_yaxis()
+        axes.tick_params(length=0)
+        return drawn(drawing, file)
+
+
+def scores_of_steps(summary: Mapping[str, Any]) -> Iterator[Block]:
+    """Show what each step has come to."""
+    if GENERAL in summary:
+        yield Heading("On raw text")
+        told = summary[GENERAL]["scores"]
+        rows = [
+            [
+                NAMES[name],
+                f"{told[name]['accuracy']['score']:.4g}",
+                f"{told[name]['perplexity']['score']:.4g}",
+                bleu(told[name]),
+            ]
+            for name in (TEACHER, *summary["students"])
+        ]
+        has_bleu = any(row[3] for row in rows)
+        columns = [what_is_scored(summary[GENERAL]["term"]), "accuracy", "perplexity", "BLEU"]
+        yield Table(columns[: 3 + has_bleu], [row[: 3 + has_bleu] for row in rows], strong=1)
+        if "cache" in summary[GENERAL]:
+            yield Prose(about_cache(summary[GENERAL]["cache"]["missing"]))
+    if TASK in summary:
+        told, names = summary[TASK], metrics_of(summary[TASK])
+        yield Heading("On the task")
+        rows = [
+            [NAMES[name], *(mean_and_deviation(told["scores"][name], metric) for metric in names)]
+            for name in summary["students"]
+        ]
+        yield Table(["mean of the seeds ± deviation", *(METRICS[name] for name in names)], rows, strong=0)
+
+
+def about_cache(missing: Mapping[str, float]) -> str:
+    """Say what a cached teacher lacks of the live one."""
+    told = " and ".join(f"{share:.3%} at temperature {at}" for at, share in missing.items())
+    return (
+        "The teacher had read the text before. Of its probability, the tokens that were not kept have "
+        f"{told or 'no part that a signal compares'}, on average over all targets."
+    )
+
+
+def mean_and_deviation(told: Mapping[str, Any], metric: str) -> str:
+    """Write a score's mean over the seeds, and its deviation."""
+    return f"{told['mean'][metric]:.4g} ± {told['standard_deviation'][metric]:.2g}"
+
+
+def metrics_of(told: Mapping[str, Any]) -> list[str]:
+    """Name the scores of a task that a reader knows."""
+    return [name for name in told["scores"][STUDENT]["mean"] if name in METRICS]
+
+
+def bleu(told: Mapping[str, Any]) -> str:
+    """Write the BLEU of what was translated, if anything was."""
+    value = told.get("evaluation", {}).get("translation/bleu")
+    return "" if value is None else f"{value:.4g}"

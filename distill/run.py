@@ -1,0 +1,97 @@
+"""Distillation, from a recipe to a smaller model, and an account of what it keeps and what it saves.
+
+teacher -> student -> on raw text -> on rows -> model
+                         |              |
+                      the same without a teacher, and from random weights -> report
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ..pretraining.output import MODEL
+from ..training.precision import join_processes
+from .conclusion import conclude
+from .general import GeneralStep, learn_general, prepare_general
+from .output import GENERAL, RANDOM, STUDENT, TASK, WITHOUT_TEACHER, claim_output, require_claimable
+from .recipe import DistillationRecipe
+from .task_step import TaskStep, learn_task, prepare_task
+
+
+def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
+    """Distill a model as a recipe says, and return the folder of the finished student.
+
+    Args:
+        recipe: Everything that the run depends on.
+        resume: Continue an earlier run in the output folder, if there is one.
+        overwrite: Replace an earlier run in the output folder.
+
+    Raises:
+        ValueError: Parts of the recipe do not fit each other, the models, the data or the output folder.
+        FileNotFoundError: A named file or model does not exist.
+        KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
+        DiskFullError: There is no room; what was written before is intact.
+    """
+    processes = join_processes()
+    require_claimable(recipe, resume=resume, overwrite=overwrite)
+    with processes.main_process_first():
+        general = None if recipe.general is None else prepare_general(recipe.general, recipe.folder)
+        task = None if recipe.task is None else prepare_task(recipe.task)
+    processes.wait_for_everyone()
+    if processes.is_main_process:
+        claim_output(recipe, resume=resume, overwrite=overwrite)
+    processes.wait_for_everyone()
+    for name, varied in variants(recipe).items():
+        learn_all(
+            varied, general, task, recipe.folder / name, is_taught=name != WITHOUT_TEACHER, resume=resume
+        )
+    if processes.is_main_process:
+        conclude(recipe, general, task, list(variants(recipe)))
+    processes.wait_for_everyone()
+    return recipe.model_folder
+
+
+def learn_all(
+    recipe: DistillationRecipe,
+    general: GeneralStep | None,
+    task: TaskStep | None,
+    folder: Path,
+    *,
+    is_taught: bool,
+    resume: bool,
+) -> None:
+    """Carry out the steps of one student, each beginning with what the one before has made."""
+    student = recipe.student
+    if general is not None:
+        learn_general(general, recipe, folder / GENERAL, resume=resume)
+        student = replace(student, path=str(folder / GENERAL / MODEL))
+    if task is not None:
+        learn_task(task, student, folder / TASK, is_taught=is_taught, resume=resume)
+
+
+def variants(recipe: DistillationRecipe) -> Mapping[str, DistillationRecipe]:
+    """Say which students learn: the one that is asked for, and those that it is compared with."""
+    wanted: dict[str, tuple[bool, Callable[[DistillationRecipe], DistillationRecipe]]] = {
+        STUDENT: (True, lambda recipe: recipe),
+        WITHOUT_TEACHER: (recipe.report.without_teacher, without_teacher),
+        RANDOM: (
+            recipe.report.random
+            and recipe.student.path is None
+            and recipe.student.initialization == "teacher",
+            from_random_weights,
+        ),
+    }
+    return {name: vary(recipe) for name, (is_wanted, vary) in wanted.items() if is_wanted}
+
+
+def without_teacher(recipe: DistillationRecipe) -> DistillationRecipe:
+    """Let the same student learn from the text alone."""
+    if recipe.general is None:
+        return recipe
+    plain = replace(recipe.general, signals=(), objective_weight=1.0, cache=None, sequences=None)
+    return replace(recipe, general=plain)
+
+
+def from_random_weights(recipe: DistillationRecipe) -> DistillationRecipe:
+    """Let the same student begin with random weights."""
+    return replace(recipe, student=replace(recipe.student, initialization="random"))

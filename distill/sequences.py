@@ -1,0 +1,92 @@
+"""Sequence-level distillation: the teacher's own translations are what the student learns to write.
+
+(Kim and Rush, 2016, section 3.2.) What its beams find most probable is simpler than what people wrote, and
+written once: the tokenized translations lie in the cache beside the corpus they are of.
+
+Shapes: D documents.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ..pretraining.bad_records import Tally
+from ..pretraining.cache import cache_folder, made_once, name_of
+from ..pretraining.chunks import ParallelPairs
+from ..pretraining.corpus import TokenizedCorpus, offsets, save_corpus, token_kind
+from ..pretraining.recipe import CorpusRecipe
+from ..pretraining.special_tokens import required_token_id
+from ..pretraining.writing import write
+from ..training.examples import ExampleSource
+from .cache import hash_of_examples, hash_of_model
+from .copies import Copies
+from .teacher import Source, moved
+
+
+def written_pairs(
+    teacher: Source, source: ExampleSource, num_beams: int, corpus: CorpusRecipe, device: torch.device
+) -> ParallelPairs:
+    """Replace the targets of pairs by what a teacher writes for their sources, or find it in the cache.
+
+    Args:
+        teacher: Writes.
+        source: Pairs.
+        num_beams: Targets that it follows at once.
+        corpus: Says how long targets may be, and where the cache is.
+        device: Where it writes.
+
+    Raises:
+        ValueError: There are no pairs.
+    """
+    if not isinstance(source, ParallelPairs):
+        raise ValueError(
+            "general.sequences: the teacher writes targets for sources, which translation alone has: leave "
+            "it out, or learn translation"
+        )
+    longest = corpus.sequence_length
+    data = hash_of_examples(Copies(source, 1))
+    name = name_of(hash_of_model(teacher.folder), data, num_beams, longest)
+    folder = cache_folder(corpus.cache) / "written" / name
+    made_once(folder, lambda target: write_targets(target, teacher, source, num_beams, longest, device))
+    return ParallelPairs(source.source, TokenizedCorpus.load(folder), longest, source.closing.tolist())
+
+
+def write_targets(
+    folder: Path, teacher: Source, pairs: ParallelPairs, num_beams: int, longest: int, device: torch.device
+) -> None:
+    """Write a corpus of a teacher's targets, a document for each source; none for those that are no pair."""
+    pad_id = required_token_id(teacher.tokenizer, "pad", "sequence-level distillation")
+    sources = [pairs[index]["input_ids"] for index in range(len(pairs))]
+    model = moved(teacher.model, device).eval()
+    written = write(model, sources, pad_id, num_beams=num_beams, max_new_tokens=longest - len(pairs.closing))
+    documents: list[np.ndarray] = [np.empty(0, dtype=np.int64)] * pairs.target.num_documents
+    start = model.config.decoder_start_token_id
+    for document, ids in zip(pairs.documents, written, strict=True):
+        documents[document] = own_tokens(ids, start, pairs.closing, pad_id)
+    vocabulary = model.config.vocab_size
+    save_corpus([as_corpus(documents, vocabulary)], folder, vocabulary, Tally())
+
+
+def own_tokens(ids: np.ndarray, start: int | None, closing: np.ndarray, pad_id: int) -> np.ndarray:
+    """Take from what was written the start, and what follows the end of text.
+
+    >>> own_tokens(np.array([9, 5, 6, 1, 0, 0]), 9, np.array([1]), 0).tolist()
+    [5, 6]
+    """
+    ids = ids[1:] if start is not None and len(ids) and ids[0] == start else ids
+    ends = np.flatnonzero(np.isin(ids, [*closing.tolist(), pad_id]))
+    return ids[: ends[0]] if len(ends) else ids
+
+
+def as_corpus(documents: list[np.ndarray], vocabulary_size: int) -> TokenizedCorpus:
+    """Lay documents end to end, each as one sentence; their bytes are not known, and nobody asks for them."""
+    lengths = np.array([len(document) for document in documents], dtype=np.int64)
+    tokens = np.concatenate(documents).astype(token_kind(vocabulary_size))
+    return TokenizedCorpus(
+        tokens=tokens,
+        word_starts=np.zeros(len(tokens), dtype=bool),
+        sentence_offsets=offsets(lengths),
+        document_offsets=np.arange(len(documents) + 1, dtype=np.int64),
+        document_bytes=np.zeros(len(documents), dtype=np.int64),
+    )

@@ -1,0 +1,260 @@
+"""Learning a task from a fine-tuned teacher: its answers are soft labels beside the rows' own.
+
+    loss = hard weight * what the task's objective says of the labels      of rows that have some
+         + soft weight * what parts the student's answers from the teacher's        of all rows
+
+What an answer is differs from task to task, and so does what parts two of them: a class for each kind.
+
+Shapes: S sequences of a batch, L labels, K choices, T tokens of the longest window, N packed tokens.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..finetune.encoding import NO_WORD
+from ..finetune.generation import GenerationObjective
+from ..finetune.multiple_choice import MultipleChoiceObjective
+from ..finetune.question_answering_objective import QuestionAnsweringObjective
+from ..finetune.ranking_objective import RankingObjective
+from ..finetune.tagging import TaggingObjective
+from ..finetune.task import TaskObjective
+from ..finetune.text_objectives import MultiLabelObjective, RegressionObjective, SingleLabelObjective
+from ..modeling import TercetPreTrainedModel
+from ..modeling.cross_entropy import at_least_float32
+from ..pretraining.token_scores import without_targets
+from ..training.examples import gather, has_field
+from ..training.objective import Batch, Example, Objective
+from ..training.precision import has_bfloat16
+from .teacher import constant, moved
+
+IS_LABELLED = "is_labelled"
+"""What a batch, and each example, says of whether a row has a label: 1 or 0."""
+
+IMPOSSIBLE = -1e9
+"""Score of what is no choice: its probability is 0, and so is what it adds to a divergence."""
+
+Base = TypeVar("Base", bound=TaskObjective[Any])
+"""The objective that a task has without a teacher."""
+
+
+class SoftLabels(ABC, Generic[Base]):
+    """What a task's answers are, and what parts a student's from a teacher's. Abstract: see below.
+
+    Args:
+        base: What the task learns without a teacher.
+        temperature: Of both answers, where they are distributions.
+    """
+
+    def __init__(self, base: Base, temperature: float):
+        self.base = base
+        self.temperature = temperature
+
+    def answers(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Let a model answer a batch."""
+        return self.base.outputs(model, batch)
+
+    def hard(self, found: Tensor, batch: Batch) -> Tensor:
+        """Sum the task's own loss over the rows that have labels."""
+        if IS_LABELLED not in batch:
+            return self.base.loss(found, batch)
+        chosen = batch[IS_LABELLED] > 0
+        return self.base.loss(found[chosen], batch | {"labels": batch["labels"][chosen]})
+
+    @abstractmethod
+    def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """Sum over all rows, or words, what parts the student's answers from the teacher's."""
+
+    def count(self, batch: Batch) -> Tensor:
+        """Count the targets of `soft`."""
+        return self.base.targets(batch)[self.base.term]
+
+    def count_labelled(self, batch: Batch) -> Tensor:
+        """Count the targets of `hard`."""
+        return batch[IS_LABELLED].sum() if IS_LABELLED in batch else self.count(batch)
+
+
+class SoftLabel(SoftLabels[SingleLabelObjective]):
+    """One of several labels: answers (S, L)."""
+
+    def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """Match the distributions over the labels."""
+        return divergence(found, right, self.temperature)
+
+
+class SoftSets(SoftLabels[MultiLabelObjective]):
+    """Any number of labels: answers (S, L), each of which is a distribution over yes and no."""
+
+    def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """Match the probabilities of all labels; their mean, as in the task's own loss."""
+        own, theirs = (torch.stack((scores, torch.zeros_like(scores)), dim=-1) for scores in (found, right))
+        return divergence(own, theirs, self.temperature) / found.shape[1]
+
+
+class SoftNumber(SoftLabels[RegressionObjective]):
+    """A number: answers (S, 1), which have no temperature."""
+
+    def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """Match the numbers."""
+        return F.mse_loss(at_least_float32(found), at_least_float32(right), reduction="sum")
+
+
+class SoftTags(SoftLabels[TaggingObjective]):
+    """A label for every word: answers (N, L), of which those at the words' first tokens count."""
+
+    def hard(self, found: Tensor, batch: Batch) -> Tensor:
+        """Sum over the words that have labels: others are marked as no targets."""
+        return self.base.loss(found, batch)
+
+    def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """Match the distributions over the labels of words."""
+        is_word = batch["words"][0] != NO_WORD
+        return divergence(found[is_word], right[is_word], self.temperature)
+
+    def count(self, batch: Batch) -> Tensor:
+        """Count the words."""
+        return (batch["words"] != NO_WORD).sum()
+
+    def count_labelled(self, batch: Batch) -> Tensor:
+        """Count the words that have labels."""
+        return self.base.targets(batch)[self.base.term]
+
+
+class SoftSpans(SoftLabels[QuestionAnsweringObjective]):
+    """The first and the last token of an answer: answers (S, T, 2)."""
+
+    def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """Match the distributions over the tokens of a window; the mean of both."""
+        return divergence(found.transpose(1, 2), right.transpose(1, 2), self.temperature) / 2
+
+
+class SoftChoice(SoftLabels[MultipleChoiceObjective]):
+    """One of several texts: answers (S, K)."""
+
+    def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """Match the distributions over the choices."""
+        return divergence(found, right, self.temperature)
+
+
+class SoftRanks(SoftLabels[RankingObjective]):
+    """Vectors of texts, (S, C), whose cosines say which belong together; C may differ."""
+
+    def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """Match, for each query, the distributions over the documents of its group."""
+        own, theirs = (self.base.contest(vectors, batch)[0] for vectors in (found, right))
+        return divergence(own, theirs, self.temperature)
+
+
+class SoftTokens(SoftLabels[GenerationObjective]):
+    """A text: answers are the logits of each of the target's tokens (Kim and Rush, 2016, section 3.1)."""
+
+    def answers(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Let a model expect the tokens of the targets, each from the true ones before it."""
+        return model(**without_targets(batch, "labels", "index")).logits[0]
+
+    def hard(self, found: Tensor, batch: Batch) -> Tensor:
+        """Sum the cross-entropy of the targets' tokens."""
+        return F.cross_entropy(at_least_float32(found), batch["labels"][0], reduction="sum")
+
+    def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """Match the distributions over the vocabulary."""
+        return divergence(found, right, self.temperature)
+
+
+SOFT: dict[type[TaskObjective[Any]], type[SoftLabels[Any]]] = {
+    SingleLabelObjective: SoftLabel,
+    MultiLabelObjective: SoftSets,
+    RegressionObjective: SoftNumber,
+    TaggingObjective: SoftTags,
+    QuestionAnsweringObjective: SoftSpans,
+    MultipleChoiceObjective: SoftChoice,
+    RankingObjective: SoftRanks,
+    GenerationObjective: SoftTokens,
+}
+"""What a task learns without a teacher -> what it learns from one."""
+
+
+class TaskDistillation(Objective):
+    """Learn a task from labels and from a fine-tuned teacher.
+
+    Terms are `soft`, and the task's own if labels count.
+
+    Args:
+        base: What the task learns without a teacher.
+        teacher: Has the same head; it is frozen here.
+        student: Tells whether segments are told apart.
+        temperature: Of the answers.
+        soft_weight: What the teacher's answers count.
+        hard_weight: What labels count.
+        device: Where the teacher reads.
+    """
+
+    def __init__(
+        self,
+        base: TaskObjective[Any],
+        teacher: TercetPreTrainedModel,
+        student: TercetPreTrainedModel,
+        *,
+        temperature: float,
+        soft_weight: float,
+        hard_weight: float,
+        device: torch.device,
+    ):
+        self.base = base
+        self.labels = SOFT[type(base)](base, temperature)
+        self.teacher = moved(teacher.eval().requires_grad_(False), device)
+        self.unread_by_student = unread_by(student)
+        self.unread_by_teacher = unread_by(teacher)
+        self.device = device
+        own = {base.term: hard_weight} if hard_weight else {}
+        self.weights = own | {"soft": soft_weight}
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Make the task's batch; where some rows have no labels, it says which have (S,)."""
+        batch = self.base.collate(examples, rng)
+        if has_field(examples, IS_LABELLED):
+            batch[IS_LABELLED] = torch.from_numpy(gather(examples, IS_LABELLED).values)
+        return batch
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count what has labels, and what the teacher answers."""
+        return {self.base.term: self.labels.count_labelled(batch), "soft": self.labels.count(batch)}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum both; gradients reach the student alone."""
+        found = self.labels.answers(model, without_targets(batch, *self.unread_by_student))
+        losses = {"soft": self.labels.soft(found, self.ask_teacher(batch), batch)}
+        if self.base.term in self.weights:
+            losses[self.base.term] = self.labels.hard(found, batch)
+        return losses
+
+    def ask_teacher(self, batch: Batch) -> Tensor:
+        """Let the teacher answer, in inference mode, in bf16 where that is fast."""
+        in_bf16 = torch.autocast(self.device.type, torch.bfloat16)
+        with torch.inference_mode(), in_bf16 if has_bfloat16(self.device) else nullcontext():
+            answers = self.labels.answers(self.teacher, without_targets(batch, *self.unread_by_teacher))
+        return constant(answers)
+
+
+def unread_by(model: TercetPreTrainedModel) -> tuple[str, ...]:
+    """Name what a batch may hold that a model does not read."""
+    has_types = bool(getattr(model.config, "type_vocab_size", 0))
+    return (IS_LABELLED,) if has_types else (IS_LABELLED, "token_type_ids")
+
+
+def divergence(found: Tensor, right: Tensor, temperature: float) -> Tensor:
+    """Sum the Kullback-Leibler divergences of distributions over the last dimension, times T squared.
+
+    Scores of minus infinity are no choices, for both.
+    """
+    own, theirs = (
+        (at_least_float32(scores) / temperature).masked_fill(right == -torch.inf, IMPOSSIBLE).log_softmax(-1)
+        for scores in (found, right)
+    )
+    return temperature**2 * F.kl_div(own, theirs, log_target=True, reduction="sum")

@@ -1,0 +1,204 @@
+"""The step on rows: a fine-tuned teacher answers them all, and the student learns from answers and labels.
+
+teacher's task -> rows -> examples                   what all runs of the step have in common
+   |                         |
+   +-> student ->  TaskDistillation -> as in fine-tuning: seeds, best checkpoints, report
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from datasets import Dataset
+
+from ..finetune.encoding import TextEncoder
+from ..finetune.examples import LabelledExamples, numbers
+from ..finetune.learning import learn
+from ..finetune.model import load_beginning
+from ..finetune.output import seed_folder
+from ..finetune.recipe import BeginningRecipe, DataRecipe, FineTuningRecipe
+from ..finetune.rows import read_rows
+from ..finetune.splits import Split, encode_splits, encoder_of, read_splits
+from ..finetune.study import Study
+from ..finetune.summary import conclude
+from ..finetune.task import Task
+from ..finetune.tasks import load_task
+from ..interop.messages import quietly
+from ..modeling import TercetPreTrainedModel
+from ..pretraining.output import make_folder
+from ..training.objective import IGNORE
+from ..training.packing import Ragged
+from ..training.precision import join_processes
+from .output import BEGINNING, write_recipe
+from .recipe import StudentRecipe, TaskStepRecipe
+from .student import build_student
+from .task_objective import IS_LABELLED, SOFT, TaskDistillation
+from .teacher import Source, load_source, require_same_vocabulary
+
+
+@dataclass(frozen=True)
+class TaskStep:
+    """What all runs of a recipe's step on rows have in common."""
+
+    recipe: TaskStepRecipe
+    teacher: Source
+    task: Task
+    """The teacher's."""
+    rows: Mapping[str, Dataset]
+    """`train`, `validation` and, if there is one, `test`."""
+    unlabelled: Dataset | None
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """Make what turns texts into the ids that the teacher reads."""
+        return encoder_of(self.teacher.model, self.teacher.tokenizer, self.recipe.data.max_length)
+
+
+def prepare_task(recipe: TaskStepRecipe) -> TaskStep:
+    """Load the teacher and the rows, and make sure that they fit each other.
+
+    Raises:
+        FileNotFoundError: A file or model is not there.
+        ValueError: The teacher was not fine-tuned for a task, or the rows are not of it.
+    """
+    teacher = load_source(recipe.teacher)
+    task = load_task(teacher.folder)
+    if not type(teacher.model).__name__.endswith(task.head):
+        raise ValueError(
+            f"the teacher {recipe.teacher} is a {type(teacher.model).__name__}, which has no head "
+            f"{task.head} for {task.recipe.kind}: name the model that tercet finetune left"
+        )
+    rows = read_splits(fine_tuning(recipe, task, Path(), recipe.teacher))
+    unlabelled = None
+    if recipe.unlabelled is not None:
+        require_answers(task)
+        columns = task.inputs_in(task.recipe)
+        unlabelled = read_rows(DataRecipe(train=recipe.unlabelled), "train", columns)
+    step = TaskStep(recipe, teacher, task, rows, unlabelled)
+    encode_splits(recipe.data, rows, task, step.encoder)  # raises what is wrong with the rows
+    return step
+
+
+def require_answers(task: Task) -> None:
+    """Raise a `ValueError` if rows of a task mean nothing without their labels."""
+    if task.recipe.kind in ("ranking", "generation"):
+        raise ValueError(
+            f"task.unlabelled is set, but rows of {task.recipe.kind} without targets ask nothing: leave it "
+            "out"
+        )
+
+
+def fine_tuning(recipe: TaskStepRecipe, task: Task, folder: Path, beginning: str) -> FineTuningRecipe:
+    """Say the step in the words of fine-tuning."""
+    return FineTuningRecipe(
+        model=BeginningRecipe(path=beginning),
+        task=task.recipe,
+        data=recipe.data,
+        training=recipe.training,
+        output=str(folder),
+    )
+
+
+def learn_task(
+    step: TaskStep, student: StudentRecipe, folder: Path, *, is_taught: bool, resume: bool
+) -> Path:
+    """Carry out the runs of all seeds and their report; return the folder of the best model.
+
+    Args:
+        step: Its teacher and its rows.
+        student: What learns.
+        folder: Receives everything.
+        is_taught: Whether the teacher's answers are learned from; the labels alone are otherwise.
+        resume: Continue runs that are there.
+
+    Raises:
+        ValueError: The student does not fit the teacher.
+        KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
+    """
+    processes = join_processes()
+    beginning = folder / BEGINNING
+    with processes.main_process_first():
+        path = write_beginning(step, student, beginning) if student.path is None else student.path
+        recipe = fine_tuning(step.recipe, step.task, folder, path)
+        if processes.is_main_process:
+            make_folder(folder)
+            write_recipe(recipe, folder)
+        own = load_beginning(recipe.model, step.task, recipe.training.seeds[0])
+    require_same_vocabulary(step.teacher.tokenizer, own.tokenizer)
+    encoder = encoder_of(own.model, own.tokenizer, recipe.data.max_length)
+    splits = encode_splits(recipe.data, step.rows, step.task, encoder)
+    teach = partial(taught, step) if is_taught else None
+    read = {**splits, "train": training_split(step)} if is_taught else splits
+    seeds = recipe.training.seeds
+    results = {
+        seed: learn(recipe, step.task, read, seed_folder(folder, seed), seed, resume=resume, teach=teach)
+        for seed in seeds
+    }
+    if processes.is_main_process:
+        conclude(recipe, Study(step.task, splits, own), results, None)
+    processes.wait_for_everyone()
+    return recipe.model_folder
+
+
+def write_beginning(step: TaskStep, student: StudentRecipe, folder: Path) -> str:
+    """Make a student of the teacher, with its head, and write it into a folder unless it is there."""
+    if not (folder / "config.json").exists():
+        teacher = step.teacher
+        seed = step.recipe.training.seeds[0]
+        model = build_student(student, teacher.model, type(teacher.model), seed)
+        make_folder(folder)
+        with quietly():
+            teacher.tokenizer.save_pretrained(folder)
+            model.save_pretrained(folder)
+    return str(folder)
+
+
+def taught(step: TaskStep, student: TercetPreTrainedModel, device: torch.device) -> TaskDistillation:
+    """Say what a student learns on a device."""
+    return TaskDistillation(
+        step.task.objective(),
+        step.teacher.model,
+        student,
+        temperature=step.recipe.temperature,
+        soft_weight=step.recipe.soft_weight,
+        hard_weight=step.recipe.hard_weight,
+        device=device,
+    )
+
+
+def training_split(step: TaskStep) -> Split:
+    """Encode what is learned from as the teacher reads it, rows without labels behind those with them."""
+    assert SOFT[type(step.task.objective())]
+    rows = step.rows["train"]
+    labelled = step.task.examples(rows, step.encoder)
+    if step.unlabelled is None:
+        return Split(rows, labelled)
+    others = step.task.examples(step.unlabelled, step.encoder, labelled=False)
+    return Split(rows, joined(labelled, others))
+
+
+def joined(labelled: LabelledExamples, others: LabelledExamples) -> LabelledExamples:
+    """Put examples without labels behind others, with something in the labels' place that is never read."""
+    fields = {
+        name: Ragged(
+            np.concatenate([field.values, blank.values]), np.concatenate([field.lengths, blank.lengths])
+        )
+        for name, field in labelled.fields.items()
+        for blank in (others.fields[name] if name in others.fields else blanks(field, labelled, others),)
+    }
+    flags = np.repeat([1, 0], [len(labelled), len(others)]).astype(np.int64)
+    return LabelledExamples(fields | {IS_LABELLED: numbers(flags)})
+
+
+def blanks(field: Ragged, labelled: LabelledExamples, others: LabelledExamples) -> Ragged:
+    """Fill a field of labels: positions of no target where labels lie along tokens, otherwise zeros."""
+    lies_along = np.array_equal(field.lengths, labelled.fields["input_ids"].lengths)
+    if "words" in labelled.fields and lies_along:
+        lengths = others.fields["input_ids"].lengths
+        return Ragged(np.full(int(lengths.sum()), IGNORE, dtype=field.values.dtype), lengths)
+    width = int(field.lengths[0])
+    lengths = np.full(len(others), width, dtype=np.int64)
+    return Ragged(np.zeros(width * len(others), dtype=field.values.dtype), lengths)

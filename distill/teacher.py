@@ -1,0 +1,128 @@
+"""The teacher: a model of ours or a stock one, that reads the student's batches and learns nothing."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+from transformers import PreTrainedTokenizerBase
+
+from ..interop.conversion import from_stock
+from ..interop.messages import quietly
+from ..interop.model_folder import find_folder, load_config, load_tokenizer, require_fit
+from ..interop.run import load_ours
+from ..modeling import TercetPreTrainedModel
+from ..modeling.pretrained_tercet import TercetVocabularyModel
+from ..training.objective import Batch
+from ..training.precision import has_bfloat16
+from .reading import Needs, Reading, read
+
+
+class Source(NamedTuple):
+    """A model with its tokenizer, and where they were found."""
+
+    model: TercetPreTrainedModel
+    """In evaluation mode, on the CPU, in float32."""
+    tokenizer: PreTrainedTokenizerBase
+    folder: Path
+
+
+def load_source(name: str) -> Source:
+    """Load a model, ours or a stock one that ours can be, with its tokenizer.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: It is none that ours can be, is damaged, or has no tokenizer.
+    """
+    folder = find_folder(name)
+    if load_config(folder).model_type.startswith("tercet"):
+        model = load_ours(str(folder))
+    else:
+        with quietly():
+            model = from_stock(str(folder))
+    tokenizer = load_tokenizer(folder)
+    if tokenizer is None:
+        raise ValueError(f"{name} has no tokenizer: save the one that it was trained with beside it")
+    require_fit(tokenizer, model.config)
+    return Source(model.float(), tokenizer, folder)
+
+
+def require_outputs(teacher: TercetPreTrainedModel, name: str, kind: str, member: str) -> None:
+    """Make sure that a teacher can say what an objective asks.
+
+    Raises:
+        ValueError: It is of another member, or ends in something else than the vocabulary.
+    """
+    if teacher.config.model_type != member:
+        raise ValueError(
+            f"the teacher {name} is a {teacher.config.model_type}, but {kind} is learned by a {member}: "
+            "choose another objective, or another teacher"
+        )
+    if not isinstance(teacher, TercetVocabularyModel):
+        raise ValueError(
+            f"the teacher {name} is a {type(teacher).__name__}, which expects no tokens: name one that was "
+            f"pretrained by {kind}, with its vocabulary head"
+        )
+
+
+def require_same_vocabulary(teacher: PreTrainedTokenizerBase, student: PreTrainedTokenizerBase) -> None:
+    """Make sure that both mean the same by every id.
+
+    Raises:
+        ValueError: They do not; the first token that differs is named.
+    """
+    ours, theirs = (
+        {number: token for token, number in each.get_vocab().items()} for each in (student, teacher)
+    )
+    for number in range(max(*ours, *theirs) + 1):
+        if ours.get(number) != theirs.get(number):
+            raise ValueError(
+                f"student and teacher have different vocabularies ({len(ours):,} and {len(theirs):,} "
+                f"tokens): id {number} is {ours.get(number)!r} for the student and {theirs.get(number)!r} "
+                "for the teacher; train the student with the teacher's tokenizer"
+            )
+
+
+def moved(model: TercetPreTrainedModel, device: torch.device) -> TercetPreTrainedModel:
+    """Bring a model to a device, and return it."""
+    nn.Module.to(model, device)
+    return model
+
+
+class LiveTeacher:
+    """A teacher that reads every batch: frozen, without dropout, in inference mode, in bf16 if that is fast.
+
+    Under several processes each has the whole of it.
+
+    Args:
+        model: Stays as it is.
+        needs: What is kept of what it makes.
+        device: Where it reads.
+        precision: `fp32` or `bf16` for the products; what the device is fast at if left out.
+    """
+
+    def __init__(
+        self,
+        model: TercetPreTrainedModel,
+        needs: Needs,
+        device: torch.device,
+        precision: str | None = None,
+    ):
+        self.model = moved(model.eval().requires_grad_(False), device)
+        self.needs = needs
+        self.device = device
+        self.precision = precision or ("bf16" if has_bfloat16(device) else "fp32")
+
+    def read(self, batch: Batch, positions: Tensor) -> Reading:
+        """Read a batch; what comes back are constants."""
+        in_bf16 = torch.autocast(self.device.type, torch.bfloat16)
+        with torch.inference_mode(), in_bf16 if self.precision == "bf16" else nullcontext():
+            reading = read(self.model, batch, positions, self.needs)
+        return tree_map_only(Tensor, constant, reading)
+
+
+def constant(value: Tensor) -> Tensor:
+    """Copy a tensor out of inference mode: autograd does not keep those that were made there."""
+    return value.clone()

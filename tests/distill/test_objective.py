@@ -1,0 +1,169 @@
+"""Distillation is a sum of named terms over targets, and only the student learns from it."""
+
+import copy
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tercet.distill.recipe import StudentRecipe
+from tercet.distill.signals import SoftTargets
+from tercet.distill.state_signals import AttentionMaps, Cosine, HiddenStates, Relations
+from tercet.training.batches import share
+from tercet.training.objective import IGNORE
+from tercet.training.packing import select_sequences, sequence_lengths, slice_sequences
+
+MEMBERS = ["encoder", "decoder", "seq2seq"]
+
+
+def all_signals():
+    return [SoftTargets(5.0, 2.0), Cosine(1.0), HiddenStates(1.0), AttentionMaps(1.0), Relations(1.0, 4)]
+
+
+def padded_reading(model, batch, member):
+    """Read each sequence alone, with nothing packed: logits and states of every token, in float64."""
+    readings = []
+    edges = {side: batch[f"cu_seq_lens_{side}"].tolist() for side in "qk"}
+    for number in range(len(edges["q"]) - 1):
+        own = {side: slice(edges[side][number], edges[side][number + 1]) for side in "qk"}
+        inputs = {"input_ids": batch["input_ids"][:, own["k"]]}
+        if member == "seq2seq":
+            inputs["decoder_input_ids"] = batch["decoder_input_ids"][:, own["q"]]
+        states = model.model(**inputs).last_hidden_state
+        readings.append((model.score(states)[0], states[0]))
+    return [torch.cat(parts) for parts in zip(*readings, strict=True)]
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_terms_are_the_published_ones_by_their_definition(member, lesson):
+    """In float64, from whole rows: cross-entropies without the teacher's entropy, times T^2, and cosines."""
+    made = lesson(member)
+    objective = made.objective(SoftTargets(5.0, 2.0), Cosine(1.0))
+    batch = made.batch(objective)
+    teacher, student = (copy.deepcopy(model).double().eval() for model in (made.source.model, made.student))
+    with torch.no_grad():
+        (right, right_states), (found, states) = (
+            padded_reading(model, batch, member) for model in (teacher, student)
+        )
+    positions, tokens = objective.base.places(batch)
+    p, q = ((logits[positions] / 2).softmax(-1) for logits in (right, found))
+    expected = {
+        "soft_targets": 4 * (-(p * q.log()).sum() + (p * p.log()).sum()),
+        "cosine": (1 - F.cosine_similarity(states, right_states, dim=-1)).sum(),
+        objective.base.term: -found[positions].log_softmax(-1)[range(len(tokens)), tokens].sum(),
+    }
+    smoothing = objective.base.label_smoothing
+    if smoothing:
+        own = found[positions].log_softmax(-1)
+        uniform = -own.mean(-1).sum()
+        expected[objective.base.term] = (1 - smoothing) * expected[objective.base.term] + smoothing * uniform
+    learner = made.learner(objective).eval()
+    losses = objective.losses(learner, batch)
+    assert losses.keys() == objective.weights.keys() == expected.keys()
+    for name in expected:
+        torch.testing.assert_close(losses[name].double(), expected[name], rtol=2e-5, atol=1e-5)
+    counts = objective.targets(batch)
+    assert counts["soft_targets"] == counts[objective.base.term] == len(tokens)
+    assert counts["cosine"] == len(states)
+    assert objective.weights == {"soft_targets": 5.0, "cosine": 1.0, objective.base.term: 2.0}
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_gradients_reach_the_student_only(member, lesson):
+    made = lesson(member)
+    objective = made.objective(*all_signals())
+    learner = made.learner(objective).train()
+    sum(objective.losses(learner, made.batch(objective)).values()).backward()
+    assert all(parameter.grad is not None for parameter in learner.parameters())
+    assert all(parameter.grad is None for parameter in made.source.model.parameters())
+    assert not any(parameter.requires_grad for parameter in made.source.model.parameters())
+    assert not made.source.model.training
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_micro_batches_add_up_to_the_whole(member, lesson):
+    """Ragged ones: values and gradients of every signal, with as many targets."""
+    made = lesson(member)
+    objective = made.objective(*all_signals())
+    learner = made.learner(objective).train()
+    batch = made.batch(objective)
+    order, edges = share(sequence_lengths(batch), 16, 1, 0)
+    assert len(edges) > 3
+    whole = objective.losses(learner, batch)
+    sum(whole.values()).backward()
+    gradients = {name: parameter.grad for name, parameter in learner.named_parameters()}
+    learner.zero_grad()
+    parts = select_sequences(batch, order)
+    totals, counts = dict.fromkeys(whole, 0.0), dict.fromkeys(objective.targets(batch), 0)
+    for first, last in pairwise(edges):
+        part = slice_sequences(parts, first, last)
+        losses = objective.losses(learner, part)
+        sum(losses.values()).backward()
+        for name, loss in losses.items():
+            totals[name] += loss.item()
+        for name, count in objective.targets(part).items():
+            counts[name] += int(count)
+    assert counts == {name: int(count) for name, count in objective.targets(batch).items()}
+    assert totals == pytest.approx({name: loss.item() for name, loss in whole.items()}, rel=1e-5)
+    for name, parameter in learner.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_a_student_of_all_layers_agrees_with_its_teacher(member, lesson):
+    """It is the teacher, then: every signal is zero."""
+    made = lesson(member, StudentRecipe(num_layers=4, token_types="kept"))
+    objective = made.objective(*all_signals())
+    learner = made.learner(objective)
+    losses = objective.losses(learner, made.batch(objective))
+    del losses[objective.base.term]
+    assert len(losses) == 5
+    for name, loss in losses.items():
+        assert abs(loss.item()) < 1e-3, name
+
+
+def test_heads_run_at_targets_alone(lesson):
+    made = lesson("encoder")
+    objective = made.objective(SoftTargets(1.0, 1.0))
+    batch, seen = made.batch(objective), []
+    for model in (made.source.model, made.student):
+        model.lm_head.register_forward_hook(lambda head, inputs, output: seen.append(output.shape[-2]))
+    objective.losses(made.learner(objective), batch)
+    assert seen == [int((batch["labels"] != IGNORE).sum())] * 2
+
+
+def test_scores_are_the_objectives_own(lesson):
+    made = lesson("decoder")
+    objective = made.objective(Cosine(1.0), base_weight=0.0)
+    batch = made.batch(objective)
+    learner = made.learner(objective).eval()
+    with torch.no_grad():
+        ours, theirs = objective.scores(learner, batch), made.base.scores(made.student.eval(), batch)
+    assert list(objective.scored) == list(ours) == ["clm"]
+    assert ours["clm"]["accuracy"] == theirs["clm"]["accuracy"]
+    torch.testing.assert_close(ours["clm"]["loss"], theirs["clm"]["loss"])
+    assert "clm" not in objective.losses(learner, batch)
+
+
+def test_a_head_that_nothing_teaches_rests(lesson):
+    made = lesson("encoder")
+    objective = made.objective(Cosine(1.0), base_weight=0.0)
+    learner = made.learner(objective)
+    sum(objective.losses(learner, made.batch(objective)).values()).backward()
+    for name, parameter in learner.named_parameters():
+        assert (parameter.grad is not None) == parameter.requires_grad, name
+
+
+def test_nothing_to_learn_is_refused(lesson):
+    with pytest.raises(ValueError, match="nothing is learned"):
+        lesson().objective(base_weight=0.0)
+
+
+def test_batches_say_which_examples_they_are_of(lesson):
+    made = lesson("decoder")
+    objective = made.objective()
+    assert made.batch(objective)["index"].tolist() == list(range(7))
+    chosen = select_sequences(made.batch(objective), np.array([4, 1]))
+    assert chosen["index"].tolist() == [4, 1]

@@ -1,0 +1,61 @@
+"""Several processes, launched as users launch them, make the student that one process makes."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import yaml
+from safetensors.torch import load_file
+
+from tercet.configs.recipe import load_recipe, recipe_data
+from tercet.distill.recipe import DistillationRecipe
+from tercet.distill.run import distill
+
+COPIES = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+PIECES = [
+    "accelerate.commands.launch",
+    "--use_fsdp",
+    "--fsdp_version=2",
+    "--num_processes=2",
+    "--main_process_port=0",
+]
+SIGNALS = [{"kind": kind} for kind in ("soft_targets", "hidden_states", "relations")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("member", "launcher"),
+    [
+        pytest.param("encoder", COPIES, id="encoder-copies"),
+        pytest.param("seq2seq", PIECES, id="seq2seq-pieces"),
+        pytest.param("decoder", PIECES, id="decoder-pieces"),
+        pytest.param("decoder", COPIES, id="decoder-copies"),
+    ],
+)
+def test_two_processes_make_the_student_of_one(member, launcher, recipe_of, tmp_path):
+    """A narrower one, with projections, evaluated in between."""
+    settings = {"steps": 4, "tokens_per_micro_batch": 140, "evaluate_every": 2}
+    settings["optimizer"] = {"epsilon": 1e-3}
+    student = {"overrides": {"hidden_size": 16, "head_dim": 4}, "initialization": "random"}
+    one = recipe_of(member, "one", training=settings, student=student)
+    data = recipe_data(one)
+    data["general"]["signals"] = SIGNALS
+    files = {}
+    for name in ("one", "two"):
+        files[name] = tmp_path / f"{name}.yaml"
+        files[name].write_text(yaml.safe_dump(data | {"output": str(tmp_path / name)}))
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", *launcher, "-m", "tercet", "distill", str(files["two"])]
+    launched = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    recipe = load_recipe(DistillationRecipe, files["one"])
+    expected = distill(recipe)
+    _, said = launched.communicate(timeout=300)
+    assert launched.returncode == 0, said
+    found = replace(recipe, output=str(tmp_path / "two")).model_folder
+    assert {path.name for path in found.iterdir()} == {path.name for path in expected.iterdir()}
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (found, expected))
+    assert ours.keys() == theirs.keys()
+    for name in theirs:
+        assert (ours[name] - theirs[name]).norm() <= 1e-5 * theirs[name].norm(), name

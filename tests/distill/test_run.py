@@ -1,0 +1,162 @@
+"""Whole distillations on a page of text: from a recipe to a smaller model, its report and its controls."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForPreTraining, AutoTokenizer
+
+from tercet.__main__ import main
+from tercet.configs.recipe import load_recipe, parse_recipe, recipe_data
+from tercet.distill.recipe import DistillationRecipe
+from tercet.distill.run import distill
+from tercet.distill.student import build_student
+from tercet.distill.teacher import load_source
+from tercet.interop.finished_run import find_run
+from tercet.interop.publication import prepare
+from tercet.pretraining.model import MODELS
+from tercet.training.tracking import LOG, read_log
+
+CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
+
+
+@pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
+def test_every_member_is_distilled_to_an_ordinary_model(member, recipe_of, tmp_path):
+    recipe = recipe_of(member)
+    folder = distill(recipe)
+    model, tokenizer = AutoModelForPreTraining.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    teacher = load_source(recipe.general.teacher)
+    assert model.config.num_hidden_layers == 2 == teacher.model.config.num_hidden_layers // 2
+    assert len(tokenizer) == len(teacher.tokenizer)
+    assert load_recipe(DistillationRecipe, folder / "recipe.yaml") == recipe
+    records = [record for record in read_log(recipe.folder / "student" / "general" / LOG) if "loss" in record]
+    term = "translation" if member == "seq2seq" else "mlm" if member == "encoder" else "clm"
+    for record in records:
+        parts = 5 * record["soft_targets/loss"] + 2 * record[f"{term}/loss"] + record["cosine/loss"]
+        assert record["loss"] == pytest.approx(parts, rel=1e-4)
+    told = json.loads((recipe.folder / "evaluation.json").read_text())["scores"]
+    assert told[f"{term}/loss"] > 0
+    assert ("translation/bleu" in told) == (member == "seq2seq")
+    assert "soft_targets/loss" not in told
+
+
+def test_the_student_begins_with_the_teachers_layers(recipe_of):
+    tiny = {"optimizer": {"learning_rate": 1e-12}, "steps": 1}
+    recipe = recipe_of("encoder", training=tiny)
+    after = load_file(distill(recipe) / "model.safetensors")
+    teacher = load_source(recipe.general.teacher).model
+    first = build_student(recipe.student, teacher, MODELS["masked_language_modeling"], seed=0)
+    for name, tensor in first.state_dict().items():
+        if name in after:
+            torch.testing.assert_close(after[name], tensor)
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(recipe_of):
+    settings = CONSTANT | {"precision": "auto"}
+    student = {"overrides": {"dropout": 0.1}}
+    distill(recipe_of("encoder", "parts", training=settings, student=student))
+    longer = {"training": settings | {"steps": 4}, "student": student}
+    parts = distill(recipe_of("encoder", "parts", **longer), resume=True)
+    whole = distill(recipe_of("encoder", "whole", **longer))
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (parts, whole))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_micro_batches_change_nothing_of_what_is_learned(recipe_of):
+    settings = CONSTANT | {"optimizer": {"epsilon": 1e-3}}
+    signals = [
+        {"kind": "soft_targets"},
+        {"kind": "hidden_states"},
+        {"kind": "attention_maps"},
+        {"kind": "relations"},
+    ]
+    student = {"overrides": {"hidden_size": 16, "head_dim": 4}, "initialization": "random"}
+    base = recipe_of("decoder", "whole", training=settings, student=student)
+    general = replace(base.general, signals=load_signals(base, signals))
+    whole = distill(replace(base, general=general))
+    training = replace(general.training, tokens_per_micro_batch=140)
+    parts = replace(base, general=replace(general, training=training), output=f"{base.output}-parts")
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (distill(parts), whole))
+    for name in theirs:
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-4, atol=1e-5)
+
+
+def load_signals(recipe, signals):
+    data = recipe_data(recipe)
+    data["general"]["signals"] = signals
+    return parse_recipe(DistillationRecipe, data).general.signals
+
+
+def test_the_report_compares_with_controls_and_with_the_published_student(recipe_of):
+    recipe = recipe_of("encoder", report={"without_teacher": True, "random": True})
+    folder = distill(recipe).parent
+    scores = json.loads((folder / "scores.json").read_text())
+    assert scores["students"] == ["student", "without-teacher", "random"]
+    kept = scores["general"]["scores"]["student"]["accuracy"]
+    low, high = kept["interval"]
+    assert low <= kept["share"] <= high
+    sizes = scores["sizes"]
+    assert sizes["student"]["inner_parameters"] * 2 == sizes["teacher"]["inner_parameters"]
+    assert sizes["student"]["disk"] < sizes["teacher"]["disk"]
+    page = (folder / "report.md").read_text()
+    for words in (
+        "without a teacher",
+        "from random weights",
+        "DistilBERT over BERT-base",
+        "96.9%",
+        "39% less",
+    ):
+        assert words in page
+    assert (folder / "report.html").read_text().startswith("<!doctype html>")
+    assert (folder / "comparison.png").exists()
+    weights = [
+        load_file(folder / name / "general" / "model" / "model.safetensors") for name in scores["students"]
+    ]
+    assert not any(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    log = read_log(folder / "without-teacher" / "general" / LOG)
+    assert not any("soft_targets/loss" in record for record in log)
+
+
+def test_a_finished_run_leaves_what_its_model_card_tells(recipe_of):
+    recipe = recipe_of("decoder", training={"measure_utilization": True})
+    folder = distill(recipe).parent
+    run = find_run(folder)
+    assert run.teacher
+    assert run.evaluation["scores"]["distillation/fewer_parameters"] > 0
+    files = {file.path: file.source for file in prepare(folder, "me/small").files}
+    card = files["README.md"].decode()
+    assert "distilled from decoder" in card
+    assert "share of the teacher's score" in card
+    assert "tercet distill recipe.yaml" in card
+    assert list(run.texts) == ["train", "validation"]
+
+
+def test_a_finished_run_is_not_repeated(recipe_of):
+    recipe = recipe_of("encoder")
+    folder = distill(recipe)
+    before = (recipe.folder / "student" / "general" / LOG).read_text()
+    distill(recipe, resume=True)
+    assert (recipe.folder / "student" / "general" / LOG).read_text() == before
+    with pytest.raises(ValueError, match="holds an earlier run"):
+        distill(recipe)
+    other = replace(recipe, student=replace(recipe.student, layers="last"))
+    with pytest.raises(ValueError, match="student of the recipe is not what"):
+        distill(other, resume=True)
+    distill(other, overwrite=True)
+    assert folder.exists()
+
+
+def test_the_command_prints_where_the_model_is(recipe_of, tmp_path, capsys):
+    recipe = recipe_of("encoder")
+    (tmp_path / "recipe.yaml").write_text(json.dumps(recipe_data(recipe)))
+    assert main(["distill", str(tmp_path / "recipe.yaml")]) == 0
+    assert capsys.readouterr().out.strip() == str(recipe.model_folder)
+
+
+def test_neither_step_is_refused(tmp_path, capsys):
+    (tmp_path / "recipe.yaml").write_text("output: x\n")
+    assert main(["distill", str(tmp_path / "recipe.yaml")]) == 2
+    assert re.search("neither general nor task", capsys.readouterr().err)

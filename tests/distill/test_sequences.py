@@ -1,0 +1,58 @@
+"""Sequence-level distillation: students learn to write what their teacher writes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tercet.distill.general import prepare_general, source_of
+from tercet.distill.run import distill
+from tercet.distill.sequences import own_tokens, written_pairs
+from tercet.pretraining.writing import padded
+
+CPU = torch.device("cpu")
+
+
+def test_targets_are_what_the_teachers_beams_write(recipe_of, tmp_path):
+    recipe = recipe_of("seq2seq")
+    step = prepare_general(recipe.general, tmp_path)
+    corpus = replace(recipe.general.corpus, cache=str(tmp_path / "cache"), sequence_length=48)
+    pairs = written_pairs(step.teacher, step.source, 3, corpus, CPU)
+    closing = step.source.closing.tolist()
+    assert 0 < len(pairs) <= len(step.source)
+    numbers = {document: number for number, document in enumerate(step.source.documents)}
+    for index in (0, len(pairs) // 2, len(pairs) - 1):
+        pair = pairs[index]
+        source = step.source[numbers[pairs.documents[index]]]["input_ids"]
+        assert np.array_equal(pair["input_ids"], source)
+        with torch.inference_mode():
+            ids = step.teacher.model.eval().generate(
+                **padded([source], step.teacher.tokenizer.pad_token_id),
+                num_beams=3, max_new_tokens=48 - len(closing), do_sample=False,
+            )[0].numpy()  # fmt: skip
+        own = own_tokens(ids, step.teacher.model.config.decoder_start_token_id, step.source.closing, 0)
+        assert pair["labels"].tolist() == [*own.tolist(), *closing]
+
+
+def test_they_are_written_once(recipe_of, tmp_path, monkeypatch):
+    recipe = recipe_of("seq2seq")
+    step = prepare_general(recipe.general, tmp_path)
+    corpus = replace(recipe.general.corpus, cache=str(tmp_path / "cache"))
+    first = written_pairs(step.teacher, step.source, 1, corpus, CPU)
+    monkeypatch.setattr("tercet.distill.sequences.write_targets", None)
+    again = written_pairs(step.teacher, step.source, 1, corpus, CPU)
+    assert np.array_equal(first.target.tokens, again.target.tokens)
+
+
+def test_a_student_learns_from_them(recipe_of):
+    recipe = recipe_of("seq2seq")
+    recipe = replace(recipe, general=replace(recipe.general, sequences=1))
+    assert (distill(recipe) / "config.json").exists()
+
+
+def test_who_reads_no_pairs_has_no_targets_to_replace(recipe_of, tmp_path):
+    general = replace(recipe_of("decoder").general, sequences=2)
+    step = prepare_general(general, tmp_path)
+    with pytest.raises(ValueError, match="which translation alone has"):
+        source_of(step, general, CPU)

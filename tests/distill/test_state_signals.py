@@ -1,0 +1,114 @@
+"""Signals of inner states on numbers worked out by hand, and beside loops over all there is."""
+
+import pytest
+import torch
+
+from tercet.distill.reading import Heads, Reading
+from tercet.distill.state_signals import AttentionMaps, Cosine, HiddenStates, LastStates, Relations
+
+BOUNDS = torch.tensor([0, 3, 4, 8], dtype=torch.int32)
+BATCH = {"input_ids": torch.zeros(1, 8), "cu_seq_lens_q": BOUNDS, "cu_seq_lens_k": BOUNDS}
+SEQUENCES = [(0, 3), (3, 4), (4, 8)]
+
+
+def draw(*shape, seed):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).double()
+
+
+def states(values):
+    return Reading(None, None, torch.as_tensor(values), {}, {})
+
+
+def heads(seed, layers, query_heads=2, key_heads=2, width=4, stack="encoder"):
+    made = [
+        Heads(*(draw(count, 8, width, seed=seed + 10 * layer + side)
+                for side, count in enumerate((query_heads, key_heads, key_heads))))
+        for layer in range(layers)
+    ]  # fmt: skip
+    return Reading(None, None, torch.zeros(0), {}, {stack: tuple(made)})
+
+
+def test_cosine_by_hand():
+    """Equal, at right angles, opposite: 0 + 1 + 2."""
+    found = Cosine(1.0).loss(
+        states([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]]), states([[5.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]), BATCH
+    )
+    assert found.item() == pytest.approx(3.0)
+
+
+def test_last_states_by_hand():
+    found = LastStates(1.0).loss(states([[1.0, 3.0], [0.0, 0.0]]), states([[0.0, 1.0], [0.0, 4.0]]), BATCH)
+    assert found.item() == (1 + 4) / 2 + 16 / 2
+
+
+def test_hidden_states_are_compared_at_the_same_height():
+    own = Reading(None, None, torch.zeros(0), {"encoder": tuple(draw(8, 6, seed=i) for i in range(3))}, {})
+    theirs = Reading(
+        None, None, torch.zeros(0), {"encoder": tuple(draw(8, 6, seed=9 + i) for i in range(5))}, {}
+    )
+    ours, right = own.hidden["encoder"], theirs.hidden["encoder"]
+    expected = sum(
+        (ours[i][token] - right[j][token]).square().mean() / 3
+        for i, j in ((0, 0), (1, 2), (2, 4))
+        for token in range(8)
+    )
+    torch.testing.assert_close(HiddenStates(1.0).loss(own, theirs, BATCH), expected)
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_attention_maps_are_those_of_a_loop(stack):
+    """Student of two layers, teacher of four with one key for two queries."""
+    own, theirs = heads(1, 2, stack=stack), heads(2, 4, key_heads=1, stack=stack)
+    expected = torch.zeros((), dtype=torch.float64)
+    for i, j in ((0, 1), (1, 3)):
+        left, right = own.heads[stack][i], theirs.heads[stack][j]
+        for first, last in SEQUENCES:
+            for token in range(first, last):
+                keys = range(first, token + 1 if stack == "decoder" else last)
+                row = [
+                    (left.query[h, token] @ left.key[h, k] / 2 - right.query[h, token] @ right.key[0, k] / 2)
+                    ** 2
+                    for h in range(2)
+                    for k in keys
+                ]
+                expected += torch.stack(row).mean() / 2
+    torch.testing.assert_close(AttentionMaps(1.0).loss(own, theirs, BATCH), expected)
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_relations_are_those_of_a_loop(stack):
+    """Vectors of 8 numbers against 12, in two heads against three, both cut into four parts."""
+    own, theirs = heads(1, 2, stack=stack), heads(5, 3, query_heads=3, key_heads=3, stack=stack)
+    expected = torch.zeros((), dtype=torch.float64)
+    for ours, right in zip(own.heads[stack][-1], theirs.heads[stack][-2], strict=True):
+        parts = [
+            vectors.transpose(0, 1).reshape(8, 4, -1).transpose(0, 1) for vectors in (ours, right)
+        ]  # (4, 8, d)
+        for first, last in SEQUENCES:
+            for token in range(first, last):
+                keys = slice(first, token + 1 if stack == "decoder" else last)
+                q, p = (
+                    (each[:, token, None] * each[:, keys]).sum(-1).div(each.shape[-1] ** 0.5).softmax(-1)
+                    for each in parts
+                )
+                expected += (p * (p / q).log()).sum() / 4
+    found = Relations(1.0, 4, teacher_layer=-2).loss(own, theirs, BATCH)
+    torch.testing.assert_close(found, expected)
+
+
+def test_relations_have_finite_gradients():
+    own, theirs = heads(1, 1), heads(2, 1)
+    query = own.heads["encoder"][0].query.requires_grad_()
+    Relations(1.0, 2).loss(own, theirs, BATCH).backward()
+    assert query.grad.isfinite().all()
+    assert query.grad.abs().sum() > 0
+
+
+def test_targets_are_tokens_that_are_read():
+    predicted = torch.tensor(5)
+    both = BATCH | {"decoder_input_ids": torch.zeros(1, 3)}
+    assert Cosine(1.0).count(BATCH, predicted) == 8
+    assert Cosine(1.0).count(both, predicted) == 3
+    for signal in (HiddenStates(1.0), AttentionMaps(1.0), Relations(1.0, 2)):
+        assert signal.count(BATCH, predicted) == 8
+        assert signal.count(both, predicted) == 11
