@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "pretraining": {"configs", "modeling", "training", "interop"},
     "finetune": {"configs", "modeling", "training", "interop", "pretraining"},
     "distill": {"configs", "modeling", "training", "interop", "pretraining", "finetune"},
-    "fewshot": {"configs", "modeling", "interop"},
+    "fewshot": {"configs", "modeling", "training", "interop", "pretraining", "finetune"},
     "demo": {"configs", "modeling", "training", "interop", "pretraining", "finetune"},
 }
 FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]
@@ -29,7 +29,7 @@ SHELL = sorted((ROOT / "tercet").glob("*.py"))
 SOURCES = [*LIBRARY, *SHELL]
 EVERYWHERE = [*SOURCES, *sorted(path for path in (ROOT / "tests").rglob("*.py"))]
 PRESETS = sorted((ROOT / "configs" / "model").glob("*.yaml"))
-COMMANDS = {"pretraining": "pretrain", "finetune": "finetune"}
+COMMANDS = {"pretraining": "pretrain", "finetune": "finetune", "fewshot": "fewshot"}
 RECIPES = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(PRESETS))
 
 
