@@ -1,10 +1,10 @@
 """Where a context ends and an answer begins, in tokens.
 
-Context and answer are written as one text and cut as one text, as the model has learned to read it. The answer
-begins at the first token that is not the same without it: " yes" begins with its space where a vocabulary has
-the space within the token, and a token that joins the two belongs to the answer. All answers to a question
-begin at the same token, so that their scores compare. Of encoders, which read on behind the answer, the tokens
-are found by their characters.
+Context and answer are written as one text and cut as one text, as the model has learned to read it. The
+answer begins at the first token that is not the same without it: " yes" begins with its space where a
+vocabulary has the space within the token, and a token that joins the two belongs to the answer. All answers
+to a question begin at the same token, so that their scores compare. Of encoders, which read on behind the
+answer, the tokens are found by their characters.
 
 Where nothing is joined this is what lm-evaluation-harness does, which encodes the context by itself and takes
 as many tokens off the whole; where something is, that would score other tokens than the model reads.
@@ -69,6 +69,10 @@ class PromptEncoder(ABC):
             ValueError: The tokenizer leaves nothing of an answer.
         """
 
+    def context_of(self, context: str) -> tuple[int, ...]:
+        """Give the ids of a context behind which the model writes."""
+        return self.beginning(self.ids_of([context])[0])
+
     def ids_of(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
         """Cut texts, with nothing around them."""
         if not texts:
@@ -125,13 +129,21 @@ class Seq2SeqPrompts(PromptEncoder):
                 )
             self.lead, self.asking = (start_id, sentinel), (sentinel,)
 
+    def context_of(self, context: str) -> tuple[int, ...]:
+        """Give the ids of the source."""
+        return self.source(self.ids_of([context])[0])
+
+    def source(self, context: tuple[int, ...]) -> tuple[int, ...]:
+        """Frame the ids of a source."""
+        return self.opening + context + self.asking + self.closing or self.beginning(())
+
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
         """Give a request for each answer of each prompt."""
         contexts = self.ids_of([prompt.context for prompt in prompts])
         answers = iter(self.ids_of([answer for prompt in prompts for answer in prompt.answers]))
         requests = []
         for prompt, context in zip(prompts, contexts, strict=True):
-            source = self.opening + context + self.asking + self.closing or self.beginning(())
+            source = self.source(context)
             own = [require_tokens(next(answers), answer) for answer in prompt.answers]
             requests.append([Request(source, ids + self.ending, lead=self.lead) for ids in own])
         return requests
@@ -144,8 +156,8 @@ class EncoderPrompts(PromptEncoder):
         super().__init__(tokenizer, policy)
         if not tokenizer.is_fast:
             raise ValueError(
-                "an encoder's answers are found by their characters, which only fast tokenizers tell: save the "
-                "model with a fast one (tokenizer.json)"
+                "an encoder's answers are found by their characters, which only fast tokenizers tell: save "
+                "the model with a fast one (tokenizer.json)"
             )
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
@@ -197,7 +209,7 @@ def require_tokens(ids: tuple[int, ...], answer: str) -> tuple[int, ...]:
     """Return the tokens of an answer, or raise a `ValueError` if there are none."""
     if not ids:
         raise ValueError(
-            f"the answer {answer!r} has no tokens of its own: an answer must have text, so correct the row or "
-            "the template"
+            f"the answer {answer!r} has no tokens of its own: an answer must have text, so correct the row "
+            "or the template"
         )
     return ids

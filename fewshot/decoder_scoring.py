@@ -1,8 +1,8 @@
 """Log-likelihoods of answers by decoders: what texts share is read once.
 
-Ours read trees: the beginning of a family comes from a cache, and all answers to a question continue it in one
-row (`prefix_tree.py`). Stock models continue an expanded cache with one row for each answer, which any model
-with a cache can. Both are equal to reading every text by itself (`definition.py`).
+Ours read trees: the beginning of a family comes from a cache, and all answers to a question continue it in
+one row (`prefix_tree.py`). Stock models continue an expanded cache with one row for each answer, which any
+model with a cache can. Both are equal to reading every text by itself (`definition.py`).
 
 Shapes: B rows, P cached tokens, T positions of a row, N tokens of a packed stream, C model width.
 """

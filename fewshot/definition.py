@@ -24,7 +24,8 @@ class OneByOne(Scorer):
     """
 
     def __init__(self, model: PreTrainedModel, member: str, hiding: Hiding = "original", mask_id: int = -1):
-        self.model, self.member, self.hiding, self.mask_id = model, member, hiding, mask_id
+        self.model, self.member, self.mask_id = model, member, mask_id
+        self.hiding: Hiding = hiding
 
     @torch.inference_mode()
     def score(self, requests: Sequence[Request]) -> Iterator[tuple[int, Score]]:

@@ -3,7 +3,8 @@
     original        one token is hidden at a time (Salazar et al., 2020, section 2)
     within_word     and those to its right in the same word, so that the rest of a long word does not give it
                     away (Kauf and Ivanova, 2023, PLL-word-l2r)
-    whole_answer    all tokens of the answer at once, each asked for by itself: the cloze of Schick and Schuetze
+    whole_answer    all tokens of the answer at once, each asked for by itself: the cloze of Schick and
+    Schuetze
                     (2021, PET), where verbalizers may be longer than one token
 
 For an answer of one token the three are the same number.
@@ -78,7 +79,8 @@ class EncoderScorer(Scorer):
 
     def __init__(self, model: PreTrainedModel, tokens_at_once: int, hiding: Hiding, mask_id: int):
         self.model, self.tokens_at_once = model, tokens_at_once
-        self.hiding, self.mask_id = hiding, mask_id
+        self.hiding: Hiding = hiding
+        self.mask_id = mask_id
 
     @torch.inference_mode()
     def score(self, requests: Sequence[Request]) -> Iterator[tuple[int, Score]]:

@@ -4,8 +4,8 @@
     tree       what few texts share behind that (the question): a row in which every node sees its ancestors
 
 Texts in alphabetical order of their ids have those next to them with which they share most. In a tree, all
-answers to a question stand in one row behind it: a mask keeps them apart, and positions count ancestors, as in
-tree attention of speculative decoding (Miao et al., 2024, SpecInfer, section 4.2).
+answers to a question stand in one row behind it: a mask keeps them apart, and positions count ancestors, as
+in tree attention of speculative decoding (Miao et al., 2024, SpecInfer, section 4.2).
 
 Legend: P tokens of a family's prefix, T nodes of a tree.
 """

@@ -1,4 +1,4 @@
-"""The model that is asked: found, loaded, and known by a hash of its weights, which asking does not change."""
+"""The model that is asked: found, loaded, known by a hash of its weights, which asking does not change."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -185,8 +185,8 @@ def load_foreign(folder: Path, name: str, member: Member, trust_remote_code: boo
         raise
     if missing := sorted(found["missing_keys"]):
         raise ValueError(
-            f"{name} lacks {len(missing)} tensors, which would be drawn at random ({shortened(missing)}): name "
-            "a model with its vocabulary head"
+            f"{name} lacks {len(missing)} tensors, which would be drawn at random ({shortened(missing)}): "
+            "name a model with its vocabulary head"
         )
     return model
 

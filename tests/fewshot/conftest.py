@@ -30,8 +30,14 @@ from tercet.modeling import (
 )
 from tercet.pretraining.tokenizer import train_tokenizer
 
-WORDS = ["the", "a", "cat", "dog", "fish", "tree", "sat", "ran", "ate", "saw", "under", "over", "big", "small", "because", "therefore", "Question", "Answer", "yes", "no", "positive", "negative", "he", "she", "it", "was", "were", "unbelievable", "houses", "newspapers", "1", "12", "123", "45", "plus", "is", "what", "=", ".", ",", "?", ":"]
-TEXT = [" ".join(WORDS), "Question: what is 12 plus 45?\nAnswer: 57\n\nThe unbelievable cat sat."] * 20
+WORDS = """
+the a cat dog fish tree sat ran ate saw under over big small because therefore Question Answer yes no
+positive negative he she it was were unbelievable houses newspapers 1 12 123 45 plus is what = . , ? :
+"""
+TEXT = [
+    " ".join(WORDS.split()),
+    "Question: what is 12 plus 45?\nAnswer: 57\n\nThe unbelievable cat sat.",
+] * 20
 LENGTH = 192
 
 SIZES: dict[str, Any] = {

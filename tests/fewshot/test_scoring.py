@@ -32,7 +32,7 @@ CHOICES = (
 )
 
 
-WORDS = ["the", "a", "cat", "dog", "fish", "tree", "sat", "ran", "ate", "saw", "under", "over", "big", "small"]
+WORDS = ["the", "a", "cat", "dog", "fish", "tree", "sat", "ran", "ate", "saw", "under", "over", "big"]
 
 
 def prompts(shared=SHARED):
