@@ -22,11 +22,18 @@ class Demonstrations:
     """
 
     def __init__(self, items: Sequence[Item], recipe: AskingRecipe, *, are_test: bool):
-        self.items, self.recipe, self.are_test = items, recipe, are_test
-        self._fixed: dict[int, list[Item]] = {}
+        self.recipe, self.are_test = recipe, are_test
+        self.items: dict[str, list[Item]] = {}
+        for item in items:
+            self.items.setdefault(item.match, []).append(item)
+        self._fixed: dict[tuple[int, str], list[Item]] = {}
 
     def draw(self, item: Item, shots: int, seed: int, order: int = 0) -> list[Item]:
-        """Give the demonstrations of an item, from the first to the one just before it."""
+        """Give the demonstrations of an item, from the first to the one just before it.
+
+        Raises:
+            ValueError: There are not as many.
+        """
         if not shots:
             return []
         drawn: list[Item] = []
@@ -36,6 +43,11 @@ class Demonstrations:
                 drawn.append(candidate)
             if len(drawn) == shots:
                 break
+        if len(drawn) < shots:
+            raise ValueError(
+                f"asking.shots is {shots}, but row {item.number + 1:,} has {len(drawn)} others to demonstrate "
+                "it, that read differently and have the same task.match: ask for fewer"
+            )
         if order:
             places = np.random.default_rng([seed, order, shots]).permutation(len(drawn))
             drawn = [drawn[place] for place in places]
@@ -43,15 +55,16 @@ class Demonstrations:
 
     def ranked(self, item: Item, seed: int) -> list[Item]:
         """Order all rows for an item, or for all items where demonstrations are fixed."""
+        items, key = self.items.get(item.match, []), (seed, item.match)
         if self.recipe.draw == "per_example":
-            return self.shuffled(np.random.default_rng([seed, item.number, 1]))
-        if seed not in self._fixed:
-            self._fixed[seed] = self.shuffled(np.random.default_rng(seed))
-        return self._fixed[seed]
+            return self.shuffled(items, np.random.default_rng([seed, item.number, 1]))
+        if key not in self._fixed:
+            self._fixed[key] = self.shuffled(items, np.random.default_rng(seed))
+        return self._fixed[key]
 
-    def shuffled(self, rng: np.random.Generator) -> list[Item]:
+    def shuffled(self, items: Sequence[Item], rng: np.random.Generator) -> list[Item]:
         """Order rows at random; balanced, the answers take turns as long as there are rows."""
-        order = [self.items[place] for place in rng.permutation(len(self.items))]
+        order = [items[place] for place in rng.permutation(len(items))]
         if not self.recipe.balanced:
             return order
         by_label: dict[str, list[Item]] = {}

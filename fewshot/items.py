@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .boundary import Prompt
@@ -38,6 +38,8 @@ class Item:
     label: str = ""
     """Its right answer, for balanced draws."""
     group: str = ""
+    match: str = ""
+    """Demonstrations are drawn from the items of the same one."""
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -51,8 +53,9 @@ class Asking(ABC):
     takes_demonstrations = True
 
     def __init__(self, recipe: Common):
-        self.group = (
-            None if recipe.group is None else Template("task.group", recipe.group, is_expression=True)
+        self.group, self.match = (
+            None if source is None else Template(f"task.{name}", source, is_expression=True)
+            for name, source in (("group", recipe.group), ("match", recipe.match))
         )
 
     @property
@@ -66,11 +69,13 @@ class Asking(ABC):
         Raises:
             ValueError: The row lacks something, or its right answer is none of the answers.
         """
-        return self.ask(number, row, "" if self.group is None else str(self.group(row)))
+        item = self.ask(number, row)
+        group, match = ("" if each is None else str(each(row)) for each in (self.group, self.match))
+        return replace(item, group=group, match=match)
 
     @abstractmethod
-    def ask(self, number: int, row: Row, group: str) -> Item:
-        """Ask about a row of a group."""
+    def ask(self, number: int, row: Row) -> Item:
+        """Ask about a row, whatever its group."""
 
 
 class AskingChoice(Asking):
@@ -105,7 +110,7 @@ class AskingChoice(Asking):
         before, _, behind = text.partition(HOLE)
         return before.rstrip(" ") if self.recipe.delimiter == " " else before, behind
 
-    def ask(self, number: int, row: Row, group: str) -> Item:
+    def ask(self, number: int, row: Row) -> Item:
         """Ask which choice is likeliest."""
         before, behind = self.parts(self.context(row))
         choices = texts_in("task.choices", self.choices(row) if self.choices else self.recipe.choices)
@@ -117,7 +122,6 @@ class AskingChoice(Asking):
             right,
             demonstration=before + answers[right] + behind,
             label=str(right) if self.has_fixed_choices else "",
-            group=group,
         )
 
     def without_content(self, text: str, row: Row, answers: tuple[str, ...]) -> Prompt:
@@ -136,13 +140,13 @@ class AskingPartially(Asking):
         self.continuation = Template("task.continuation", recipe.continuation)
         self.right = Template("task.right", recipe.right, is_expression=True)
 
-    def ask(self, number: int, row: Row, group: str) -> Item:
+    def ask(self, number: int, row: Row) -> Item:
         """Ask which context makes the continuation likeliest."""
         contexts = texts_in("task.contexts", self.contexts(row))
         answer = self.recipe.delimiter + self.continuation(row)
         right = place_of(self.right(row), contexts, ())
         prompts = tuple(Prompt(context, (answer,)) for context in contexts)
-        return Item(number, prompts, right, demonstration=contexts[right] + answer, group=group)
+        return Item(number, prompts, right, demonstration=contexts[right] + answer)
 
 
 class AskingPair(Asking):
@@ -154,10 +158,10 @@ class AskingPair(Asking):
         super().__init__(recipe)
         self.good, self.bad = Template("task.good", recipe.good), Template("task.bad", recipe.bad)
 
-    def ask(self, number: int, row: Row, group: str) -> Item:
+    def ask(self, number: int, row: Row) -> Item:
         """Ask which sentence is likelier."""
         sentences = texts_in("task.good and task.bad", [self.good(row), self.bad(row)])
-        return Item(number, (Prompt("", tuple(sentences)),), group=group)
+        return Item(number, (Prompt("", tuple(sentences)),))
 
 
 class AskingCompletion(Asking):
@@ -169,11 +173,11 @@ class AskingCompletion(Asking):
         self.context = Template("task.context", recipe.context)
         self.answer = Template("task.answer", recipe.answer)
 
-    def ask(self, number: int, row: Row, group: str) -> Item:
+    def ask(self, number: int, row: Row) -> Item:
         """Ask how likely the answer is."""
         context = self.context(row)
         answer = self.delimiter + texts_in("task.answer", [self.answer(row)], least=1)[0]
-        return Item(number, (Prompt(context, (answer,)),), demonstration=context + answer, group=group)
+        return Item(number, (Prompt(context, (answer,)),), demonstration=context + answer)
 
 
 class AskingToWrite(Asking):
@@ -185,7 +189,7 @@ class AskingToWrite(Asking):
         self.context = Template("task.context", recipe.context)
         self.answers = Template("task.answers", recipe.answers, is_expression=recipe.several)
 
-    def ask(self, number: int, row: Row, group: str) -> Item:
+    def ask(self, number: int, row: Row) -> Item:
         """Ask what follows."""
         context, answers = self.context(row), self.answers(row)
         answers = texts_in("task.answers", [answers] if isinstance(answers, str) else answers, least=1)
@@ -195,7 +199,6 @@ class AskingToWrite(Asking):
             (Prompt(context, ()),),
             references=tuple(answers),
             demonstration=demonstration,
-            group=group,
         )
 
 
@@ -208,11 +211,9 @@ class AskingText(Asking):
         super().__init__(recipe)
         self.text = Template("task.text", recipe.text)
 
-    def ask(self, number: int, row: Row, group: str) -> Item:
+    def ask(self, number: int, row: Row) -> Item:
         """Ask how likely the text is."""
-        return Item(
-            number, (Prompt("", (texts_in("task.text", [self.text(row)], least=1)[0],)),), group=group
-        )
+        return Item(number, (Prompt("", (texts_in("task.text", [self.text(row)], least=1)[0],)),))
 
 
 ASKING: dict[type[Common], type[Any]] = {

@@ -28,6 +28,8 @@ class Common:
     """What stands between description, demonstrations and the row that is asked."""
     group: str | None = None
     """Expression by which results are also told apart, such as the paradigm of a minimal pair."""
+    match: str | None = None
+    """Expression: a row is demonstrated only by rows of which it has the same value."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -167,11 +167,13 @@ def test_recipe_starts_with_the_command_that_runs_it(path: Path) -> None:
 @pytest.mark.parametrize("path", RECIPES, ids=name)
 def test_recipe_loads(path: Path) -> None:
     from tercet.configs.recipe import load_recipe
+    from tercet.fewshot.recipe import FewShotRecipe
     from tercet.finetune.recipe import FineTuningRecipe
     from tercet.pretraining.recipe import PretrainingRecipe
 
-    if path.parent.name == "finetune":
-        assert load_recipe(FineTuningRecipe, path.stem).output == f"runs/{path.stem}"
+    kinds = {"finetune": FineTuningRecipe, "fewshot": FewShotRecipe}
+    if kind := kinds.get(path.parent.name):
+        assert load_recipe(kind, path.stem).output == f"runs/{path.stem}"
     else:
         recipe = load_recipe(PretrainingRecipe, path.stem)
         assert recipe.model.preset in {preset.stem for preset in PRESETS}

@@ -10,7 +10,7 @@ from tercet import command_line, is_command_line
 from tercet.__main__ import main
 
 COMMANDS = ["demo", "recipes", "plan", "tokenizer", "pretrain", "verify-resume"]
-COMMANDS += ["import", "export", "doctor", "push"]
+COMMANDS += ["import", "export", "doctor", "push", "fewshot"]
 
 
 def fail_with(error: BaseException):

@@ -8,6 +8,7 @@ import pytest
 
 from tercet.command_line import parse
 from tercet.configs.recipe import load_recipe, recipe_names
+from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.pretraining.model import build_model, config_class_of
 from tercet.pretraining.plan_recipe import load_plan
@@ -47,8 +48,8 @@ def test_commands_name_recipes_and_keys_that_exist(command):
         if options.command == "plan":
             load_plan(options.recipe, options.overrides)
         else:
-            kind = FineTuningRecipe if options.command == "finetune" else PretrainingRecipe
-            load_recipe(kind, options.recipe, options.overrides)
+            kinds = {"finetune": FineTuningRecipe, "fewshot": FewShotRecipe}
+            load_recipe(kinds.get(options.command, PretrainingRecipe), options.recipe, options.overrides)
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("make ")])

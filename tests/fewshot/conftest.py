@@ -30,12 +30,13 @@ from tercet.modeling import (
 )
 from tercet.pretraining.tokenizer import train_tokenizer
 
-WORDS = """
+LINE = """
 the a cat dog fish tree sat ran ate saw under over big small because therefore Question Answer yes no
 positive negative he she it was were unbelievable houses newspapers 1 12 123 45 plus is what = . , ? :
 """
+WORDS = LINE.split()
 TEXT = [
-    " ".join(WORDS.split()),
+    " ".join(WORDS),
     "Question: what is 12 plus 45?\nAnswer: 57\n\nThe unbelievable cat sat.",
 ] * 20
 LENGTH = 192

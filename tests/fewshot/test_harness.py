@@ -1,4 +1,4 @@
-"""What lm-evaluation-harness measures on the same rows is what is measured here: likelihoods, picks, texts."""
+"""What lm-evaluation-harness measures on the same rows is measured here, too: likelihoods, picks, texts."""
 
 import json
 import random
@@ -18,7 +18,7 @@ from tercet.fewshot.boundary import Policy, Prompt
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.run import fewshot
 
-from .conftest import write_rows
+from .conftest import WORDS, write_rows
 
 MODELS = ["decoder", "decoder-learned", "gpt2", "llama"]
 MOST = 1e-4
@@ -29,7 +29,7 @@ def rows_of(count, seed):
     """Make rows that serve all kinds of tasks."""
     draw, rows = random.Random(seed), []
     for _ in range(count):
-        words = draw.choices(["the", "a", "cat", "dog", "fish", "tree", "sat", "ran", "ate", "saw", "under", "over", "big", "small"], k=8)
+        words = draw.choices(WORDS[:13], k=8)
         rows.append(
             {
                 "text": " ".join(words[:6]),

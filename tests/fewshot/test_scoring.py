@@ -9,6 +9,8 @@ from tercet.fewshot.boundary import Policy, Prompt
 from tercet.fewshot.definition import OneByOne
 from tercet.fewshot.prefix_tree import find_families, grow_trees
 
+from .conftest import WORDS
+
 DECODERS = [
     "decoder",
     "decoder-learned",
@@ -32,13 +34,10 @@ CHOICES = (
 )
 
 
-WORDS = ["the", "a", "cat", "dog", "fish", "tree", "sat", "ran", "ate", "saw", "under", "over", "big"]
-
-
 def prompts(shared=SHARED):
     """Ask for three kinds of choices behind eight questions, and for whole sentences."""
     draw = random.Random(0)
-    questions = [" ".join(draw.choices(WORDS, k=draw.randint(3, 9))) for _ in range(8)]
+    questions = [" ".join(draw.choices(WORDS[:13], k=draw.randint(3, 9))) for _ in range(8)]
     asked = [
         Prompt(f"{shared}{text}", CHOICES[number % 3], suffix=" .") for number, text in enumerate(questions)
     ]
