@@ -45,8 +45,8 @@ class Demonstrations:
                 break
         if len(drawn) < shots:
             raise ValueError(
-                f"asking.shots is {shots}, but row {item.number + 1:,} has {len(drawn)} others to demonstrate "
-                "it, that read differently and have the same task.match: ask for fewer"
+                f"asking.shots is {shots}, but row {item.number + 1:,} has {len(drawn)} others to "
+                "demonstrate it, that read differently and have the same task.match: ask for fewer"
             )
         if order:
             places = np.random.default_rng([seed, order, shots]).permutation(len(drawn))
