@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from .demonstrations import Demonstrations
-from .evaluation import conditions_of
 from .prompting import Prompter, Question
 from .recipe import FewShotRecipe
 from .request import Request
@@ -25,9 +24,8 @@ def explain(recipe: FewShotRecipe, *, trust_remote_code: bool = False) -> str:
     if not recipe.models:
         raise ValueError("no model is named: pass --model, or set models in the recipe")
     items = read_items(recipe)
-    condition = conditions_of(recipe)[-1]
     drawer = Demonstrations(items.demonstrations, recipe.asking, are_test=items.are_one_split)
-    drawn = [drawer.draw(items.test[0], condition.shots, condition.seed)]
+    drawn = [drawer.draw(items.test[0], max(recipe.asking.shots), recipe.asking.seeds[0])]
     lines = []
     for name in recipe.models:
         subject = load_subject(name, trust_remote_code=trust_remote_code)

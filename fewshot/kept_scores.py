@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ..training.disk import replace_text
 from .request import Request, Score, Scorer
 
 
@@ -19,13 +20,11 @@ class KeptAnswers:
     def __init__(self, file: Path):
         self.file, self.answers = file, dict[str, Any]()
         if file.exists():
-            whole = [
-                line
-                for line in file.read_text(encoding="utf-8").splitlines(keepends=True)
-                if line[-1] == "\n"
-            ]
-            self.answers = dict(json.loads(line) for line in whole)
-            file.write_text("".join(whole), encoding="utf-8")
+            lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+            if lines and not lines[-1].endswith("\n"):
+                replace_text(file, "".join(lines[:-1]))
+                del lines[-1]
+            self.answers = dict(json.loads(line) for line in lines)
 
     def ask(self, keys: Sequence[str], find: Callable[[list[int]], Iterator[tuple[int, Any]]]) -> list[Any]:
         """Give the answer to every key; what is not known is found, and kept at once.

@@ -169,6 +169,16 @@ def assert_close(found, expected):
         assert found == (pytest.approx(expected, abs=1e-5) if isinstance(expected, float) else expected)
 
 
+def test_half_precision_says_about_the_same(recipe_of, saved):
+    totals = []
+    for precision in ("fp32", "bf16"):
+        recipe = recipe_of("completion", [saved("decoder"), saved("bert")], asking={"precision": precision})
+        items = read(fewshot(recipe, overwrite=True))[1]
+        totals.append([item["log_likelihood"] for item in items])
+    assert totals[1] != totals[0]
+    assert totals[1] == pytest.approx(totals[0], rel=0.1, abs=0.5)
+
+
 def test_other_weights_are_asked_anew(recipe_of, saved, tmp_path):
     copied = shutil.copytree(saved("decoder"), tmp_path / "changed")
     first = read(fewshot(recipe_of("completion", [copied])))[0]
