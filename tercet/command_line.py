@@ -10,7 +10,7 @@ from inspect import getdoc
 
 from . import __version__
 from .model_commands import doctor, export, import_, push
-from .task_commands import distill, finetune, predict
+from .task_commands import distill, fewshot, finetune, predict
 
 ABOUT = """\
 Pretrain encoder, decoder and sequence-to-sequence Transformers on your own text, and teach them tasks.
@@ -59,6 +59,7 @@ def build_parser() -> ArgumentParser:
                 "--resume", action="store_true", help="continue from the newest checkpoint, if there is one"
             )
     add_predict(commands)
+    add_fewshot(commands)
     command = add_command(commands, verify_resume)
     add_recipe(command)
     command.add_argument("--steps", type=int, default=12, help="how many steps to try out (%(default)s)")
@@ -83,6 +84,21 @@ def add_predict(commands: "_SubParsersAction[ArgumentParser]") -> None:
     )
     command.add_argument("--resume", action="store_true", help="continue an unfinished file")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier file")
+
+
+def add_fewshot(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """Add the command that asks a pretrained model."""
+    command = add_command(commands, fewshot)
+    add_recipe(command)
+    command.add_argument(
+        "--model", action="append", metavar="MODEL", help="whom to ask: a folder or a Hub name; repeatable"
+    )
+    command.add_argument("--explain", action="store_true", help="only show which tokens are scored")
+    command.add_argument("--resume", action="store_true", help="go on with an earlier evaluation")
+    command.add_argument("--overwrite", action="store_true", help="replace an earlier evaluation")
+    command.add_argument(
+        "--trust-remote-code", action="store_true", help="run the code that the model brings along"
+    )
 
 
 def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:

@@ -16,7 +16,7 @@ def list_configs() -> None:
     """Print the recipes and the presets, and where their files lie."""
     folder = files(configs)
     told = {name: describe_recipe(name).splitlines() for name in recipe_names()}
-    for command in ("pretrain", "finetune", "distill"):
+    for command in ("pretrain", "finetune", "distill", "fewshot"):
         print(f"recipes (tercet {command} RECIPE):")
         for name, (own_command, *about) in told.items():
             if own_command == f"tercet {command} {name}":

@@ -1,5 +1,6 @@
-"""The commands of `tercet` about tasks and students. A command's docstring is its help."""
+"""The commands of `tercet` about tasks, students and prompts. A command's docstring is its help."""
 
+import json
 from argparse import Namespace
 
 
@@ -71,3 +72,30 @@ def predict(options: Namespace) -> None:
         precision=options.precision,
     )
     print(f"{rows:,} rows", file=sys.stderr)
+
+
+def fewshot(options: Namespace) -> None:
+    """Ask a pretrained model without training: zero-, one- and few-shot, with the same prompts for all
+    members.
+
+    A recipe names rows, templates of prompt and answers, and how many demonstrations (`asking.shots`).
+    Decoders are asked for log-likelihoods, sequence-to-sequence models for those of the target, encoders for
+    pseudo-log-likelihoods. Writes OUTPUT/report.html, results.json and a line for every item; weights are not
+    changed. Files of rows are looked for in data.folder. --explain shows which tokens are scored, and stops.
+
+    Examples:
+      tercet fewshot copa --model runs/decoder-english/model data.folder=data
+      tercet fewshot my-task.yaml --model gpt2 --model runs/mine/model asking.shots=[0,1,4] --explain
+    """
+    from .configs.recipe import load_recipe
+    from .fewshot.explanation import explain
+    from .fewshot.recipe import FewShotRecipe
+    from .fewshot.run import fewshot as run
+
+    models = [] if not options.model else [f"models={json.dumps(options.model)}"]
+    recipe = load_recipe(FewShotRecipe, options.recipe, [*models, *options.overrides])
+    trusted = options.trust_remote_code
+    if options.explain:
+        print(explain(recipe, trust_remote_code=trusted))
+        return
+    print(run(recipe, resume=options.resume, overwrite=options.overwrite, trust_remote_code=trusted))

@@ -21,8 +21,8 @@ MAY_IMPORT = {
     "pretraining": {"configs", "modeling", "training", "interop"},
     "finetune": {"configs", "modeling", "training", "interop", "pretraining"},
     "distill": {"configs", "modeling", "training", "interop", "pretraining", "finetune"},
-    "fewshot": {"configs", "modeling", "interop"},
-    "demo": {"configs", "modeling", "training", "interop", "pretraining", "finetune"},
+    "fewshot": {"configs", "modeling", "training", "interop", "pretraining", "finetune"},
+    "demo": {"configs", "modeling", "training", "interop", "pretraining", "finetune", "distill", "fewshot"},
 }
 FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]
 LIBRARY = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.py"))
@@ -30,7 +30,7 @@ SHELL = sorted((ROOT / "tercet").glob("*.py"))
 SOURCES = [*LIBRARY, *SHELL]
 EVERYWHERE = [*SOURCES, *sorted(path for path in (ROOT / "tests").rglob("*.py"))]
 PRESETS = sorted((ROOT / "configs" / "model").glob("*.yaml"))
-COMMANDS = {"pretraining": "pretrain", "finetune": "finetune", "distill": "distill"}
+COMMANDS = {"pretraining": "pretrain"} | {name: name for name in ("finetune", "distill", "fewshot")}
 RECIPES = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(PRESETS))
 
 
@@ -178,12 +178,13 @@ def test_recipe_starts_with_the_command_that_runs_it(path: Path) -> None:
 def test_recipe_loads(path: Path) -> None:
     from tercet.configs.recipe import load_recipe
     from tercet.distill.recipe import DistillationRecipe
+    from tercet.fewshot.recipe import FewShotRecipe
     from tercet.finetune.recipe import FineTuningRecipe
     from tercet.pretraining.recipe import PretrainingRecipe
 
-    kinds = {"finetune": FineTuningRecipe, "distill": DistillationRecipe}
-    if path.parent.name in kinds:
-        assert load_recipe(kinds[path.parent.name], path.stem).output == f"runs/{path.stem}"
+    kinds = {"finetune": FineTuningRecipe, "distill": DistillationRecipe, "fewshot": FewShotRecipe}
+    if kind := kinds.get(path.parent.name):
+        assert load_recipe(kind, path.stem).output == f"runs/{path.stem}"
     else:
         recipe = load_recipe(PretrainingRecipe, path.stem)
         assert recipe.model.preset in {preset.stem for preset in PRESETS}

@@ -10,7 +10,7 @@ from tercet import command_line, is_command_line
 from tercet.__main__ import main
 
 COMMANDS = ["demo", "recipes", "plan", "tokenizer", "pretrain", "verify-resume"]
-COMMANDS += ["finetune", "distill", "import", "export", "doctor", "push"]
+COMMANDS += ["finetune", "distill", "fewshot", "import", "export", "doctor", "push"]
 
 
 def fail_with(error: BaseException):

@@ -9,6 +9,7 @@ import pytest
 from tercet.command_line import parse
 from tercet.configs.recipe import load_recipe, recipe_names
 from tercet.distill.recipe import DistillationRecipe
+from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.pretraining.model import build_model, config_class_of
 from tercet.pretraining.plan_recipe import load_plan
@@ -48,7 +49,7 @@ def test_commands_name_recipes_and_keys_that_exist(command):
         if options.command == "plan":
             load_plan(options.recipe, options.overrides)
         else:
-            kinds = {"finetune": FineTuningRecipe, "distill": DistillationRecipe}
+            kinds = {"finetune": FineTuningRecipe, "distill": DistillationRecipe, "fewshot": FewShotRecipe}
             load_recipe(kinds.get(options.command, PretrainingRecipe), options.recipe, options.overrides)
 
 

@@ -1,0 +1,168 @@
+"""What is scored, and by whom: choices behind questions with a long common beginning, GPT-2 and ours.
+
+    harness          lm-evaluation-harness on the stock model, float32: a choice is read with all before it
+    harness-bf16     the same in bfloat16, freed memory kept
+    prefix-cache     the stock model in float32, as a plain program does it: the beginning is cached once, a
+                     question continues a copy, its choices an expanded one; all logits are computed
+    tercet           `fewshot`'s scorer on our model, float32
+    tercet-bf16      the same in bfloat16, freed memory kept
+
+All get the same token ids. The harness sorts by length and reads as many texts at once as told.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from cases import SEED, DecoderCase
+from lm_eval.models.huggingface import HFLM
+from sides import Pass, Side, as_they_are
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+from writers import BASE, WritingCase
+
+from tercet.fewshot.decoder_scoring import TreeScorer
+from tercet.fewshot.request import Request
+
+HARNESS_BATCH = 8
+TOKENS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class AskingCase(WritingCase):
+    """Questions behind a common beginning, with some choices each."""
+
+    prefix_length: int = 400
+    question_length: int = 60
+    num_questions: int = 12
+    num_choices: int = 4
+    longest_choice: int = 15
+
+    def shrunk(self) -> "AskingCase":
+        """Give the same on a scale at which it takes no time."""
+        small = super().shrunk()
+        return replace(small, sequence_length=96, prefix_length=40, question_length=8, num_questions=3)
+
+    def requests(self) -> list[Request]:
+        """Draw what is asked; the choices to a question follow each other."""
+        rng = np.random.default_rng(SEED)
+
+        def draw(length: int) -> tuple[int, ...]:
+            return tuple(int(word) for word in self.words(length, rng))
+
+        prefix, asked = draw(self.prefix_length), []
+        for _ in range(self.num_questions):
+            question = prefix + draw(self.question_length)
+            lengths = rng.integers(2, self.longest_choice + 1, self.num_choices)
+            asked += [Request(question, draw(int(length))) for length in lengths]
+        return asked
+
+
+def tokenizer_of(case: DecoderCase) -> Any:
+    """Make a tokenizer for the harness, which wants one even for ids."""
+    words = {f"w{number}": number for number in range(case.vocab_size)}
+    end = f"w{case.vocab_size - 1}"
+    backend = Tokenizer(models.WordLevel(words, unk_token=end))
+    tokenizer_class: Any = PreTrainedTokenizerFast
+    return tokenizer_class(tokenizer_object=backend, bos_token=end, eos_token=end, pad_token=end)
+
+
+def ask_harness(model: Any, case: AskingCase) -> Callable[[], list[float]]:
+    """Let the harness score."""
+    harness_class: Any = HFLM
+    harness = harness_class(model, tokenizer=tokenizer_of(case), batch_size=HARNESS_BATCH)
+    asked = [(("", ""), list(request.context), list(request.answer)) for request in case.requests()]
+    return lambda: [found for found, _ in harness._loglikelihood_tokens(asked, disable_tqdm=True)]
+
+
+def ask_prefix_cache(model: Any, case: AskingCase) -> Callable[[], list[float]]:
+    """Let a plain program score, which caches what choices have in common."""
+    requests, choices = case.requests(), case.num_choices
+    prefix = list(requests[0].context[: case.prefix_length])
+
+    @torch.inference_mode()
+    def score() -> list[float]:
+        found = []
+        beginning = model(torch.tensor([prefix]), use_cache=True).past_key_values
+        for first in range(0, len(requests), choices):
+            own = requests[first : first + choices]
+            question = torch.tensor([own[0].context[case.prefix_length :]])
+            outputs = model(question, past_key_values=copy.deepcopy(beginning), use_cache=True)
+            past = outputs.past_key_values
+            past.batch_repeat_interleave(choices)
+            width = max(len(request.answer) for request in own)
+            ids = torch.tensor([[*request.answer, *[0] * (width - len(request.answer))] for request in own])
+            mask = torch.ones(choices, len(own[0].context) + width, dtype=torch.long)
+            behind = model(ids, past_key_values=past, attention_mask=mask, use_cache=True).logits
+            logits = torch.cat((outputs.logits[:, -1:].expand(choices, -1, -1), behind), dim=1)
+            chosen = logits[:, :-1].float().log_softmax(-1).gather(-1, ids[..., None])[..., 0]
+            found += [row[: len(r.answer)].sum().item() for row, r in zip(chosen, own, strict=True)]
+        return found
+
+    return score
+
+
+def ask_tercet(model: Any, case: AskingCase) -> Callable[[], list[float]]:
+    """Let ours score."""
+    scorer, requests = TreeScorer(model, TOKENS_AT_ONCE), case.requests()
+    return lambda: [score.total for score in scorer.score_all(requests)]
+
+
+WAYS: Mapping[str, tuple[str, Callable[..., Callable[[], list[float]]], torch.dtype]] = {
+    "harness": ("stock", ask_harness, torch.float32),
+    "harness-bf16": ("stock", ask_harness, torch.bfloat16),
+    "prefix-cache": ("stock", ask_prefix_cache, torch.float32),
+    "tercet": ("tercet", ask_tercet, torch.float32),
+    "tercet-bf16": ("tercet", ask_tercet, torch.bfloat16),
+}
+"""Of each side: whose model, who asks, in which type."""
+
+
+def prepare(case: AskingCase, device: torch.device, *, name: str) -> Pass:
+    """Build a model, and ask it everything whenever it is called."""
+    whose, ask, dtype = WAYS[name]
+    score = ask(case.models()[whose].to(device, dtype), case)
+
+    def ask_once() -> None:
+        score()
+
+    return ask_once
+
+
+ASKERS = {
+    name: Side(
+        partial(prepare, name=name),
+        "bf16" if dtype == torch.bfloat16 else "fp32",
+        dtype == torch.bfloat16,
+        as_they_are,
+    )
+    for name, (_, _, dtype) in WAYS.items()
+}
+"""The sides, by name, in the order of a round."""
+
+ASKING_CASES = {
+    case.name: case
+    for case in (
+        AskingCase("4x256", 50_257, 512, batch_size=1),
+        AskingCase("12x768", 50_257, 512, batch_size=1, **BASE),
+    )
+}
+"""What is scored, by name: layers x width."""
+
+
+def compare_scores(case: AskingCase) -> dict[str, Any]:
+    """Let all sides score once: how far each lies from the harness in float32, and whether picks agree."""
+    found = {
+        name: np.array(ask(case.models()[whose].to(dtype), case)())
+        for name, (whose, ask, dtype) in WAYS.items()
+    }
+    picks = {name: own.reshape(-1, case.num_choices).argmax(-1) for name, own in found.items()}
+    return {
+        "parameters": sum(parameter.numel() for parameter in case.models()["stock"].parameters()),
+        "difference": {name: float(np.abs(own - found["harness"]).max()) for name, own in found.items()},
+        "same_picks": {name: float((own == picks["harness"]).mean()) for name, own in picks.items()},
+    }

@@ -1,0 +1,125 @@
+"""Score choices side by side with lm-evaluation-harness: questions a second, their ratio, and equal picks.
+
+    python benchmarks/fewshot.py                                  everything, some minutes on two cores
+    python benchmarks/fewshot.py --cases 4x256 --rounds 9
+    python benchmarks/fewshot.py --page docs/performance.md       and put the table there
+
+`askers.py` says what is scored and by whom, `measuring.py` how the time is taken. Let the machine rest
+meanwhile.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from askers import ASKERS, ASKING_CASES, AskingCase, compare_scores
+from measuring import Conditions, begin_result, in_fresh_process, measure
+from reporting import describe_run, keep, write_between_marks
+
+RESULTS = Path(__file__).parent / "results" / "fewshot.json"
+
+BEGIN, END = "<!-- benchmarks/fewshot.py: begin -->", "<!-- benchmarks/fewshot.py: end -->"
+"""Between these lines of a page stands the table."""
+
+PEERS = ("harness", "harness-bf16", "prefix-cache")
+"""What speeds are related to."""
+
+HEAD = """\
+| case | side | choices/s | slowest to fastest | over harness | its bf16 | prefix cache | apart | same picks |
+|---|---|--:|--:|--:|--:|--:|--:|--:|"""
+
+
+def main(arguments: list[str]) -> int:
+    """Measure what the arguments ask for, print it, and write it down."""
+    options = parse(arguments)
+    conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
+    result = begin_result(conditions, rounds=options.rounds, cases={})
+    for name in options.cases:
+        case = ASKING_CASES[name].shrunk() if options.smoke else ASKING_CASES[name]
+        print(f"measuring {name} ...", file=sys.stderr, flush=True)
+        scores = in_fresh_process(conditions, compare_scores, case)
+        sides = measure(case, ASKERS, conditions, options.rounds)
+        summarize(sides, case, scores)
+        result["cases"][name] = {"case": asdict(case), "scores": scores, "sides": sides}
+        keep(options.output, result)
+    print(render(result))
+    if options.page:
+        write_between_marks(options.page, render(result), BEGIN, END)
+    return 0
+
+
+def summarize(sides: dict[str, dict[str, Any]], case: AskingCase, scores: dict[str, Any]) -> None:
+    """Add to each side's `seconds` its speed, its ratios, and how far its scores lie from the harness's."""
+    choices = case.num_questions * case.num_choices
+    for name, side in sides.items():
+        speeds = [choices / seconds for seconds in side["seconds"]]
+        side["choices_per_second"] = median(speeds)
+        side["slowest"], side["fastest"] = min(speeds), max(speeds)
+        side["precision"] = ASKERS[name].precision
+        side["difference"] = scores["difference"][name]
+        side["same_picks"] = scores["same_picks"][name]
+    for side in sides.values():
+        for peer in PEERS:
+            side[f"ratio_to_{peer}"] = side["choices_per_second"] / sides[peer]["choices_per_second"]
+
+
+def render(result: dict[str, Any]) -> str:
+    """Write a run's result as Markdown: the machine, what was asked, the table."""
+    return "\n".join(
+        [
+            *describe_run(result),
+            "",
+            *(
+                f"- {name}: {case['scores']['parameters']:,} parameters on both sides; "
+                f"{case['case']['num_questions']} questions of {case['case']['question_length']} tokens "
+                f"behind {case['case']['prefix_length']} common ones, {case['case']['num_choices']} choices "
+                "each"
+                for name, case in result["cases"].items()
+            ),
+            "",
+            HEAD,
+            *(
+                _row(case_name, side_name, side)
+                for case_name, case in result["cases"].items()
+                for side_name, side in case["sides"].items()
+            ),
+        ]
+    )
+
+
+def _row(case: str, name: str, side: dict[str, Any]) -> str:
+    cells = [
+        case,
+        f"{name} ({side['precision']})",
+        f"{side['choices_per_second']:,.1f}",
+        f"{side['slowest']:,.1f} to {side['fastest']:,.1f}",
+        *(f"{side[f'ratio_to_{peer}']:.2f}x" for peer in PEERS),
+        f"{side['difference']:.0e}",
+        f"{side['same_picks']:.0%}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """Read the command line."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--cases", nargs="+", choices=ASKING_CASES, default=list(ASKING_CASES), metavar="CASE"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="passes of every side that count")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
+    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
+    parser.add_argument("--smoke", action="store_true", help="tiny shapes: only to see that it runs")
+    parser.add_argument(
+        "--common-scheduler-group", action="store_true", help="do not raise our sessions' priority"
+    )
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""Teach a small decoder to learn from its prompt, and see how much it learns from K demonstrations.
+
+    python examples/learn_in_context.py                       about ten minutes on two cores
+    python examples/learn_in_context.py training.steps=200    other values of the recipe `decoder-recall`
+
+In every world four keys have a value each; lines say `k3 n7 : v2`, where n7 means nothing. Worlds of the rows
+that are asked are in no text. Without demonstrations there is nothing to know: one of eight values. With K of
+them a key was shown with probability 1 - (3/4)^K, which is what a perfect reader scores, but for guesses.
+"""
+
+import json
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tercet.configs.recipe import load_recipe
+from tercet.fewshot.recipe import FewShotRecipe
+from tercet.fewshot.run import fewshot
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.run import pretrain
+
+FOLDER = Path("runs/recall-data")
+NUM_LINES = 33
+"""Lines of a world: 32 demonstrations, and one more."""
+
+KEYS, NOISES, VALUES = ([f"{letter}{number}" for number in range(8)] for letter in "knv")
+KEYS_OF_A_WORLD = 4
+
+
+def draw_world(draw: random.Random, num_lines: int) -> list[dict[str, str]]:
+    """Draw the lines of a world, its keys about equally often."""
+    values = dict(zip(draw.sample(KEYS, KEYS_OF_A_WORLD), draw.sample(VALUES, KEYS_OF_A_WORLD), strict=True))
+    keys = draw.choices(list(values), k=num_lines)
+    return [{"key": key, "noise": draw.choice(NOISES), "value": values[key]} for key in keys]
+
+
+def write_text(file: Path, num_worlds: int, seed: int) -> None:
+    """Write worlds as documents: lines, and a blank one between two worlds."""
+    draw = random.Random(seed)
+    worlds = (draw_world(draw, NUM_LINES) for _ in range(num_worlds))
+    texts = ("".join(f"{row['key']} {row['noise']} : {row['value']}\n" for row in world) for world in worlds)
+    file.write_text("\n".join(texts), encoding="utf-8")
+
+
+def write_rows(file: Path, num_worlds: int, seed: int) -> None:
+    """Write the rows that are asked; those of a world demonstrate each other."""
+    draw = random.Random(seed)
+    rows = [
+        row | {"world": world}
+        for world in range(num_worlds)
+        for row in draw_world(draw, 4 * NUM_LINES)  # so that 32 of them read differently
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def main(overrides: Sequence[str]) -> int:
+    """Write text and rows, pretrain, ask, and say where the report is."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    write_text(FOLDER / "train.txt", 20_000, seed=0)
+    write_text(FOLDER / "validation.txt", 200, seed=1)
+    write_rows(FOLDER / "rows.jsonl", 100, seed=2)
+    output = pretrain(load_recipe(PretrainingRecipe, "decoder-recall", overrides), overwrite=True)
+    model = f"models={json.dumps([str(output)])}"
+    print(fewshot(load_recipe(FewShotRecipe, "recall", [model]), overwrite=True))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,215 @@
+"""Where a context ends and an answer begins, in tokens.
+
+Context and answer are written as one text and cut as one text, as the model has learned to read it. The
+answer begins at the first token that is not the same without it: " yes" begins with its space where a
+vocabulary has the space within the token, and a token that joins the two belongs to the answer. All answers
+to a question begin at the same token, so that their scores compare. Of encoders, which read on behind the
+answer, the tokens are found by their characters.
+
+Where nothing is joined this is what lm-evaluation-harness does, which encodes the context by itself and takes
+as many tokens off the whole; where something is, that would score other tokens than the model reads.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from transformers import PreTrainedTokenizerBase
+
+from .prefix_tree import common_length
+from .request import Request
+
+Opening = Literal["tokenizer", "bos", "none"]
+"""What opens a text: what the tokenizer puts there, its bos token, or nothing."""
+
+SENTINEL = "<extra_id_0>"
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A context, and texts that may follow it."""
+
+    context: str
+    answers: tuple[str, ...]
+    suffix: str = ""
+    """What follows any of them; only encoders read it."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What stands around texts beside themselves."""
+
+    opening: Opening = "tokenizer"
+    ends_answer: bool = False
+    """Whether the end-of-sequence token belongs to the answer, and is scored."""
+    sentinel: bool = False
+    """Whether a sequence-to-sequence model is asked as in span corruption: the source ends in `<extra_id_0>`,
+    and the answer follows it in the target."""
+
+
+class PromptEncoder(ABC):
+    """Turns prompts into requests. Abstract: each member reads them in its own form."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, policy: Policy):
+        self.tokenizer, self.policy = tokenizer, policy
+        opening, self.closing = frame_of(tokenizer)
+        if policy.opening == "bos":
+            opening = (required_id(tokenizer, "bos", "asking.opening is bos"),)
+        self.opening = opening if policy.opening != "none" else ()
+        self.ending: tuple[int, ...] = ()
+        if policy.ends_answer:
+            self.ending = (required_id(tokenizer, "eos", "asking.ends_answer"),)
+
+    @abstractmethod
+    def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
+        """Give a request for each answer of each prompt.
+
+        Raises:
+            ValueError: The tokenizer leaves nothing of an answer.
+        """
+
+    def context_of(self, context: str) -> tuple[int, ...]:
+        """Give the ids of a context behind which the model writes."""
+        return self.beginning(self.ids_of([context])[0])
+
+    def ids_of(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """Cut texts, with nothing around them."""
+        if not texts:
+            return []
+        encoded = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+        return [tuple(ids) for ids in encoded]  # pyright: ignore[reportArgumentType]
+
+    def beginning(self, context: tuple[int, ...]) -> tuple[int, ...]:
+        """Open a context; one that is empty begins with the bos token, or that of the end, as in training."""
+        if opened := self.opening + context:
+            return opened
+        for role in ("bos", "eos", "cls"):
+            if (token := getattr(self.tokenizer, f"{role}_token_id", None)) is not None:
+                return (token,)
+        raise ValueError(
+            "the context is empty, and the tokenizer has neither a bos nor an eos token to begin with: give "
+            "the task a description, or the tokenizer a bos token"
+        )
+
+
+class DecoderPrompts(PromptEncoder):
+    """Prompts of decoders."""
+
+    def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
+        """Give a request for each answer of each prompt; see the module for where answers begin."""
+        contexts = self.ids_of([prompt.context for prompt in prompts])
+        wholes = iter(self.ids_of([p.context + answer for p in prompts for answer in p.answers]))
+        requests = []
+        for prompt, context in zip(prompts, contexts, strict=True):
+            texts = [next(wholes) for _ in prompt.answers]
+            begin = min((common_length(context, text) for text in texts), default=0)
+            opened = self.beginning(context[:begin])
+            for answer, text in zip(prompt.answers, texts, strict=True):
+                require_tokens(text[begin:], answer)
+            requests.append([Request(opened, text[begin:] + self.ending) for text in texts])
+        return requests
+
+
+class Seq2SeqPrompts(PromptEncoder):
+    """Prompts of sequence-to-sequence models: the context is the source, the answer the target."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, policy: Policy, start_id: int | None):
+        super().__init__(tokenizer, policy)
+        if start_id is None:
+            raise ValueError(
+                "the model's configuration names no decoder_start_token_id: set it and save again"
+            )
+        self.lead, self.asking = (start_id,), ()
+        if policy.sentinel:
+            sentinel = tokenizer.get_vocab().get(SENTINEL)
+            if sentinel is None:
+                raise ValueError(
+                    f"asking.sentinel is true, but the tokenizer has no {SENTINEL}: set asking.sentinel=false"
+                )
+            self.lead, self.asking = (start_id, sentinel), (sentinel,)
+
+    def context_of(self, context: str) -> tuple[int, ...]:
+        """Give the ids of the source."""
+        return self.source(self.ids_of([context])[0])
+
+    def source(self, context: tuple[int, ...]) -> tuple[int, ...]:
+        """Frame the ids of a source."""
+        return self.opening + context + self.asking + self.closing or self.beginning(())
+
+    def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
+        """Give a request for each answer of each prompt."""
+        contexts = self.ids_of([prompt.context for prompt in prompts])
+        answers = iter(self.ids_of([answer for prompt in prompts for answer in prompt.answers]))
+        requests = []
+        for prompt, context in zip(prompts, contexts, strict=True):
+            source = self.source(context)
+            own = [require_tokens(next(answers), answer) for answer in prompt.answers]
+            requests.append([Request(source, ids + self.ending, lead=self.lead) for ids in own])
+        return requests
+
+
+class EncoderPrompts(PromptEncoder):
+    """Prompts of encoders: the answer stands in its text, in the frame that the tokenizer gives it."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, policy: Policy):
+        super().__init__(tokenizer, policy)
+        if not tokenizer.is_fast:
+            raise ValueError(
+                "an encoder's answers are found by their characters, which only fast tokenizers tell: save "
+                "the model with a fast one (tokenizer.json)"
+            )
+
+    def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
+        """Give a request for each answer of each prompt."""
+        return [[self.locate(prompt, answer) for answer in prompt.answers] for prompt in prompts]
+
+    def locate(self, prompt: Prompt, answer: str) -> Request:
+        """Find the tokens of an answer, and the words that they belong to."""
+        begin, end = len(prompt.context), len(prompt.context) + len(answer)
+        text = prompt.context + answer + prompt.suffix
+        encoded: Any = self.tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        ids, spans = tuple(encoded["input_ids"]), encoded["offset_mapping"]
+        inside = [n for n, (first, last) in enumerate(spans) if first < end and last > begin and last > first]
+        require_tokens(tuple(inside), answer)
+        first, last = inside[0], inside[-1] + 1
+        words = encoded.word_ids(0)
+        return Request(
+            self.opening + ids[:first],
+            ids[first:last],
+            ids[last:] + self.closing,
+            words=tuple(-1 if words[place] is None else words[place] for place in range(first, last)),
+        )
+
+
+def frame_of(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Give the ids that a call of a tokenizer puts before and behind a text."""
+    inner: Any = tokenizer("a", add_special_tokens=False)["input_ids"]
+    framed: Any = tokenizer("a")["input_ids"]
+    for begin in range(len(framed) - len(inner) + 1):
+        if framed[begin : begin + len(inner)] == inner:
+            return tuple(framed[:begin]), tuple(framed[begin + len(inner) :])
+    raise ValueError("the tokenizer cuts a text otherwise within its frame: set asking.opening=none")
+
+
+def required_id(tokenizer: PreTrainedTokenizerBase, role: str, needed_by: str) -> int:
+    """Give the id of a special token by its role, or say who misses it."""
+    token_id = getattr(tokenizer, f"{role}_token_id")
+    if token_id is None:
+        raise ValueError(
+            f"{needed_by}, but the tokenizer has no {role}_token: add one "
+            f"(tokenizer.add_special_tokens({{'{role}_token': ...}})), or ask another model"
+        )
+    return token_id
+
+
+def require_tokens(ids: tuple[int, ...], answer: str) -> tuple[int, ...]:
+    """Return the tokens of an answer, or raise a `ValueError` if there are none."""
+    if not ids:
+        raise ValueError(
+            f"the answer {answer!r} has no tokens of its own: an answer must have text, so correct the row "
+            "or the template"
+        )
+    return ids

@@ -1,0 +1,205 @@
+"""Log-likelihoods of answers by decoders: what texts share is read once.
+
+Ours read trees: the beginning of a family comes from a cache, and all answers to a question continue it in
+one row (`prefix_tree.py`). Stock models continue an expanded cache with one row for each answer, which any
+model with a cache can. Both are equal to reading every text by itself (`definition.py`).
+
+Shapes: B rows, P cached tokens, T positions of a row, N tokens of a packed stream, C model width.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache
+
+from ..modeling import TercetDecoderForCausalLM
+from ..modeling.blocked_weights import blocked_weights
+from ..modeling.packing import Masks
+from .few_positions import Targets, head_only_at, scores_of_few, vocabulary_size
+from .prefix_tree import PrefixTree, by_size, find_families, grow_trees
+from .request import Request, Score, Scorer
+
+
+class TreeScorer(Scorer):
+    """A decoder of ours.
+
+    Args:
+        model: In evaluation mode.
+        tokens_at_once: Tokens of a batch, pads included.
+    """
+
+    def __init__(self, model: TercetDecoderForCausalLM, tokens_at_once: int):
+        self.model, self.tokens_at_once = model, tokens_at_once
+        config = model.config
+        is_masked = str(config._attn_implementation) in ("sdpa", "eager")
+        # Relative biases count places, which in a tree are no distances.
+        self.may_branch = is_masked and config.position_embedding_type != "relative_bias"
+        self.may_cache = self.may_branch and set(config.types_of_layers) == {"full_attention"}
+
+    @torch.inference_mode()
+    def score(self, requests: Sequence[Request]) -> Iterator[tuple[int, Score]]:
+        """Yield the scores family by family."""
+        for family in find_families(requests, may_cache=self.may_cache):
+            cache = self.read(requests[family.members[0]].ids[: family.prefix])
+            trees = grow_trees(requests, family, may_branch=self.may_branch)
+            for batch in by_size([len(tree.tokens) for tree in trees], self.tokens_at_once):
+                yield from self.score_trees(
+                    [trees[number] for number in batch], requests, cache, family.prefix
+                )
+
+    def read(self, prefix: tuple[int, ...]) -> Cache | None:
+        """Cache what a family has in common, if anything."""
+        if not prefix:
+            return None
+        ids = torch.tensor([prefix], device=self.model.device)
+        with self.fast_products():
+            return self.model.model(ids, use_cache=True).past_key_values
+
+    def score_trees(
+        self, trees: list[PrefixTree], requests: Sequence[Request], cache: Cache | None, prefix: int
+    ) -> Iterator[tuple[int, Score]]:
+        """Score the answers of trees in one pass."""
+        is_packed = cache is None and all(tree.is_path for tree in trees)
+        with self.fast_products():
+            states = self.read_packed(trees) if is_packed else self.read_rows(trees, cache, prefix)
+            width = max(len(tree.tokens) for tree in trees)
+            begins = np.cumsum([0, *(len(tree.tokens) if is_packed else width for tree in trees)]).tolist()
+            numbers = [number for tree in trees for number in tree.members]
+            places = [
+                [begin + node for node in path]
+                for begin, tree in zip(begins[:-1], trees, strict=True)
+                for path in tree.places
+            ]
+            targets = Targets(places, [requests[number].answer for number in numbers], states.device)
+            scores = targets.scores(
+                lambda places: self.model.score(states[places]), vocabulary_size(self.model)
+            )
+        yield from zip(numbers, scores, strict=True)
+
+    def read_packed(self, trees: list[PrefixTree]) -> Tensor:
+        """States (N, C) of texts of which none branches, as packed sequences."""
+        ids = torch.tensor([[token for tree in trees for token in tree.tokens]], device=self.model.device)
+        positions = torch.tensor([[depth for tree in trees for depth in tree.depths]], device=ids.device)
+        bounds = torch.tensor(np.cumsum([0, *(len(tree.tokens) for tree in trees)]), dtype=torch.int32)
+        longest = max(len(tree.tokens) for tree in trees)
+        lengths: dict[str, Any] = {f"cu_seq_lens_{side}": bounds.to(ids.device) for side in "qk"}
+        lengths |= {f"max_length_{side}": longest for side in "qk"}
+        return self.model.model(ids, position_ids=positions, use_cache=False, **lengths).last_hidden_state[0]
+
+    def read_rows(self, trees: list[PrefixTree], cache: Cache | None, prefix: int) -> Tensor:
+        """States (B * T, C) of a row for each tree, behind what is cached."""
+        width = max(len(tree.tokens) for tree in trees)
+        ids = np.zeros((len(trees), width), dtype=np.int64)
+        depths = np.zeros((len(trees), width), dtype=np.int64)
+        sees = np.zeros((len(trees), width, width), dtype=bool)
+        for row, tree in enumerate(trees):
+            length = len(tree.tokens)
+            ids[row, :length], depths[row, :length] = tree.tokens, tree.depths
+            sees[row, :length, :length] = tree.ancestors()
+        device = self.model.device
+        positions = torch.from_numpy(depths).to(device) + prefix
+        outputs = self.model.model(
+            torch.from_numpy(ids).to(device),
+            self.masks(torch.from_numpy(sees).to(device), positions, prefix),
+            positions,
+            expanded(cache, len(trees)),
+            use_cache=cache is not None,
+        )
+        return outputs.last_hidden_state.flatten(0, 1)
+
+    def masks(self, sees: Tensor, positions: Tensor, prefix: int) -> Masks:
+        """Turn who sees whom (B, T, T) into masks (B, 1, T, P + T), one for each type of layer."""
+        config = self.model.config
+        nearest = positions[:, :, None] - positions[:, None] < (config.sliding_window or 0)
+        masks: Masks = {}
+        for kind in dict.fromkeys(config.types_of_layers):
+            allowed = sees & nearest if kind == "sliding_attention" else sees
+            added = torch.zeros(allowed.shape, dtype=self.model.dtype, device=allowed.device)
+            added.masked_fill_(~allowed, torch.finfo(added.dtype).min)
+            masks[kind] = torch.nn.functional.pad(added, (prefix, 0))[:, None]
+        return masks
+
+    def fast_products(self) -> Any:
+        """Let linear layers multiply by blocks on a CPU."""
+        return blocked_weights(self.model) if self.model.device.type == "cpu" else nullcontext()
+
+
+class CacheScorer(Scorer):
+    """A stock decoder: the common beginning of a family is cached, each answer is a row behind it.
+
+    Args:
+        model: In evaluation mode.
+        tokens_at_once: Tokens of a batch, pads included.
+    """
+
+    def __init__(self, model: PreTrainedModel, tokens_at_once: int):
+        self.model, self.tokens_at_once = model, tokens_at_once
+        self.takes_positions = "position_ids" in signature(model.forward).parameters
+
+    @torch.inference_mode()
+    def score(self, requests: Sequence[Request]) -> Iterator[tuple[int, Score]]:
+        """Yield the scores family by family."""
+        for family in find_families(requests, counts_answers=True):
+            cache = self.read(requests[family.members[0]].ids[: family.prefix])
+            sizes = [len(requests[number].ids) - family.prefix for number in family.members]
+            for batch in by_size(sizes, self.tokens_at_once):
+                numbers = [family.members[place] for place in batch]
+                yield from zip(
+                    numbers,
+                    self.score_rows([requests[n] for n in numbers], cache, family.prefix),
+                    strict=True,
+                )
+
+    def read(self, prefix: tuple[int, ...]) -> Cache | None:
+        """Cache what a family has in common, if anything."""
+        if not prefix:
+            return None
+        ids = torch.tensor([prefix], device=self.model.device)
+        with head_only_at(
+            self.model, torch.tensor([0], device=ids.device)
+        ):  # none of its logits is asked for
+            return self.model(ids, use_cache=True).past_key_values
+
+    def score_rows(self, requests: list[Request], cache: Cache | None, prefix: int) -> list[Score]:
+        """Score requests in one pass behind what is cached."""
+        rows = [request.ids[prefix:-1] for request in requests]
+        ids, mask = padded(rows, self.model.device)
+        width = ids.shape[1]
+        firsts = [number * width + len(r.context) - prefix - 1 for number, r in enumerate(requests)]
+        places = [range(first, first + len(r.answer)) for first, r in zip(firsts, requests, strict=True)]
+        inputs: dict[str, Any] = {
+            "input_ids": ids,
+            "attention_mask": torch.nn.functional.pad(mask, (prefix, 0), value=1),
+            "past_key_values": expanded(cache, len(rows)),
+            "use_cache": cache is not None,
+        }
+        if self.takes_positions:
+            inputs["position_ids"] = (torch.arange(width, device=ids.device) + prefix)[None].expand(
+                len(rows), -1
+            )
+        targets = Targets(places, [request.answer for request in requests], ids.device)
+        return scores_of_few(self.model, targets, inputs)
+
+
+def expanded(cache: Cache | None, rows: int) -> Cache | None:
+    """Give a copy of the cache of one text for as many rows."""
+    if cache is None:
+        return None
+    copied = copy.deepcopy(cache)
+    copied.batch_repeat_interleave(rows)
+    return copied
+
+
+def padded(rows: Sequence[Sequence[int]], device: torch.device, pad_id: int = 0) -> tuple[Tensor, Tensor]:
+    """Put ids into one tensor (B, T), pads on the right, beside the mask of the real ones."""
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row, *[pad_id] * (width - len(row))] for row in rows], device=device)
+    lengths = torch.tensor([len(row) for row in rows], device=device)
+    return ids, (torch.arange(width, device=device) < lengths[:, None]).long()

@@ -1,0 +1,277 @@
+"""Rows as questions: what is asked about a row, what is right, and how the row looks as a demonstration."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .boundary import Prompt
+from .task_recipes import (
+    HOLE,
+    Choosing,
+    ClozeRecipe,
+    Common,
+    CompletionRecipe,
+    GenerationRecipe,
+    MinimalPairRecipe,
+    MultipleChoiceRecipe,
+    PartialEvaluationRecipe,
+    PerplexityRecipe,
+)
+from .templates import Row, Template
+
+
+@dataclass(frozen=True)
+class Item:
+    """One row as a question, without demonstrations."""
+
+    number: int
+    """Of the row, from 0."""
+    prompts: tuple[Prompt, ...]
+    """One with all answers, or one for each if their contexts differ."""
+    right: int = 0
+    """The number of the right answer."""
+    references: tuple[str, ...] = ()
+    """What may be written, where the model writes."""
+    demonstration: str = ""
+    """The row with its right answer, as it stands among the demonstrations."""
+    label: str = ""
+    """Its right answer, for balanced draws."""
+    group: str = ""
+    match: str = ""
+    """Demonstrations are drawn from the items of the same one."""
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """All answers, in their order."""
+        return tuple(answer for prompt in self.prompts for answer in prompt.answers)
+
+
+class Asking(ABC):
+    """Turns rows into items. Abstract: every kind of task asks in its own way."""
+
+    takes_demonstrations = True
+
+    def __init__(self, recipe: Common):
+        self.group, self.match = (
+            None if source is None else Template(f"task.{name}", source, is_expression=True)
+            for name, source in (("group", recipe.group), ("match", recipe.match))
+        )
+
+    @property
+    def templates(self) -> list[Template]:
+        """All templates of the task."""
+        return [value for value in vars(self).values() if isinstance(value, Template)]
+
+    def item(self, number: int, row: Row) -> Item:
+        """Ask about a row.
+
+        Raises:
+            ValueError: The row lacks something, or its right answer is none of the answers.
+        """
+        item = self.ask(number, row)
+        group, match = ("" if each is None else str(each(row)) for each in (self.group, self.match))
+        return replace(item, group=group, match=match)
+
+    @abstractmethod
+    def ask(self, number: int, row: Row) -> Item:
+        """Ask about a row, whatever its group."""
+
+
+class AskingChoice(Asking):
+    """One context, several answers."""
+
+    def __init__(self, recipe: MultipleChoiceRecipe | ClozeRecipe):
+        super().__init__(recipe)
+        self.recipe = recipe
+        self.is_cloze = isinstance(recipe, ClozeRecipe)
+        if isinstance(recipe, ClozeRecipe):
+            self.context = Template("task.text", recipe.text)
+            if recipe.text.count(HOLE) != 1:
+                raise ValueError(f"task.text = {recipe.text!r} must have one hole {HOLE}")
+        else:
+            self.context = Template("task.context", recipe.context)
+        self.right = Template("task.right", recipe.right, is_expression=True)
+        self.choices = (
+            Template("task.choices", recipe.choices, is_expression=True)
+            if isinstance(recipe.choices, str)
+            else None
+        )
+
+    @property
+    def has_fixed_choices(self) -> bool:
+        """Whether all rows have the same choices, so that they are labels."""
+        return self.choices is None
+
+    def parts(self, text: str) -> tuple[str, str]:
+        """Give what stands before and behind the answer."""
+        if isinstance(self.recipe, MultipleChoiceRecipe):
+            return text, self.recipe.suffix
+        before, _, behind = text.partition(HOLE)
+        return before.rstrip(" ") if self.recipe.delimiter == " " else before, behind
+
+    def ask(self, number: int, row: Row) -> Item:
+        """Ask which choice is likeliest."""
+        before, behind = self.parts(self.context(row))
+        choices = texts_in("task.choices", self.choices(row) if self.choices else self.recipe.choices)
+        right = place_of(self.right(row), choices, self.recipe.labels)
+        answers = tuple(self.recipe.delimiter + choice for choice in choices)
+        return Item(
+            number,
+            (Prompt(before, answers, behind),),
+            right,
+            demonstration=before + answers[right] + behind,
+            label=str(right) if self.has_fixed_choices else "",
+        )
+
+    def without_content(self, text: str, row: Row, answers: tuple[str, ...]) -> Prompt:
+        """Ask the same about a row of which all columns say a text without content."""
+        before, behind = self.parts(self.context(dict.fromkeys(row, text)))
+        return Prompt(before, answers, behind)
+
+
+class AskingPartially(Asking):
+    """Several contexts, one continuation."""
+
+    def __init__(self, recipe: PartialEvaluationRecipe):
+        super().__init__(recipe)
+        self.recipe = recipe
+        self.contexts = Template("task.contexts", recipe.contexts, is_expression=True)
+        self.continuation = Template("task.continuation", recipe.continuation)
+        self.right = Template("task.right", recipe.right, is_expression=True)
+
+    def ask(self, number: int, row: Row) -> Item:
+        """Ask which context makes the continuation likeliest."""
+        contexts = texts_in("task.contexts", self.contexts(row))
+        answer = self.recipe.delimiter + self.continuation(row)
+        right = place_of(self.right(row), contexts, ())
+        prompts = tuple(Prompt(context, (answer,)) for context in contexts)
+        return Item(number, prompts, right, demonstration=contexts[right] + answer)
+
+
+class AskingPair(Asking):
+    """Two sentences, the good one first."""
+
+    takes_demonstrations = False
+
+    def __init__(self, recipe: MinimalPairRecipe):
+        super().__init__(recipe)
+        self.good, self.bad = Template("task.good", recipe.good), Template("task.bad", recipe.bad)
+
+    def ask(self, number: int, row: Row) -> Item:
+        """Ask which sentence is likelier."""
+        sentences = texts_in("task.good and task.bad", [self.good(row), self.bad(row)])
+        return Item(number, (Prompt("", tuple(sentences)),))
+
+
+class AskingCompletion(Asking):
+    """One context, one answer, by its likelihood."""
+
+    def __init__(self, recipe: CompletionRecipe):
+        super().__init__(recipe)
+        self.delimiter = recipe.delimiter
+        self.context = Template("task.context", recipe.context)
+        self.answer = Template("task.answer", recipe.answer)
+
+    def ask(self, number: int, row: Row) -> Item:
+        """Ask how likely the answer is."""
+        context = self.context(row)
+        answer = self.delimiter + texts_in("task.answer", [self.answer(row)], least=1)[0]
+        return Item(number, (Prompt(context, (answer,)),), demonstration=context + answer)
+
+
+class AskingToWrite(Asking):
+    """One context, behind which the model writes."""
+
+    def __init__(self, recipe: GenerationRecipe):
+        super().__init__(recipe)
+        self.delimiter = recipe.delimiter
+        self.context = Template("task.context", recipe.context)
+        self.answers = Template("task.answers", recipe.answers, is_expression=recipe.several)
+
+    def ask(self, number: int, row: Row) -> Item:
+        """Ask what follows."""
+        context, answers = self.context(row), self.answers(row)
+        answers = texts_in("task.answers", [answers] if isinstance(answers, str) else answers, least=1)
+        demonstration = context + self.delimiter + answers[0]
+        return Item(
+            number,
+            (Prompt(context, ()),),
+            references=tuple(answers),
+            demonstration=demonstration,
+        )
+
+
+class AskingText(Asking):
+    """A text, by its likelihood."""
+
+    takes_demonstrations = False
+
+    def __init__(self, recipe: PerplexityRecipe):
+        super().__init__(recipe)
+        self.text = Template("task.text", recipe.text)
+
+    def ask(self, number: int, row: Row) -> Item:
+        """Ask how likely the text is."""
+        return Item(number, (Prompt("", (texts_in("task.text", [self.text(row)], least=1)[0],)),))
+
+
+ASKING: dict[type[Common], type[Any]] = {
+    MultipleChoiceRecipe: AskingChoice,
+    ClozeRecipe: AskingChoice,
+    PartialEvaluationRecipe: AskingPartially,
+    MinimalPairRecipe: AskingPair,
+    CompletionRecipe: AskingCompletion,
+    GenerationRecipe: AskingToWrite,
+    PerplexityRecipe: AskingText,
+}
+"""Kind of a task -> what asks about its rows."""
+
+
+def asking_of(recipe: Common) -> Asking:
+    """Give what asks about the rows of a task.
+
+    Raises:
+        ValueError: A template is none.
+    """
+    return ASKING[type(recipe)](recipe)
+
+
+def texts_in(name: str, values: Any, least: int = 2) -> list[str]:
+    """Give a list of texts that all say something.
+
+    Raises:
+        ValueError: It is no list, has too few, or one is empty.
+    """
+    if not isinstance(values, Sequence) or isinstance(values, str) or len(values) < least:
+        raise ValueError(f"{name} gives {values!r:.60}, not a list of {least} or more: correct the row")
+    texts = [value if isinstance(value, str) else str(value) for value in values]
+    for number, text in enumerate(texts):
+        if not text.strip():
+            raise ValueError(
+                f"{name} gives the empty answer {text!r} (number {number}): fill it in, or leave the row out "
+                "with data.where"
+            )
+    return texts
+
+
+def place_of(right: Any, choices: Sequence[str], labels: Sequence[str | int]) -> int:
+    """Find the number of the right choice: by its label, its number, or its text.
+
+    >>> place_of("Negative", ["bad", "good"], ["Negative", "Positive"]), place_of(1, ["a", "b"], [])
+    (0, 1)
+    """
+    if labels and len(labels) != len(choices):
+        raise ValueError(f"task.labels names {len(labels)} labels for {len(choices)} choices: name as many")
+    names = [str(label) for label in labels] or list(choices)
+    may_count = not labels and (isinstance(right, int) or str(right) not in names)
+    if may_count and str(right).isdecimal() and int(right) < len(choices):
+        return int(right)
+    if str(right) in names:
+        return names.index(str(right))
+    raise ValueError(f"task.right gives {right!r}, which is none of {', '.join(names)[:200]}: correct it")
+
+
+def is_choosing(recipe: Common) -> bool:
+    """Tell whether several answers of a row are compared."""
+    return isinstance(recipe, Choosing | MinimalPairRecipe)

@@ -1,0 +1,75 @@
+"""What a model has said is kept, by the contents of the question, so that an evaluation goes on where it was.
+
+A file belongs to weights and a way to ask, both in its name. A line that a killed run has not finished is
+left out, and asked for again.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from ..training.disk import replace_text
+from .request import Request, Score, Scorer
+
+
+class KeptAnswers:
+    """Answers by their keys, in a file of JSON lines that only grows."""
+
+    def __init__(self, file: Path):
+        self.file, self.answers = file, dict[str, Any]()
+        if file.exists():
+            lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+            if lines and not lines[-1].endswith("\n"):
+                replace_text(file, "".join(lines[:-1]))
+                del lines[-1]
+            self.answers = dict(json.loads(line) for line in lines)
+
+    def ask(self, keys: Sequence[str], find: Callable[[list[int]], Iterator[tuple[int, Any]]]) -> list[Any]:
+        """Give the answer to every key; what is not known is found, and kept at once.
+
+        Args:
+            keys: Of the questions; equal ones are asked once.
+            find: Given numbers of questions, yields places in that list and answers, which JSON can hold.
+        """
+        unknown = list({key: number for number, key in enumerate(keys) if key not in self.answers}.values())
+        if unknown:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with self.file.open("a", encoding="utf-8") as lines:
+                for place, answer in find(unknown):
+                    key = keys[unknown[place]]
+                    self.answers[key] = answer
+                    lines.write(json.dumps([key, answer]) + "\n")
+                    lines.flush()
+        return [self.answers[key] for key in keys]
+
+
+class KeptScores:
+    """A scorer that remembers.
+
+    Args:
+        scorer: Scores what is not known.
+        file: Where scores are kept.
+    """
+
+    def __init__(self, scorer: Scorer, file: Path):
+        self.scorer, self.kept = scorer, KeptAnswers(file)
+        self.asked = 0
+        """Requests that the model has read."""
+
+    def score_all(self, requests: Sequence[Request]) -> list[Score]:
+        """Give the scores in the order of the requests."""
+
+        def find(numbers: list[int]) -> Iterator[tuple[int, Any]]:
+            self.asked += len(numbers)
+            for place, score in self.scorer.score([requests[number] for number in numbers]):
+                yield place, [list(score.log_likelihoods), score.is_greedy]
+
+        answers = self.kept.ask([request.digest for request in requests], find)
+        return [Score(tuple(values), is_greedy) for values, is_greedy in answers]
+
+
+def name_of_answers(*circumstances: object) -> str:
+    """Name the file of what is said under these circumstances."""
+    return sha256(repr(circumstances).encode()).hexdigest()[:16] + ".jsonl"

@@ -1,0 +1,295 @@
+"""The report of an evaluation: scores with their doubt, against K and beside what needs no model.
+
+Written as Markdown and as a page of HTML, from the same blocks as the reports of pretraining.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..finetune.report import name_of_model
+from ..pretraining.report import (
+    Bar,
+    Block,
+    Card,
+    Cards,
+    Example,
+    Examples,
+    Figure,
+    Heading,
+    Line,
+    Prose,
+    Report,
+    Run,
+    Table,
+)
+from ..pretraining.report import as_markdown as in_markdown
+from ..pretraining.report_page import as_page
+from ..training.disk import replace_text
+from .charts import Band, draw_reliability, draw_shots
+from .choosing import WAYS
+from .judging import is_better_higher
+from .output import ITEMS, MARKDOWN, PAGE, RELIABILITY, SHOTS
+from .recipe import FewShotRecipe
+
+Results = Mapping[str, Any]
+
+NAMES = {
+    "accuracy": "accuracy",
+    "exact_match": "exact match",
+    "f1": "F1",
+    "bleu": "BLEU",
+    "bits_per_byte": "bits per byte",
+    "perplexity": "perplexity of the answer",
+    "perplexity_per_word": "perplexity per word",
+    "perplexity_per_token": "perplexity per token",
+    "nats_per_token": "nats per token",
+    "calibration_error": "calibration error",
+} | {f"accuracy_{way}": f"accuracy, {way.replace('_', ' ')}" for way in WAYS}
+"""Name of a score -> how it is shown."""
+
+KINDS = {
+    "multiple_choice": "Multiple choice",
+    "cloze": "Cloze",
+    "partial_evaluation": "Partial evaluation",
+    "minimal_pair": "Minimal pairs",
+    "completion": "Completion",
+    "generation": "Writing",
+    "perplexity": "Perplexity",
+}
+"""Kind of a task -> how a title begins."""
+
+MOST_GROUPS = 100
+"""Groups that a table still has room for."""
+
+NUM_EXAMPLES = 6
+
+
+def write_report(recipe: FewShotRecipe, results: Results) -> None:
+    """Write the report of an evaluation, with its charts, into its folder."""
+    report = build_report(recipe, results)
+    replace_text(recipe.folder / MARKDOWN, in_markdown(report))
+    replace_text(recipe.folder / PAGE, as_page(report))
+
+
+def build_report(recipe: FewShotRecipe, results: Results) -> Report:
+    """Tell everything in order; charts go into the folder."""
+    criterion = results["criterion"]
+    best = best_of(results)
+    return Report(
+        f"{KINDS[results['task']]}: {NAMES[criterion]} {best:.3g}",
+        f"{recipe.folder.name}: {results['items']:,} items, asked without training; shots: "
+        f"{', '.join(results['models'][0]['shots'])}.",
+        [
+            Cards([glance(model, results) for model in results["models"]]),
+            Prose(doubts(results)),
+            *shots(recipe, results),
+            *other_scores(results),
+            *sureness(recipe, results),
+            *groups(results),
+            *contamination(results),
+            *some_items(recipe.folder),
+            *what_was_asked(results),
+        ],
+    )
+
+
+def best_of(results: Results) -> float:
+    """Give the best mean over models and K."""
+    means = [own["mean"] for model in results["models"] for own in model["shots"].values()]
+    return max(means) if is_better_higher(results["criterion"]) else min(means)
+
+
+def glance(model: Mapping[str, Any], results: Results) -> Card:
+    """Show a model's score for every K beside what needs no model."""
+    criterion = results["criterion"]
+    values = {f"K = {count}": own["mean"] for count, own in model["shots"].items()} | results["baselines"]
+    scale = max([1.0, *map(abs, values.values())])
+    best = best_of({**results, "models": [model]})
+    count = next(count for count, own in model["shots"].items() if own["mean"] == best)
+    low, high = model["shots"][count]["interval"]
+    bars = [
+        Bar(name, max(value, 0.0) / scale, f"{value:.3g}", name == f"K = {count}")
+        for name, value in values.items()
+    ]
+    about = f"{NAMES[criterion]} with {count} demonstrations; 95 % interval {low:.3g} to {high:.3g}."
+    return Card(f"{name_of_model(model['name'])} ({model['member']})", f"{best:.3g}", about, bars)
+
+
+def doubts(results: Results) -> str:
+    """Say what the numbers mean."""
+    unchanged = all(model["weights_unchanged"] for model in results["models"])
+    assert unchanged  # or there would be no report
+    return (
+        "The interval says how far the score of other rows of the same kind may lie off: it comes from "
+        "scoring rows drawn again from those at hand (Efron and Tibshirani, 1993). The standard error is "
+        "that over draws of demonstrations. Majority is the most frequent answer, random a blind one. A hash "
+        "of all weights before and after says that asking has changed none."
+    )
+
+
+def shots(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
+    """Show the score against K."""
+    criterion = results["criterion"]
+    yield Heading("Against the number of demonstrations")
+    bands = {
+        label(model, results): Band(
+            [int(count) for count in model["shots"]],
+            [own["mean"] for own in model["shots"].values()],
+            [own["interval"][0] for own in model["shots"].values()],
+            [own["interval"][1] for own in model["shots"].values()],
+        )
+        for model in results["models"]
+    }
+    title = f"{NAMES[criterion]}, with its 95 % interval over rows"
+    drawing = draw_shots(bands, results["baselines"], title, recipe.folder / SHOTS)
+    yield Figure(SHOTS, drawing, f"{NAMES[criterion]} against the number of demonstrations")
+    rows = [
+        [
+            f"{label(model, results)}, K = {count}",
+            f"{own['mean']:.4g}",
+            f"{own['interval'][0]:.4g} to {own['interval'][1]:.4g}",
+            "" if own["standard_error"] is None else f"{own['standard_error']:.2g}",
+            f"{len(own['conditions'])}",
+            f"{own['dropped']:,}",
+            f"{own['cut']:,}",
+        ]
+        for model in results["models"]
+        for count, own in model["shots"].items()
+    ]
+    heads = ["", NAMES[criterion], "95 % interval", "standard error", "draws", "dropped", "cut"]
+    yield Table(heads, rows)
+    yield Prose(
+        "Dropped are demonstrations that did not fit, cut are items whose own context did not, in all draws."
+    )
+
+
+def label(model: Mapping[str, Any], results: Results) -> str:
+    """Name a model briefly, by its path where two share a name."""
+    name = name_of_model(model["name"])
+    names = [name_of_model(each["name"]) for each in results["models"]]
+    return model["name"] if names.count(name) > 1 else name
+
+
+def other_scores(results: Results) -> Iterator[Block]:
+    """Show all scores of every K."""
+    names = list(next(iter(results["models"][0]["shots"].values()))["scores"])
+    if len(names) < 2:
+        return
+    yield Heading("All scores")
+    heads, columns = [], []
+    for model in results["models"]:
+        for count, own in model["shots"].items():
+            heads.append(f"{label(model, results)}, K = {count}")
+            columns.append(own["scores"])
+    rows = [
+        [heads[number], *(shown(column.get(name)) for name in names)] for number, column in enumerate(columns)
+    ]
+    yield Table(["", *(NAMES[name] for name in names)], rows)
+
+
+def shown(value: float | None) -> str:
+    """Write a number; what is none or not finite is left out."""
+    return "" if value is None else f"{value:.4g}"
+
+
+def sureness(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
+    """Show how sure and how right the models are, with the largest K."""
+    tables = {}
+    for model in results["models"]:
+        count, own = list(model["shots"].items())[-1]
+        if "reliability" in own:
+            tables[f"{label(model, results)}, K = {count}"] = own["reliability"]
+    if tables:
+        yield Heading("How sure, and how right")
+        drawing = draw_reliability(tables, recipe.folder / RELIABILITY)
+        yield Figure(RELIABILITY, drawing, "Share of right answers against confidence")
+
+
+def groups(results: Results) -> Iterator[Block]:
+    """Show the score of every group, with the largest K."""
+    last = [list(model["shots"].values())[-1]["groups"] for model in results["models"]]
+    if not last[0] or len(last[0]) > MOST_GROUPS:
+        return
+    yield Heading("By group")
+    rows = [[group, *(f"{own[group]:.3f}" for own in last)] for group in last[0]]
+    rows.append(["mean of the groups", *(f"{sum(own.values()) / len(own):.3f}" for own in last)])
+    yield Table(["", *(label(model, results) for model in results["models"])], rows, strong=len(rows) - 1)
+
+
+def contamination(results: Results) -> Iterator[Block]:
+    """Tell the scores of items apart that stand in the corpus."""
+    found = results["contamination"]
+    if found is None:
+        return
+    yield Heading("What the corpus knows already")
+    yield Prose(
+        f"{found['touched']:,} of {found['items']:,} items have {found['words']} words in a row in common "
+        f"with one of {found['documents']:,} documents; {found['short']:,} are too short to tell, and count "
+        "as clean."
+    )
+    rows = [
+        [
+            f"{label(model, results)}, K = {count}",
+            *(shown(part["score"]) for part in own["contamination"].values()),
+        ]
+        for model in results["models"]
+        for count, own in model["shots"].items()
+    ]
+    parts = next(iter(results["models"][0]["shots"].values()))["contamination"]
+    yield Table(["", *(f"{name} ({part['items']:,})" for name, part in parts.items())], rows)
+
+
+def some_items(folder: Path) -> Iterator[Block]:
+    """Show some items of the last condition, as they were asked."""
+    log = folder / ITEMS
+    if not log.exists():
+        return
+    with log.open(encoding="utf-8") as lines:
+        first = [json.loads(line) for line, _ in zip(lines, range(NUM_EXAMPLES), strict=False)]
+    yield Heading("Some items")
+    yield Examples([Example([Line("asked", [Run(end_of(record))]), *said(record)]) for record in first])
+
+
+def end_of(record: Mapping[str, Any]) -> str:
+    """Give the end of a prompt."""
+    prompt = (
+        record["prompt"] if isinstance(record["prompt"], str) else record["prompt"][record.get("right", 0)]
+    )
+    return prompt if len(prompt) < 400 else f"... {prompt[-400:]}"
+
+
+def said(record: Mapping[str, Any]) -> Iterator[Line]:
+    """Say what the model answered."""
+    if "written" in record:
+        is_right = bool(record["exact_match"])
+        yield Line("written", [Run(record["written"].strip() or "nothing", "right" if is_right else "wrong")])
+        yield Line("right", [Run(record["references"][0].strip(), "truth")])
+        return
+    chosen = record.get("choices", {}).get("raw")
+    for number, answer in enumerate(record.get("answers", [])):
+        is_right = number == record.get("right", 0)
+        role = "truth" if is_right and number != chosen else "right" if is_right else "wrong"
+        run = Run(answer["text"].strip(), role if is_right or number == chosen else "plain")
+        yield Line(f"{sum(answer['log_likelihoods']):.2f}", [run])
+
+
+def what_was_asked(results: Results) -> Iterator[Block]:
+    """Name models and prompts, so that others can tell whether theirs are the same."""
+    yield Heading("What was asked")
+    rows = [
+        [model["name"], model["class"], f"{model['parameters']:,}", model["weights_sha256"][:16]]
+        for model in results["models"]
+    ]
+    yield Table(["model", "class", "parameters", "SHA-256 of the weights"], rows)
+    rows = [
+        [
+            f"{label(model, results)}, K = {count}, seed {each['seed']}, order {each['order']}",
+            each["prompt_sha256"][:16],
+        ]
+        for model in results["models"]
+        for count, own in model["shots"].items()
+        for each in own["conditions"]
+    ]
+    yield Table(["prompts", "SHA-256"], rows)

@@ -1,0 +1,122 @@
+"""The rows that are asked about, and those that demonstrate, read and turned into items."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from datasets import Dataset
+from pyarrow.parquet import ParquetFile
+
+from ..finetune.recipe import DataRecipe as SplitsRecipe
+from ..finetune.row_files import TABLES, as_numbers, find_file, stream_file
+from ..finetune.rows import read_split
+from ..pretraining.corpus_files import ending
+from .demonstrations import require_labels
+from .items import Asking, Item, asking_of
+from .recipe import DataRecipe, FewShotRecipe
+from .templates import Row, Template
+
+
+@dataclass(frozen=True)
+class Items:
+    """All questions of an evaluation."""
+
+    asking: Asking
+    test: list[Item]
+    demonstrations: list[Item]
+    are_one_split: bool
+    """Whether demonstrations are drawn from the rows that are asked about."""
+    columns: Row
+    """The first row, for the names of its columns."""
+
+
+def read_items(recipe: FewShotRecipe) -> Items:
+    """Read the rows of a recipe, and ask about them.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: A file is damaged or empty, a template names a column that is not there, a row lacks
+            something, or there are fewer demonstrations than asked for.
+    """
+    asking, data = asking_of(recipe.task), recipe.data
+    most = max(recipe.asking.shots)
+    if most and not asking.takes_demonstrations:
+        raise ValueError(
+            f"asking.shots is {list(recipe.asking.shots)}, but a task of kind {recipe.task.kind} has no "
+            "demonstrations: set asking.shots=[0]"
+        )
+    rows = read_rows(data, data.test)
+    test = ask(asking, data, data.test, rows)
+    are_one_split = data.demonstrations in (None, data.test)
+    demonstrations = test
+    if not are_one_split and most:
+        demonstrations = ask(
+            asking, data, str(data.demonstrations), read_rows(data, str(data.demonstrations))
+        )
+    require_labels(demonstrations, recipe.asking)
+    if len(demonstrations) - are_one_split < most:
+        own = f"{len(demonstrations):,} rows{', one of which is asked about' if are_one_split else ''}"
+        place = data.place(data.demonstrations or data.test)
+        raise ValueError(f"asking.shots is {most}, but {place} has {own}: ask for fewer, or name more rows")
+    return Items(asking, chosen(test, data.limit), demonstrations, are_one_split, rows[0])
+
+
+def ask(asking: Asking, data: DataRecipe, split: str, rows: list[Row]) -> list[Item]:
+    """Turn the rows of a split into items.
+
+    Raises:
+        ValueError: As in `read_items`.
+    """
+    place = data.place(split)
+    condition = None if data.where is None else Template("data.where", data.where, is_expression=True)
+    columns = dict.fromkeys(name for row in rows for name in row)
+    for template in (*asking.templates, *([condition] if condition else [])):
+        template.require_columns(place, columns)
+    items = []
+    for number, row in enumerate(rows):
+        try:
+            if condition is None or condition(row):
+                items.append(asking.item(number, row))
+        except ValueError as error:
+            raise ValueError(f"{place}, row {number + 1:,}: {error}") from None
+    if not items:
+        raise ValueError(
+            f"{place} has no rows{' of which data.where is true' if condition else ''}: name some"
+        )
+    return items
+
+
+def read_rows(data: DataRecipe, split: str) -> list[Row]:
+    """Read all columns of a file, or of a split of a data set on the Hub."""
+    if data.dataset is not None:
+        splits = SplitsRecipe(train=split, dataset=data.dataset, subset=data.subset)
+        return cast(list[Row], cast(Dataset, read_split(splits, split)).to_list())
+    path = find_file(data.place(split))
+    names: list[str] = ParquetFile(path).schema_arrow.names if ending(path) == ".parquet" else []
+    rows = list(stream_file(str(path), names))
+    if not rows:
+        raise ValueError(f"{path} has no rows: name a file that has some")
+    return with_numbers(rows) if ending(path) in TABLES else rows
+
+
+def with_numbers(rows: list[Row]) -> list[Row]:
+    """Read the columns of a table that hold nothing but numbers as numbers."""
+    names = list(rows[0]) if rows else []
+    columns: list[list[Any]] = [as_numbers([row[name] for row in rows]) for name in names]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def chosen(items: list[Item], limit: int | None) -> list[Item]:
+    """Choose which rows are asked about where they are too many, in their order."""
+    if limit is None or limit >= len(items):
+        return items
+    places = np.sort(np.random.default_rng(0).permutation(len(items))[:limit])
+    return [items[place] for place in places]
+
+
+def files_of(data: DataRecipe) -> list[Path]:
+    """Name the files of a recipe, if it reads any."""
+    if data.dataset is not None:
+        return []
+    return [Path(data.place(split)) for split in dict.fromkeys((data.test, data.demonstrations)) if split]

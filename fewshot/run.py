@@ -1,0 +1,100 @@
+"""An evaluation, from a recipe to a report: rows, prompts, models, scores and how far they can be trusted.
+
+Whatever may be wrong with recipe, rows and the first model shows before the output folder is touched.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from ..training.disk import partial_path, replace_text
+from .contamination import Contamination, find_contamination
+from .evaluation import Evaluation, Outcome
+from .judging import baselines_of, criterion_of
+from .output import ANSWERS, ITEMS, RESULTS, claim_output, require_claimable
+from .recipe import FewShotRecipe
+from .report import write_report
+from .rows import Items, read_items
+from .subject import hash_weights, load_subject
+from .summary import summarize_model
+
+
+def fewshot(
+    recipe: FewShotRecipe, *, resume: bool = False, overwrite: bool = False, trust_remote_code: bool = False
+) -> Path:
+    """Ask models as a recipe says, and return the folder with results and report.
+
+    Args:
+        recipe: Everything that the evaluation depends on.
+        resume: Go on with an earlier evaluation in the output folder: what was said is not asked again.
+        overwrite: Replace an earlier evaluation in the output folder.
+        trust_remote_code: Run the code that a model brings along.
+
+    Raises:
+        ValueError: Parts of the recipe do not fit each other, the rows, a model or the output folder.
+        FileNotFoundError: A named file or model does not exist.
+    """
+    if not recipe.models:
+        raise ValueError("no model is named: pass --model, or set models in the recipe")
+    require_claimable(recipe, resume=resume, overwrite=overwrite)
+    items = read_items(recipe)
+    contamination = None
+    if recipe.contamination is not None:
+        contamination = find_contamination(items.test, recipe.contamination)
+    models: list[dict[str, Any]] = []
+    with partial_items(recipe.folder / ITEMS) as log:
+        for number, name in enumerate(recipe.models):
+            subject = load_subject(name, recipe.asking.precision, trust_remote_code=trust_remote_code)
+            before = hash_weights(subject.model)
+            evaluation = Evaluation(recipe, items, subject, before, recipe.folder / ANSWERS)
+            if not number:
+                claim_output(recipe, resume=resume, overwrite=overwrite)
+            outcomes = []
+            for outcome in evaluation.outcomes():
+                outcomes.append(outcome)
+                log(name, outcome)
+            weights = before, hash_weights(subject.model)
+            assert weights[0] == weights[1], "asking has changed weights"
+            models.append(summarize_model(recipe, items, subject, weights, outcomes, contamination))
+    conclude(recipe, items, models, contamination)
+    return recipe.folder
+
+
+@contextmanager
+def partial_items(file: Path) -> Iterator[Any]:
+    """Give the function that logs an outcome's items; the log gets its name when all are in it."""
+    partial, opened = partial_path(file), list[TextIO]()
+
+    def log(model: str, outcome: Outcome) -> None:
+        if not opened:
+            opened.append(partial.open("w", encoding="utf-8"))
+        for record in outcome.records:
+            opened[0].write(json.dumps({"model": model} | record, ensure_ascii=False) + "\n")
+
+    try:
+        yield log
+        for each in opened:
+            each.close()
+            partial.replace(file)
+    finally:
+        for each in opened:
+            each.close()
+        partial.unlink(missing_ok=True)
+
+
+def conclude(
+    recipe: FewShotRecipe, items: Items, models: list[dict[str, Any]], contamination: Contamination | None
+) -> None:
+    """Write the results and the report."""
+    results = {
+        "task": recipe.task.kind,
+        "criterion": criterion_of(recipe.task),
+        "items": len(items.test),
+        "baselines": baselines_of(recipe.task, items.test),
+        "models": models,
+        "contamination": None if contamination is None else contamination.as_data(),
+    }
+    replace_text(recipe.folder / RESULTS, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+    write_report(recipe, results)

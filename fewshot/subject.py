@@ -1,0 +1,200 @@
+"""The model that is asked: found, loaded, known by a hash of its weights, which asking does not change."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import transformers
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from ..interop.messages import quietly, shortened
+from ..interop.model_folder import find_folder, load_config, load_tokenizer, require_fit
+from ..interop.patient import Member, classes_of
+from ..interop.run import load_ours
+from ..interop.stored_weights import inspect_weights
+from ..modeling import TercetDecoderForCausalLM
+from .boundary import DecoderPrompts, EncoderPrompts, Policy, PromptEncoder, Seq2SeqPrompts, required_id
+from .decoder_scoring import CacheScorer, TreeScorer
+from .definition import OneByOne
+from .encoder_scoring import EncoderScorer, Hiding
+from .request import Request, Scorer
+from .seq2seq_scoring import Seq2SeqScorer
+
+Precision = Literal["fp32", "bf16"]
+
+AUTO_CLASSES: dict[Member, str] = {
+    "encoder": "AutoModelForMaskedLM",
+    "decoder": "AutoModelForCausalLM",
+    "seq2seq": "AutoModelForSeq2SeqLM",
+}
+"""What loads a stock member with its vocabulary head."""
+
+OURS: dict[Member, tuple[str, ...]] = {
+    "encoder": ("TercetEncoderForMaskedLM", "TercetEncoderForPreTraining"),
+    "decoder": ("TercetDecoderForCausalLM",),
+    "seq2seq": ("TercetSeq2SeqForConditionalGeneration",),
+}
+"""Classes of ours that end in the vocabulary."""
+
+UNLIMITED = 10**6
+"""Tokens that a tokenizer must claim to read for nobody to have set its limit."""
+
+DEFAULT_LENGTH = 2048
+"""Tokens that a model reads that has no limit of its own."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to be asked."""
+
+    name: str
+    """As the user gave it."""
+    model: PreTrainedModel
+    """In evaluation mode."""
+    tokenizer: PreTrainedTokenizerBase
+    member: Member
+    precision: Precision = "fp32"
+
+    @property
+    def max_length(self) -> int:
+        """Tokens that the model reads at once."""
+        config: Any = self.model.config
+        for name in ("n_positions", "max_position_embeddings", "n_ctx"):
+            if getattr(config, name, None):
+                # RoBERTa's first positions are those of its pads.
+                offset = config.pad_token_id + 1 if config.model_type in ROBERTA_LIKE else 0
+                return getattr(config, name) - offset
+        told = self.tokenizer.model_max_length
+        return int(told) if told < UNLIMITED else DEFAULT_LENGTH
+
+    def prompts(self, policy: Policy) -> PromptEncoder:
+        """Give what turns prompts into this model's requests.
+
+        Raises:
+            ValueError: The tokenizer lacks what the policy needs.
+        """
+        if self.member == "seq2seq":
+            return Seq2SeqPrompts(self.tokenizer, policy, self.model.config.decoder_start_token_id)
+        return (DecoderPrompts if self.member == "decoder" else EncoderPrompts)(self.tokenizer, policy)
+
+    def scorer(self, tokens_at_once: int, hiding: Hiding, *, one_by_one: bool = False) -> Scorer:
+        """Give what scores this model's requests: fast, or by definition.
+
+        Raises:
+            ValueError: An encoder's tokenizer has no mask.
+        """
+        mask_id = -1
+        if self.member == "encoder":
+            mask_id = required_id(self.tokenizer, "mask", f"cloze scoring with {self.name} needs a mask")
+        if one_by_one:
+            return OneByOne(self.model, self.member, hiding, mask_id)
+        if self.member == "encoder":
+            return EncoderScorer(self.model, tokens_at_once, hiding, mask_id)
+        if self.member == "seq2seq":
+            return Seq2SeqScorer(self.model, tokens_at_once)
+        if isinstance(self.model, TercetDecoderForCausalLM):
+            return TreeScorer(self.model, tokens_at_once)
+        return CacheScorer(self.model, tokens_at_once)
+
+    def excess(self, request: Request) -> int:
+        """Count the tokens of the context that are too many; what remains must hold the answer.
+
+        Raises:
+            ValueError: The answer alone is longer than what the model reads.
+        """
+        own = len(request.lead) + len(request.answer) + len(request.suffix) - (self.member != "encoder")
+        if own > self.max_length - (self.member != "seq2seq"):
+            raise ValueError(
+                f"an answer of {len(request.answer):,} tokens is longer than what {self.name} reads "
+                f"({self.max_length:,} tokens): shorten it, or choose a model that reads more"
+            )
+        length = len(request.context) + (0 if self.member == "seq2seq" else own)
+        return max(0, length - self.max_length)
+
+
+ROBERTA_LIKE = ("roberta", "xlm-roberta", "camembert")
+"""Types of models whose positions begin behind the id of the pad."""
+
+
+def load_subject(name: str, precision: Precision = "fp32", *, trust_remote_code: bool = False) -> Subject:
+    """Load a model with its vocabulary head, and its tokenizer, onto the GPU if there is one.
+
+    Args:
+        name: A folder, or an id on the Hub; of Tercet's, or stock.
+        precision: Number format of weights and products.
+        trust_remote_code: Run the code that the model brings along.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: It has no vocabulary head or no tokenizer, or its files are damaged or incomplete.
+    """
+    folder = find_folder(name)
+    config = load_config(folder, trust_remote_code=trust_remote_code)
+    member = member_of(config)
+    inspect_weights(folder)
+    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
+    if tokenizer is None:
+        raise ValueError(f"{name} has no tokenizer: save the one that it was trained with beside it")
+    if config.model_type.startswith("tercet"):
+        model: PreTrainedModel = load_ours(str(folder))
+        require_vocabulary_head(name, model, member)
+    else:
+        model = load_foreign(folder, name, member, trust_remote_code)
+    require_fit(tokenizer, model.config)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return Subject(name, model.eval().to(device=device, dtype=dtype), tokenizer, member, precision)  # pyright: ignore[reportCallIssue]
+
+
+def member_of(config: PreTrainedConfig) -> Member:
+    """Tell which of the three Transformers a configuration describes."""
+    if config.is_encoder_decoder:
+        return "seq2seq"
+    if config.model_type.startswith("tercet"):
+        return "decoder" if config.model_type == "tercet_decoder" else "encoder"
+    named = (config.architectures or [""])[0]
+    if named.endswith(("ForCausalLM", "LMHeadModel")):
+        return "decoder"
+    heads = classes_of(config)
+    return "encoder" if "AutoModelForMaskedLM" in heads or "AutoModelForCausalLM" not in heads else "decoder"
+
+
+def require_vocabulary_head(name: str, model: PreTrainedModel, member: Member) -> None:
+    """Raise a `ValueError` if a model of ours cannot say how probable a token is."""
+    if type(model).__name__ not in OURS[member]:
+        raise ValueError(
+            f"{name} is a {type(model).__name__}, which gives no probabilities of tokens: name a model as it "
+            f"was pretrained ({' or '.join(OURS[member])})"
+        )
+
+
+def load_foreign(folder: Path, name: str, member: Member, trust_remote_code: bool) -> PreTrainedModel:
+    """Load a stock model with its vocabulary head, none of whose weights may be missing."""
+    auto_class = AUTO_CLASSES[member]
+    try:
+        with quietly():
+            model, found = getattr(transformers, auto_class).from_pretrained(
+                folder, use_safetensors=True, output_loading_info=True, trust_remote_code=trust_remote_code,
+                dtype=torch.float32,
+            )  # fmt: skip
+    except ValueError as error:
+        if "Unrecognized configuration" in str(error) or "auto" in str(error).lower():
+            raise ValueError(f"{name} cannot be asked: {auto_class} knows no such model") from error
+        raise
+    if missing := sorted(found["missing_keys"]):
+        raise ValueError(
+            f"{name} lacks {len(missing)} tensors, which would be drawn at random ({shortened(missing)}): "
+            "name a model with its vocabulary head"
+        )
+    return model
+
+
+def hash_weights(model: PreTrainedModel) -> str:
+    """Give the SHA-256 of all parameters and saved buffers, by their names."""
+    digest = sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,153 @@
+r"""The kinds of tasks, as a recipe describes them: templates in Jinja over the columns of a row.
+
+A field called `context`, `answer`, `good`, ... is a template: `"{{ question }}\\nAnswer:"`. A field that
+gives a list or a number is an expression without braces: `choices: choices`, `right: gold`.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..training.recipe import Positive
+
+Way = Literal["raw", "per_token", "per_character", "unconditional", "calibrated"]
+"""How the scores of several answers are compared; see `choosing.py`."""
+
+HOLE = "___"
+"""Where the answer of a cloze goes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """What every task may say."""
+
+    description: str = ""
+    """What stands before the demonstrations."""
+    separator: str = "\n\n"
+    """What stands between description, demonstrations and the row that is asked."""
+    group: str | None = None
+    """Expression by which results are also told apart, such as the paradigm of a minimal pair."""
+    match: str | None = None
+    """Expression: a row is demonstrated only by rows of which it has the same value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choosing(Common):
+    """What tasks say whose answers are compared."""
+
+    right: str
+    """Expression: the number of the right answer from 0, or what `labels` or the answers call it."""
+    delimiter: str = " "
+    """What stands between context and answer."""
+    way: Way = "raw"
+    """Which comparison is the score; all are reported."""
+    unconditional: str = "Answer:"
+    """Context whose answers' scores are subtracted (Brown et al., 2020, section 2.4)."""
+    content_free: tuple[str, ...] = ("N/A", "[MASK]", "")
+    """What stands in all columns of the context for contextual calibration (Zhao et al., 2021, section 5)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultipleChoiceRecipe(Choosing):
+    """Which of several answers follows a context; with fixed choices, classification."""
+
+    kind: Literal["multiple_choice"]
+    context: str
+    """Template of what is read before."""
+    choices: str | tuple[str, ...]
+    """Expression of a list; or the list itself, the same for all rows."""
+    labels: tuple[str | int, ...] = ()
+    """What `right` calls the choices, in their order."""
+    suffix: str = ""
+    """What follows every choice: encoders read it, and demonstrations show it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClozeRecipe(Choosing):
+    """Which of several verbalizers fills a hole in a text (Schick and Schuetze, 2021)."""
+
+    kind: Literal["cloze"]
+    text: str
+    """Template with one `___`; what follows it, only encoders read."""
+    choices: str | tuple[str, ...]
+    """Expression of a list; or the list itself, the same for all rows."""
+    labels: tuple[str | int, ...] = ()
+    """What `right` calls the choices, in their order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartialEvaluationRecipe(Choosing):
+    """Behind which of several contexts one continuation is likeliest (Trinh and Le, 2018)."""
+
+    kind: Literal["partial_evaluation"]
+    contexts: str
+    """Expression of a list."""
+    continuation: str
+    """Template of what follows all of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinimalPairRecipe(Common):
+    """Is a good sentence likelier than one that is nearly the same and bad (Warstadt et al., 2020)?"""
+
+    kind: Literal["minimal_pair"]
+    good: str
+    """Template of the good sentence."""
+    bad: str
+    """Template of the other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionRecipe(Common):
+    """Is the answer what the model would write? By likelihood, without writing, as for LAMBADA."""
+
+    kind: Literal["completion"]
+    context: str
+    """Template of what is read before."""
+    answer: str
+    """Template of the answer."""
+    delimiter: str = " "
+    """What stands between."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationRecipe(Common):
+    """What does the model write behind a context?"""
+
+    kind: Literal["generation"]
+    context: str
+    """Template of what is read before."""
+    answers: str
+    """Template of the right answer, or expression of a list of them if `several`."""
+    several: bool = False
+    """Whether any of several answers is right."""
+    delimiter: str = " "
+    """What stands between."""
+    stop: tuple[str, ...] = ("\n",)
+    """What ends an answer, beside the end-of-sequence token."""
+    max_new_tokens: Positive = 32
+    """Tokens of an answer, at most."""
+    score: Literal["exact_match", "f1", "bleu"] = "exact_match"
+    """Which score decides; all are reported."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerplexityRecipe(Common):
+    """How probable are texts?"""
+
+    kind: Literal["perplexity"]
+    text: str = "{{ text }}"
+    """Template of a text."""
+
+
+TaskRecipe = Annotated[
+    MultipleChoiceRecipe
+    | ClozeRecipe
+    | PartialEvaluationRecipe
+    | MinimalPairRecipe
+    | CompletionRecipe
+    | GenerationRecipe
+    | PerplexityRecipe,
+    Field(discriminator="kind"),
+]

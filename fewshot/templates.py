@@ -1,0 +1,68 @@
+"""Templates of a task, in Jinja: sandboxed, strict about names, and checked before anything is read.
+
+Names are those of a row's columns. `row` is the row itself, for names that are none.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from jinja2 import StrictUndefined, TemplateError, meta
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from ..interop.messages import first_line
+
+Row = dict[str, Any]
+"""The values of one row, by the names of the columns."""
+
+ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
+
+
+class Template:
+    """A text with holes, or an expression.
+
+    Args:
+        name: Key of the recipe, for messages.
+        source: What the recipe says there.
+        is_expression: Whether it gives a value rather than a text.
+
+    Raises:
+        ValueError: It is no Jinja.
+    """
+
+    def __init__(self, name: str, source: str, *, is_expression: bool = False):
+        self.name, self.source = name, source
+        self.text = f"{{{{ {source} }}}}" if is_expression else source
+        try:
+            self.names = meta.find_undeclared_variables(ENVIRONMENT.parse(self.text)) - {"row"}
+            self.evaluate = (
+                ENVIRONMENT.compile_expression(source, undefined_to_none=False)
+                if is_expression
+                else ENVIRONMENT.from_string(source).render
+            )
+        except TemplateError as error:
+            raise ValueError(
+                f"{name} = {source!r} is no template ({first_line(error)}): correct it"
+            ) from None
+
+    def require_columns(self, source: str, columns: Iterable[str]) -> None:
+        """Raise a `ValueError` if the template names a column that rows do not have."""
+        columns = list(columns)
+        for missing in sorted(self.names - set(columns) - set(ENVIRONMENT.globals)):
+            near = get_close_matches(missing, columns, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(columns)}"
+            raise ValueError(f"{self.name} names {missing!r}, which {source} has no column for; {hint}")
+
+    def __call__(self, row: Row) -> Any:
+        """Fill in a row.
+
+        Raises:
+            ValueError: The row has no value for a name, or none that the template can use.
+        """
+        try:
+            return self.evaluate({**row, "row": row})
+        except Exception as error:  # whatever an expression may do with a value
+            raise ValueError(
+                f"{self.name} = {self.source!r} cannot be filled in ({first_line(error)}): correct the row, "
+                "or the template"
+            ) from None

@@ -1,0 +1,108 @@
+"""What models write behind a prompt, greedily, until a stop string or the end of the text.
+
+Shapes: B prompts, T positions.
+"""
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import Any
+
+import torch
+from transformers import StoppingCriteria, StoppingCriteriaList
+
+from .kept_scores import KeptAnswers
+from .prefix_tree import by_size
+from .subject import Subject
+
+
+class StopsAt(StoppingCriteria):
+    """Ends each text once it holds one of several strings behind its prompt."""
+
+    def __init__(self, subject: Subject, stop: Sequence[str], prompt_length: int):
+        self.subject, self.stop, self.prompt_length = subject, stop, prompt_length
+
+    def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
+        """Tell which texts are finished, (B,)."""
+        texts = self.subject.tokenizer.batch_decode(
+            input_ids[:, self.prompt_length :], skip_special_tokens=True
+        )
+        is_done = [any(stop in text for stop in self.stop) for text in texts]
+        return torch.tensor(is_done, device=input_ids.device)
+
+
+class Writer:
+    """Writes behind prompts, and remembers.
+
+    Args:
+        subject: A decoder or a sequence-to-sequence model.
+        kept: Texts by their prompts.
+        stop: What ends a text; it does not belong to it.
+        max_new_tokens: Tokens of a text, at most.
+        tokens_at_once: Tokens of a batch, pads and what is written included.
+
+    Raises:
+        ValueError: The model cannot write.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        kept: KeptAnswers,
+        stop: Sequence[str],
+        max_new_tokens: int,
+        tokens_at_once: int,
+    ):
+        if subject.member == "encoder":
+            raise ValueError(
+                f"{subject.name} is an encoder, which cannot write: give the task choices instead"
+            )
+        self.subject, self.kept, self.stop = subject, kept, tuple(stop)
+        self.max_new_tokens, self.tokens_at_once = max_new_tokens, tokens_at_once
+
+    def write(self, contexts: Sequence[tuple[int, ...]]) -> list[str]:
+        """Give what follows each prompt."""
+        circumstances = (self.stop, self.max_new_tokens)
+        keys = [sha256(repr((context, circumstances)).encode()).hexdigest()[:24] for context in contexts]
+        return self.kept.ask(keys, lambda numbers: self.find([contexts[number] for number in numbers]))
+
+    def find(self, contexts: list[tuple[int, ...]]) -> Iterator[tuple[int, str]]:
+        """Yield the number of each prompt with what follows it; prompts of like length are read together."""
+        sizes = [len(context) + self.max_new_tokens for context in contexts]
+        for batch in by_size(sizes, self.tokens_at_once):
+            yield from zip(batch, self.write_batch([contexts[number] for number in batch]), strict=True)
+
+    @torch.inference_mode()
+    def write_batch(self, contexts: list[tuple[int, ...]]) -> list[str]:
+        """Write behind prompts that are padded on the left, or read by the encoder."""
+        model: Any = self.subject.model
+        width = max(map(len, contexts))
+        ids = torch.tensor([[*[self.pad_id] * (width - len(own)), *own] for own in contexts])
+        mask = torch.tensor([[*[0] * (width - len(own)), *[1] * len(own)] for own in contexts])
+        begin = 1 if self.subject.member == "seq2seq" else width
+        written = model.generate(
+            input_ids=ids.to(model.device),
+            attention_mask=mask.to(model.device),
+            max_new_tokens=self.max_new_tokens,
+            do_sample=False,
+            num_beams=1,
+            pad_token_id=self.pad_id,
+            stopping_criteria=StoppingCriteriaList([StopsAt(self.subject, self.stop, begin)]),
+        )
+        texts = self.subject.tokenizer.batch_decode(written[:, begin:], skip_special_tokens=True)
+        return [cut_at(text, self.stop) for text in texts]
+
+    @property
+    def pad_id(self) -> int:
+        """What fills up a batch; masks hide it."""
+        tokenizer: Any = self.subject.tokenizer
+        ids = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
+        return next(token_id for token_id in ids if token_id is not None)
+
+
+def cut_at(text: str, stop: Sequence[str]) -> str:
+    r"""Cut a text where the first of several strings begins.
+
+    >>> cut_at(" 57\\n\\nQ: what", ["\\n", "Q:"])
+    ' 57'
+    """
+    return text[: min([len(text), *(text.index(each) for each in stop if each in text)])]

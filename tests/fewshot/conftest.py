@@ -1,0 +1,167 @@
+"""Tiny models of all members, ours and stock ones, with tokenizers of all families, in folders."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from tercet.fewshot.subject import Subject, load_subject
+from tercet.modeling import (
+    TercetDecoderForCausalLM,
+    TercetEncoderForMaskedLM,
+    TercetSeq2SeqForConditionalGeneration,
+)
+from tercet.pretraining.tokenizer import train_tokenizer
+
+LINE = """
+the a cat dog fish tree sat ran ate saw under over big small because therefore Question Answer yes no
+positive negative he she it was were unbelievable houses newspapers 1 12 123 45 plus is what = . , ? :
+"""
+WORDS = LINE.split()
+TEXT = [
+    " ".join(WORDS),
+    "Question: what is 12 plus 45?\nAnswer: 57\n\nThe unbelievable cat sat.",
+] * 20
+LENGTH = 192
+
+SIZES: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": LENGTH,
+    # Large weights, so that attention is far from uniform and mistakes show.
+    "initializer_range": 0.3,
+}
+STOCK_SIZES: dict[str, Any] = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "max_position_embeddings": LENGTH,
+    "init_std": 0.3,
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "learned": {"position_embedding_type": "learned", "norm_type": "layer_norm", "num_key_value_heads": 2},
+    "biased": {"position_embedding_type": "relative_bias", "relative_attention_max_distance": 20},
+    "sliding": {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 7},
+    "eager": {"attn_implementation": "eager"},
+}
+"""Decoders that read trees in other ways than the plain one, or not at all."""
+
+OF_TOKENIZERS = {
+    "decoder": ("byte_bpe", "plain"),
+    "seq2seq": ("unigram", "end"),
+    "encoder": ("wordpiece", "pair"),
+}
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch) -> None:
+    """Let nothing ask the Hub."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+def tokenizer_for(member: str) -> PreTrainedTokenizerFast:
+    """Train the kind of tokenizer that a member has most often."""
+    kind, template = OF_TOKENIZERS[member]
+    return train_tokenizer(TEXT, kind, 400, template=template, sentinels=2, model_max_length=LENGTH)
+
+
+def build(name: str, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+    """Build a model by its name, with random weights."""
+    torch.manual_seed(0)
+    ids: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
+    starts = {"decoder_start_token_id": tokenizer.eos_token_id}
+    if name == "gpt2":
+        return GPT2LMHeadModel(
+            GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=LENGTH, initializer_range=0.3, **ids)
+        )
+    if name == "llama":
+        return LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=2, **ids))
+    if name == "bert":
+        return BertForMaskedLM(BertConfig(**SIZES, **ids))
+    if name == "bart":
+        return BartForConditionalGeneration(BartConfig(**STOCK_SIZES, **ids, **starts))
+    if name == "t5":
+        sizes = {"d_model": 32, "d_ff": 48, "d_kv": 8, "num_layers": 2, "num_heads": 4}
+        return T5ForConditionalGeneration(T5Config(**sizes, **ids, **starts))
+    member, _, variant = name.partition("-")
+    fields = dict(VARIANTS[variant]) if variant else {}
+    kernel = fields.pop("attn_implementation", None)
+    model_class: Any = {
+        "encoder": TercetEncoderForMaskedLM,
+        "decoder": TercetDecoderForCausalLM,
+        "seq2seq": TercetSeq2SeqForConditionalGeneration,
+    }[member]
+    starts = starts if member == "seq2seq" else {}
+    model = model_class(model_class.config_class(**SIZES, **ids, **starts, **fields))
+    if kernel:
+        model.set_attn_implementation(kernel)
+    return model
+
+
+MEMBERS = {"gpt2": "decoder", "llama": "decoder", "bert": "encoder", "bart": "seq2seq", "t5": "seq2seq"}
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory) -> Callable[[str], Path]:
+    """Give the function that saves a tiny model by its name, once, and names the folder."""
+    folder, done = tmp_path_factory.mktemp("models"), {}
+
+    def save(name: str) -> Path:
+        if name not in done:
+            tokenizer = tokenizer_for(MEMBERS.get(name, name.partition("-")[0]))
+            done[name] = folder / name
+            build(name, tokenizer).save_pretrained(done[name])
+            tokenizer.save_pretrained(done[name])
+        return done[name]
+
+    return save
+
+
+@pytest.fixture(scope="session")
+def subject(saved) -> Callable[[str], Subject]:
+    """Give the function that loads a tiny model to be asked."""
+    loaded: dict[str, Subject] = {}
+
+    def load(name: str) -> Subject:
+        if name not in loaded:
+            loaded[name] = load_subject(str(saved(name)))
+            if name.endswith("-eager"):
+                loaded[name].model.set_attn_implementation("eager")
+        return loaded[name]
+
+    return load
+
+
+def write_rows(file: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """Write rows as lines of JSON."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8")
+    return file

@@ -1,0 +1,129 @@
+"""Whatever is wrong is said in one line, with the value and the remedy."""
+
+import pytest
+from transformers import AutoTokenizer
+
+from tercet.configs.recipe import parse_recipe
+from tercet.fewshot.recipe import FewShotRecipe
+from tercet.fewshot.run import fewshot
+from tercet.fewshot.subject import load_subject
+from tercet.modeling import TercetDecoderForSequenceClassification
+from tercet.pretraining.tokenizer import train_tokenizer
+
+from .conftest import TEXT, build, write_rows
+
+ROWS = [
+    {"question": "the cat sat", "choices": ["yes", "no"], "gold": 0},
+    {"question": "the dog ran", "choices": ["yes", "no"], "gold": 1},
+]
+TASK = {"kind": "multiple_choice", "context": "{{ question }}", "choices": "choices", "right": "gold"}
+COMPLETION = {"kind": "completion", "context": "{{ question }}", "answer": "{{ choices[0] }}"}
+
+WRONG = {
+    "shots beyond the split": (
+        {"asking": {"shots": [0, 8]}},
+        r"asking.shots is 8, but .*rows.jsonl has 2 rows, one of which is asked about: ask for fewer",
+    ),
+    "missing column": (
+        {"task": TASK | {"context": "{{ questoin }}"}},
+        r"task.context names 'questoin', which .*rows.jsonl has no column for; did you mean question\?",
+    ),
+    "empty choice": (
+        {"rows": [*ROWS, {"question": "the fish", "choices": ["yes", " "], "gold": 0}]},
+        r"rows.jsonl, row 3: task.choices gives the empty answer ' ' \(number 1\): fill it in",
+    ),
+    "long answer": (
+        {"task": COMPLETION | {"answer": "{{ 'cat ' * 300 }}"}},
+        r"an answer of \d+ tokens is longer than what .*decoder reads \(192 tokens\): shorten it",
+    ),
+    "answer that is none": (
+        {"rows": [ROWS[0] | {"gold": 2}]},
+        r"row 1: task.right gives 2, which is none of yes, no: correct it",
+    ),
+    "no template": ({"task": TASK | {"context": "{{ question"}}, r"task.context = .* is no template"),
+    "no value": (
+        {"rows": [ROWS[0] | {"question": {"a": 1}}], "task": TASK | {"context": "{{ question.b.c }}"}},
+        r"row 1: task.context = .* cannot be filled in",
+    ),
+    "one choice": ({"rows": [ROWS[0] | {"choices": ["yes"]}]}, r"not a list of 2 or more: correct the row"),
+    "no rows": ({"data": {"where": "gold == 7"}}, r"has no rows of which data.where is true: name some"),
+    "empty file": ({"rows": []}, r"rows.jsonl has no rows: name a file that has some"),
+    "no file": (
+        {"data": {"test": "absent.jsonl"}},
+        r"there is no file .*absent.jsonl: name one that ends in",
+    ),
+    "no model": ({"models": []}, r"no model is named: pass --model, or set models in the recipe"),
+    "shots of sentences": (
+        {"task": {"kind": "perplexity", "text": "{{ question }}"}, "asking": {"shots": [1]}},
+        r"asking.shots is \[1\], but a task of kind perplexity has no demonstrations: set asking.shots=\[0\]",
+    ),
+    "balanced without labels": (
+        {"asking": {"shots": [1], "balanced": True}},
+        r"only fixed choices can be balanced, so set asking.balanced=false",
+    ),
+    "cloze without a hole": (
+        {"task": {"kind": "cloze", "text": "{{ question }}", "choices": ["a", "b"], "right": "gold"}},
+        r"must have one hole ___",
+    ),
+    "sentinel": (
+        {"models": ["seq2seq-without-sentinels"], "asking": {"sentinel": True}},
+        r"asking.sentinel is true, but the tokenizer has no <extra_id_0>: set asking.sentinel=false",
+    ),
+    "encoder without a mask": (
+        {"models": ["encoder-without-mask"]},
+        r"cloze scoring with .* needs a mask, but the tokenizer has no mask_token: add one",
+    ),
+    "encoder that is to write": (
+        {"models": ["encoder"], "task": COMPLETION | {"kind": "generation", "answer": None}},
+        r"is an encoder, which cannot write: give the task choices instead",
+    ),
+    "head for labels": (
+        {"models": ["classifier"]},
+        r"is a TercetDecoderForSequenceClassification, which gives no probabilities of tokens",
+    ),
+}
+
+
+@pytest.fixture
+def model_of(saved, tmp_path):
+    """Save a model that lacks something."""
+
+    def make(name):
+        if name == "seq2seq-without-sentinels":
+            tokenizer = train_tokenizer(TEXT, "unigram", 400, template="end")
+        elif name == "encoder-without-mask":
+            tokenizer = AutoTokenizer.from_pretrained(saved("encoder"))
+            tokenizer.mask_token = None
+        elif name == "classifier":
+            decoder = load_subject(str(saved("decoder")))
+            TercetDecoderForSequenceClassification(decoder.model.config).save_pretrained(tmp_path / name)
+            decoder.tokenizer.save_pretrained(tmp_path / name)
+            return tmp_path / name
+        else:
+            return saved(name)
+        build(name.partition("-")[0], tokenizer).save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+        return tmp_path / name
+
+    return make
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_one_line_with_a_remedy(name, model_of, tmp_path):
+    parts, message = WRONG[name]
+    parts = dict(parts)
+    write_rows(tmp_path / "rows.jsonl", parts.pop("rows", ROWS))
+    task = parts.pop("task", TASK)
+    if task["kind"] == "generation":
+        task = {"kind": "generation", "context": task["context"], "answers": "{{ choices[0] }}"}
+    data = {
+        "task": task,
+        "data": {"folder": str(tmp_path), "test": "rows.jsonl"} | parts.pop("data", {}),
+        "models": [str(model_of(each)) for each in parts.pop("models", ["decoder"])],
+        "output": str(tmp_path / "run"),
+    }
+    recipe = parse_recipe(FewShotRecipe, data | parts)
+    with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
+        fewshot(recipe)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run" / "results.json").exists()

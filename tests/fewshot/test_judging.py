@@ -1,0 +1,106 @@
+"""How answers are compared and judged: by hand, and against other people's definitions."""
+
+import numpy as np
+import pytest
+
+from tercet.fewshot.choosing import compared, probabilities
+from tercet.fewshot.contamination import compare
+from tercet.fewshot.judging import reliability
+from tercet.fewshot.prefix_tree import by_size, common_length
+from tercet.fewshot.request import Request, Score
+from tercet.fewshot.windows import rolling
+from tercet.finetune.label_metrics import calibration_error
+
+
+def score(*values):
+    return Score(values, False)
+
+
+def test_answers_are_compared_in_five_ways():
+    scores = [score(-1.0, -2.0), score(-2.0)]
+    alone = [score(-1.0, -1.0), score(-3.0)]
+    values = compared(scores, [" abcd", " a"], alone, [[score(-1.0), score(-3.0)], [score(0.0), score(-9.0)]])
+    assert values["raw"].tolist() == [-3, -2]
+    assert values["per_token"].tolist() == [-1.5, -2]
+    assert values["per_character"].tolist() == [-0.75, -2]
+    assert values["unconditional"].tolist() == [-1, 1]
+    without = (probabilities(np.array([-1.0, -3.0])) + probabilities(np.array([0.0, -9.0]))) / 2
+    expected = probabilities(np.array([-3.0, -2.0])) / without
+    assert probabilities(values["calibrated"]) == pytest.approx(expected / expected.sum())
+
+
+def test_calibration_takes_away_what_a_prompt_prefers():
+    """A model that says the same of every row, content or none, has no choice left (Zhao et al., 2021)."""
+    scores = [score(-0.1), score(-4.0)]
+    values = compared(scores, [" a", " b"], None, [scores, scores])
+    assert probabilities(values["calibrated"]) == pytest.approx([0.5, 0.5])
+
+
+def test_calibration_error_is_that_of_fine_tuning(monkeypatch):
+    rng = np.random.default_rng(0)
+    sure = rng.uniform(0.5, 1, 200)
+    is_right = rng.random(200) < sure
+    records = [{"confidence": c, "is_right": {"raw": bool(r)}} for c, r in zip(sure, is_right, strict=True)]
+    monkeypatch.setattr("tercet.fewshot.judging.NUM_BINS", 15)
+    found = reliability(records, "raw")
+    chances = np.stack([sure, 1 - sure], axis=1)
+    assert found["calibration_error"] == pytest.approx(calibration_error(chances, np.where(is_right, 0, 1)))
+    assert sum(found["count"]) == 200
+
+
+def test_contamination_is_a_common_run_of_words():
+    text = "one two three four five six seven eight nine ten"
+    documents = [
+        "ONE, two three: four -- five six seven!",
+        "zero " + text.replace("five", "5"),
+        "",
+        text[4:] + " x",
+    ]
+    for words, expected in ((7, True), (9, True), (10, False)):
+        found = compare([text, "a b c d e f g h i j", "too short"], documents, words)
+        assert found.is_touched == [expected, False, False]
+        assert found.num_short == 1
+    assert compare([text], documents[:2], 7).is_touched == [True]
+    assert compare([text], documents[:2], 8).is_touched == [False]
+
+
+@pytest.mark.parametrize(("lengths", "expected"), [([3, 40], 8), ([10] * 9 + [40], 10), ([50, 60], 13)])
+def test_runs_are_as_long_as_short_items_allow(lengths, expected):
+    texts = [" ".join(f"w{number}" for number in range(length)) for length in lengths]
+    assert compare(texts, [""]).words == expected
+
+
+def test_contamination_knows_scripts_without_spaces():
+    text = "今天天气很好我们去公园散步吧"
+    assert compare([text], [f"他说, {text}。"], 8).is_touched == [True]
+    assert compare([text], ["今天天气不好我们不去公园散步"], 8).is_touched == [False]
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 20, 24])
+def test_rolling_windows_score_every_token_once(length):
+    request = Request((99,), tuple(range(length)))
+    windows = list(rolling(request, 8))
+    assert tuple(token for window in windows for token in window.answer) == request.answer
+    for window in windows:
+        assert len(window.context) + len(window.answer) - 1 <= 8
+        assert len(window.context) >= 1
+    whole = (99, *range(length))
+    for window in windows[1:]:
+        begin = whole.index(window.answer[0])
+        assert whole[begin - len(window.context) : begin] == window.context
+
+
+def test_batches_keep_to_their_budget_and_lose_nothing():
+    sizes = [5, 1, 9, 9, 3, 30]
+    batches = by_size(sizes, 20)
+    assert sorted(number for batch in batches for number in batch) == list(range(6))
+    assert all(len(batch) == 1 or len(batch) * max(sizes[n] for n in batch) <= 20 for batch in batches)
+    for one, other in [
+        ((1, 2, 3), (1, 2, 4)),
+        ((), (1,)),
+        ((1,), (1,)),
+        (tuple(range(99)), tuple(range(98))),
+    ]:
+        pairs = zip(one, other, strict=False)
+        expected = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+        assert common_length(one, other) == expected

@@ -1,0 +1,68 @@
+"""The recipes that come along read the data that they name, and the example of in-context learning holds."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from tercet.configs.recipe import describe_recipe, load_recipe, recipe_names
+from tercet.fewshot.demonstrations import Demonstrations
+from tercet.fewshot.recipe import FewShotRecipe
+from tercet.fewshot.rows import files_of, read_items
+
+ROOT = Path(__file__).parents[2]
+NAMES = [name for name in recipe_names() if describe_recipe(name).startswith(f"tercet fewshot {name}")]
+LARGE = {"blimp", "blimp-filtered", "sentiment", "sentiment-cloze", "zhoblimp"}
+"""Recipes whose files take seconds to read."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in LARGE else ())
+        for name in NAMES
+        if name != "recall"
+    ],
+)
+def test_recipe_reads_its_data(name):
+    recipe = load_recipe(FewShotRecipe, name, [f"data.folder={ROOT / 'data'}"])
+    if absent := [file for file in files_of(recipe.data) if not file.exists()]:
+        pytest.skip(f"{absent[0]} is not here")
+    items = read_items(recipe)
+    drawer = Demonstrations(items.demonstrations, recipe.asking, are_test=items.are_one_split)
+    for item in items.test[:3]:
+        drawn = drawer.draw(item, max(recipe.asking.shots), recipe.asking.seeds[0])
+        assert len(drawn) == max(recipe.asking.shots)
+        assert item.demonstration not in [each.demonstration for each in drawn] or not drawn
+        assert all(text.strip() for text in (*item.answers, *item.references))
+        assert "{" not in item.prompts[0].context
+
+
+def test_worlds_of_the_example_are_recalled_by_looking_them_up(tmp_path):
+    program = runpy.run_path(str(ROOT / "examples" / "learn_in_context.py"))
+    program["write_rows"](tmp_path / "rows.jsonl", 20, seed=0)
+    recipe = load_recipe(FewShotRecipe, "recall", [f"data.folder={tmp_path}"])
+    items = read_items(recipe)
+    drawer = Demonstrations(items.demonstrations, recipe.asking, are_test=items.are_one_split)
+    shares = []
+    for shots in (1, 4, 32):
+        hits = []
+        for item in items.test:
+            key = item.prompts[0].context.split()[0]
+            shown = [each for each in drawer.draw(item, shots, 0) if each.demonstration.startswith(f"{key} ")]
+            assert {each.right for each in shown} <= {item.right}
+            hits.append(bool(shown))
+        shares.append(sum(hits) / len(hits))
+    # Three standard deviations of a share of 500 rows.
+    assert shares == pytest.approx([1 - 0.75**shots for shots in (1, 4, 32)], abs=0.067)
+
+
+def test_worlds_of_the_example_are_documents_that_agree_with_themselves(tmp_path):
+    program = runpy.run_path(str(ROOT / "examples" / "learn_in_context.py"))
+    program["write_text"](tmp_path / "train.txt", 50, seed=0)
+    worlds = (tmp_path / "train.txt").read_text().split("\n\n")
+    assert len(worlds) == 50
+    for world in worlds:
+        lines = [line.split() for line in world.strip().splitlines()]
+        assert len(lines) == program["NUM_LINES"]
+        assert len({(key, value) for key, _, _, value in lines}) == len({key for key, *_ in lines}) <= 4
