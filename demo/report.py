@@ -30,9 +30,11 @@ from ..pretraining.report import (
     percent,
 )
 from ..training.tracking import Record
+from .asking import Asked, asking_chapter
 from .exhibits import example_blocks
 from .lesson_report import lesson_chapters
 from .showing import Shown
+from .shrinking import Shrunk, shrinking_chapter
 from .teaching import Lesson
 
 NAMES = {"encoder": "Encoder", "decoder": "Decoder", "seq2seq": "Sequence to sequence"}
@@ -95,7 +97,13 @@ class Findings:
 
 
 def build_report(
-    findings: Sequence[Findings], lessons: Sequence[Lesson], folder: Path, *, seconds: float
+    findings: Sequence[Findings],
+    lessons: Sequence[Lesson],
+    shrunk: Shrunk,
+    asked: Asked,
+    folder: Path,
+    *,
+    seconds: float,
 ) -> Report:
     """Tell everything in order; curves go into `folder` as PNG files."""
     minutes = max(round(seconds / 60), 1)
@@ -113,8 +121,14 @@ def build_report(
             ),
             *(block for found in findings for block in chapter(found, folder)),
             *lesson_chapters(lessons, folder),
+            *shrinking_chapter(shrunk),
+            *asking_chapter(asked),
             *what_was_run(findings, seconds),
             what_was_taught(lessons),
+            Prose(
+                f"Both students of the encoder took {shrunk.seconds:,.0f} seconds, asking all members "
+                f"{asked.seconds:,.0f}."
+            ),
         ],
     )
 

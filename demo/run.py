@@ -3,10 +3,13 @@
     recipes -> pretrain each -> read it back by its Auto class -> compare, show ---+
                     |                                                              +--> report.md, .html, PNG
     rows of tasks --+--> fine-tune each, beside random weights --> compare, show --+
+                    +--> distill the fine-tuned encoder to half its layers --------+
+                    +--> ask each before it was taught: zero-, one- and few-shot --+
 
 Nothing is downloaded. The encoder learns masked language modeling and next-sentence prediction, the decoder
 causal language modeling, the sequence-to-sequence model span corruption. Then the first two learn to tell
-which package a paragraph documents, and the last one to write the first lines of docstrings.
+which package a paragraph documents, and the last one to write the first lines of docstrings. A student of
+half the layers learns from the first one, and all three are asked without training.
 """
 
 import shutil
@@ -25,6 +28,8 @@ from transformers import (
 )
 
 from ..configs.recipe import load_recipe
+from ..distill.recipe import DistillationRecipe
+from ..fewshot.recipe import FewShotRecipe
 from ..finetune.recipe import FineTuningRecipe
 from ..interop.messages import quietly
 from ..pretraining.cache import cache_folder
@@ -37,17 +42,20 @@ from ..pretraining.report_page import as_page
 from ..pretraining.run import pretrain
 from ..pretraining.text import open_text
 from ..training.tracking import LOG, read_log
+from .asking import ASKED, ask, load_prompting
 from .lesson_report import CONFUSIONS
 from .report import Findings, build_report
 from .showing import Shown, continue_texts, fill_masks, judge_pairs, restore_spans
+from .shrinking import DISTILLED, load_distillation, shrink
 from .tasks import write_tasks
-from .teaching import FINETUNED, ROWS, TASKS, load_tasks, teach
+from .teaching import FINETUNED, ROWS, TASKS, Lesson, load_tasks, teach
 
 MEMBERS = ("encoder", "decoder", "seq2seq")
+STAGES = 2 * len(MEMBERS) + 2
 PAGE = "report.html"
 MARKDOWN = "report.md"
 CURVES = tuple(f"curves-{member}.png" for member in MEMBERS)
-WRITTEN = (*MEMBERS, ROWS, FINETUNED, *CURVES, CONFUSIONS, MARKDOWN, PAGE)
+WRITTEN = (*MEMBERS, ROWS, FINETUNED, DISTILLED, ASKED, *CURVES, CONFUSIONS, MARKDOWN, PAGE)
 """Everything that a demonstration writes."""
 
 
@@ -62,6 +70,8 @@ def run_demo(
     overwrite: bool = False,
     recipes: Sequence[PretrainingRecipe] | None = None,
     tasks: Mapping[str, FineTuningRecipe] | None = None,
+    distillation: DistillationRecipe | None = None,
+    prompting: FewShotRecipe | None = None,
     documents: Mapping[str, Sequence[Document]] | None = None,
 ) -> Path:
     """Train the three members, teach each a task, show what they learned, and return the path of the page.
@@ -71,6 +81,8 @@ def run_demo(
         overwrite: Replace an earlier demonstration there.
         recipes: Other recipes of pretraining than the shipped ones, in the same order.
         tasks: Other recipes of the tasks, by name.
+        distillation: Another recipe of the student.
+        prompting: Another recipe of the questions.
         documents: Other modules for the tasks, by split of pretraining, than those of this machine.
 
     Raises:
@@ -82,26 +94,47 @@ def run_demo(
         member: replace(recipe, output=str(folder / member))
         for member, recipe in zip(MEMBERS, recipes or load_recipes(), strict=True)
     }
-    stages = 2 * len(members)
-    findings = []
-    for number, (member, recipe) in enumerate(members.items(), start=1):
-        say(f"[{number}/{stages}] {member}: tokenizer, corpus, {recipe.training.steps:,} steps")
-        with quietly():
-            findings.append(study(member, recipe))
-        say(f"[{number}/{stages}] {member}: {findings[-1].in_one_line}")
+    findings = study_all(members)
     write_tasks(folder / ROWS, documents or documents_of(members["encoder"]))
-    tasks = tasks or load_tasks()
-    lessons = []
-    for number, (member, recipe) in enumerate(members.items(), start=len(members) + 1):
-        task = TASKS[member]
-        say(f"[{number}/{stages}] {member}: fine-tuning on {task}, once pretrained and once not")
-        with quietly():
-            lessons.append(teach(member, tasks[task], recipe, folder))
-        say(f"[{number}/{stages}] {member}: {lessons[-1].in_one_line}")
-    report = build_report(findings, lessons, folder, seconds=time.perf_counter() - began)
+    lessons = teach_all(members, tasks or load_tasks(), folder)
+    say(f"[{STAGES - 1}/{STAGES}] encoder: a student of half its layers, with a teacher and without")
+    with quietly():
+        shrunk = shrink(distillation or load_distillation(), lessons[0], folder)
+    say(f"[{STAGES - 1}/{STAGES}] encoder: {shrunk.in_one_line}")
+    say(f"[{STAGES}/{STAGES}] all: asked without training")
+    with quietly():
+        models = [recipe.folder / MODEL for recipe in members.values()]
+        asked = ask(prompting or load_prompting(), models, folder)
+    say(f"[{STAGES}/{STAGES}] {asked.in_one_line}")
+    report = build_report(findings, lessons, shrunk, asked, folder, seconds=time.perf_counter() - began)
     (folder / MARKDOWN).write_text(as_markdown(report), encoding="utf-8")
     (folder / PAGE).write_text(as_page(report), encoding="utf-8")
     return folder / PAGE
+
+
+def study_all(members: Mapping[str, PretrainingRecipe]) -> list[Findings]:
+    """Pretrain all members and measure them."""
+    findings = []
+    for number, (member, recipe) in enumerate(members.items(), start=1):
+        say(f"[{number}/{STAGES}] {member}: tokenizer, corpus, {recipe.training.steps:,} steps")
+        with quietly():
+            findings.append(study(member, recipe))
+        say(f"[{number}/{STAGES}] {member}: {findings[-1].in_one_line}")
+    return findings
+
+
+def teach_all(
+    members: Mapping[str, PretrainingRecipe], tasks: Mapping[str, FineTuningRecipe], folder: Path
+) -> list[Lesson]:
+    """Teach each member its task."""
+    lessons = []
+    for number, (member, recipe) in enumerate(members.items(), start=len(members) + 1):
+        task = TASKS[member]
+        say(f"[{number}/{STAGES}] {member}: fine-tuning on {task}, once pretrained and once not")
+        with quietly():
+            lessons.append(teach(member, tasks[task], recipe, folder))
+        say(f"[{number}/{STAGES}] {member}: {lessons[-1].in_one_line}")
+    return lessons
 
 
 def documents_of(recipe: PretrainingRecipe) -> dict[str, list[Document]]:

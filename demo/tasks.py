@@ -1,7 +1,8 @@
-"""What the models are taught after pretraining: two tasks, with rows from the embedded corpus.
+"""What the models are taught and asked after pretraining, with rows from the embedded corpus.
 
 packages     which of eight packages does a paragraph document?     text -> label
 summaries    what is a docstring's first line, given the others?    document -> summary
+questions    the first task in ten words, to be asked untaught      text, choices -> label
 
 Rows to learn from, and rows to choose by, come from different modules of those that pretraining has read;
 test rows come from the modules that it has not. Where there are more than enough, rows stand evenly spaced.
@@ -12,11 +13,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..pretraining.documentation import Docstring, Document, package_of
 from .showing import evenly_spaced
 
-Row = dict[str, str]
+Row = dict[str, Any]
 """What is read, what is right, and the module that both are from."""
 
 Modules = Mapping[str, Sequence[Document]]
@@ -41,9 +43,14 @@ SHORTEST_REST = 20
 LONGEST_REST = 70
 """In words: what a model of 128 positions can read."""
 
+QUESTIONS = {"train": 100, "validation": 0, "test": 15}
+"""Of each package."""
+QUESTION = 10
+"""Words of a paragraph that a question shows: five of them fit into 128 positions."""
+
 
 def write_tasks(folder: Path, documents: Modules) -> None:
-    """Write the rows of both tasks into a folder: `packages-train.jsonl`, ..., `summaries-test.jsonl`.
+    """Write the rows of all tasks into a folder: `packages-train.jsonl`, ..., `questions-test.jsonl`.
 
     Args:
         folder: To be made.
@@ -51,7 +58,13 @@ def write_tasks(folder: Path, documents: Modules) -> None:
     """
     folder.mkdir()
     modules = divide(documents["train"], documents["validation"])
-    for task, rows in (("packages", package_rows(modules)), ("summaries", summary_rows(modules))):
+    packages = package_rows(modules)
+    tasks = {
+        "packages": packages,
+        "summaries": summary_rows(modules),
+        "questions": {split: question_rows(rows, QUESTIONS[split]) for split, rows in packages.items()},
+    }
+    for task, rows in tasks.items():
         for split in SPLITS:
             lines = (f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows[split])
             (folder / f"{task}-{split}.jsonl").write_text("".join(lines), encoding="utf-8")
@@ -104,6 +117,16 @@ def pattern_of_names(packages: Sequence[str]) -> re.Pattern[str]:
     """
     names = "|".join(map(re.escape, packages))
     return re.compile(rf"[\w.~]*(?:(?i:{names})|\b(?:{'|'.join(NICKNAMES)})\b)\w*(?:\.\w+)*")
+
+
+def question_rows(rows: Sequence[Row], number: int) -> list[Row]:
+    """Shorten rows of the first task, so many of each package, and name the packages beside each."""
+    packages = sorted({row["label"] for row in rows})
+    return [
+        {"text": " ".join(row["text"].split()[:QUESTION]), "label": package, "choices": packages}
+        for package in packages
+        for row in evenly_spaced([row for row in rows if row["label"] == package], number)
+    ]
 
 
 def summary_rows(modules: Modules) -> dict[str, list[Row]]:

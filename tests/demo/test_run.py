@@ -10,7 +10,9 @@ import yaml
 from safetensors.torch import load_file
 
 from tercet.configs.recipe import load_recipe
+from tercet.demo.asking import load_prompting
 from tercet.demo.run import CURVES, MEMBERS, claim_folder, load_recipes, run_demo
+from tercet.demo.shrinking import load_distillation
 from tercet.demo.teaching import load_tasks
 from tercet.pretraining.documentation import Docstring
 from tercet.pretraining.recipe import PretrainingRecipe
@@ -94,9 +96,13 @@ def documents():
 @pytest.fixture(scope="module")
 def finished(recipes, documents, tmp_path_factory):
     """Run the demonstration once."""
-    tasks = load_tasks(["training.epochs=1"])
     return run_demo(
-        tmp_path_factory.mktemp("demo") / "new", recipes=recipes, tasks=tasks, documents=documents
+        tmp_path_factory.mktemp("demo") / "new",
+        recipes=recipes,
+        tasks=load_tasks(["training.epochs=1"]),
+        distillation=load_distillation(["task.training.epochs=1", "report.speed=false"]),
+        prompting=load_prompting(["asking.shots=[0,1]", "asking.seeds=[0]", "data.limit=4"]),
+        documents=documents,
     )
 
 
@@ -118,7 +124,8 @@ def test_page_is_self_contained(finished):
     links = re.findall(r'(?:src|href)="([^"]*)"', page) + re.findall(r"url\(([^)]*)\)", page)
     files = {link for link in links if not link.startswith(("#", "data:"))}
     runs = [run for member in MEMBERS for run in (member, f"{member}-from-scratch")]
-    assert files == {f"finetuned/{run}/report.html" for run in runs}
+    pages = {f"finetuned/{run}/report.html" for run in runs}
+    assert files == pages | {"distilled/report.html", "asked/report.html"}
     assert all((finished.parent / file).exists() for file in files)
     assert page.count("<svg") == len(MEMBERS) + 1
 
@@ -162,6 +169,32 @@ def test_both_runs_of_a_member_differ_in_their_beginning_alone(finished):
         assert models[0] | {"from_scratch": True} == models[1]
         weights = [load_file(run / "model" / "model.safetensors") for run in runs]
         assert any((weights[0][name] != weights[1][name]).any() for name in weights[0])
+
+
+def test_report_shows_what_a_student_of_half_the_layers_keeps(finished):
+    markdown = (finished.parent / "report.md").read_text()
+    configs = [
+        json.loads((finished.parent / folder / "model" / "config.json").read_text())
+        for folder in ("finetuned/encoder", "distilled")
+    ]
+    assert [config["num_hidden_layers"] for config in configs] == [2, 1]
+    scores = json.loads((finished.parent / "distilled" / "scores.json").read_text())["task"]["scores"]
+    for row, name in (("teacher", "teacher"), (r"\*\*student\*\*", "student")):
+        assert re.search(rf"^\| {row} \| \**{scores[name]['score']:.4g}", markdown, re.MULTILINE)
+    assert "## Half the layers" in markdown
+
+
+def test_report_shows_what_all_members_say_untaught(finished):
+    markdown = (finished.parent / "report.md").read_text()
+    results = json.loads((finished.parent / "asked" / "results.json").read_text())
+    assert [model["member"] for model in results["models"]] == list(MEMBERS)
+    for count in ("0", "1"):
+        scores = [model["shots"][count] for model in results["models"]]
+        cells = [
+            f"{100 * own['mean']:.1f} ({100 * own['interval'][0]:.1f} to {100 * own['interval'][1]:.1f})"
+            for own in scores
+        ]
+        assert f"| K = {count} | {' | '.join(cells)} |" in markdown
 
 
 def test_earlier_demo_is_replaced_only_if_asked(finished):

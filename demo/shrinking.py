@@ -1,0 +1,72 @@
+"""The encoder that has learned a task teaches it to a student of half its layers (Sanh et al., 2019)."""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..configs.recipe import load_recipe
+from ..distill.output import PAGE, SCORES, STUDENT, TEACHER
+from ..distill.recipe import DistillationRecipe
+from ..distill.report import cards, kept_of, kept_table
+from ..distill.report_sizes import about_speed, size_table
+from ..distill.run import distill
+from ..pretraining.report import Block, Cards, Heading, Prose
+from .teaching import Lesson
+
+DISTILLED = "distilled"
+"""Folder of the run."""
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """What a student has kept of its teacher."""
+
+    summary: Mapping[str, Any]
+    """As distillation keeps it."""
+    seconds: float
+
+    @property
+    def in_one_line(self) -> str:
+        """Say how the scores compare."""
+        kept = kept_of(self.summary)
+        own, theirs = kept[STUDENT], kept[TEACHER]
+        return f"teacher {theirs['score']:.3f}, student {own['score']:.3f}: {own['share']:.1%} kept"
+
+
+def load_distillation(overrides: Iterable[str] = ()) -> DistillationRecipe:
+    """Read the shipped recipe."""
+    return load_recipe(DistillationRecipe, "encoder-half-demo", overrides)
+
+
+def shrink(recipe: DistillationRecipe, lesson: Lesson, folder: Path) -> Shrunk:
+    """Distill the model that a lesson has made, with the rows of that lesson.
+
+    Args:
+        recipe: How; teacher, rows and output are replaced by those of the demonstration.
+        lesson: What the teacher has learned.
+        folder: Of the demonstration.
+    """
+    began = time.perf_counter()
+    assert recipe.task is not None
+    task = replace(recipe.task, teacher=str(lesson.recipe.model_folder), data=lesson.recipe.data)
+    recipe = replace(recipe, task=task, output=str(folder / DISTILLED))
+    distill(recipe)
+    summary = json.loads((recipe.folder / SCORES).read_text(encoding="utf-8"))
+    return Shrunk(summary, time.perf_counter() - began)
+
+
+def shrinking_chapter(shrunk: Shrunk) -> Iterator[Block]:
+    """Tell what the student keeps, and what it saves."""
+    yield Heading("Half the layers")
+    yield Prose(
+        "A student with every second layer of the fine-tuned encoder learns the same task, from the labels "
+        "and from how probable its teacher finds each of them (Hinton et al., 2015). Beside it stand the "
+        "same student without a teacher, and what DistilBERT kept of BERT (Sanh et al., 2019)."
+    )
+    yield Cards([*cards(shrunk.summary)])
+    yield kept_table(shrunk.summary)
+    yield size_table(shrunk.summary)
+    yield Prose(f"{about_speed(shrunk.summary)} More in [its report]({DISTILLED}/{PAGE}).")
