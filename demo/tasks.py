@@ -37,7 +37,7 @@ NICKNAMES = ("np", "pd", "nx", "plt", "mpl")
 STAND_IN = "package"
 """What stands in a paragraph for the name of a package."""
 
-SUMMARIES = {"train": 3000, "validation": 200, "test": 300}
+SUMMARIES = {"train": 2000, "validation": 100, "test": 200}
 LONGEST_SUMMARY = 20
 SHORTEST_REST = 20
 LONGEST_REST = 70
