@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import yaml
 from safetensors.torch import load_file
@@ -79,3 +80,23 @@ def test_two_processes_write_what_one_writes(member, recipe_of, tmp_path):
         "on_policy": {"probability": 1.0},
     }
     require_equal_students(recipe_files(data, tmp_path), COPIES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [pytest.param(COPIES, id="copies"), pytest.param(PIECES, id="pieces")])
+def test_two_processes_read_and_write_the_cache_of_one(launcher, recipe_of, tmp_path):
+    """Each number of processes writes a cache of its own."""
+    settings = {"steps": 4, "tokens_per_micro_batch": 140, "optimizer": {"epsilon": 1e-3}}
+    data = recipe_data(recipe_of("encoder", training=settings, objective={"masking": "static"}))
+    files = recipe_files(data, tmp_path)
+    for name, file in files.items():
+        data["general"]["cache"] = {"top_k": 8, "copies": 2, "folder": str(tmp_path / f"cache-{name}")}
+        file.write_text(yaml.safe_dump(data | {"output": str(tmp_path / name)}))
+    require_equal_students(files, launcher)
+    one, two = (tmp_path / f"cache-{name}" for name in files)
+    assert {path.name for path in one.iterdir()} == {path.name for path in two.iterdir()}
+    for name in ("target_offsets", "token_offsets"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+    for name in ("values", "states"):
+        ours, theirs = (np.fromfile(folder / name, dtype=np.float16) for folder in (one, two))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-2, atol=1e-2)
