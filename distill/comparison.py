@@ -6,6 +6,7 @@ on the same rows drawn for both.
 Shapes: E examples, n targets of a batch, S sequences of it.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -44,10 +45,11 @@ class Kept:
     """A score beside the teacher's."""
 
     score: float
-    share: float
-    """Of the teacher's: 1 is all of it. Of scores that are better when lower, the inverse."""
-    interval: tuple[float, float]
-    """95 % interval of the share."""
+    share: float | None
+    """Of the teacher's: 1 is all of it. Of scores that are better when lower, the inverse. Of a teacher's
+    score that is not above 0, there is none."""
+    interval: tuple[float, float] | None
+    """95 % interval of the share; there is none if among the drawn rows the share may be none."""
 
 
 @torch.inference_mode()
@@ -93,33 +95,32 @@ def keep_of_examples(own: np.ndarray, teachers: np.ndarray) -> dict[str, Kept]:
     def perplexity(rows: np.ndarray) -> float:
         return float(np.exp(rows[:, 1].sum() / rows[:, 0].sum()))
 
-    def inverse(own: float, teachers: float) -> float:
-        return share_of(teachers, own)
+    def keep(score: Callable[[np.ndarray], float], is_better_high: bool) -> Kept:
+        def share(rows: np.ndarray) -> float:
+            return share_of(score(own[rows]), score(teachers[rows]), is_better_high=is_better_high)
 
-    kinds = {"accuracy": (accuracy, share_of), "perplexity": (perplexity, inverse)}
-    return {
-        name: Kept(
-            score(own),
-            compare(score(own), score(teachers)),
-            bootstrap_interval(shared(score, compare, own, teachers), len(own)),
-        )
-        for name, (score, compare) in kinds.items()
-    }
+        return as_kept(score(own), share(np.arange(len(own))), bootstrap_interval(share, len(own)))
+
+    return {"accuracy": keep(accuracy, True), "perplexity": keep(perplexity, False)}
 
 
-def share_of(own: float, teachers: float) -> float:
-    """Give the share of a teacher's score; of a score of nothing, all is kept."""
-    return own / teachers if teachers else 1.0
+def share_of(own: float, teachers: float, *, is_better_high: bool) -> float:
+    """Give the share of a teacher's score, or of one that is better when lower the inverse.
+
+    Of nothing, nobody keeps a share, and of a correlation below zero a share would mean nothing: then it is
+    not a number.
+
+    >>> share_of(0.25, 0.5, is_better_high=True), share_of(0.25, 0.0, is_better_high=True)
+    (0.5, nan)
+    """
+    part, whole = (own, teachers) if is_better_high else (teachers, own)
+    return part / whole if min(whole, teachers) > 0 else math.nan
 
 
-def shared(
-    score: Callable[[np.ndarray], float],
-    compare: Callable[[float, float], float],
-    own: np.ndarray,
-    teachers: np.ndarray,
-) -> Callable[[np.ndarray], float]:
-    """Make the function that compares both on drawn rows."""
-    return lambda rows: compare(score(own[rows]), score(teachers[rows]))
+def as_kept(score: float, share: float, interval: tuple[float, float]) -> Kept:
+    """Put a score beside what is known of its share."""
+    is_known = not any(map(math.isnan, interval))
+    return Kept(score, None if math.isnan(share) else share, interval if is_known else None)
 
 
 def predict_split(step: TaskStep, model: TercetPreTrainedModel, split: str) -> list[Prediction]:
@@ -141,13 +142,11 @@ def keep_of_predictions(
         return task.score(*chosen)[criterion]
 
     def share(rows: Sequence[int]) -> float:
-        pair = scored(own, rows), scored(teachers, rows)
-        high, low = pair if is_better_high else pair[::-1]
-        return share_of(high, low)
+        return share_of(scored(own, rows), scored(teachers, rows), is_better_high=is_better_high)
 
     everything = list(range(len(own)))
     interval = bootstrap_interval(lambda rows: share(rows.tolist()), len(own), resamples=RESAMPLES)
-    return Kept(scored(own, everything), share(everything), interval)
+    return as_kept(scored(own, everything), share(everything), interval)
 
 
 def load_all(folders: Mapping[str, str]) -> dict[str, TercetPreTrainedModel]:

@@ -133,10 +133,12 @@ def for_card(summary: Summary, last: str) -> dict[str, Any]:
     kept = kept["accuracy"] if last == GENERAL else kept
     sizes = summary["sizes"]
     told: dict[str, Any] = {
-        "distillation/retained": kept["share"],
-        "distillation/retained/interval": list(kept["interval"]),
         "distillation/fewer_parameters": 1 - sizes[STUDENT]["parameters"] / sizes[TEACHER]["parameters"],
     }
+    if kept["share"] is not None:
+        told["distillation/retained"] = kept["share"]
+    if kept["interval"] is not None:
+        told["distillation/retained/interval"] = list(kept["interval"])
     if "speeds" in summary:
         speeds = summary["speeds"]
         told["distillation/times_faster"] = speeds[STUDENT]["throughput"] / speeds[TEACHER]["throughput"]

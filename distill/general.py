@@ -26,6 +26,7 @@ from ..pretraining.output import EVALUATION, RECIPE, make_folder
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
 from ..pretraining.run import build_source, extent, save
 from ..pretraining.token_objective import TokenObjective
+from ..pretraining.tokenizer import frame_ids
 from ..training.circumstances import circumstances
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut, evaluate_held_out
@@ -38,6 +39,7 @@ from .cache import binding_of, cache_place, write_cache
 from .cached_teacher import CachedTeacher
 from .copies import Copies, require_fixed
 from .objective import Distillation, needs_of
+from .on_policy import build_on_policy
 from .reading import Learner, Needs
 from .recipe import CacheRecipe, DistillationRecipe, GeneralRecipe, StudentRecipe
 from .sequences import written_pairs
@@ -179,12 +181,14 @@ def build_learning(
     config = step.teacher.model.config
     student = first_student(recipe.student, step, general.training.seed)
     signals = build_signals(general.signals, student.config, config)
+    ends = frame_ids(step.teacher.tokenizer)[1]
+    on_policy = build_on_policy(general, step.base, signals, student, ends, accelerator)
     teacher = LiveTeacher(step.teacher.model, needs_of(signals), accelerator.device)
     if general.cache is not None and signals:
         require_cached(signals, is_complete=general.cache.top_k is None)
         with accelerator.main_process_first():
             teacher = cached_teacher(step, general.cache, signals, source, accelerator.device)
-    objective = Distillation(step.base, general.objective_weight, signals, teacher)
+    objective = Distillation(step.base, general.objective_weight, signals, teacher, on_policy)
     names = projected(signals, student.config, config)
     learner = Learner(student, objective.needs, names, config.hidden_size)
     build_stages(source, None, objective, general.training, accelerator)  # raises what is wrong

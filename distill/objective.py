@@ -22,6 +22,7 @@ from ..pretraining.token_scores import token_scores
 from ..training.examples import gather
 from ..training.objective import Batch, Example, Objective
 from ..training.packing import Ragged
+from .on_policy import OnPolicy
 from .reading import Needs, Reading
 from .signals import Signal
 
@@ -44,13 +45,22 @@ class Distillation(Objective):
         base_weight: What it counts; 0 leaves it out.
         signals: What is learned from the teacher.
         teacher: Reads the same batches, if there are signals.
+        on_policy: Lets the student write the targets of some steps; its objective counts nothing then.
 
     Raises:
         ValueError: Nothing is to be learned.
     """
 
-    def __init__(self, base: TokenObjective, base_weight: float, signals: Sequence[Signal], teacher: Teacher):
+    def __init__(
+        self,
+        base: TokenObjective,
+        base_weight: float,
+        signals: Sequence[Signal],
+        teacher: Teacher,
+        on_policy: OnPolicy | None = None,
+    ):
         self.base = base
+        self.on_policy = on_policy
         self.signals = list(signals)
         self.teacher = teacher
         own = {base.term: base_weight} if base_weight else {}
@@ -73,17 +83,21 @@ class Distillation(Objective):
         """Make the objective's batch; `index` (S,) says which example each sequence is."""
         batch = self.base.collate(examples, rng)
         index: Ragged = gather(examples, "index")
-        return batch | {"index": as_tensor(index.values)}
+        batch |= {"index": as_tensor(index.values)}
+        return batch if self.on_policy is None else self.on_policy.draw(batch, rng)
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the objective's targets, and those of each signal."""
+        """Count the objective's targets, and those of each signal, which the student may write itself."""
         own = self.base.targets(batch)
-        predicted = own[self.base.term]
+        predicted = own[self.base.term] if self.on_policy is None else self.on_policy.count(batch)
         return own | {signal.name: signal.count(batch, predicted) for signal in self.signals}
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum each term over its targets; gradients reach the student alone."""
-        places = self.base.places(batch)
+        """Sum each term over its targets; gradients reach the student alone, by what it reads."""
+        if self.on_policy is None:
+            places = self.base.places(batch)
+        else:
+            batch, places = self.on_policy.write(batch)
         found: Reading = model(batch, places.positions)
         losses: dict[str, Tensor] = {}
         if self.signals:

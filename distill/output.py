@@ -56,6 +56,7 @@ MAY_CHANGE = {"evaluations_per_epoch", "tokens_per_micro_batch", "num_workers", 
 WHAT_IS_LEARNED = (
     *("student", "general.teacher", "general.corpus.train", "general.corpus.sequence_length"),
     *("general.objective", "general.signals", "general.objective_weight", "general.sequences"),
+    *("general.on_policy",),
     *("general.cache.top_k", "general.cache.copies", "general.cache.precision"),
     *("general.training.seed", "general.training.tokens_per_step", "general.training.stages"),
     *("task.teacher", "task.data", "task.unlabelled", "task.temperature"),

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ..finetune.recipe import DataRecipe, FineTuningSchedule
-from ..pretraining.objective_recipes import ObjectiveRecipe
+from ..pretraining.objective_recipes import ObjectiveRecipe, Share
 from ..pretraining.paths import named_path
 from ..pretraining.recipe import CorpusRecipe
 from ..training.recipe import NonNegative, Positive, TrainingRecipe
@@ -60,6 +60,18 @@ class CacheRecipe:
 
 
 @dataclass(frozen=True)
+class OnPolicyRecipe:
+    """Let the student write what both are compared on (Agarwal et al., 2024, algorithm 1)."""
+
+    probability: Share = 0.5
+    """How many of the steps are written by the student, the paper's lambda; the others read given text."""
+    temperature: Temperature = 1.0
+    """Of the distribution that it writes from."""
+    beginning: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """Share of a text that a decoder is given and continues, a token at least."""
+
+
+@dataclass(frozen=True)
 class GeneralRecipe:
     """Learn from raw text what a pretrained teacher expects."""
 
@@ -80,6 +92,8 @@ class GeneralRecipe:
     sequences: Positive | None = None
     """If given, targets are what the teacher writes for the sources by so many beams, once (Kim and Rush,
     2016, section 3.2); for translation."""
+    on_policy: OnPolicyRecipe | None = None
+    """If given, targets of some steps are what the student writes; for decoders and sequence to sequence."""
 
 
 @dataclass(frozen=True)

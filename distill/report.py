@@ -3,7 +3,7 @@
 Written as Markdown and as a page of HTML, from the same blocks as the other reports.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> Repo
     assert step is not None
     sizes = summary["sizes"]
     return Report(
-        f"Distillation: {kept[STUDENT]['share']:.1%} kept with "
+        f"Distillation: {shown_share(kept[STUDENT]['share'])} kept with "
         f"{less(sizes[STUDENT]['parameters'], sizes[TEACHER]['parameters'])} fewer parameters",
         f"A student of {name_of_model(step.teacher)}, measured beside it on the same held-out rows or texts.",
         [
@@ -71,15 +71,14 @@ def kept_of(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def cards(summary: Mapping[str, Any]) -> Iterator[Card]:
     """Show at a glance what is kept, what is saved and what it gains."""
     kept, sizes = kept_of(summary), summary["sizes"]
-    low, high = kept[STUDENT]["interval"]
     shares = {name: each["share"] for name, each in kept.items() if name != TEACHER}
     shares["DistilBERT, published"] = PUBLISHED["kept"]
     yield Card(
         "Kept of the teacher's score",
-        f"{kept[STUDENT]['share']:.1%}",
-        f"95 % interval {low:.1%} to {high:.1%}.",
+        shown_share(kept[STUDENT]["share"]),
+        about_share(kept[STUDENT]),
         [
-            Bar(NAMES.get(name, name), min(max(share, 0.0), 1.0), f"{share:.1%}", name == STUDENT)
+            Bar(NAMES.get(name, name), min(max(share or 0.0, 0.0), 1.0), shown_share(share), name == STUDENT)
             for name, share in shares.items()
         ],
     )
@@ -151,8 +150,26 @@ def kept_table(summary: Mapping[str, Any]) -> Table:
 
 def kept_cells(kept: Mapping[str, Any]) -> list[str]:
     """Write a share and its interval."""
-    low, high = kept["interval"]
-    return [f"{kept['share']:.1%}", f"{low:.1%} to {high:.1%}"]
+    return [shown_share(kept["share"]), shown_interval(kept["interval"])]
+
+
+def shown_share(share: float | None) -> str:
+    """Write a share, or a dash if there is none."""
+    return "-" if share is None else f"{share:.1%}"
+
+
+def shown_interval(interval: Sequence[float] | None) -> str:
+    """Write an interval, or a dash if there is none."""
+    return "-" if interval is None else "{:.1%} to {:.1%}".format(*interval)
+
+
+def about_share(kept: Mapping[str, Any]) -> str:
+    """Say how sure a share is, or why there is none."""
+    if kept["share"] is None:
+        return "No share: the teacher's score is not above 0, or one of both is not defined."
+    if kept["interval"] is None:
+        return "No interval: on some of the drawn rows, the teacher's score is not above 0."
+    return f"95 % interval {shown_interval(kept['interval'])}."
 
 
 def score_name(summary: Mapping[str, Any]) -> str:

@@ -88,7 +88,8 @@ def without_teacher(recipe: DistillationRecipe) -> DistillationRecipe:
     """Let the same student learn from the text alone."""
     if recipe.general is None:
         return recipe
-    plain = replace(recipe.general, signals=(), objective_weight=1.0, cache=None, sequences=None)
+    given = {"cache": None, "sequences": None, "on_policy": None}
+    plain = replace(recipe.general, signals=(), objective_weight=1.0, **given)
     return replace(recipe, general=plain)
 
 

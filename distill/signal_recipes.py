@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ..pretraining.objective_recipes import Share
 from ..training.recipe import Positive
 
 Weight = Annotated[float, Field(gt=0)]
@@ -51,8 +52,8 @@ class GeneralizedDivergenceRecipe:
 
     kind: Literal["generalized_divergence"]
     weight: Weight = 1.0
-    beta: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """Share of the teacher in the mixture: near 0 it is like soft targets, near 1 like reverse KL."""
+    beta: Share = 0.5
+    """Share of the teacher in the mixture; at 0 it is the divergence of soft targets, at 1 reverse KL."""
     temperature: Temperature = 1.0
     """Of both distributions."""
 

@@ -138,6 +138,9 @@ class GeneralizedDivergence(CompleteSignal):
 
         beta KL(p || m) + (1 - beta) KL(q || m),    m = beta p + (1 - beta) q
 
+    At its ends, where this is 0 for all, it is what it becomes next to them over beta and over 1 - beta:
+    KL(p || q) at 0 and KL(q || p) at 1.
+
     Args:
         weight: What it counts in the loss.
         temperature: Of both distributions.
@@ -152,6 +155,9 @@ class GeneralizedDivergence(CompleteSignal):
 
     def divergence(self, found: Tensor, right: Tensor) -> Tensor:
         """Sum over the targets."""
+        if self.beta in (0, 1):
+            pair = (found, right) if self.beta == 0 else (right, found)
+            return F.kl_div(*pair, log_target=True, reduction="sum")
         mixture = torch.logaddexp(right + math.log(self.beta), found + math.log(1 - self.beta))
         of_teacher = F.kl_div(mixture, right, log_target=True, reduction="sum")
         of_student = F.kl_div(mixture, found, log_target=True, reduction="sum")

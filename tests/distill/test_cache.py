@@ -19,6 +19,7 @@ from tercet.distill.run import distill
 from tercet.distill.teacher import LiveTeacher
 from tercet.pretraining.recipe import CorpusRecipe
 from tercet.training.examples import pick
+from tercet.training.tracking import LOG, read_log
 
 CPU = torch.device("cpu")
 FIXED = {"encoder": {"masking": "static"}, "decoder": {}, "seq2seq": {}}
@@ -113,6 +114,26 @@ def test_a_student_of_a_cached_teacher_is_that_of_the_live_one(member, recipe_of
         torch.allclose(weights["few"][name], tensor, rtol=1e-3, atol=1e-4)
         for name, tensor in weights["live"].items()
     )
+
+
+@pytest.mark.parametrize("member", FIXED)
+def test_a_resumed_run_with_a_cache_equals_an_uninterrupted_one(member, recipe_of, tmp_path, monkeypatch):
+    """Through both copies of the text, with dropout; the teacher reads once, before the interruption."""
+    student = {"overrides": {"dropout": 0.1}}
+
+    def recipe(name, steps):
+        tokens = 4096 if member == "seq2seq" else 1024
+        training = CONSTANT | {"precision": "auto", "steps": steps, "tokens_per_step": tokens}
+        made = recipe_of(member, name, training=training, student=student, objective=FIXED[member])
+        return cached_recipe(made, tmp_path / "kept", copies=2)
+
+    distill(recipe("parts", 3))
+    monkeypatch.setattr("tercet.distill.general.write_cache", None)
+    parts, whole = distill(recipe("parts", 6), resume=True), distill(recipe("whole", 6))
+    log = read_log(recipe("whole", 6).folder / "student" / "general" / LOG)
+    assert max(record["epoch"] for record in log if "epoch" in record) >= 1
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (parts, whole))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 def cached_recipe(recipe, folder, **changes):

@@ -11,6 +11,7 @@ from transformers import AutoModelForPreTraining, AutoTokenizer
 
 from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, parse_recipe, recipe_data
+from tercet.distill.comparison import Kept
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.run import distill
 from tercet.distill.student import build_student
@@ -95,7 +96,7 @@ def test_the_report_compares_with_controls_and_with_the_published_student(recipe
     folder = distill(recipe).parent
     scores = json.loads((folder / "scores.json").read_text())
     assert scores["students"] == ["student", "without-teacher", "random"]
-    kept = scores["general"]["scores"]["student"]["accuracy"]
+    kept = scores["general"]["scores"]["student"]["perplexity"]
     low, high = kept["interval"]
     assert low <= kept["share"] <= high
     sizes = scores["sizes"]
@@ -120,12 +121,16 @@ def test_the_report_compares_with_controls_and_with_the_published_student(recipe
     assert not any("soft_targets/loss" in record for record in log)
 
 
-def test_a_finished_run_leaves_what_its_model_card_tells(recipe_of):
+def test_a_finished_run_leaves_what_its_model_card_tells(recipe_of, monkeypatch):
+    known = {name: Kept(0.5, 0.97, (0.9, 1.0)) for name in ("accuracy", "perplexity")}
+    # The teacher is untrained: it may have no accuracy of which a share could be kept.
+    monkeypatch.setattr("tercet.distill.conclusion.keep_of_examples", lambda own, teachers: known)
     recipe = recipe_of("decoder", training={"measure_utilization": True})
     folder = distill(recipe).parent
     run = find_run(folder)
     assert run.teacher
     assert run.evaluation["scores"]["distillation/fewer_parameters"] > 0
+    assert run.evaluation["scores"]["distillation/retained"] == 0.97
     files = {file.path: file.source for file in prepare(folder, "me/small").files}
     card = files["README.md"].decode()
     assert "distilled from decoder" in card

@@ -1,0 +1,237 @@
+"""On-policy distillation: the student writes, and learns what its teacher expects of what it has written.
+
+    decoder     given    b1 b2 | t1 t2 t3 t4          seq2seq     given    source | t1 t2 t3 </s>
+                written  b1 b2 | y1 y2 y3 y4                      written  source | y1 y2 </s> y4
+                                 ^  ^  ^  ^   compared                              ^  ^  ^
+
+(Agarwal et al., 2024, "On-Policy Distillation of Language Models", section 3, algorithm 1.) Which steps are
+written is drawn with their batches, with a number for each token that decides what stands there. So what is
+written depends on the step and the weights alone: not on processes, micro-batches or torch's generators.
+
+Deviations: as many tokens are written as the given target has, and what follows a written end of text is not
+compared, but counted among the targets, whose number has to be known before the loss.
+
+Shapes: S sequences, N packed tokens of the stream that is predicted, n written tokens, T of the longest, V
+vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+from transformers.modeling_outputs import BaseModelOutput
+
+from ..modeling import TercetPreTrainedModel
+from ..modeling.blocked_weights import blocked_weights
+from ..pretraining.causal_language_modeling import CausalLanguageModeling
+from ..pretraining.teacher_forcing import TeacherForcing
+from ..pretraining.token_objective import Places, TokenObjective
+from ..training.evaluation import evaluation_mode
+from ..training.objective import Batch
+from ..training.sharding import sharding_plugin
+from .reading import base_of
+from .recipe import GeneralRecipe, OnPolicyRecipe
+from .signals import Signal, VocabularySignal
+from .state_signals import rows
+
+BEGINNINGS = "beginnings"
+"""In a batch that is written: how many labels of each sequence are given (S,)."""
+
+DRAWS = "decoder_draws"
+"""In a batch that is written: a number from 0 to 1 for each label (1, N), which decides what stands there."""
+
+
+class Cells(NamedTuple):
+    """Where written tokens stand in the stream, and in a table with a row for each sequence, (n,) each."""
+
+    positions: Tensor
+    owners: Tensor
+    """Row."""
+    offsets: Tensor
+    """Column."""
+
+
+class OnPolicy:
+    """Lets a student write the targets of some steps.
+
+    Args:
+        recipe: Of how many steps, and how.
+        base: Makes the batches; its places are those of the other steps.
+        student: Writes, with the weights that it has then.
+        ends: Tokens that end what is written.
+    """
+
+    def __init__(
+        self,
+        recipe: OnPolicyRecipe,
+        base: TokenObjective,
+        student: TercetPreTrainedModel,
+        ends: Sequence[int],
+    ):
+        self.recipe = recipe
+        self.base = base
+        self.student = student
+        self.ends = list(ends)
+        self.continues = isinstance(base, CausalLanguageModeling)
+
+    def draw(self, batch: Batch, rng: np.random.Generator) -> Batch:
+        """Draw whether the targets of a whole step are written; if so, add what decides which they are."""
+        if rng.random() >= self.recipe.probability:
+            return batch
+        lengths = np.diff(batch["cu_seq_lens_q"].numpy()).astype(np.int64)
+        given = np.maximum((lengths * self.recipe.beginning).astype(np.int64), 1) if self.continues else 0
+        return batch | {
+            BEGINNINGS: torch.from_numpy(given * np.ones_like(lengths)),
+            DRAWS: torch.from_numpy(rng.random(int(lengths.sum())))[None],
+        }
+
+    def count(self, batch: Batch) -> Tensor:
+        """Count the tokens that are written, or the targets that are given."""
+        if DRAWS not in batch:
+            return self.base.targets(batch)[self.base.term]
+        return (batch["cu_seq_lens_q"].diff() - batch[BEGINNINGS]).sum()
+
+    def write(self, batch: Batch) -> tuple[Batch, Places]:
+        """Replace the targets of a batch, if they are to be written, and find those that are compared."""
+        if DRAWS not in batch:
+            return batch, self.base.places(batch)
+        cells = cells_of(batch)
+        width = int(cells.offsets.max()) + 1 if len(cells.offsets) else 0
+        draws = batch[DRAWS].new_zeros(len(batch[BEGINNINGS]), width)
+        draws[cells.owners, cells.offsets] = batch[DRAWS][0, cells.positions]
+        labels = batch["labels"].clone()
+        labels[0, cells.positions] = self.sample(batch, draws)[cells.owners, cells.offsets]
+        written = batch | {"labels": labels}
+        if self.continues:
+            return written | {"input_ids": labels}, self.places(labels[0], cells)
+        late = labels.roll(1, dims=1)
+        starts = batch["cu_seq_lens_q"][:-1]
+        late[0, starts] = batch["decoder_input_ids"][0, starts]
+        return written | {"decoder_input_ids": late}, self.places(labels[0], cells)
+
+    def places(self, labels: Tensor, cells: Cells) -> Places:
+        """Find the written labels up to the first end of each sequence, and where they are predicted."""
+        is_end = torch.isin(labels[cells.positions], labels.new_tensor(self.ends)).long()
+        before = is_end.cumsum(0) - is_end
+        firsts = torch.searchsorted(cells.owners, cells.owners)  # of each one's sequence
+        positions = cells.positions[before == before[firsts]]
+        return Places(positions - 1 if self.continues else positions, labels[positions])
+
+    @torch.no_grad()
+    def sample(self, batch: Batch, draws: Tensor) -> Tensor:
+        """Write as many tokens as there are numbers (S, T), each by its number, without dropout."""
+        tokens = torch.zeros_like(draws, dtype=torch.long)
+        name = "input_ids" if self.continues else "decoder_input_ids"
+        # Blocks of the weights are kept for models that are not in training: this one will change.
+        with blocked_weights(self.student), evaluation_mode(self.student):
+            inputs = beginnings_of(batch) if self.continues else self.read_sources(batch)
+            for column, numbers in enumerate(draws.T):
+                outputs: Any = self.student(**inputs, use_cache=True, logits_to_keep=1)
+                tokens[:, column] = choose(outputs.logits[:, -1], numbers, self.recipe.temperature)
+                inputs |= {name: tokens[:, column, None], "past_key_values": outputs.past_key_values}
+                if self.continues:
+                    inputs["attention_mask"] = F.pad(inputs["attention_mask"], (0, 1), value=1)
+        return tokens
+
+    def read_sources(self, batch: Batch) -> dict[str, Any]:
+        """Let the encoder read the sources, and give what the decoder is called with first."""
+        bounds = batch["cu_seq_lens_k"]
+        ids = rows(batch["input_ids"][0], bounds)
+        mask = (torch.arange(ids.shape[1], device=ids.device) < bounds.diff()[:, None]).long()
+        encoder: Any = base_of(self.student).get_submodule("encoder")
+        states = encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+        return {
+            "encoder_outputs": BaseModelOutput(last_hidden_state=states),
+            "attention_mask": mask,
+            "decoder_input_ids": batch["decoder_input_ids"][0, batch["cu_seq_lens_q"][:-1], None],
+        }
+
+
+def cells_of(batch: Batch) -> Cells:
+    """Find the labels that are written."""
+    bounds, given = batch["cu_seq_lens_q"], batch[BEGINNINGS]
+    owners = torch.repeat_interleave(bounds.diff())
+    offsets = torch.arange(len(owners), device=owners.device) - bounds[owners] - given[owners]
+    positions = torch.nonzero(offsets >= 0).squeeze(1)
+    return Cells(positions, owners[positions], offsets[positions])
+
+
+def beginnings_of(batch: Batch) -> dict[str, Any]:
+    """Lay the beginnings of the texts below each other, so that they end together."""
+    ids, starts = batch["input_ids"][0], batch["cu_seq_lens_q"].tolist()
+    given = zip(starts, batch[BEGINNINGS].tolist(), strict=False)
+    texts = [ids[start : start + length] for start, length in given]
+    sides: dict[str, Any] = {"batch_first": True, "padding_side": "left"}
+    return {
+        "input_ids": pad_sequence(texts, **sides),
+        "attention_mask": pad_sequence([torch.ones_like(text) for text in texts], **sides),
+    }
+
+
+def choose(logits: Tensor, numbers: Tensor, temperature: float) -> Tensor:
+    """Choose tokens of logits (S, V) by numbers (S,) from 0 to 1, the likelier, the more often.
+
+    >>> choose(torch.tensor([[0.5, 0.25, 0.25]]).log().expand(3, -1), torch.tensor([0.4, 0.6, 0.8]), 1.0)
+    tensor([0, 1, 2])
+    """
+    sums = (logits.double() / temperature).softmax(-1).cumsum(-1)
+    chosen = torch.searchsorted(sums, numbers.double()[:, None] * sums[:, -1:], right=True).squeeze(1)
+    return chosen.clamp(max=logits.shape[-1] - 1)
+
+
+def build_on_policy(
+    general: GeneralRecipe,
+    base: TokenObjective,
+    signals: Sequence[Signal],
+    student: TercetPreTrainedModel,
+    ends: Sequence[int],
+    accelerator: Accelerator,
+) -> OnPolicy | None:
+    """Let a student write, if a recipe wants it.
+
+    Raises:
+        ValueError: The rest of the recipe does not permit it, or the student is shared out in pieces.
+    """
+    if general.on_policy is None:
+        return None
+    if (reason := refusal(general, base, signals, accelerator)) is not None:
+        raise ValueError(f"general.on_policy: {reason}")
+    return OnPolicy(general.on_policy, base, student, ends)
+
+
+def refusal(
+    general: GeneralRecipe, base: TokenObjective, signals: Sequence[Signal], accelerator: Accelerator
+) -> str | None:
+    """Say why a student cannot write its targets, if there is a reason."""
+    if not isinstance(base, CausalLanguageModeling | TeacherForcing):
+        return (
+            f"a student of {general.objective.kind} writes nothing: choose a decoder, or a "
+            "sequence-to-sequence model"
+        )
+    if general.cache is not None:
+        return (
+            "a cache holds what the teacher expects of given text, not of what the student will write: "
+            "leave general.cache out"
+        )
+    if general.objective_weight:
+        return (
+            f"what the student writes is not to be imitated, but general.objective_weight is "
+            f"{general.objective_weight}: set it to 0"
+        )
+    for signal in signals:
+        if not isinstance(signal, VocabularySignal):
+            return (
+                f"{signal.name} compares all tokens that are read, not what is expected where the student "
+                "writes: leave it out of general.signals"
+            )
+    if sharding_plugin(accelerator) is not None:
+        return (
+            "under FSDP a student is in pieces, and processes that write texts of different lengths cannot "
+            "gather them together: start without --use_fsdp"
+        )
+    return None

@@ -1,0 +1,103 @@
+"""What students keep of a teacher's score, also where the teacher has none."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tercet.distill.comparison import keep_of_examples, keep_of_predictions
+from tercet.distill.conclusion import for_card
+from tercet.distill.recipe import DistillationRecipe
+from tercet.distill.report import build_report, kept_table
+from tercet.pretraining.report import as_markdown
+
+SIZES = {
+    "teacher": {"parameters": 100, "inner_parameters": 80, "disk": 400},
+    "student": {"parameters": 60, "inner_parameters": 40, "disk": 240},
+}
+
+
+def rows(targets, losses, hits):
+    return np.stack([np.full(len(hits), float(targets)), losses, hits], axis=1).astype(float)
+
+
+def task(metric, is_better_high):
+    """A task that is scored by the mean of its predictions."""
+    return SimpleNamespace(
+        criterion="score",
+        metrics={"score": is_better_high},
+        score=lambda predictions, references: {"score": metric(predictions)},
+    )
+
+
+def test_shares_are_ratios_of_scores():
+    teacher, own = rows(2, np.full(50, 2.0), np.full(50, 2)), rows(2, np.full(50, 4.0), np.full(50, 1))
+    kept = keep_of_examples(own, teacher)
+    assert kept["accuracy"].share == pytest.approx(0.5)
+    assert kept["perplexity"].share == pytest.approx(np.exp(-1))
+    assert kept["accuracy"].interval == pytest.approx((0.5, 0.5))
+
+
+def test_of_a_teacher_that_knows_nothing_no_share_is_kept():
+    """Not all of it, whether the student knows nothing either or something."""
+    teacher = rows(2, np.full(50, 2.0), np.zeros(50))
+    for hits in (np.zeros(50), np.ones(50)):
+        kept = keep_of_examples(rows(2, np.full(50, 2.0), hits), teacher)
+        assert (kept["accuracy"].share, kept["accuracy"].interval) == (None, None)
+        assert kept["perplexity"].share == pytest.approx(1)
+
+
+def test_a_share_without_interval_is_told_as_such():
+    """The teacher has hit once: some draws miss that row."""
+    teacher = rows(1, np.ones(20), np.eye(1, 20)[0])
+    kept = keep_of_examples(rows(1, np.ones(20), np.eye(1, 20)[0]), teacher)["accuracy"]
+    assert (kept.share, kept.interval) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("is_better_high", "own", "teachers", "expected"),
+    [
+        (True, 0.6, 0.8, 0.75),
+        (True, 0.5, 0.0, None),
+        (True, 0.5, -0.2, None),
+        (True, -0.2, 0.8, -0.25),
+        (False, 4.0, 3.0, 0.75),
+        (False, 0.5, 0.0, None),
+        (False, 0.0, 0.5, None),
+    ],
+)
+def test_scores_of_tasks_have_shares_where_the_teachers_is_above_zero(
+    is_better_high, own, teachers, expected
+):
+    kept = keep_of_predictions(
+        task(np.mean, is_better_high), [own] * 9, [teachers] * 9, references=list(range(9))
+    )
+    assert kept.share == (None if expected is None else pytest.approx(expected))
+    assert (kept.interval is None) == (expected is None)
+    assert kept.score == pytest.approx(own)
+
+
+def test_reports_and_cards_show_a_dash_and_no_number(tmp_path, recipe_of):
+    recipe: DistillationRecipe = recipe_of("decoder")
+    tmp_path.joinpath("run").mkdir()
+    none = {"score": 0.0, "share": None, "interval": None}
+    perplexity = {"score": 9.0, "share": 1.0, "interval": [1.0, 1.0]}
+    summary = {
+        "students": ["student"],
+        "sizes": SIZES,
+        "general": {
+            "term": "clm",
+            "scores": {
+                "student": {"accuracy": none, "perplexity": perplexity},
+                "teacher": {"accuracy": {"score": 0.0}, "perplexity": {"score": 9.0}},
+            },
+        },
+    }
+    assert kept_table(summary).rows[1] == ["student", "0", "-", "-"]
+    page = as_markdown(build_report(recipe, summary))
+    assert "Distillation: - kept with 40% fewer parameters" in page
+    assert "No share: the teacher's score is not above 0" in page
+    told = for_card(summary, "general")
+    assert list(told) == ["distillation/fewer_parameters"]
+    assert "NaN" not in json.dumps(told)
