@@ -20,7 +20,7 @@ from ..pretraining.report_page import as_page
 from ..training.disk import replace_text
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .recipe import DistillationRecipe
-from .report_sizes import PUBLISHED, about_speed, less, share_of, size_table, times_of
+from .report_sizes import PUBLISHED, about_speed, less, saved_time, share_of, size_table, times_of
 
 NAMES = {
     TEACHER: "teacher",
@@ -108,7 +108,7 @@ def cards(summary: Mapping[str, Any]) -> Iterator[Card]:
                 Bar(
                     name,
                     min(share, 1.0),
-                    f"{1 - share:.0%} less time, {1 / share:.2f}x as fast",
+                    ", ".join(saved_time(share)),
                     name == "32 at once",
                 )
                 for name, share in times.items()

@@ -63,12 +63,21 @@ def speed_rows(speeds: Mapping[str, Mapping[str, float]]) -> Iterator[list[str]]
         yield [label, f"{before:.4g}", f"{after:.4g}", *saved_time(after / before)]
     before, after = theirs["memory"], own["memory"]
     share = after / before if before > 0 else float("nan")
-    yield ["memory, MiB", f"{before:,.0f}", f"{after:,.0f}", f"{1 - share:.0%} less", ""]
+    yield ["memory, MiB", f"{before:,.0f}", f"{after:,.0f}", saved(share), ""]
 
 
 def saved_time(share: float) -> list[str]:
     """Say in both ways how much faster something is that takes a share of the time."""
-    return [f"{1 - share:.0%} less time", f"{1 / share:.2f}x as fast"]
+    return [f"{saved(share)} time", f"{1 / share:.2f}x as fast"]
+
+
+def saved(share: float) -> str:
+    """Say how much less, or more, something is of which a share is left.
+
+    >>> saved(0.61), saved(1.1)
+    ('39% less', '10% more')
+    """
+    return f"{1 - share:.0%} less" if share <= 1 else f"{share - 1:.0%} more"
 
 
 def about_speed(summary: Mapping[str, Any]) -> str:

@@ -113,7 +113,7 @@ def glance(model: Mapping[str, Any], results: Results) -> Card:
         Bar(name, max(value, 0.0) / scale, f"{value:.3g}", name == f"K = {count}")
         for name, value in values.items()
     ]
-    about = f"{NAMES[criterion]} with {count} demonstrations; 95 % interval {low:.3g} to {high:.3g}."
+    about = f"{NAMES[criterion]} with K = {count}; 95 % interval {low:.3g} to {high:.3g}."
     return Card(f"{name_of_model(model['name'])} ({model['member']})", f"{best:.3g}", about, bars)
 
 
