@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import nn
 
 from ..interop.finished_run import EVALUATION, TEXTS
 from ..pretraining.output import MODEL, RECIPE, delete
@@ -90,9 +91,10 @@ def summarize(
 def judge_untrained(recipe: FineTuningRecipe, study: Study) -> Judged:
     """Score the model with which the first seed began, computing as its run did."""
     device = cast(torch.device, join_processes().device)
-    split = study.splits[study.measured[-1]]
+    split, model = study.splits[study.measured[-1]], study.beginning.model
+    nn.Module.to(model, device)
     with products_in(choose_precision(recipe.training.precision, device), device):
-        return judge(study.beginning.model.to(device).eval(), study.task, split.rows, split.examples)
+        return judge(model.eval(), study.task, split.rows, split.examples)
 
 
 def spread(study: Study, results: Results) -> dict[str, dict[str, dict[str, float]]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
@@ -125,7 +125,7 @@ def has_bfloat16(device: torch.device) -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("bf16"))
 
 
-def products_in(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
+def products_in(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
     """Compute the products of models in a format, as a context, where no accelerator has prepared them."""
     if precision == "fp32":
         return nullcontext()
