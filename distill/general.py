@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-import yaml
 from accelerate import Accelerator
 from torch import Tensor, nn
 
@@ -22,14 +21,14 @@ from ..pretraining.cache import made_once
 from ..pretraining.held_out import build_held_out
 from ..pretraining.model import MODELS, require_positions
 from ..pretraining.objective_recipes import build_objective
-from ..pretraining.output import EVALUATION, RECIPE, make_folder
+from ..pretraining.output import EVALUATION, make_folder, write_recipe
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
 from ..pretraining.run import build_source, extent, save
 from ..pretraining.token_objective import TokenObjective
 from ..pretraining.tokenizer import frame_ids
 from ..training.circumstances import circumstances
 from ..training.disk import replace_text
-from ..training.evaluation import HeldOut, evaluate_held_out
+from ..training.evaluation import HeldOut
 from ..training.examples import ExampleSource
 from ..training.fit import Outcome, fit
 from ..training.precision import build_accelerator
@@ -136,8 +135,7 @@ def learn_general(
     student = learner.student
     if accelerator.is_main_process:
         make_folder(folder)
-        text = yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True)
-        replace_text(folder / RECIPE, text)
+        write_recipe(recipe, folder)
     accelerator.wait_for_everyone()
     outcome = fit(
         learner,
@@ -283,13 +281,3 @@ def keep_student(
 def of_prefix(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Take the tensors whose names begin with a prefix, and take it off."""
     return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
-
-
-def score_teacher(step: GeneralStep) -> dict[str, float]:
-    """Measure the teacher as its students are measured."""
-    training = step.recipe.training
-    accelerator = build_accelerator(training, step.pretraining.folder)
-    assert step.held_out.source is not None
-    steps = cut_held_out(step.held_out.source, step.base, training, accelerator)
-    teacher = step.teacher.model.to(accelerator.device)
-    return evaluate_held_out(teacher, step.base, step.held_out, steps, accelerator)

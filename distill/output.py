@@ -9,12 +9,8 @@ report.md, report.html, comparison.png                 texts.json         names,
 """
 
 from dataclasses import fields
-from pathlib import Path
 
-import yaml
-
-from ..configs.recipe import recipe_data
-from ..finetune.output import MARKDOWN, PAGE, SCORES
+from ..finetune.output import MARKDOWN, MAY_CHANGE, PAGE, SCORES
 from ..finetune.recipe import FineTuningSchedule
 from ..pretraining.output import (
     EVALUATION,
@@ -24,10 +20,11 @@ from ..pretraining.output import (
     delete,
     is_replaced,
     make_folder,
+    require_elsewhere,
     require_same_recipe,
     require_unused,
+    write_recipe,
 )
-from ..training.disk import replace_text
 from .recipe import DistillationRecipe
 
 GENERAL = "general"
@@ -49,9 +46,6 @@ WRITTEN = (
     *(STUDENT, WITHOUT_TEACHER, RANDOM),
 )
 """Everything that a run writes into its folder."""
-
-MAY_CHANGE = {"evaluations_per_epoch", "tokens_per_micro_batch", "num_workers", "trackers", "seeds"}
-"""Keys of `task.training` that a resumed run may change."""
 
 WHAT_IS_LEARNED = (
     *("student", "general.teacher", "general.corpus.train", "general.corpus.sequence_length"),
@@ -75,7 +69,12 @@ def require_claimable(recipe: DistillationRecipe, *, resume: bool, overwrite: bo
     replaced = is_replaced(recipe.folder, overwrite)
     require_unused(recipe.folder, allowed=WRITTEN if resume or replaced else (), written=WRITTEN)
     if replaced:
-        require_elsewhere(recipe)
+        models = {
+            "student.path": recipe.student.path,
+            "general.teacher": recipe.general and recipe.general.teacher,
+            "task.teacher": recipe.task and recipe.task.teacher,
+        }
+        require_elsewhere(recipe.folder, models)
     elif resume:
         require_same_recipe(recipe.folder, recipe, WHAT_IS_LEARNED)
 
@@ -92,23 +91,3 @@ def claim_output(recipe: DistillationRecipe, *, resume: bool, overwrite: bool) -
             delete(recipe.folder / name)
     make_folder(recipe.folder)
     write_recipe(recipe, recipe.folder)
-
-
-def write_recipe(recipe: object, folder: Path) -> None:
-    """Write a recipe into a folder."""
-    text = yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True)
-    replace_text(folder / RECIPE, text)
-
-
-def require_elsewhere(recipe: DistillationRecipe) -> None:
-    """Raise a `ValueError` if a recipe reads a model in the folder of the run that it replaces."""
-    names = {
-        "student.path": recipe.student.path,
-        "general.teacher": recipe.general and recipe.general.teacher,
-        "task.teacher": recipe.task and recipe.task.teacher,
-    }
-    for key, name in names.items():
-        if name and Path(name).expanduser().resolve().is_relative_to(recipe.folder.resolve()):
-            raise ValueError(
-                f"{key} is {name}, which --overwrite would delete with the run it lies in: copy it first"
-            )

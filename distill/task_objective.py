@@ -10,7 +10,6 @@ Shapes: S sequences of a batch, L labels, K choices, T tokens of the longest win
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -31,7 +30,7 @@ from ..modeling.cross_entropy import at_least_float32
 from ..pretraining.token_scores import without_targets
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example, Objective
-from ..training.precision import has_bfloat16
+from ..training.precision import choose_precision, products_in
 from .teacher import constant, moved
 
 IS_LABELLED = "is_labelled"
@@ -236,8 +235,7 @@ class TaskDistillation(Objective):
 
     def ask_teacher(self, batch: Batch) -> Tensor:
         """Let the teacher answer, in inference mode, in bf16 where that is fast."""
-        in_bf16 = torch.autocast(self.device.type, torch.bfloat16)
-        with torch.inference_mode(), in_bf16 if has_bfloat16(self.device) else nullcontext():
+        with torch.inference_mode(), products_in(choose_precision("auto", self.device), self.device):
             answers = self.labels.answers(self.teacher, without_targets(batch, *self.unread_by_teacher))
         return constant(answers)
 

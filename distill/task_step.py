@@ -28,11 +28,11 @@ from ..finetune.task import Task
 from ..finetune.tasks import load_task
 from ..interop.messages import quietly
 from ..modeling import TercetPreTrainedModel
-from ..pretraining.output import make_folder
+from ..pretraining.output import make_folder, write_recipe
 from ..training.objective import IGNORE
 from ..training.packing import Ragged
 from ..training.precision import join_processes
-from .output import BEGINNING, write_recipe
+from .output import BEGINNING
 from .recipe import StudentRecipe, TaskStepRecipe
 from .student import build_student
 from .task_objective import IS_LABELLED, SOFT, TaskDistillation

@@ -1,6 +1,5 @@
 """The teacher: a model of ours or a stock one, that reads the student's batches and learns nothing."""
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,12 +10,12 @@ from transformers import PreTrainedTokenizerBase
 
 from ..interop.conversion import from_stock
 from ..interop.messages import quietly
-from ..interop.model_folder import find_folder, load_config, load_tokenizer, require_fit
+from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
 from ..interop.run import load_ours
 from ..modeling import TercetPreTrainedModel
 from ..modeling.pretrained_tercet import TercetVocabularyModel
 from ..training.objective import Batch
-from ..training.precision import has_bfloat16
+from ..training.precision import choose_precision, products_in
 from .reading import Needs, Reading, read
 
 
@@ -42,9 +41,7 @@ def load_source(name: str) -> Source:
     else:
         with quietly():
             model = from_stock(str(folder))
-    tokenizer = load_tokenizer(folder)
-    if tokenizer is None:
-        raise ValueError(f"{name} has no tokenizer: save the one that it was trained with beside it")
+    tokenizer = require_tokenizer(folder, name)
     require_fit(tokenizer, model.config)
     return Source(model.float(), tokenizer, folder)
 
@@ -100,7 +97,7 @@ class LiveTeacher:
         model: Stays as it is.
         needs: What is kept of what it makes.
         device: Where it reads.
-        precision: `fp32` or `bf16` for the products; what the device is fast at if left out.
+        precision: `fp32` or `bf16` for the products; `auto` is what the device is fast at.
     """
 
     def __init__(
@@ -108,17 +105,16 @@ class LiveTeacher:
         model: TercetPreTrainedModel,
         needs: Needs,
         device: torch.device,
-        precision: str | None = None,
+        precision: str = "auto",
     ):
         self.model = moved(model.eval().requires_grad_(False), device)
         self.needs = needs
         self.device = device
-        self.precision = precision or ("bf16" if has_bfloat16(device) else "fp32")
+        self.precision = choose_precision(precision, device)
 
     def read(self, batch: Batch, positions: Tensor) -> Reading:
         """Read a batch; what comes back are constants."""
-        in_bf16 = torch.autocast(self.device.type, torch.bfloat16)
-        with torch.inference_mode(), in_bf16 if self.precision == "bf16" else nullcontext():
+        with torch.inference_mode(), products_in(self.precision, self.device):
             reading = read(self.model, batch, positions, self.needs)
         return tree_map_only(Tensor, constant, reading)
 

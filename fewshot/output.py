@@ -5,11 +5,15 @@ items.jsonl      every item, with prompt, tokens and scores          report.md, 
 answers/         what models have said, by the contents of the question, for the next time     reliability.png
 """
 
-import yaml
-
-from ..configs.recipe import recipe_data
-from ..pretraining.output import RECIPE, delete, is_replaced, make_folder, require_same_recipe, require_unused
-from ..training.disk import replace_text
+from ..pretraining.output import (
+    RECIPE,
+    delete,
+    is_replaced,
+    make_folder,
+    require_same_recipe,
+    require_unused,
+    write_recipe,
+)
 from .recipe import FewShotRecipe
 
 RESULTS = "results.json"
@@ -39,7 +43,7 @@ def claim_output(recipe: FewShotRecipe, *, resume: bool, overwrite: bool) -> Non
         for name in WRITTEN:
             delete(folder / name)
     make_folder(folder)
-    replace_text(folder / RECIPE, yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True))
+    write_recipe(recipe, folder)
 
 
 def require_claimable(recipe: FewShotRecipe, *, resume: bool, overwrite: bool) -> None:

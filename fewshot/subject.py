@@ -10,7 +10,7 @@ import transformers
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..interop.messages import quietly, shortened
-from ..interop.model_folder import find_folder, load_config, load_tokenizer, require_fit
+from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
 from ..interop.patient import Member, classes_of
 from ..interop.run import load_ours
 from ..interop.stored_weights import inspect_weights
@@ -134,9 +134,7 @@ def load_subject(name: str, precision: Precision = "fp32", *, trust_remote_code:
     config = load_config(folder, trust_remote_code=trust_remote_code)
     member = member_of(config)
     inspect_weights(folder)
-    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
-    if tokenizer is None:
-        raise ValueError(f"{name} has no tokenizer: save the one that it was trained with beside it")
+    tokenizer = require_tokenizer(folder, name, trust_remote_code=trust_remote_code)
     if config.model_type.startswith("tercet"):
         model: PreTrainedModel = load_ours(str(folder))
         require_vocabulary_head(name, model, member)

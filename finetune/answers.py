@@ -19,6 +19,7 @@ from ..training.examples import pick
 from ..training.objective import Batch
 from .encoding import TextEncoder
 from .examples import LabelledExamples
+from .splits import Split
 from .task import Prediction, Task, TaskObjective
 
 TOKENS_AT_ONCE = 8192
@@ -61,19 +62,17 @@ class Examiner:
 
     Args:
         task: What it learns.
-        rows: Of the split.
-        examples: The same, encoded, with labels.
+        split: Its rows, and what the model reads of them.
     """
 
-    def __init__(self, task: Task, rows: Dataset, examples: LabelledExamples):
+    def __init__(self, task: Task, split: Split):
         self.task = task
-        self.rows = rows
-        self.examples = examples
+        self.split = split
         self.best: Judged | None = None
 
     def measure(self, model: nn.Module) -> dict[str, float]:
         """Score a model in evaluation mode."""
-        judged = judge(model, self.task, self.rows, self.examples)
+        judged = judge(model, self.task, self.split.rows, self.split.examples)
         if self.best is None or self.task.shortfall(judged.scores) < self.task.shortfall(self.best.scores):
             self.best = judged
         return judged.scores
@@ -82,7 +81,7 @@ class Examiner:
         """Judge a model, in evaluation mode, that scored so earlier: by memory if that was the best."""
         if self.best is not None and self.best.scores == earlier_scores:
             return self.best
-        return judge(model, self.task, self.rows, self.examples)
+        return judge(model, self.task, self.split.rows, self.split.examples)
 
 
 def predict(

@@ -72,7 +72,7 @@ def learn(
     learner = learner_of(beginning.model, recipe)
     require_whole_matrices(recipe, accelerator)
     objective = task.objective() if teach is None else teach(beginning.model, accelerator.device)
-    validation = Examiner(task, splits["validation"].rows, splits["validation"].examples)
+    validation = Examiner(task, splits["validation"])
     outcome = fit(
         learner,
         objective,

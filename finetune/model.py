@@ -18,7 +18,7 @@ from ..interop.architectures import architecture_of
 from ..interop.conversion import from_stock
 from ..interop.inheritance import inherit
 from ..interop.messages import quietly, shortened
-from ..interop.model_folder import find_folder, load_config, load_tokenizer, require_fit
+from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
 from ..interop.run import load_ours
 from ..interop.source import load_stock
 from ..interop.stored_weights import inspect_weights
@@ -71,9 +71,7 @@ def load_beginning(recipe: BeginningRecipe, task: Task, seed: int) -> Beginning:
     torch.manual_seed(seed)
     is_ours = config.model_type.startswith("tercet")
     source = load_ours(str(folder)) if is_ours else load_foreign(folder, config, task)
-    tokenizer = load_tokenizer(folder)
-    if tokenizer is None:
-        raise ValueError(f"{recipe.path} has no tokenizer: save the one that it was trained with beside it")
+    tokenizer = require_tokenizer(folder, recipe.path)
     require_fit(tokenizer, source.config)
     model, fresh = with_head(source, task, recipe, seed)
     return Beginning(model, tokenizer, fresh)

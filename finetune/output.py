@@ -12,9 +12,6 @@ adaptation/        further pretraining          before/             the runs wit
 from dataclasses import fields
 from pathlib import Path
 
-import yaml
-
-from ..configs.recipe import recipe_data
 from ..pretraining.output import (
     CURVES,
     EVALUATION,
@@ -24,10 +21,11 @@ from ..pretraining.output import (
     delete,
     is_replaced,
     make_folder,
+    require_elsewhere,
     require_same_recipe,
     require_unused,
+    write_recipe,
 )
-from ..training.disk import replace_text
 from .recipe import FineTuningRecipe, FineTuningSchedule
 
 SCORES = "scores.json"
@@ -75,7 +73,7 @@ def require_claimable(recipe: FineTuningRecipe, *, resume: bool, overwrite: bool
     own = names_of(recipe)
     require_unused(recipe.folder, allowed=own if resume or replaced else (), written=own)
     if replaced:
-        require_model_elsewhere(recipe)
+        require_elsewhere(recipe.folder, {"model.path": recipe.model.path})
     if resume and not replaced:
         require_same_recipe(recipe.folder, recipe, WHAT_IS_LEARNED)
 
@@ -92,16 +90,7 @@ def claim_output(recipe: FineTuningRecipe, *, resume: bool, overwrite: bool) -> 
         for name in names_of(recipe):
             delete(folder / name)
     make_folder(folder)
-    replace_text(folder / RECIPE, yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True))
-
-
-def require_model_elsewhere(recipe: FineTuningRecipe) -> None:
-    """Raise a `ValueError` if a recipe begins with a model in the folder of the run that it replaces."""
-    if Path(recipe.model.path).expanduser().resolve().is_relative_to(recipe.folder.resolve()):
-        raise ValueError(
-            f"model.path is {recipe.model.path}, which --overwrite would delete with the run it lies in: "
-            "copy it first"
-        )
+    write_recipe(recipe, folder)
 
 
 def seed_folder(folder: Path, seed: int) -> Path:

@@ -92,6 +92,18 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> PreTrain
         ) from error
 
 
+def require_tokenizer(folder: Path, name: str, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+    """Load the tokenizer beside a model that a user has called by `name`.
+
+    Raises:
+        ValueError: There is none, or it cannot be read.
+    """
+    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
+    if tokenizer is None:
+        raise ValueError(f"{name} has no tokenizer: save the one that it was trained with beside it")
+    return tokenizer
+
+
 def require_fit(tokenizer: PreTrainedTokenizerBase | None, config: PreTrainedConfig) -> None:
     """Refuse a tokenizer whose ids the model has no vectors for.
 

@@ -11,6 +11,7 @@ that is killed while it writes leaves `.NAME.partial`, which the next one delete
 """
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def require_claimable(recipe: PretrainingRecipe, *, resume: bool, overwrite: boo
     folder = recipe.folder
     require_unused(folder, allowed=WRITTEN if resume or is_replaced(folder, overwrite) else PREPARED)
     if is_replaced(folder, overwrite):
-        require_tokenizer_elsewhere(recipe)
+        require_elsewhere(folder, {"tokenizer.path": recipe.tokenizer.path})
     elif resume:
         require_same_recipe(folder, recipe, WHAT_IS_LEARNED)
     elif (folder / TOKENIZER).exists():
@@ -96,9 +97,14 @@ def claim_output(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) ->
     for path in folder.iterdir():
         if is_unfinished(path):
             delete(path)
+    write_recipe(recipe, folder)
+    return folder
+
+
+def write_recipe(recipe: object, folder: Path) -> None:
+    """Write a recipe of any kind into a folder."""
     text = yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True)
     replace_text(folder / RECIPE, text)
-    return folder
 
 
 def make_folder(folder: Path) -> None:
@@ -162,13 +168,13 @@ def is_unfinished(path: Path) -> bool:
     return any(path.match(pattern) for pattern in UNFINISHED)
 
 
-def require_tokenizer_elsewhere(recipe: PretrainingRecipe) -> None:
-    """Raise a `ValueError` if a recipe names a tokenizer in the folder of the run that it replaces."""
-    path = recipe.tokenizer.path
-    if path is not None and Path(path).resolve().is_relative_to(recipe.folder.resolve()):
-        raise ValueError(
-            f"tokenizer.path is {path}, which --overwrite would delete with the run it lies in: copy it first"
-        )
+def require_elsewhere(folder: Path, needed: Mapping[str, str | None]) -> None:
+    """Raise a `ValueError` if what a recipe reads, by its keys, lies in the folder of the run it replaces."""
+    for key, name in needed.items():
+        if name is not None and Path(name).expanduser().resolve().is_relative_to(folder.resolve()):
+            raise ValueError(
+                f"{key} is {name}, which --overwrite would delete with the run it lies in: copy it first"
+            )
 
 
 def require_same_recipe(folder: Path, recipe: Any, keys: tuple[str, ...]) -> None:

@@ -29,7 +29,7 @@ def times_asked(monkeypatch) -> list[int]:
 
 def test_an_examiner_remembers_what_the_best_model_said(study, times_asked):
     split, model = study.splits["validation"], study.beginning.model.eval()
-    examiner = Examiner(study.task, split.rows, split.examples)
+    examiner = Examiner(study.task, split)
     best = min((examiner.measure(changed(model, seed)) for seed in range(4)), key=study.task.shortfall)
     assert times_asked == [4]
     remembered = examiner.judge(model, best)
@@ -44,7 +44,7 @@ def test_an_examiner_remembers_what_the_best_model_said(study, times_asked):
 
 def test_an_examiner_asks_again_where_it_remembers_another_model(study, times_asked):
     split, model = study.splits["validation"], study.beginning.model.eval()
-    examiner = Examiner(study.task, split.rows, split.examples)
+    examiner = Examiner(study.task, split)
     examiner.measure(changed(model, 0))
     other = judge(changed(model, 1), study.task, split.rows, split.examples)
     assert examiner.judge(model, other.scores) == other
@@ -53,7 +53,7 @@ def test_an_examiner_asks_again_where_it_remembers_another_model(study, times_as
 
 def test_an_examiner_that_was_resumed_asks(study, times_asked):
     split, model = study.splits["validation"], study.beginning.model.eval()
-    fresh = Examiner(study.task, split.rows, split.examples)
+    fresh = Examiner(study.task, split)
     judged = judge(model, study.task, split.rows, split.examples)
     assert fresh.judge(model, judged.scores) == judged
     assert times_asked == [2]
