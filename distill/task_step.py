@@ -6,7 +6,7 @@ teacher's task -> rows -> examples                   what all runs of the step h
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -120,9 +120,10 @@ def learn_task(
     """
     processes = join_processes()
     beginning = folder / BEGINNING
+    schedule = step.recipe if is_taught else of_equal_length(step)
     with processes.main_process_first():
         path = write_beginning(step, student, beginning) if student.path is None else student.path
-        recipe = fine_tuning(step.recipe, step.task, folder, path)
+        recipe = fine_tuning(schedule, step.task, folder, path)
         if processes.is_main_process:
             make_folder(folder)
             write_recipe(recipe, folder)
@@ -141,6 +142,14 @@ def learn_task(
         conclude(recipe, Study(step.task, splits, own), results, None)
     processes.wait_for_everyone()
     return recipe.model_folder
+
+
+def of_equal_length(step: TaskStep) -> TaskStepRecipe:
+    """Let who learns from labels alone read those rows so often that it takes as many steps."""
+    recipe, labelled = step.recipe, len(step.rows["train"])
+    unlabelled = 0 if step.unlabelled is None else len(step.unlabelled)
+    epochs = recipe.training.epochs * (labelled + unlabelled) / labelled
+    return replace(recipe, training=replace(recipe.training, epochs=epochs))
 
 
 def write_beginning(step: TaskStep, student: StudentRecipe, folder: Path) -> str:

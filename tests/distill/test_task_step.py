@@ -154,6 +154,16 @@ def test_a_run_with_rows_without_labels_learns_from_them(fine_tuned):
     assert not all(torch.equal(alone[name], more[name]) for name in alone)
 
 
+def test_who_learns_from_labels_alone_reads_them_more_often_instead(fine_tuned):
+    recipe = fine_tuned("classification", unlabelled=True, report={"without_teacher": True})
+    distill(recipe, overwrite=True)
+    steps = {}
+    for name in ("student", "without-teacher"):
+        (log,) = (recipe.folder / name).rglob("log.jsonl")
+        steps[name] = max(json.loads(line)["step"] for line in log.read_text().splitlines())
+    assert steps["without-teacher"] == pytest.approx(steps["student"], abs=1)
+
+
 def test_soft_labels_by_their_definition():
     scores = [torch.randn(4, 3, generator=torch.Generator().manual_seed(seed)).double() for seed in (0, 1)]
     found, right = scores
