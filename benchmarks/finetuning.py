@@ -6,6 +6,7 @@
 Both sides begin with the same stock BERT, learn from the same rows for as many epochs with the same rate,
 batch size, schedule and seeds, are measured after every epoch, keep the best weights, and are scored by the
 same functions. The clock runs from the files to the scores: reading, tokenizing, training, measuring, saving.
+With --others, the models of both sides are scored on further rows, too, which none has learned from.
 
 stock          Trainer as shipped: float32, batches padded to their longest row
 stock-tuned    bfloat16, rows of like length batched together, freed memory kept
@@ -25,6 +26,7 @@ from typing import Any
 
 import torch
 from fine_tuners import SIDES, TASKS, Contest
+from judging import JUDGED, judge
 from measuring import Conditions, begin_result, in_fresh_process, turns
 from reporting import describe_run, keep, write_between_marks
 
@@ -32,9 +34,12 @@ RESULTS = Path(__file__).parent / "results" / "finetuning.json"
 BEGIN, END = "<!-- benchmarks/finetuning.py: begin -->", "<!-- benchmarks/finetuning.py: end -->"
 """Between these lines of a page stands the table."""
 
+KEPT = "result.json"
+"""In a run's folder: what came of it."""
+
 HEAD = """\
-| task | score | side | mean of the seeds ± deviation | seconds, median | over stock | over best stock |
-|---|---|---|--:|--:|--:|--:|"""
+| task | score | side | validation rows | other rows | seconds, median | over stock | over best stock |
+|---|---|---|--:|--:|--:|--:|--:|"""
 
 
 def main(arguments: list[str]) -> int:
@@ -42,14 +47,16 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
     result = begin_result(conditions, rounds=options.seeds, model=options.model.name, tasks={})
+    folder = options.folder.resolve()
     for name in options.tasks:
         contest = Contest(name, options.model.resolve(), options.data.resolve(), options.rows, options.epochs)
         runs: dict[str, list[dict[str, Any]]] = {side: [] for side in options.sides}
         for number, side in enumerate(turns(options.sides, options.seeds)):
             seed = number // len(options.sides)
-            if side == "stock" and seed >= options.stock_seeds:
-                continue
-            runs[side].append(once(contest, side, seed, conditions, options.folder.resolve()))
+            run = folder / folder_name(contest, side, seed, conditions)
+            if side != "stock" or seed < options.stock_seeds or (run / KEPT).exists():
+                told = once(contest, side, seed, conditions, run)
+                runs[side].append(told | further(contest, run, options.others, conditions))
         result["tasks"][name] = {"criterion": contest.criterion, "rows": options.rows, "sides": runs}
         keep(options.output, result)
     text = render(result)
@@ -59,15 +66,30 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def once(contest: Contest, side: str, seed: int, conditions: Conditions, folder: Path) -> dict[str, Any]:
-    """Carry out one run in a process of its own, or find what an equal one gave before."""
+def folder_name(contest: Contest, side: str, seed: int, conditions: Conditions) -> str:
+    """Name the folder of a run, so that equal ones find what was kept."""
     digest = sha256(repr((contest, side, seed, conditions)).encode()).hexdigest()[:8]
-    run = folder / f"{contest.task}-{side}-{seed}-{digest}"
-    kept = run / "result.json"
+    return f"{contest.task}-{side}-{seed}-{digest}"
+
+
+def once(contest: Contest, side: str, seed: int, conditions: Conditions, run: Path) -> dict[str, Any]:
+    """Carry out one run in a process of its own, or find what an equal one gave before."""
+    kept = run / KEPT
     if not kept.exists():
         print(f"fine-tuning: {run.name} ...", file=sys.stderr, flush=True)
         told = in_fresh_process(conditions, partial(SIDES[side], contest, seed), run)
         kept.write_text(json.dumps(told) + "\n", encoding="utf-8")
+    return json.loads(kept.read_text(encoding="utf-8"))
+
+
+def further(contest: Contest, run: Path, num_rows: int, conditions: Conditions) -> dict[str, float]:
+    """Score a run's model on rows that nobody learned from, or find what was found before."""
+    if not num_rows or contest.task not in JUDGED:
+        return {}
+    kept = run / f"others-{num_rows}.json"
+    if not kept.exists():
+        score = in_fresh_process(conditions, judge, contest, run, num_rows)
+        kept.write_text(json.dumps({"score_on_others": score}) + "\n", encoding="utf-8")
     return json.loads(kept.read_text(encoding="utf-8"))
 
 
@@ -84,19 +106,26 @@ def rows_of(result: dict[str, Any]) -> list[str]:
         medians = {side: seconds[len(seconds) // 2] for side, seconds in times.items()}
         stock = [medians[side] for side in medians if side.startswith("stock")]
         for side, runs in told["sides"].items():
-            scores = [run["score"] for run in runs]
-            spread = f" ± {stdev(scores):.2g}" if len(scores) > 1 else ""
             cells = [
                 f"{task} ({told['rows']:,} rows)",
                 told["criterion"].replace("_", " "),
                 side,
-                f"{mean(scores):.4g}{spread}",
+                across_seeds(runs, "score"),
+                across_seeds(runs, "score_on_others"),
                 f"{medians[side]:,.0f}",
                 f"{medians['stock'] / medians[side]:.2f}x" if "stock" in medians else "",
                 f"{min(stock) / medians[side]:.2f}x" if stock else "",
             ]
             lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def across_seeds(runs: list[dict[str, Any]], name: str) -> str:
+    """Write the mean of a score over seeds and its deviation; nothing where it was not measured."""
+    scores = [run[name] for run in runs if name in run]
+    if not scores:
+        return ""
+    return f"{mean(scores):.4g}" + (f" ± {stdev(scores):.2g}" if len(scores) > 1 else "")
 
 
 def parse(arguments: list[str]) -> Namespace:
@@ -109,6 +138,12 @@ def parse(arguments: list[str]) -> Namespace:
     parser.add_argument("--seeds", type=int, default=3, help="runs of each side")
     parser.add_argument("--stock-seeds", type=int, default=3, help="runs of Trainer as shipped, the slowest")
     parser.add_argument("--rows", type=int, default=4000, help="rows to learn from, at most")
+    parser.add_argument(
+        "--others",
+        type=int,
+        default=0,
+        help="rows of the training file to score on that were not learned from",
+    )
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--folder", type=Path, default=Path("runs/finetuning"), help="where runs are kept")

@@ -13,11 +13,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from reporting import write_between_marks
 
 from tercet.configs.recipe import load_recipe
 from tercet.finetune.recipe import FineTuningRecipe
+from tercet.finetune.row_files import read_file
 from tercet.finetune.run import finetune
+from tercet.finetune.tasks import columns_of
 from tercet.interop.scores import METRICS
 
 BEGIN, END = "<!-- benchmarks/members.py: begin -->", "<!-- benchmarks/members.py: end -->"
@@ -52,6 +55,7 @@ def run(task: str, member: str, start: str, options: Namespace) -> dict[str, Any
     folder = options.folder / f"{task}-{member}-{start}"
     if not (folder / "scores.json").exists():
         overrides = [
+            *fewer_rows(task, options),
             f"model.path={options.runs / f'{member}-english' / 'model'}",
             f"model.from_scratch={str(start == 'scratch').lower()}",
             f"output={folder}",
@@ -59,6 +63,20 @@ def run(task: str, member: str, start: str, options: Namespace) -> dict[str, Any
         ]
         finetune(load_recipe(FineTuningRecipe, task, overrides), resume=True)
     return json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+
+
+def fewer_rows(task: str, options: Namespace) -> list[str]:
+    """Write some rows of a task's training file into one of its own; what a recipe says of it."""
+    recipe = load_recipe(FineTuningRecipe, task)
+    if options.rows is None:
+        return []
+    file = options.folder / f"{task}-{options.rows}.jsonl"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        rows = read_file(recipe.data.train, columns_of(recipe.task))
+        chosen = np.random.default_rng(0).permutation(len(rows))[: options.rows]
+        rows.select(np.sort(chosen)).to_json(file)
+    return [f"data.train={file}"]
 
 
 def render(told: dict[tuple[str, str, str], dict[str, Any]], options: Namespace) -> str:
@@ -90,6 +108,7 @@ def parse(arguments: list[str]) -> Namespace:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
     parser.add_argument("--members", nargs="+", choices=MEMBERS, default=list(MEMBERS), metavar="MEMBER")
     parser.add_argument("--starts", nargs="+", default=["pretrained", "scratch"], metavar="START")
+    parser.add_argument("--rows", type=int, help="to learn from, drawn at random; all if left out")
     parser.add_argument("--overrides", nargs="+", default=[], metavar="KEY=VALUE", help="of every recipe")
     parser.add_argument("--folder", type=Path, default=Path("runs/members"), help="where runs are kept")
     parser.add_argument("--page", type=Path, help="page that has a place for the table")

@@ -3,7 +3,7 @@
     python examples/learn_in_context.py                       about ten minutes on two cores
     python examples/learn_in_context.py training.steps=200    other values of the recipe `decoder-recall`
 
-In every world four keys have a value each; lines say `k3 n7 : v2`, where n7 means nothing. Worlds of the rows
+In every world four keys have a value each; lines say `7 C u`, where 7 means nothing. Worlds of the rows
 that are asked are in no text. Without demonstrations there is nothing to know: one of eight values. With K of
 them a key was shown with probability 1 - (3/4)^K, which is what a perfect reader scores, but for guesses.
 """
@@ -24,7 +24,7 @@ FOLDER = Path("runs/recall-data")
 NUM_LINES = 33
 """Lines of a world: 32 demonstrations, and one more."""
 
-KEYS, NOISES, VALUES = ([f"{letter}{number}" for number in range(8)] for letter in "knv")
+KEYS, NOISES, VALUES = "ABCDEFGH", "01234567", "stuvwxyz"
 KEYS_OF_A_WORLD = 4
 
 
@@ -39,7 +39,7 @@ def write_text(file: Path, num_worlds: int, seed: int) -> None:
     """Write worlds as documents: lines, and a blank one between two worlds."""
     draw = random.Random(seed)
     worlds = (draw_world(draw, NUM_LINES) for _ in range(num_worlds))
-    texts = ("".join(f"{row['key']} {row['noise']} : {row['value']}\n" for row in world) for world in worlds)
+    texts = ("".join(f"{row['noise']} {row['key']} {row['value']}\n" for row in world) for world in worlds)
     file.write_text("\n".join(texts), encoding="utf-8")
 
 
