@@ -59,8 +59,9 @@ class TreeScorer(Scorer):
         if not prefix:
             return None
         ids = torch.tensor([prefix], device=self.model.device)
+        none = torch.tensor([0], device=ids.device)  # of its states is asked for, but no product has no rows
         with fast_products(self.model):
-            return self.model.model(ids, use_cache=True).past_key_values
+            return self.model.model(ids, use_cache=True, asked=none).past_key_values
 
     def score_trees(
         self, trees: list[PrefixTree], requests: Sequence[Request], cache: Cache | None, prefix: int

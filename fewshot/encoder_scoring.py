@@ -105,7 +105,7 @@ class EncoderScorer(Scorer):
             yield batch
 
     def score_clozes(self, clozes: list[Cloze]) -> list[Score]:
-        """Score the hidden tokens of some texts in one pass; equal ones, of answers that are hidden, are one."""
+        """Score the hidden tokens of some texts in one pass; texts that hide the same are one."""
         texts = list(dict.fromkeys(cloze.ids for cloze in clozes))
         is_ours = isinstance(self.model, TercetPreTrainedModel)
         begins, inputs = (packed if is_ours else in_rows)(texts, self.model.device)

@@ -44,12 +44,12 @@ class Targets:
         self.tokens = torch.tensor([token for own in answers for token in own], device=device)  # (K,)
         assert len(flat) == len(self.tokens)
 
-    def scores(self, logits_of: Callable[[Tensor], Tensor], vocab_size: int) -> list[Score]:
-        """Score the answers, given the function from places (n,) to logits (n, V)."""
+    def scores(self, states: Tensor, head: Callable[[Tensor], Tensor], vocab_size: int) -> list[Score]:
+        """Score the answers, given what is known of the places (U, C), and what makes logits (n, V) of it."""
         found = torch.empty(len(self.tokens), device=self.tokens.device)
         is_likeliest = torch.empty(len(self.tokens), dtype=torch.bool, device=self.tokens.device)
         begin = 0
-        for logits in self.logits(logits_of, vocab_size):
+        for logits in some_at_a_time(states, head, vocab_size):
             end = begin + len(logits)
             own = ((self.place_of_target >= begin) & (self.place_of_target < end)).nonzero()[:, 0]
             row, token = self.place_of_target[own] - begin, self.tokens[own]
@@ -60,12 +60,13 @@ class Targets:
         edges = pairwise(accumulate(self.lengths, initial=0))
         return [Score(tuple(values[begin:end]), all(hits[begin:end])) for begin, end in edges]
 
-    def logits(self, logits_of: Callable[[Tensor], Tensor], vocab_size: int) -> Iterator[Tensor]:
-        """Yield the logits (n, V) of all places, many from one product, and few at a time."""
-        at_once = max(1, MOST_LOGITS // vocab_size)
-        few = max(1, MOST_IN_CACHE.get(self.places.device.type, MOST_LOGITS) // vocab_size)
-        for places in self.places.split(at_once):
-            yield from logits_of(places).split(few)
+
+def some_at_a_time(states: Tensor, head: Callable[[Tensor], Tensor], vocab_size: int) -> Iterator[Tensor]:
+    """Yield the logits (n, V) of states (U, C): many from one product, and few at a time."""
+    many = max(1, MOST_LOGITS // vocab_size)
+    few = max(1, MOST_IN_CACHE.get(states.device.type, MOST_LOGITS) // vocab_size)
+    for part in states.split(many):
+        yield from head(part).split(few)
 
 
 def are_likeliest(logits: Tensor, row: Tensor, token: Tensor) -> Tensor:
@@ -94,20 +95,17 @@ def scores_of_few(model: PreTrainedModel, targets: Targets, inputs: dict[str, An
     logits = outputs["logits"] if "logits" in outputs else outputs["prediction_logits"]
     if not is_selected:
         logits = logits.flatten(0, -2)[targets.places]
-    number_of = {place: row for row, place in enumerate(targets.places.tolist())}
-
-    def logits_of(places: Tensor) -> Tensor:
-        first = number_of[int(places[0])]
-        return logits[first : first + len(places)]
-
-    return targets.scores(logits_of, logits.shape[-1])
+    return targets.scores(logits, lambda logits: logits, logits.shape[-1])
 
 
 def scores_of_ours(model: TercetVocabularyModel, targets: Targets, inputs: dict[str, Any]) -> list[Score]:
-    """Let a model of ours read, and its head see the states (N, C) asked for, a part at a time."""
+    """Let a model of ours read, which computes but the states (U, C) asked for, and score the answers."""
     with fast_products(model):
-        states: Tensor = model.base_model(**inputs).last_hidden_state.flatten(0, 1)
-        return targets.scores(lambda places: model.score(states[places]), vocabulary_size(model))
+        if model.config.is_encoder_decoder:
+            states = model.base_model(**inputs).last_hidden_state.flatten(0, 1)[targets.places]
+        else:
+            states = model.base_model(**inputs, asked=targets.places).last_hidden_state[0]
+        return targets.scores(states, model.score, vocabulary_size(model))
 
 
 def fast_products(model: PreTrainedModel) -> AbstractContextManager[None]:

@@ -26,7 +26,7 @@ def in_rows(texts: Sequence[Sequence[int]], device: torch.device) -> tuple[list[
 
 
 def packed(texts: Sequence[Sequence[int]], device: torch.device) -> tuple[list[int], dict[str, Any]]:
-    """Lay texts end to end, (1, N), with positions that restart, for models of ours; say where each begins."""
+    """Lay texts end to end, (1, N), with positions that restart; say where each begins."""
     bounds = [0, *accumulate(map(len, texts))]
     inputs: dict[str, Any] = {
         "input_ids": torch.tensor([[token for text in texts for token in text]], device=device),

@@ -1,8 +1,8 @@
 """Attention of many rows to one cached beginning, which is neither copied nor repeated for them.
 
-The keys of the beginning are the same for all rows, so that the queries of all make one product with them, and
-a second one with those of their own row. One softmax goes over the scores of both (as Juravsky et al., 2024,
-Hydragen, section 3.2; there two softmaxes are joined by their sums).
+The keys of the beginning are the same for all rows, so that the queries of all make one product with them,
+and a second one with those of their own row (Juravsky et al., 2024, Hydragen, section 3; there the softmaxes
+of both are joined by their sums, here one goes over all scores).
 
 Shapes: B rows, T positions of a row, P cached positions, H query heads, G key-value heads, D head width.
 """
