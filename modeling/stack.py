@@ -191,7 +191,12 @@ class TercetStack(TercetPreTrainedModel):
 
         If only some places of the flattened batch are `asked` for, (n,), their states are all that the last
         layer computes: (1, n, C).
+
+        Raises:
+            ValueError: If places are asked for in a padded batch that is packed here, in training.
         """
+        if asked is not None and layout.padding is not None:
+            raise ValueError("asked counts places of a padded batch, which training packs: call eval() first")
         masks = self.relative_bias(masks, x, past_key_values)
         rotations = {kind: self.embeddings.positions.rotation(layout.position_ids, kind) for kind in masks}
         # Drafts of `generate(assistant_early_exit=...)` lower the number of layers for a while.

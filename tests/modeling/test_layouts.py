@@ -216,3 +216,10 @@ def test_places_asked_for_have_the_states_that_they_have_among_all(member, varia
     asked = torch.tensor([0, 3, 4, 11, 12, 20])
     everything = model(**inputs).last_hidden_state.flatten(0, 1)
     assert_close(model(**inputs, asked=asked).last_hidden_state, everything[asked][None], **CLOSE)
+
+
+def test_places_are_not_asked_for_where_training_moves_them(builder, batch):
+    ids, mask = batch.padded()
+    model = builder("encoder").model.train()
+    with pytest.raises(ValueError, match=r"call eval\(\) first"):
+        model(input_ids=ids, attention_mask=mask, asked=torch.tensor([0]))
