@@ -184,7 +184,8 @@ class EncoderPrompts(PromptEncoder):
     def locate(self, prompt: Prompt, answer: str, encoding: Encoding) -> Request:
         """Find the tokens of an answer in its text, and the words that they belong to."""
         begin, end = len(prompt.context), len(prompt.context) + len(answer)
-        ids, spans, words = tuple(encoding.ids), encoding.offsets, encoding.word_ids
+        ids, spans = tuple(encoding.ids), encoding.offsets
+        words = [-1 if word is None else word for word in encoding.word_ids]
         inside = [n for n, (first, last) in enumerate(spans) if first < end and last > begin and last > first]
         require_tokens(tuple(inside), answer)
         first, last = inside[0], inside[-1] + 1
@@ -192,7 +193,7 @@ class EncoderPrompts(PromptEncoder):
             self.opening + ids[:first],
             ids[first:last],
             ids[last:] + self.closing,
-            words=tuple(-1 if words[place] is None else words[place] for place in range(first, last)),
+            words=tuple(words[first:last]),
         )
 
 

@@ -47,11 +47,12 @@ class SharedPrefix:
         layer = self.layers[int(module.layer_idx)]  # pyright: ignore[reportArgumentType]
         groups = query.shape[1] // key.shape[1]
         query, key, value = (heads_first(x) for x in (query * scaling, key, value))
-        before = [x[0].repeat_interleave(groups, dim=0) for x in (layer.keys, layer.values)]  # (H, P, D)
-        own = [x.repeat_interleave(groups, dim=0) for x in (key, value)]  # (H, B, T, D)
-        rows = rows_at_once(query, len(before[0][0]))
+        # (H, P, D) of the beginning, and (H, B, T, D) of the rows themselves
+        keys, values = (x[0].repeat_interleave(groups, dim=0) for x in (layer.keys, layer.values))
+        own = [x.repeat_interleave(groups, dim=0) for x in (key, value)]
+        rows = rows_at_once(query, keys.shape[1])
         parts = zip(*(x.split(rows, dim=1) for x in (query, *own)), attention_mask.split(rows), strict=True)
-        return torch.cat([read(q, k, v, *before, mask) for q, k, v, mask in parts]), None
+        return torch.cat([read(q, k, v, keys, values, mask) for q, k, v, mask in parts]), None
 
 
 def read(query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
@@ -61,8 +62,8 @@ def read(query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor
     of_row = query @ key.mT + mask[:, 0]  # (H, b, T, T)
     weights = torch.cat((of_prefix, of_row), dim=-1).softmax(dim=-1)
     of_prefix, of_row = weights.split((keys.shape[1], key.shape[2]), dim=-1)
-    read = (of_prefix.flatten(1, 2) @ values).view(query.shape) + of_row @ value
-    return read.permute(1, 2, 0, 3)
+    result = (of_prefix.flatten(1, 2) @ values).view(query.shape) + of_row @ value  # (H, b, T, D)
+    return result.permute(1, 2, 0, 3)
 
 
 def heads_first(x: Tensor) -> Tensor:

@@ -72,10 +72,9 @@ class TercetDecoderModel(TercetStack):
 
         The arguments are those of `TercetEncoderModel.forward`. With a cache, `attention_mask` is (B, past +
         T), and `past_key_values` is extended in place; packed sequences have none, since they cannot be
-        continued. A model that reads an encoder takes the source as `encoder_hidden_states` (B, S, C), or
-        packed (1, M), with `encoder_attention_mask` (B, S), or with its cumulative lengths `cu_seq_lens_k`
-        beside the `cu_seq_lens_q` of the targets. What continuous batching passes goes to `read_pages`.
-        A model that reads an encoder takes no `asked`.
+        continued. A model that reads an encoder has no `asked`, and takes the source as
+        `encoder_hidden_states` (B, S, C), or packed (1, M), with `encoder_attention_mask` (B, S), or with its
+        lengths `cu_seq_lens_k` beside the targets' `cu_seq_lens_q`. Continuous batching goes to `read_pages`.
         """
         if kwargs.get("cache") is not None:
             lengths = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}
