@@ -1,11 +1,12 @@
 """What is scored, and by whom: choices behind questions with a long common beginning, GPT-2 and ours.
 
-    harness          lm-evaluation-harness on the stock model, float32: a choice is read with all before it
-    harness-bf16     the same in bfloat16, freed memory kept
-    prefix-cache     the stock model in float32, as a plain program does it: the beginning is cached once, a
-                     question continues a copy, its choices an expanded one; all logits are computed
-    tercet           `fewshot`'s scorer on our model, float32
-    tercet-bf16      the same in bfloat16, freed memory kept
+    harness            lm-evaluation-harness on the stock model, float32: a choice is read with all before it
+    harness-bf16       the same in bfloat16, freed memory kept
+    prefix-cache       the stock model in float32, as a plain program does it: the beginning is cached once, a
+                       question continues a copy, its choices an expanded one; all logits are computed
+    prefix-cache-bf16  the same in bfloat16, freed memory kept
+    tercet             `fewshot`'s scorer on our model, float32
+    tercet-bf16        the same in bfloat16, freed memory kept
 
 All get the same token ids. The harness sorts by length and reads as many texts at once as told.
 """
@@ -27,6 +28,7 @@ from writers import BASE, WritingCase
 
 from tercet.fewshot.decoder_scoring import TreeScorer
 from tercet.fewshot.request import Request
+from tercet.training.precision import fastest_float32_products
 
 HARNESS_BATCH = 8
 TOKENS_AT_ONCE = 4096
@@ -41,6 +43,8 @@ class AskingCase(WritingCase):
     num_questions: int = 12
     num_choices: int = 4
     longest_choice: int = 15
+    most_rounds: int = 100
+    """Passes that count, at most: those of a large model take minutes."""
 
     def shrunk(self) -> "AskingCase":
         """Give the same on a scale at which it takes no time."""
@@ -116,6 +120,7 @@ WAYS: Mapping[str, tuple[str, Callable[..., Callable[[], list[float]]], torch.dt
     "harness": ("stock", ask_harness, torch.float32),
     "harness-bf16": ("stock", ask_harness, torch.bfloat16),
     "prefix-cache": ("stock", ask_prefix_cache, torch.float32),
+    "prefix-cache-bf16": ("stock", ask_prefix_cache, torch.bfloat16),
     "tercet": ("tercet", ask_tercet, torch.float32),
     "tercet-bf16": ("tercet", ask_tercet, torch.bfloat16),
 }
@@ -138,17 +143,17 @@ ASKERS = {
         partial(prepare, name=name),
         "bf16" if dtype == torch.bfloat16 else "fp32",
         dtype == torch.bfloat16,
-        as_they_are,
+        fastest_float32_products if whose == "tercet" else as_they_are,
     )
-    for name, (_, _, dtype) in WAYS.items()
+    for name, (whose, _, dtype) in WAYS.items()
 }
-"""The sides, by name, in the order of a round."""
+"""The sides, by name, in the order of a round; float32 products of ours are those of `tercet fewshot`."""
 
 ASKING_CASES = {
     case.name: case
     for case in (
         AskingCase("4x256", 50_257, 512, batch_size=1),
-        AskingCase("12x768", 50_257, 512, batch_size=1, **BASE),
+        AskingCase("12x768", 50_257, 512, batch_size=1, num_questions=4, most_rounds=3, **BASE),
     )
 }
 """What is scored, by name: layers x width."""

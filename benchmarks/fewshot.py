@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
         case = ASKING_CASES[name].shrunk() if options.smoke else ASKING_CASES[name]
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
         scores = in_fresh_process(conditions, compare_scores, case)
-        sides = measure(case, ASKERS, conditions, options.rounds)
+        sides = measure(case, ASKERS, conditions, min(options.rounds, case.most_rounds))
         summarize(sides, case, scores)
         result["cases"][name] = {"case": asdict(case), "scores": scores, "sides": sides}
         keep(options.output, result)
@@ -77,7 +77,7 @@ def render(result: dict[str, Any]) -> str:
                 f"- {name}: {case['scores']['parameters']:,} parameters on both sides; "
                 f"{case['case']['num_questions']} questions of {case['case']['question_length']} tokens "
                 f"behind {case['case']['prefix_length']} common ones, {case['case']['num_choices']} choices "
-                "each"
+                f"each; {len(case['sides']['harness']['seconds'])} rounds"
                 for name, case in result["cases"].items()
             ),
             "",

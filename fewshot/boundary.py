@@ -11,10 +11,11 @@ as many tokens off the whole; where something is, that would score other tokens 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
 from .prefix_tree import common_length
@@ -24,6 +25,9 @@ Opening = Literal["tokenizer", "bos", "none"]
 """What opens a text: what the tokenizer puts there, its bos token, or nothing."""
 
 SENTINEL = "<extra_id_0>"
+
+TEXTS_AT_ONCE = 1000
+"""Texts that are cut together: what a tokenizer tells of each takes a hundred times its room."""
 
 
 @dataclass(frozen=True)
@@ -162,25 +166,34 @@ class EncoderPrompts(PromptEncoder):
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
         """Give a request for each answer of each prompt."""
-        return [[self.locate(prompt, answer) for answer in prompt.answers] for prompt in prompts]
+        texts = [prompt.context + answer + prompt.suffix for prompt in prompts for answer in prompt.answers]
+        encodings = self.encodings_of(texts)
+        return [
+            [self.locate(prompt, answer, next(encodings)) for answer in prompt.answers] for prompt in prompts
+        ]
 
-    def locate(self, prompt: Prompt, answer: str) -> Request:
-        """Find the tokens of an answer, and the words that they belong to."""
+    def encodings_of(self, texts: Sequence[str]) -> Iterator[Encoding]:
+        """Cut texts, some at a time, and yield each with the characters and the words of its tokens."""
+        for begin in range(0, len(texts), TEXTS_AT_ONCE):
+            part = list(texts[begin : begin + TEXTS_AT_ONCE])
+            encoded = self.tokenizer(
+                part, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+            )
+            yield from (encoded[number] for number in range(len(part)))  # pyright: ignore[reportReturnType]
+
+    def locate(self, prompt: Prompt, answer: str, encoding: Encoding) -> Request:
+        """Find the tokens of an answer in its text, and the words that they belong to."""
         begin, end = len(prompt.context), len(prompt.context) + len(answer)
-        text = prompt.context + answer + prompt.suffix
-        encoded: Any = self.tokenizer(
-            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
-        )
-        ids, spans = tuple(encoded["input_ids"]), encoded["offset_mapping"]
+        ids, spans = tuple(encoding.ids), encoding.offsets
+        words = [-1 if word is None else word for word in encoding.word_ids]
         inside = [n for n, (first, last) in enumerate(spans) if first < end and last > begin and last > first]
         require_tokens(tuple(inside), answer)
         first, last = inside[0], inside[-1] + 1
-        words = encoded.word_ids(0)
         return Request(
             self.opening + ids[:first],
             ids[first:last],
             ids[last:] + self.closing,
-            words=tuple(-1 if words[place] is None else words[place] for place in range(first, last)),
+            words=tuple(words[first:last]),
         )
 
 

@@ -9,7 +9,6 @@ Shapes: B rows, P cached tokens, T positions of a row, N tokens of a packed stre
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from inspect import signature
 from typing import Any
 
@@ -20,11 +19,12 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from ..modeling import TercetDecoderForCausalLM
-from ..modeling.blocked_weights import blocked_weights
 from ..modeling.packing import Masks
-from .few_positions import Targets, head_only_at, scores_of_few, vocabulary_size
+from .few_positions import Targets, fast_products, head_only_at, scores_of_few
+from .layout import packed, padded
 from .prefix_tree import PrefixTree, by_size, find_families, grow_trees
 from .request import Request, Score, Scorer
+from .shared_prefix import SharedPrefix
 
 
 class TreeScorer(Scorer):
@@ -59,42 +59,32 @@ class TreeScorer(Scorer):
         if not prefix:
             return None
         ids = torch.tensor([prefix], device=self.model.device)
-        with self.fast_products():
-            return self.model.model(ids, use_cache=True).past_key_values
+        none = torch.tensor([0], device=ids.device)  # of its states is asked for, but no product has no rows
+        with fast_products(self.model):
+            return self.model.model(ids, use_cache=True, asked=none).past_key_values
 
     def score_trees(
         self, trees: list[PrefixTree], requests: Sequence[Request], cache: Cache | None, prefix: int
     ) -> Iterator[tuple[int, Score]]:
         """Score the answers of trees in one pass."""
-        is_packed = cache is None and all(tree.is_path for tree in trees)
-        with self.fast_products():
-            states = self.read_packed(trees) if is_packed else self.read_rows(trees, cache, prefix)
-            width = max(len(tree.tokens) for tree in trees)
-            begins = np.cumsum([0, *(len(tree.tokens) if is_packed else width for tree in trees)]).tolist()
-            numbers = [number for tree in trees for number in tree.members]
-            places = [
-                [begin + node for node in path]
-                for begin, tree in zip(begins[:-1], trees, strict=True)
-                for path in tree.places
-            ]
-            targets = Targets(places, [requests[number].answer for number in numbers], states.device)
-            scores = targets.scores(
-                lambda places: self.model.score(states[places]), vocabulary_size(self.model)
-            )
+        if cache is None and all(tree.is_path for tree in trees):
+            begins, inputs = packed([tree.tokens for tree in trees], self.model.device)
+        else:
+            begins, inputs = self.in_rows(trees, cache, prefix)
+        places = [
+            [begin + node for node in path]
+            for begin, tree in zip(begins, trees, strict=True)
+            for path in tree.places
+        ]
+        numbers = [number for tree in trees for number in tree.members]
+        targets = Targets(places, [requests[number].answer for number in numbers], self.model.device)
+        scores = scores_of_few(self.model, targets, inputs | {"use_cache": False})
         yield from zip(numbers, scores, strict=True)
 
-    def read_packed(self, trees: list[PrefixTree]) -> Tensor:
-        """States (N, C) of texts of which none branches, as packed sequences."""
-        ids = torch.tensor([[token for tree in trees for token in tree.tokens]], device=self.model.device)
-        positions = torch.tensor([[depth for tree in trees for depth in tree.depths]], device=ids.device)
-        bounds = torch.tensor(np.cumsum([0, *(len(tree.tokens) for tree in trees)]), dtype=torch.int32)
-        longest = max(len(tree.tokens) for tree in trees)
-        lengths: dict[str, Any] = {f"cu_seq_lens_{side}": bounds.to(ids.device) for side in "qk"}
-        lengths |= {f"max_length_{side}": longest for side in "qk"}
-        return self.model.model(ids, position_ids=positions, use_cache=False, **lengths).last_hidden_state[0]
-
-    def read_rows(self, trees: list[PrefixTree], cache: Cache | None, prefix: int) -> Tensor:
-        """States (B * T, C) of a row for each tree, behind what is cached."""
+    def in_rows(
+        self, trees: list[PrefixTree], cache: Cache | None, prefix: int
+    ) -> tuple[list[int], dict[str, Any]]:
+        """Give each tree a row of its own (B, T), behind what is cached; say where each begins."""
         width = max(len(tree.tokens) for tree in trees)
         ids = np.zeros((len(trees), width), dtype=np.int64)
         depths = np.zeros((len(trees), width), dtype=np.int64)
@@ -105,17 +95,17 @@ class TreeScorer(Scorer):
             sees[row, :length, :length] = tree.ancestors()
         device = self.model.device
         positions = torch.from_numpy(depths).to(device) + prefix
-        outputs = self.model.model(
-            torch.from_numpy(ids).to(device),
-            self.masks(torch.from_numpy(sees).to(device), positions, prefix),
-            positions,
-            expanded(cache, len(trees)),
-            use_cache=cache is not None,
-        )
-        return outputs.last_hidden_state.flatten(0, 1)
+        inputs: dict[str, Any] = {
+            "input_ids": torch.from_numpy(ids).to(device),
+            "attention_mask": self.masks(torch.from_numpy(sees).to(device), positions),
+            "position_ids": positions,
+        }
+        if cache is not None:
+            inputs["kernel"] = SharedPrefix(cache)
+        return [row * width for row in range(len(trees))], inputs
 
-    def masks(self, sees: Tensor, positions: Tensor, prefix: int) -> Masks:
-        """Turn who sees whom (B, T, T) into masks (B, 1, T, P + T), one for each type of layer."""
+    def masks(self, sees: Tensor, positions: Tensor) -> Masks:
+        """Turn who sees whom (B, T, T) into masks (B, 1, T, T), one for each type of layer."""
         config = self.model.config
         nearest = positions[:, :, None] - positions[:, None] < (config.sliding_window or 0)
         masks: Masks = {}
@@ -123,12 +113,8 @@ class TreeScorer(Scorer):
             allowed = sees & nearest if kind == "sliding_attention" else sees
             added = torch.zeros(allowed.shape, dtype=self.model.dtype, device=allowed.device)
             added.masked_fill_(~allowed, torch.finfo(added.dtype).min)
-            masks[kind] = torch.nn.functional.pad(added, (prefix, 0))[:, None]
+            masks[kind] = added[:, None]
         return masks
-
-    def fast_products(self) -> Any:
-        """Let linear layers multiply by blocks on a CPU."""
-        return blocked_weights(self.model) if self.model.device.type == "cpu" else nullcontext()
 
 
 class CacheScorer(Scorer):
@@ -195,11 +181,3 @@ def expanded(cache: Cache | None, rows: int) -> Cache | None:
     copied = copy.deepcopy(cache)
     copied.batch_repeat_interleave(rows)
     return copied
-
-
-def padded(rows: Sequence[Sequence[int]], device: torch.device, pad_id: int = 0) -> tuple[Tensor, Tensor]:
-    """Put ids into one tensor (B, T), pads on the right, beside the mask of the real ones."""
-    width = max(map(len, rows))
-    ids = torch.tensor([[*row, *[pad_id] * (width - len(row))] for row in rows], device=device)
-    lengths = torch.tensor([len(row) for row in rows], device=device)
-    return ids, (torch.arange(width, device=device) < lengths[:, None]).long()

@@ -12,19 +12,18 @@ For an answer of one token the three are the same number.
 Shapes: B texts with hidden tokens, T positions, N tokens of a packed stream.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import groupby
+from operator import itemgetter
+from typing import Literal
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from ..modeling import TercetPreTrainedModel
-from .decoder_scoring import padded
 from .few_positions import Targets, scores_of_few
-from .prefix_tree import by_size
+from .layout import in_rows, packed
 from .request import Request, Score, Scorer
 
 Hiding = Literal["original", "within_word", "whole_answer"]
@@ -85,53 +84,38 @@ class EncoderScorer(Scorer):
     @torch.inference_mode()
     def score(self, requests: Sequence[Request]) -> Iterator[tuple[int, Score]]:
         """Yield a score as soon as all its tokens are known; texts of like length are read together."""
-        clozes = [
-            cloze
-            for number, request in enumerate(requests)
-            for cloze in clozes_of(number, request, self.hiding, self.mask_id)
-        ]
-        missing = Counter(cloze.request for cloze in clozes)
-        parts: list[dict[int, Score]] = [{} for _ in requests]
-        for batch in by_size([len(cloze.ids) for cloze in clozes], self.tokens_at_once):
-            own = [clozes[place] for place in batch]
-            for cloze, score in zip(own, self.score_clozes(own), strict=True):
-                parts[cloze.request][cloze.asked[0]] = score
-                missing[cloze.request] -= 1
-                if not missing[cloze.request]:
-                    yield cloze.request, joined(parts[cloze.request])
-                    parts[cloze.request] = {}
+        found = (
+            (cloze.request, score)
+            for batch in self.batches(requests)
+            for cloze, score in zip(batch, self.score_clozes(batch), strict=True)
+        )
+        for number, parts in groupby(found, key=itemgetter(0)):
+            yield number, joined([score for _, score in parts])
+
+    def batches(self, requests: Sequence[Request]) -> Iterator[list[Cloze]]:
+        """Yield clozes as they are needed, the longest texts first, those of a request after each other."""
+        batch: list[Cloze] = []
+        for number in sorted(range(len(requests)), key=lambda number: -len(requests[number].ids)):
+            for cloze in clozes_of(number, requests[number], self.hiding, self.mask_id):
+                if batch and len(batch[0].ids) * (len(batch) + 1) > self.tokens_at_once:
+                    yield batch
+                    batch = []
+                batch.append(cloze)
+        if batch:
+            yield batch
 
     def score_clozes(self, clozes: list[Cloze]) -> list[Score]:
-        """Score the hidden tokens of some texts in one pass."""
+        """Score the hidden tokens of some texts in one pass; texts that hide the same are one."""
+        texts = list(dict.fromkeys(cloze.ids for cloze in clozes))
         is_ours = isinstance(self.model, TercetPreTrainedModel)
-        begins, inputs = (packed if is_ours else in_rows)([cloze.ids for cloze in clozes], self.model.device)
-        places = [[begin + place for place in c.asked] for begin, c in zip(begins, clozes, strict=True)]
+        begins, inputs = (packed if is_ours else in_rows)(texts, self.model.device)
+        begin_of = dict(zip(texts, begins, strict=True))
+        places = [[begin_of[cloze.ids] + place for place in cloze.asked] for cloze in clozes]
         targets = Targets(places, [cloze.answer for cloze in clozes], self.model.device)
         return scores_of_few(self.model, targets, inputs)
 
 
-def joined(parts: dict[int, Score]) -> Score:
-    """Put the scores of an answer's tokens in their order."""
-    in_order = [parts[place] for place in sorted(parts)]
-    values = tuple(value for part in in_order for value in part.log_likelihoods)
-    return Score(values, all(part.is_greedy for part in in_order))
-
-
-def packed(texts: Sequence[tuple[int, ...]], device: torch.device) -> tuple[list[int], dict[str, Any]]:
-    """Lay texts end to end, (1, N), with positions that restart; say where each begins."""
-    positions = [place for text in texts for place in range(len(text))]
-    begins = [number for number, place in enumerate(positions) if place == 0]
-    bounds = torch.tensor([*begins, len(positions)], dtype=torch.int32, device=device)
-    inputs: dict[str, Any] = {
-        "input_ids": torch.tensor([[token for text in texts for token in text]], device=device),
-        "position_ids": torch.tensor([positions], device=device),
-        "cu_seq_lens_q": bounds,
-        "max_length_q": max(map(len, texts)),
-    }
-    return begins, inputs
-
-
-def in_rows(texts: Sequence[tuple[int, ...]], device: torch.device) -> tuple[list[int], dict[str, Tensor]]:
-    """Put each text into a row, (B, T); say where each begins in the flattened batch."""
-    ids, mask = padded(texts, device)
-    return [row * ids.shape[1] for row in range(len(texts))], {"input_ids": ids, "attention_mask": mask}
+def joined(parts: Sequence[Score]) -> Score:
+    """Join the scores of an answer's tokens."""
+    values = tuple(value for part in parts for value in part.log_likelihoods)
+    return Score(values, all(part.is_greedy for part in parts))

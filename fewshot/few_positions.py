@@ -8,17 +8,23 @@ model width, V vocabulary.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from ..modeling.blocked_weights import blocked_weights
+from ..modeling.pretrained_tercet import TercetVocabularyModel
 from .request import Score
 
 MOST_LOGITS = 2**24
 """Logits that are held at once, at most."""
+
+MOST_IN_CACHE = {"cpu": 2**19}
+"""Logits that are normalized at once, by the type of the device: as many as a processor's cache holds."""
 
 
 class Targets:
@@ -38,19 +44,40 @@ class Targets:
         self.tokens = torch.tensor([token for own in answers for token in own], device=device)  # (K,)
         assert len(flat) == len(self.tokens)
 
-    def scores(self, logits_of: Callable[[Tensor], Tensor], vocab_size: int) -> list[Score]:
-        """Score the answers, given the function from places (n,) to logits (n, V)."""
+    def scores(self, states: Tensor, head: Callable[[Tensor], Tensor], vocab_size: int) -> list[Score]:
+        """Score the answers, given what is known of the places (U, C), and what makes logits (n, V) of it."""
         found = torch.empty(len(self.tokens), device=self.tokens.device)
         is_likeliest = torch.empty(len(self.tokens), dtype=torch.bool, device=self.tokens.device)
-        rows = max(1, MOST_LOGITS // vocab_size)
-        for begin in range(0, len(self.places), rows):
-            logits = logits_of(self.places[begin : begin + rows]).float()
-            own = ((self.place_of_target >= begin) & (self.place_of_target < begin + rows)).nonzero()[:, 0]
+        begin = 0
+        for logits in some_at_a_time(states, head, vocab_size):
+            end = begin + len(logits)
+            own = ((self.place_of_target >= begin) & (self.place_of_target < end)).nonzero()[:, 0]
             row, token = self.place_of_target[own] - begin, self.tokens[own]
-            found[own] = (logits[row, token] - logits.logsumexp(dim=-1)[row]).to(found.dtype)
-            is_likeliest[own] = logits.argmax(dim=-1)[row] == token
-        parts = zip(found.split(self.lengths), is_likeliest.split(self.lengths), strict=True)
-        return [Score(tuple(values.tolist()), bool(hits.all())) for values, hits in parts]
+            found[own] = logits.log_softmax(dim=-1, dtype=torch.float32)[row, token]
+            is_likeliest[own] = are_likeliest(logits, row, token)
+            begin = end
+        values, hits = found.tolist(), is_likeliest.tolist()
+        edges = pairwise(accumulate(self.lengths, initial=0))
+        return [Score(tuple(values[begin:end]), all(hits[begin:end])) for begin, end in edges]
+
+
+def some_at_a_time(states: Tensor, head: Callable[[Tensor], Tensor], vocab_size: int) -> Iterator[Tensor]:
+    """Yield the logits (n, V) of states (U, C): many from one product, and few at a time."""
+    many = max(1, MOST_LOGITS // vocab_size)
+    few = max(1, MOST_IN_CACHE.get(states.device.type, MOST_LOGITS) // vocab_size)
+    for part in states.split(many):
+        yield from head(part).split(few)
+
+
+def are_likeliest(logits: Tensor, row: Tensor, token: Tensor) -> Tensor:
+    """Tell which tokens (k,) in which rows of logits (n, V) are the likeliest, the first one among equals.
+
+    A maximum is found much faster than its place, which is asked for where it may matter only.
+    """
+    is_highest = logits[row, token] == logits.amax(dim=-1)[row]
+    highest = is_highest.nonzero()[:, 0]
+    is_highest[highest] = logits[row[highest]].float().argmax(dim=-1) == token[highest]
+    return is_highest
 
 
 def vocabulary_size(model: PreTrainedModel) -> int:
@@ -61,18 +88,29 @@ def vocabulary_size(model: PreTrainedModel) -> int:
 
 def scores_of_few(model: PreTrainedModel, targets: Targets, inputs: dict[str, Any]) -> list[Score]:
     """Call any model, whose head sees but the places asked for, and score the answers."""
+    if isinstance(model, TercetVocabularyModel):
+        return scores_of_ours(model, targets, inputs)
     with head_only_at(model, targets.places) as is_selected:
         outputs = model(**inputs)
     logits = outputs["logits"] if "logits" in outputs else outputs["prediction_logits"]
     if not is_selected:
         logits = logits.flatten(0, -2)[targets.places]
-    number_of = {place: row for row, place in enumerate(targets.places.tolist())}
+    return targets.scores(logits, lambda logits: logits, logits.shape[-1])
 
-    def logits_of(places: Tensor) -> Tensor:
-        first = number_of[int(places[0])]
-        return logits[first : first + len(places)]
 
-    return targets.scores(logits_of, logits.shape[-1])
+def scores_of_ours(model: TercetVocabularyModel, targets: Targets, inputs: dict[str, Any]) -> list[Score]:
+    """Let a model of ours read, which computes but the states (U, C) asked for, and score the answers."""
+    with fast_products(model):
+        if model.config.is_encoder_decoder:
+            states = model.base_model(**inputs).last_hidden_state.flatten(0, 1)[targets.places]
+        else:
+            states = model.base_model(**inputs, asked=targets.places).last_hidden_state[0]
+        return targets.scores(states, model.score, vocabulary_size(model))
+
+
+def fast_products(model: PreTrainedModel) -> AbstractContextManager[None]:
+    """Let linear layers of ours multiply by blocks on a CPU."""
+    return blocked_weights(model) if model.device.type == "cpu" else nullcontext()
 
 
 @contextmanager

@@ -72,6 +72,8 @@ class AskingRecipe:
     """Number format of weights and products."""
     tokens_at_once: Positive = 4096
     """Tokens of a batch: lower it when memory is short."""
+    retain_heap: bool = True
+    """Whether freed memory is kept for the next batch, on a CPU."""
     one_by_one: bool = False
     """Whether each request is read by itself, as scores are defined: slow, to check the fast way."""
 

@@ -9,7 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+import torch
+
 from ..training.disk import partial_path, replace_text
+from ..training.heap import bound_kernel_cache, retain_heap
+from ..training.precision import fastest_float32_products
 from .contamination import Contamination, find_contamination
 from .evaluation import Evaluation, Outcome
 from .judging import baselines_of, criterion_of
@@ -44,7 +48,7 @@ def fewshot(
     if recipe.contamination is not None:
         contamination = find_contamination(items.test, recipe.contamination)
     models: list[dict[str, Any]] = []
-    with partial_items(recipe.folder / ITEMS) as log:
+    with at_full_speed(recipe), partial_items(recipe.folder / ITEMS) as log:
         for number, name in enumerate(recipe.models):
             subject = load_subject(name, recipe.asking.precision, trust_remote_code=trust_remote_code)
             before = hash_weights(subject.model)
@@ -60,6 +64,17 @@ def fewshot(
             models.append(summarize_model(recipe, items, subject, weights, outcomes, contamination))
     conclude(recipe, items, models, contamination)
     return recipe.folder
+
+
+@contextmanager
+def at_full_speed(recipe: FewShotRecipe) -> Iterator[None]:
+    """Compute as in training: float32 products by the fastest library, and freed memory is kept."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    bound_kernel_cache()
+    if recipe.asking.retain_heap and device.type == "cpu":
+        retain_heap()
+    with fastest_float32_products(device):
+        yield
 
 
 @contextmanager

@@ -10,8 +10,8 @@ import torch
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from .decoder_scoring import padded
-from .few_positions import Targets, scores_of_few
+from .few_positions import Targets, fast_products, scores_of_few
+from .layout import padded
 from .prefix_tree import by_size
 from .request import Request, Score, Scorer
 
@@ -41,15 +41,16 @@ class Seq2SeqScorer(Scorer):
     def score_sources(
         self, answers: dict[tuple[int, ...], list[int]], requests: Sequence[Request]
     ) -> Iterator[tuple[int, Score]]:
-        """Encode some sources once, and score all their answers, as many at a time as the budget allows."""
+        """Encode some sources once, and score all their answers, those of like length together."""
         device = self.model.device
         ids, mask = padded(list(answers), device)
         encoder: Any = self.model.get_encoder()
-        states = encoder(input_ids=ids, attention_mask=mask).last_hidden_state  # (B, S, C)
+        with fast_products(self.model):
+            states = encoder(input_ids=ids, attention_mask=mask).last_hidden_state  # (B, S, C)
         rows = [(row, number) for row, own in enumerate(answers.values()) for number in own]
-        at_once = max(1, self.tokens_at_once // ids.shape[1])
-        for begin in range(0, len(rows), at_once):
-            part = rows[begin : begin + at_once]
+        sizes = [ids.shape[1] + len(requests[number].lead + requests[number].answer) for _, number in rows]
+        for batch in by_size(sizes, self.tokens_at_once):
+            part = [rows[place] for place in batch]
             source = torch.tensor([row for row, _ in part], device=device)
             asked = [requests[number] for _, number in part]
             scores = self.score_answers(asked, states[source], mask[source])

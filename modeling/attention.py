@@ -59,14 +59,16 @@ class Attention(nn.Module):
         *,
         kernel: Callable[..., tuple[Tensor, Tensor | None]] | None = None,
         output_attentions: bool | None = False,
+        asked: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Read `value` (B, G, S, D) with `query` (B, H, T, D), and project back to (B, T, C).
 
         Unless the caller knows a better one, the kernel is that of the configuration, or the packed one for
         packed sequences. Recorded attentions come from the definition, since other kernels never hold them.
+        What was read at places `asked` for, (n,) in the flattened batch, goes on alone, as (1, n, C).
         """
-        output, weights = (kernel or self.kernel(mask, output_attentions))(
+        read, weights = (kernel or self.kernel(mask, output_attentions))(
             self,
             query,
             key,
@@ -76,7 +78,7 @@ class Attention(nn.Module):
             dropout=self.config.attention_dropout if self.training else 0.0,
             **kwargs,
         )
-        return apply(self.o_proj, output.flatten(start_dim=-2)), weights
+        return apply(self.o_proj, narrowed(read.flatten(start_dim=-2), asked)), weights
 
     def kernel(
         self, mask: Mask, output_attentions: bool | None
@@ -150,3 +152,8 @@ class CrossAttention(Attention):
             layer.keys, layer.values = key, value
             cache.is_updated[self.layer_idx] = True
         return key, value
+
+
+def narrowed(x: Tensor, places: Tensor | None) -> Tensor:
+    """Keep some places (n,) of the flattened batch (B, T, C), as (1, n, C); `None` keeps all as they are."""
+    return x if places is None else x.flatten(0, 1)[places][None]

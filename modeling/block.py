@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .attention import CrossAttention, SelfAttention
+from .attention import CrossAttention, SelfAttention, narrowed
 from .configuration_tercet import TercetConfig
 from .dropout import Dropout
 from .feed_forward import FEED_FORWARD
@@ -42,6 +42,10 @@ class Block(GradientCheckpointingLayer, ABC):
     def add(self, x: Tensor, sublayers: Sequence[Sublayer]) -> Tensor:
         """Add what the sub-layers make of `x` (B, T, C) to it, with their norms in place."""
 
+    def seen(self, x: Tensor) -> Tensor:
+        """Give what self-attention sees of the stream (B, T, C)."""
+        return self.self_attention_norm(x)
+
     def forward(
         self,
         hidden_states: Tensor,
@@ -50,12 +54,19 @@ class Block(GradientCheckpointingLayer, ABC):
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Mask = None,
         past_key_values: Cache | None = None,
+        asked: Tensor | None = None,
         **kwargs: Any,
     ) -> Tensor:
-        """Transform the residual stream (B, T, C)."""
+        """Transform the residual stream (B, T, C), or what becomes of places `asked` for, (1, n, C).
+
+        All are read from, but nothing behind attention is computed for the others.
+        """
 
         def read_sequence(x: Tensor) -> Tensor:
-            return self.self_attention(x, attention_mask, rotation, past_key_values, **kwargs)[0]
+            everything = x if asked is None else self.seen(hidden_states)
+            return self.self_attention(
+                everything, attention_mask, rotation, past_key_values, asked=asked, **kwargs
+            )[0]
 
         sublayers: list[Sublayer] = [(self.self_attention_norm, read_sequence)]
         if (cross_attention := self.cross_attention) is not None:
@@ -67,7 +78,7 @@ class Block(GradientCheckpointingLayer, ABC):
 
             sublayers.append((self.cross_attention_norm, read_encoder))
         sublayers.append((self.feed_forward_norm, self.feed_forward))
-        return self.add(hidden_states, sublayers)
+        return self.add(narrowed(hidden_states, asked), sublayers)
 
 
 class PreNormBlock(Block):
@@ -82,6 +93,10 @@ class PreNormBlock(Block):
 
 class PostNormBlock(Block):
     """norm(x + f(x)), as in Vaswani et al., 2017, section 3.1, and BERT."""
+
+    def seen(self, x: Tensor) -> Tensor:
+        """Give the stream as it is, whose norms lie behind the sub-layers."""
+        return x
 
     def add(self, x: Tensor, sublayers: Sequence[Sublayer]) -> Tensor:
         """Normalize each sum."""

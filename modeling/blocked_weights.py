@@ -22,10 +22,19 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from transformers.activations import ACT2FN
 from transformers.utils import logging
 
 ROWS = 8
 """Vectors for which oneDNN chooses the blocks. What it chooses for 2 to 64 serves any number as well."""
+
+FUSED: dict[type[nn.Module], tuple[str, str]] = {
+    type(ACT2FN["relu"]): ("relu", ""),
+    type(ACT2FN["silu"]): ("swish", ""),
+    type(ACT2FN["gelu"]): ("gelu", "none"),
+    type(ACT2FN["gelu_pytorch_tanh"]): ("gelu", "tanh"),
+}
+"""Activations that oneDNN applies to the results of a product before it writes them -> their names there."""
 
 logger = logging.get_logger(__name__)
 
@@ -42,9 +51,9 @@ class BlockedProduct:
         self.versions = versions(*layers)
         self.checksums = checksums(*layers)
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Give the result of each layer."""
-        results = multiply(x, self.blocks, self.bias)
+    def __call__(self, x: Tensor, *fused: str) -> tuple[Tensor, ...]:
+        """Give the result of each layer, with the activation of these names."""
+        results = multiply(x, self.blocks, self.bias, *fused)
         return (results,) if len(self.widths) == 1 else results.split_with_sizes(self.widths, dim=-1)
 
     def is_of(self, *layers: nn.Linear) -> bool:
@@ -63,14 +72,24 @@ class BlockedWeights:
 
     def project(self, x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
         """Apply each of the layers to `x`: together if all can be blocked, otherwise one by one."""
-        if (product := self.products.get(layers)) is not None:
-            return product(x)
-        if can_be_blocked(layers):
-            product = self.products[layers] = BlockedProduct(*layers)
+        if (product := self.product(*layers)) is not None:
             return product(x)
         if len(layers) == 1:
             return (layers[0](x),)
         return tuple(self.project(x, layer)[0] for layer in layers)
+
+    def activate(self, x: Tensor, layer: nn.Module, act_fn: nn.Module) -> Tensor:
+        """Apply a layer and an activation to `x`: at once if the first can be blocked and the other fused."""
+        product, fused = self.product(layer), FUSED.get(type(act_fn))
+        if product is None or fused is None or not is_untouched(act_fn):
+            return act_fn(self.project(x, layer)[0])
+        return product(x, *fused)[0]
+
+    def product(self, *layers: nn.Module) -> BlockedProduct | None:
+        """Give the product of some layers, if they can be blocked together."""
+        if layers not in self.products and can_be_blocked(layers):
+            self.products[layers] = BlockedProduct(*layers)
+        return self.products.get(layers)
 
     def forget_changed(self) -> None:
         """Drop the products of layers that hold other weights, or are no longer plain."""
@@ -112,15 +131,26 @@ def forget(model: nn.Module) -> None:
 
 def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
     """Apply each of several linear layers to `x`, by blocks where these are in use."""
-    weights = None if torch.compiler.is_compiling() else _in_use.get()
-    if weights is None or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
-        return tuple(layer(x) for layer in layers)
-    return weights.project(x, *layers)
+    weights = at_hand()
+    return tuple(layer(x) for layer in layers) if weights is None else weights.project(x, *layers)
 
 
 def apply(layer: nn.Module, x: Tensor) -> Tensor:
     """Apply one linear layer to `x` in the same way."""
     return project(x, layer)[0]
+
+
+def activate(layer: nn.Module, act_fn: nn.Module, x: Tensor) -> Tensor:
+    """Apply one linear layer and an activation to `x` in the same way."""
+    weights = at_hand()
+    return act_fn(layer(x)) if weights is None else weights.activate(x, layer, act_fn)
+
+
+def at_hand() -> BlockedWeights | None:
+    """Give the blocks that are in use, unless the present call needs the layers themselves."""
+    if torch.compiler.is_compiling() or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+        return None
+    return _in_use.get()
 
 
 def can_be_blocked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear, ...]]:
@@ -175,9 +205,11 @@ def cut(weight: Tensor) -> Tensor:
     return torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
 
 
-def multiply(x: Tensor, blocks: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute x W^T + b: (..., C) -> (..., R)."""
-    return torch.ops.mkldnn._linear_pointwise.default(x, blocks, bias, "none", [], "")
+def multiply(
+    x: Tensor, blocks: Tensor, bias: Tensor | None, activation: str = "none", algorithm: str = ""
+) -> Tensor:
+    """Compute f(x W^T + b) with an activation f, or without one: (..., C) -> (..., R)."""
+    return torch.ops.mkldnn._linear_pointwise.default(x, blocks, bias, activation, [], algorithm)
 
 
 def versions(*layers: nn.Linear) -> list[int | None]:

@@ -6,7 +6,7 @@ Shapes: B batch, T positions, C model width, F width inside.
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
-from .blocked_weights import apply
+from .blocked_weights import activate, apply
 from .configuration_tercet import TercetConfig
 from .dropout import Dropout
 from .linear import project, residual_linear
@@ -33,7 +33,7 @@ class PlainFeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the same two-layer network to every position."""
-        return apply(self.down_proj, self.dropout(self.act_fn(apply(self.up_proj, x))))
+        return apply(self.down_proj, self.dropout(activate(self.up_proj, self.act_fn, x)))
 
 
 class GatedFeedForward(nn.Module):

@@ -5,7 +5,7 @@ Shapes: B batch, T positions, C model width, E width that the vocabulary head re
 
 from torch import Tensor, nn
 
-from .blocked_weights import apply
+from .blocked_weights import activate
 from .configuration_tercet import TercetConfig
 from .feed_forward import build_activation
 from .normalization import build_norm
@@ -25,7 +25,7 @@ class HeadTransform(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each position: (B, T, C) -> (B, T, E)."""
-        return self.norm(self.act_fn(apply(self.dense, x)))
+        return self.norm(activate(self.dense, self.act_fn, x))
 
 
 def build_head_transform(config: TercetConfig) -> nn.Module:

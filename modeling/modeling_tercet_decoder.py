@@ -65,15 +65,16 @@ class TercetDecoderModel(TercetStack):
         cu_seq_lens_k: Tensor | None = None,
         max_length_q: int | None = None,
         max_length_k: int | None = None,
+        asked: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """States (B, T, C) of the new tokens (B, T), which also read the cached ones.
 
         The arguments are those of `TercetEncoderModel.forward`. With a cache, `attention_mask` is (B, past +
         T), and `past_key_values` is extended in place; packed sequences have none, since they cannot be
-        continued. A model that reads an encoder takes the source as `encoder_hidden_states` (B, S, C), or
-        packed (1, M), with `encoder_attention_mask` (B, S), or with its cumulative lengths `cu_seq_lens_k`
-        beside the `cu_seq_lens_q` of the targets. What continuous batching passes goes to `read_pages`.
+        continued. A model that reads an encoder has no `asked`, and takes the source as
+        `encoder_hidden_states` (B, S, C), or packed (1, M), with `encoder_attention_mask` (B, S), or with its
+        lengths `cu_seq_lens_k` beside the targets' `cu_seq_lens_q`. Continuous batching goes to `read_pages`.
         """
         if kwargs.get("cache") is not None:
             lengths = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}
@@ -105,7 +106,7 @@ class TercetDecoderModel(TercetStack):
                 layout, x, source, encoder_attention_mask, (cu_seq_lens_k, max_length_k), output_attentions
             )
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
-        states = self.transform(layout, x, masks, arguments, source, source_mask, past_key_values)
+        states = self.transform(layout, x, masks, arguments, source, source_mask, past_key_values, asked)
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=states, past_key_values=past_key_values
         )

@@ -46,6 +46,7 @@ class TercetEncoderModel(TercetStack):
         inputs_embeds: Tensor | None = None,
         cu_seq_lens_q: Tensor | None = None,
         max_length_q: int | None = None,
+        asked: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutput:
         """Contextual states (B, T, C) of tokens (B, T).
@@ -59,6 +60,8 @@ class TercetEncoderModel(TercetStack):
             inputs_embeds: Vectors (B, T, C) instead of ids; of the tokens' own width, if it is another one.
             cu_seq_lens_q: Cumulative lengths (S+1,) of packed sequences, which never see each other.
             max_length_q: Longest of them, in tokens, if known.
+            asked: Places (n,) in the flattened batch or stream whose states alone are wanted, (1, n, C); not
+                for training on padded batches.
             **kwargs: `output_hidden_states`, `output_attentions`; the rest goes to the attention kernel.
         """
         output_attentions = self.records("output_attentions", kwargs)
@@ -74,7 +77,8 @@ class TercetEncoderModel(TercetStack):
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
         masks = self.masks(layout, x, attention_mask, output_attentions)
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
-        return BaseModelOutput(last_hidden_state=self.transform(layout, x, masks, arguments))
+        states = self.transform(layout, x, masks, arguments, asked=asked)
+        return BaseModelOutput(last_hidden_state=states)
 
 
 class TercetEncoderForMaskedLM(TercetVocabularyModel):

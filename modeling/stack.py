@@ -5,7 +5,6 @@ Shapes: B batch, T positions, N tokens of a packed stream, C model width.
 
 import copy
 from collections.abc import Callable, Mapping
-from itertools import islice
 from typing import Any, cast
 
 import torch
@@ -186,15 +185,36 @@ class TercetStack(TercetPreTrainedModel):
         source: Tensor | None = None,
         source_mask: Mask = None,
         past_key_values: Cache | None = None,
+        asked: Tensor | None = None,
     ) -> Tensor:
-        """Send the stream through the blocks and the final norm, back into the layout of the input."""
+        """Send the stream through the blocks and the final norm, back into the layout of the input.
+
+        If only some places of the flattened batch are `asked` for, (n,), their states are all that the last
+        layer computes: (1, n, C).
+
+        Raises:
+            ValueError: If places are asked for in a padded batch that is packed here, in training.
+        """
+        if asked is not None and layout.padding is not None:
+            raise ValueError("asked counts places of a padded batch, which training packs: call eval() first")
         masks = self.relative_bias(masks, x, past_key_values)
         rotations = {kind: self.embeddings.positions.rotation(layout.position_ids, kind) for kind in masks}
         # Drafts of `generate(assistant_early_exit=...)` lower the number of layers for a while.
-        for layer in islice(cast(list[Block], self.layers), self.config.num_hidden_layers):
+        layers = cast(list[Block], list(self.layers)[: self.config.num_hidden_layers])
+        for layer in layers:
             mask, rotation = masks[layer.layer_type], rotations[layer.layer_type]
-            x = layer(x, mask, rotation, source, source_mask, past_key_values=past_key_values, **arguments)
-        return layout.unpack(self.norm(x))
+            places = asked if layer is layers[-1] else None
+            x = layer(
+                x,
+                mask,
+                rotation,
+                source,
+                source_mask,
+                past_key_values=past_key_values,
+                asked=places,
+                **arguments,
+            )
+        return layout.unpack(self.norm(x)) if asked is None else self.norm(x)
 
     def masking_config(self, output_attentions: bool) -> TercetConfig:
         """Give the configuration for transformers' masks: the definition's, if attentions are recorded."""

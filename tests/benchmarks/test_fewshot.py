@@ -46,5 +46,5 @@ def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
     command = [sys.executable, ROOT / "benchmarks" / "fewshot.py", *options]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     case = json.loads(output.read_text())["cases"]["4x256"]
-    assert list(case["sides"]) == ["harness", "harness-bf16", "prefix-cache", "tercet", "tercet-bf16"]
+    assert list(case["sides"]) == list(module("askers").WAYS)
     assert page.read_text() == f"before\n{marks.BEGIN}\n{printed}{marks.END}\nafter\n"

@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 
+from tercet.fewshot import few_positions, shared_prefix
 from tercet.fewshot.boundary import Policy, Prompt
 from tercet.fewshot.definition import OneByOne
 from tercet.fewshot.prefix_tree import find_families, grow_trees
@@ -104,6 +105,48 @@ def test_only_answers_reach_the_vocabulary(name, subject):
     asked.scorer(400, "original").score_all(requests)
     hook.remove()
     assert rows <= 1 + sum(len(request.answer) for request in requests)
+
+
+@pytest.mark.parametrize("name", ["decoder", "decoder-learned", "decoder-eager"])
+def test_rows_may_read_their_common_beginning_in_several_turns(name, subject, monkeypatch):
+    asked = subject(name)
+    requests = requests_of(asked)
+    together = asked.scorer(100_000, "original").score_all(requests)
+    monkeypatch.setattr(shared_prefix, "MOST_SCORES", {"cpu": 1})
+    assert_equal(asked.scorer(100_000, "original").score_all(requests), together)
+
+
+@pytest.mark.parametrize("name", ["decoder", "gpt2", "seq2seq", "encoder"])
+def test_logits_may_come_in_several_parts(name, subject, monkeypatch):
+    asked = subject(name)
+    requests = requests_of(asked)
+    together = asked.scorer(400, "original").score_all(requests)
+    monkeypatch.setattr(few_positions, "MOST_LOGITS", 5000)
+    monkeypatch.setattr(few_positions, "MOST_IN_CACHE", {"cpu": 1000})
+    assert_equal(asked.scorer(400, "original").score_all(requests), together)
+
+
+def test_of_equal_logits_the_first_is_the_likeliest():
+    logits = torch.tensor([[0.0, 2.0, 2.0], [1.0, 1.0, 3.0]])
+    row, token = torch.tensor([0, 0, 1, 1]), torch.tensor([1, 2, 2, 0])
+    expected = logits.argmax(dim=-1)[row] == token
+    assert few_positions.are_likeliest(logits, row, token).tolist() == expected.tolist()
+
+
+def test_clozes_that_hide_the_same_are_read_once(subject, monkeypatch):
+    asked, read = subject("encoder"), 0
+    forward = asked.model.model.forward
+
+    def counting(input_ids, **arguments):
+        nonlocal read
+        read += input_ids.numel()
+        return forward(input_ids, **arguments)
+
+    monkeypatch.setattr(asked.model.model, "forward", counting)
+    requests = asked.prompts(Policy()).encode([Prompt("the cat", (" sat", " ran", " saw"), " .")])[0]
+    assert [len(request.answer) for request in requests] == [1, 1, 1]
+    asked.scorer(400, "original").score_all(requests)
+    assert read == len(requests[0].ids)
 
 
 def test_a_tree_reads_common_tokens_once_and_sees_ancestors_only(subject):

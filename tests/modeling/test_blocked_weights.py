@@ -11,7 +11,8 @@ from torch.testing import assert_close
 from transformers.utils import logging
 
 from tercet.modeling import blocked_weights as module
-from tercet.modeling.blocked_weights import apply, blocked_weights, project
+from tercet.modeling.blocked_weights import activate, apply, blocked_weights, project
+from tercet.modeling.feed_forward import build_activation
 
 CLOSE = {
     torch.float32: {"rtol": 1e-5, "atol": 1e-5},
@@ -70,6 +71,26 @@ def test_products_are_those_of_the_layers(counted, dtype, bias, rows):
     model = nn.ModuleList([nn.Linear(24, width, bias, dtype=dtype) for width in (16, 8, 40)])
     assert_products_are_those_of_the_layers(model, torch.randn(rows, 1, 24, dtype=dtype))
     assert counted["multiply"] == 4
+
+
+@pytest.mark.parametrize("dtype", CLOSE, ids=str)
+@pytest.mark.parametrize("name", ["relu", "silu", "gelu", "gelu_new", "tanh"])
+@torch.no_grad()
+def test_results_are_those_of_layer_and_activation(counted, x, dtype, name):
+    layer, act_fn, x = nn.Linear(24, 16, dtype=dtype), build_activation(name), x.to(dtype)
+    with blocked_weights(layer):
+        found = activate(layer, act_fn, x)
+    assert_close(found, act_fn(layer(x)), **CLOSE[dtype])
+    assert counted["multiply"] == 1
+
+
+@torch.no_grad()
+def test_an_activation_that_somebody_watches_is_called(model, x):
+    act_fn, seen = build_activation("gelu"), []
+    act_fn.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    with blocked_weights(model):
+        found = activate(model[0], act_fn, x)
+    assert seen[0] is found
 
 
 def test_outside_nothing_is_cut(counted, model, x):

@@ -204,3 +204,22 @@ def test_the_slow_path_of_packed_sequences_is_told(builder, batch, monkeypatch):
     assert not told
     model(**batch.packed(), output_attentions=True)
     assert "packed sequences are kept apart by a mask" in told[0]
+
+
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+@torch.no_grad()
+def test_places_asked_for_have_the_states_that_they_have_among_all(member, variant, layout, builder, batch):
+    model = builder(member, variant).model
+    ids, mask = batch.padded()
+    inputs = batch.packed() if layout == "packed" else {"input_ids": ids, "attention_mask": mask}
+    asked = torch.tensor([0, 3, 4, 11, 12, 20])
+    everything = model(**inputs).last_hidden_state.flatten(0, 1)
+    assert_close(model(**inputs, asked=asked).last_hidden_state, everything[asked][None], **CLOSE)
+
+
+def test_places_are_not_asked_for_where_training_moves_them(builder, batch):
+    ids, mask = batch.padded()
+    model = builder("encoder").model.train()
+    with pytest.raises(ValueError, match=r"call eval\(\) first"):
+        model(input_ids=ids, attention_mask=mask, asked=torch.tensor([0]))
