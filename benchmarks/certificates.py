@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import transformers
-from reporting import write_between_marks
+from reporting import publish
 
 from tercet.interop import certify, from_stock, to_stock
 from tercet.interop.architecture import Architecture, Counterpart
@@ -23,9 +23,6 @@ from tercet.interop.architectures import ARCHITECTURES
 from tercet.interop.certificate import Certificate
 from tercet.interop.comparison import PRECISIONS
 from tercet.modeling import TercetEncoderConfig
-
-BEGIN, END = "<!-- benchmarks/certificates.py: begin -->", "<!-- benchmarks/certificates.py: end -->"
-"""Between these lines of a page stands the table."""
 
 SIZES = {
     "vocab_size": 211,
@@ -58,9 +55,7 @@ def main(arguments: list[str]) -> int:
     rows = [row for architecture in ARCHITECTURES.values() for row in rows_of(architecture)]
     versions = ", ".join(f"{name} {version(name)}" for name in ("tercet", "torch", "transformers"))
     text = "\n".join([f"With {versions}.", "", HEAD, *rows])
-    print(text)
-    if options.page:
-        write_between_marks(options.page, text, BEGIN, END)
+    publish(text, options.page, __file__)
     return 0
 
 

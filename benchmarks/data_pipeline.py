@@ -14,7 +14,7 @@ the clock: ours with two workers of the data loader, which are processes of thei
 import os
 import sys
 import time
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -24,18 +24,16 @@ from typing import Any
 
 import datasets
 import torch
+from command_line import rounds_parser
 from flows import FLOWS, Flow
 from measuring import Conditions, begin_result, in_fresh_process, turns
-from reporting import keep, write_between_marks
+from reporting import keep, publish
 from torch.utils.data import DataLoader
 
 from tercet.training.batches import StepDataset, endless_steps
 from tercet.training.heap import retain_heap
 
 RESULTS = Path(__file__).parent / "results" / "data_pipeline.json"
-BEGIN, END = "<!-- benchmarks/data_pipeline.py: begin -->", "<!-- benchmarks/data_pipeline.py: end -->"
-"""Between these lines of a page stands the table."""
-
 CPU = torch.device("cpu")
 EPOCHS = 4
 """Of ours in a pass: one would be over too soon."""
@@ -52,7 +50,7 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     conditions = Conditions(
-        threads=1, heap="retained", own_scheduler_group=not options.common_scheduler_group
+        threads=options.threads, heap="retained", own_scheduler_group=not options.common_scheduler_group
     )
     result = begin_result(conditions, rounds=options.rounds, flows={})
     result["machine"]["versions"]["datasets"] = datasets.__version__
@@ -61,9 +59,7 @@ def main(arguments: list[str]) -> int:
         flow = FLOWS[name].shrunk() if options.smoke else FLOWS[name]
         result["flows"][name] = in_fresh_process(conditions, measure_flow, flow, options.rounds)
         keep(options.output, result)
-    print(render(result))
-    if options.page:
-        write_between_marks(options.page, render(result), BEGIN, END)
+    publish(render(result), options.page, __file__)
     return 0
 
 
@@ -177,15 +173,9 @@ def row(name: str, flow: dict[str, Any]) -> str:
 
 def parse(arguments: list[str]) -> Namespace:
     """Read the command line."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser = rounds_parser(__doc__, RESULTS)
+    parser.set_defaults(threads=1)
     parser.add_argument("--flows", nargs="+", choices=FLOWS, default=list(FLOWS), metavar="FLOW")
-    parser.add_argument("--rounds", type=int, default=5, help="passes of every side that count")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
-    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
-    parser.add_argument("--smoke", action="store_true", help="tiny flows: only to see that it runs")
-    parser.add_argument(
-        "--common-scheduler-group", action="store_true", help="do not raise our session's priority"
-    )
     return parser.parse_args(arguments)
 
 

@@ -16,23 +16,20 @@ Sides take turns, each in a process of its own. Let the machine rest meanwhile.
 """
 
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
+from command_line import rounds_parser
 from distillers import CASE, SIDES, compare
 from measuring import Conditions, begin_result, in_fresh_process, measure
-from reporting import describe_run, keep, write_between_marks
+from reporting import describe_run, keep, publish
 
 from tercet.training.packing import sequence_lengths
 
 RESULTS = Path(__file__).parent / "results" / "distillation.json"
-BEGIN, END = "<!-- benchmarks/distillation.py: begin -->", "<!-- benchmarks/distillation.py: end -->"
-"""Between these lines of a page stands the table."""
-
 HEAD = """\
 | side | tokens/s | slowest to fastest | over stock | over stock-bf16 | memory, MiB |
 |---|--:|--:|--:|--:|--:|"""
@@ -50,10 +47,7 @@ def main(arguments: list[str]) -> int:
     for side in result["sides"].values():
         side["tokens_per_second"] = [result["tokens"] / seconds for seconds in side["seconds"]]
     keep(options.output, result)
-    text = render(result)
-    print(text)
-    if options.page:
-        write_between_marks(options.page, text, BEGIN, END)
+    publish(render(result), options.page, __file__)
     return 0
 
 
@@ -77,13 +71,7 @@ def render(result: dict[str, Any]) -> str:
 
 def parse(arguments: list[str]) -> Namespace:
     """Read the command line."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="passes of every side that count")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
-    parser.add_argument("--page", type=Path, help="page that has a place for the table")
-    parser.add_argument("--smoke", action="store_true", help="tiny shapes: only to see that it runs")
-    parser.add_argument("--common-scheduler-group", action="store_true", help="do not raise the priority")
+    parser = rounds_parser(__doc__, RESULTS)
     return parser.parse_args(arguments)
 
 

@@ -18,9 +18,6 @@ from typing import Any
 import pytest
 from reporting import keep, write_between_marks
 
-BEGIN, END = "<!-- benchmarks/ecosystem.py: begin -->", "<!-- benchmarks/ecosystem.py: end -->"
-"""Between these lines of a page stands the table."""
-
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 NAME = "ecosystem-transformers-{}.json"
@@ -79,7 +76,7 @@ def main(arguments: list[str]) -> int:
     result = {"versions": versions_of(libraries), "cells": verdicts}
     keep(RESULTS / NAME.format(version("transformers")), result)
     if options.page:
-        write_between_marks(options.page, render(read_results()), BEGIN, END)
+        write_between_marks(options.page, render(read_results()), __file__)
     return int(status)
 
 

@@ -9,21 +9,18 @@ meanwhile.
 """
 
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
 from askers import ASKERS, ASKING_CASES, AskingCase, compare_scores
+from command_line import rounds_parser
 from measuring import Conditions, begin_result, in_fresh_process, measure
-from reporting import describe_run, keep, write_between_marks
+from reporting import describe_run, keep, publish
 
 RESULTS = Path(__file__).parent / "results" / "fewshot.json"
-
-BEGIN, END = "<!-- benchmarks/fewshot.py: begin -->", "<!-- benchmarks/fewshot.py: end -->"
-"""Between these lines of a page stands the table."""
 
 PEERS = ("harness", "harness-bf16", "prefix-cache")
 """What speeds are related to."""
@@ -46,9 +43,7 @@ def main(arguments: list[str]) -> int:
         summarize(sides, case, scores)
         result["cases"][name] = {"case": asdict(case), "scores": scores, "sides": sides}
         keep(options.output, result)
-    print(render(result))
-    if options.page:
-        write_between_marks(options.page, render(result), BEGIN, END)
+    publish(render(result), options.page, __file__)
     return 0
 
 
@@ -106,17 +101,9 @@ def _row(case: str, name: str, side: dict[str, Any]) -> str:
 
 def parse(arguments: list[str]) -> Namespace:
     """Read the command line."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser = rounds_parser(__doc__, RESULTS)
     parser.add_argument(
         "--cases", nargs="+", choices=ASKING_CASES, default=list(ASKING_CASES), metavar="CASE"
-    )
-    parser.add_argument("--rounds", type=int, default=5, help="passes of every side that count")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
-    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
-    parser.add_argument("--smoke", action="store_true", help="tiny shapes: only to see that it runs")
-    parser.add_argument(
-        "--common-scheduler-group", action="store_true", help="do not raise our sessions' priority"
     )
     return parser.parse_args(arguments)
 

@@ -17,23 +17,20 @@ Runs take turns, each in a process of its own. A finished run is kept in --folde
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import torch
+from command_line import benchmark_parser
 from fine_tuners import SIDES, TASKS, Contest
 from judging import JUDGED, judge
 from measuring import Conditions, begin_result, in_fresh_process, turns
-from reporting import describe_run, keep, write_between_marks
+from reporting import describe_run, keep, publish
 
 RESULTS = Path(__file__).parent / "results" / "finetuning.json"
-BEGIN, END = "<!-- benchmarks/finetuning.py: begin -->", "<!-- benchmarks/finetuning.py: end -->"
-"""Between these lines of a page stands the table."""
-
 KEPT = "result.json"
 """In a run's folder: what came of it."""
 
@@ -59,10 +56,7 @@ def main(arguments: list[str]) -> int:
                 runs[side].append(told | further(contest, run, options.others, conditions))
         result["tasks"][name] = {"criterion": contest.criterion, "rows": options.rows, "sides": runs}
         keep(options.output, result)
-    text = render(result)
-    print(text)
-    if options.page:
-        write_between_marks(options.page, text, BEGIN, END)
+    publish(render(result), options.page, __file__)
     return 0
 
 
@@ -130,7 +124,7 @@ def across_seeds(runs: list[dict[str, Any]], name: str) -> str:
 
 def parse(arguments: list[str]) -> Namespace:
     """Read the command line."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser = benchmark_parser(__doc__, RESULTS)
     parser.add_argument("--model", type=Path, required=True, help="folder of a stock BERT")
     parser.add_argument("--data", type=Path, required=True, help="folder with sst2, mrpc, ...")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
@@ -145,11 +139,7 @@ def parse(arguments: list[str]) -> Namespace:
         help="rows of the training file to score on that were not learned from",
     )
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--folder", type=Path, default=Path("runs/finetuning"), help="where runs are kept")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
-    parser.add_argument("--page", type=Path, help="page that has a place for the table")
-    parser.add_argument("--common-scheduler-group", action="store_true", help="do not raise the priority")
     return parser.parse_args(arguments)
 
 

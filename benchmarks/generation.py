@@ -10,21 +10,19 @@ meanwhile.
 
 import sys
 import time
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
+from command_line import rounds_parser
 from measuring import Conditions, begin_result, in_fresh_process, measure
-from reporting import describe_run, keep, write_between_marks
+from reporting import describe_run, keep, publish
 from writers import WRITERS, WRITING_CASES, WritingCase, compare_texts
 
 RESULTS = Path(__file__).parent / "results" / "generation.json"
-
-BEGIN, END = "<!-- benchmarks/generation.py: begin -->", "<!-- benchmarks/generation.py: end -->"
-"""Between these lines of a page stands the table."""
 
 HEAD = """\
 | case | side | tokens/s | slowest to fastest | over stock | over stock-bf16 | weights, GB/s | same tokens |
@@ -45,9 +43,7 @@ def main(arguments: list[str]) -> int:
         summarize(sides, case, texts)
         result["cases"][name] = {"case": asdict(case), "texts": texts, "sides": sides}
         keep(options.output, result)
-    print(render(result))
-    if options.page:
-        write_between_marks(options.page, render(result), BEGIN, END)
+    publish(render(result), options.page, __file__)
     return 0
 
 
@@ -116,17 +112,9 @@ def _row(case: str, name: str, side: dict[str, Any]) -> str:
 
 def parse(arguments: list[str]) -> Namespace:
     """Read the command line."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser = rounds_parser(__doc__, RESULTS)
     parser.add_argument(
         "--cases", nargs="+", choices=WRITING_CASES, default=list(WRITING_CASES), metavar="CASE"
-    )
-    parser.add_argument("--rounds", type=int, default=5, help="texts of every side that count")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
-    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
-    parser.add_argument("--smoke", action="store_true", help="tiny shapes: only to see that it runs")
-    parser.add_argument(
-        "--common-scheduler-group", action="store_true", help="do not raise our sessions' priority"
     )
     return parser.parse_args(arguments)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reporting import write_between_marks
+from reporting import publish
 
 from tercet.configs.recipe import load_recipe
 from tercet.finetune.recipe import FineTuningRecipe
@@ -22,9 +22,6 @@ from tercet.finetune.row_files import read_file
 from tercet.finetune.run import finetune
 from tercet.finetune.tasks import columns_of
 from tercet.interop.scores import METRICS
-
-BEGIN, END = "<!-- benchmarks/members.py: begin -->", "<!-- benchmarks/members.py: end -->"
-"""Between these lines of a page stands the table."""
 
 MEMBERS = ("encoder", "decoder", "seq2seq")
 TASKS = ("cola", "mrpc", "stsb", "sst2", "trec", "rte", "conll2003")
@@ -44,9 +41,7 @@ def main(arguments: list[str]) -> int:
         for member in options.members
     }
     text = render(told, options)
-    print(text)
-    if options.page:
-        write_between_marks(options.page, text, BEGIN, END)
+    publish(text, options.page, __file__)
     return 0
 
 

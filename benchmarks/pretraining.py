@@ -9,16 +9,17 @@ proves that the models are the same. Let the machine rest meanwhile.
 """
 
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from cases import CASES, Case
+from command_line import rounds_parser
 from measuring import Conditions, begin_result, in_fresh_process, measure, measure_peaks, present_device
 from parity import compare
-from reporting import keep, render, summarize, write_between_marks
+from reporting import keep, publish, render, summarize
 from sides import SIDES
 
 from tercet.training.packing import sequence_lengths
@@ -38,9 +39,7 @@ def main(arguments: list[str]) -> int:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
         result["cases"][name] = measure_case(case, options, conditions, result["peaks"])
         keep(options.output, result)
-    print(render(result))
-    if options.page:
-        write_between_marks(options.page, render(result))
+    publish(render(result), options.page, __file__)
     return 0
 
 
@@ -65,18 +64,10 @@ def usual_sides() -> list[str]:
 
 def parse(arguments: list[str]) -> Namespace:
     """Read the command line."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser = rounds_parser(__doc__, RESULTS)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE")
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=usual_sides(), metavar="SIDE")
-    parser.add_argument("--rounds", type=int, default=5, help="passes of every side that count")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--heap", choices=("own", "default", "retained"), default="own", help=HEAP)
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
-    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
-    parser.add_argument("--smoke", action="store_true", help="tiny shapes: only to see that it runs")
-    parser.add_argument(
-        "--common-scheduler-group", action="store_true", help="do not raise our sessions' priority"
-    )
     return parser.parse_args(arguments)
 
 

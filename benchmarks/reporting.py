@@ -5,9 +5,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-BEGIN, END = "<!-- benchmarks/pretraining.py: begin -->", "<!-- benchmarks/pretraining.py: end -->"
-"""Between these lines of a page stands the table."""
-
 PEERS = {"stock": ("stock",), "best_stock": ("stock-tuned", "stock-compiled")}
 """What speeds are related to: the fastest of the sides that are named."""
 
@@ -67,12 +64,30 @@ def keep(path: Path, result: dict[str, Any]) -> None:
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-def write_between_marks(page: Path, text: str, first: str = BEGIN, last: str = END) -> None:
-    """Replace what stands between two marks of a page.
+def publish(text: str, page: Path | None, script: str) -> None:
+    """Print a script's table, and put it into its place on a page, if one is named.
+
+    Raises:
+        ValueError: The page has no place for it.
+    """
+    print(text)
+    if page:
+        write_between_marks(page, text, script)
+
+
+def marks_of(script: str) -> tuple[str, str]:
+    """Give the lines of a page between which a script's table stands."""
+    begin, end = (f"<!-- benchmarks/{Path(script).name}: {which} -->" for which in ("begin", "end"))
+    return begin, end
+
+
+def write_between_marks(page: Path, text: str, script: str) -> None:
+    """Replace what stands between a script's two marks on a page.
 
     Raises:
         ValueError: The page has no such marks.
     """
+    first, last = marks_of(script)
     before, begin, rest = page.read_text(encoding="utf-8").partition(first)
     _, end, after = rest.partition(last)
     if not end:

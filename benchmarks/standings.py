@@ -9,9 +9,6 @@ from matplotlib.figure import Figure
 
 from tercet.pretraining.curves import FIRST, INK, LOOK, QUIET, SECOND, THIRD
 
-BEGIN, END = "<!-- benchmarks/time_to_loss.py: begin -->", "<!-- benchmarks/time_to_loss.py: end -->"
-"""Between these lines of a page stands the result."""
-
 HEAD = """\
 | race | side | parameters | steps | tokens | time in all | its last loss | time to the target | sooner |
 |---|---|--:|--:|--:|--:|--:|--:|--:|"""

@@ -15,7 +15,7 @@ A run that is finished is kept in --folder and not repeated. The data are a fold
 import json
 import shutil
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -23,12 +23,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import torch
+from command_line import benchmark_parser
 from contestants import race_stock, race_tercet
 from contests import CONTESTS, Contest
 from measuring import Conditions, begin_result, in_fresh_process
 from reporting import keep, write_between_marks
-from standings import BEGIN, END, draw, render, time_to
+from standings import draw, render, time_to
 
 from tercet.configs.recipe import recipe_data
 
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
     if options.page:
         picture = options.page.with_name(options.output.stem + ".png")
         draw(result, picture)
-        write_between_marks(options.page, f"{render(result)}\n\n![]({picture.name})", BEGIN, END)
+        write_between_marks(options.page, f"{render(result)}\n\n![]({picture.name})", __file__)
     return 0
 
 
@@ -127,21 +127,15 @@ def once(
 
 def parse(arguments: list[str]) -> Namespace:
     """Read the command line."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser = benchmark_parser(__doc__, RESULTS)
     parser.add_argument("--data", type=Path, required=True, help="folder with train and validation")
     parser.add_argument("--contests", nargs="+", choices=CONTESTS, default=list(CONTESTS), metavar="CONTEST")
     parser.add_argument("--minutes", type=float, default=30, help="how long the stock side trains")
     parser.add_argument("--pilot-minutes", type=float, default=3, help="how long it tries each of its rates")
     parser.add_argument("--rates", nargs="+", type=float, help="its rates, instead of the contest's")
     parser.add_argument("--override", nargs="+", default=[], metavar="KEY=VALUE", help="of our recipe")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--cpus", nargs="+", type=int, help="processors that both sides are bound to")
     parser.add_argument("--folder", type=Path, default=Path("runs/time-to-loss"), help="where runs are kept")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where all numbers go, as JSON")
-    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the result")
-    parser.add_argument(
-        "--common-scheduler-group", action="store_true", help="do not raise our sessions' priority"
-    )
     return parser.parse_args(arguments)
 
 

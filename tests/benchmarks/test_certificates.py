@@ -32,14 +32,15 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_program_writes_a_row_for_each_model_and_way(certificates, monkeypatch, tmp_path, capsys):
+def test_program_writes_a_row_for_each_model_and_way(certificates, module, monkeypatch, tmp_path, capsys):
     gpt2 = only(GPT2, "GPT2LMHeadModel")
     monkeypatch.setattr(certificates, "ARCHITECTURES", {"gpt2": gpt2})
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{certificates.BEGIN}\nold\n{certificates.END}\nafter\n")
+    begin, end = module("reporting").marks_of("certificates.py")
+    page.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
     assert certificates.main(["--page", str(page)]) == 0
     printed = capsys.readouterr().out
-    assert page.read_text() == f"before\n{certificates.BEGIN}\n{printed}{certificates.END}\nafter\n"
+    assert page.read_text() == f"before\n{begin}\n{printed}{end}\nafter\n"
     assert printed.startswith("With tercet ")
     head, _, *rows = [cells(line) for line in printed.splitlines() if line.startswith("|")]
     assert [row[:4] for row in rows] == [

@@ -68,13 +68,13 @@ def test_table_relates_medians(module):
 
 @pytest.mark.slow
 def test_program_measures_both_sides_and_writes_them_down(tmp_path, module):
-    marks = module("data_pipeline")
+    begin, end = module("reporting").marks_of("data_pipeline.py")
     output, page = tmp_path / "result.json", tmp_path / "page.md"
-    page.write_text(f"before\n{marks.BEGIN}\n{marks.END}\nafter\n")
+    page.write_text(f"before\n{begin}\n{end}\nafter\n")
     options = ["--smoke", "--flows", "encoder", "--rounds", "1", "--common-scheduler-group"]
     options += ["--output", output, "--page", page]
     command = [sys.executable, ROOT / "benchmarks" / "data_pipeline.py", *options]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     flow = json.loads(output.read_text())["flows"]["encoder"]
     assert list(flow["speeds"]) == ["stock", "tercet"]
-    assert page.read_text() == f"before\n{marks.BEGIN}\n{printed}{marks.END}\nafter\n"
+    assert page.read_text() == f"before\n{begin}\n{printed}{end}\nafter\n"

@@ -21,12 +21,12 @@ def test_both_ways_compute_one_loss(module):
 
 @pytest.mark.slow
 def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
-    marks = module("distillation")
+    begin, end = module("reporting").marks_of("distillation.py")
     output, page = tmp_path / "result.json", tmp_path / "page.md"
-    page.write_text(f"before\n{marks.BEGIN}\n{marks.END}\nafter\n")
+    page.write_text(f"before\n{begin}\n{end}\nafter\n")
     options = ["--smoke", "--rounds", "1", "--threads", "1", "--common-scheduler-group"]
     command = [sys.executable, ROOT / "benchmarks" / "distillation.py", *options]
     command += ["--output", output, "--page", page]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert list(json.loads(output.read_text())["sides"]) == list(module("distillers").SIDES)
-    assert page.read_text() == f"before\n{marks.BEGIN}\n{printed}{marks.END}\nafter\n"
+    assert page.read_text() == f"before\n{begin}\n{printed}{end}\nafter\n"

@@ -27,9 +27,9 @@ def test_speeds_and_ratios_are_those_of_the_medians(module):
 
 @pytest.mark.slow
 def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
-    marks = module("generation")
+    begin, end = module("reporting").marks_of("generation.py")
     output, page = tmp_path / "result.json", tmp_path / "page.md"
-    page.write_text(f"before\n{marks.BEGIN}\n{marks.END}\nafter\n")
+    page.write_text(f"before\n{begin}\n{end}\nafter\n")
     options = ["--smoke", "--cases", "4x256", "--rounds", "1", "--threads", "1"]
     options += ["--common-scheduler-group", "--output", output, "--page", page]
     command = [sys.executable, ROOT / "benchmarks" / "generation.py", *options]
@@ -37,4 +37,4 @@ def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
     case = json.loads(output.read_text())["cases"]["4x256"]
     assert list(case["sides"]) == ["stock", "stock-bf16", "tercet", "tercet-bf16"]
     assert case["texts"]["same_tokens"]["tercet"] == 1
-    assert page.read_text() == f"before\n{marks.BEGIN}\n{printed}{marks.END}\nafter\n"
+    assert page.read_text() == f"before\n{begin}\n{printed}{end}\nafter\n"

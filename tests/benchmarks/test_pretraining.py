@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
-    marks = module("reporting")
+    begin, end = module("reporting").marks_of("pretraining.py")
     output, page = tmp_path / "result.json", tmp_path / "page.md"
-    page.write_text(f"before\n{marks.BEGIN}\n{marks.END}\nafter\n")
+    page.write_text(f"before\n{begin}\n{end}\nafter\n")
     options = [
         "--smoke",
         "--cases",
@@ -34,4 +34,4 @@ def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
     case = json.loads(output.read_text())["cases"]["encoder"]
     assert list(case["sides"]) == ["stock", "stock-tuned", "tercet"]
     assert case["parity"]["loss_difference"] < 1e-5
-    assert page.read_text() == f"before\n{marks.BEGIN}\n{printed}{marks.END}\nafter\n"
+    assert page.read_text() == f"before\n{begin}\n{printed}{end}\nafter\n"

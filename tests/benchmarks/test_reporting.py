@@ -24,15 +24,16 @@ def test_ratios_are_those_of_the_medians(module, sides):
 
 def test_only_what_stands_between_the_marks_is_replaced(module, tmp_path):
     reporting, page = module("reporting"), tmp_path / "page.md"
-    page.write_text(f"a\n{reporting.BEGIN}\nold\n{reporting.END}\nz\n")
+    begin, end = reporting.marks_of("pretraining.py")
+    page.write_text(f"a\n{begin}\nold\n{end}\nz\n")
     for text in ("new", "newer"):
-        reporting.write_between_marks(page, text)
-        assert page.read_text() == f"a\n{reporting.BEGIN}\n{text}\n{reporting.END}\nz\n"
+        reporting.write_between_marks(page, text, "pretraining.py")
+        assert page.read_text() == f"a\n{begin}\n{text}\n{end}\nz\n"
 
 
 def test_a_page_without_marks_is_refused(module, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("nothing")
     with pytest.raises(ValueError, match="has no place for the table"):
-        module("reporting").write_between_marks(page, "new")
+        module("reporting").write_between_marks(page, "new", "pretraining.py")
     assert page.read_text() == "nothing"

@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_program_races_both_sides_and_writes_them_down(text, tmp_path, module):
-    marks = module("standings")
+    begin, end = module("reporting").marks_of("time_to_loss.py")
     output, page = tmp_path / "result.json", tmp_path / "page.md"
-    page.write_text(f"before\n{marks.BEGIN}\n{marks.END}\nafter\n")
+    page.write_text(f"before\n{begin}\n{end}\nafter\n")
     overrides = ["training.steps=6", "training.stages=[]", "training.evaluate_every=2"]
     options = ["--contests", "encoder", "--data", text, "--rates", "1e-4", "1e-3"]
     options += ["--minutes", "0.05", "--pilot-minutes", "0.03"]
@@ -28,7 +28,7 @@ def test_program_races_both_sides_and_writes_them_down(text, tmp_path, module):
     assert [point["step"] for point in tercet["curve"]] == [2, 4, 6]
     assert set(race["pilots"]) == {"0.0001", "0.001"}
     assert len(list((tmp_path / "runs" / "encoder").glob("tercet-*/log.jsonl"))) == 1
-    assert page.read_text() == f"before\n{marks.BEGIN}\n{printed}\n![](result.png)\n{marks.END}\nafter\n"
+    assert page.read_text() == f"before\n{begin}\n{printed}\n![](result.png)\n{end}\nafter\n"
     assert page.with_name("result.png").exists()
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert again.stderr == "", "finished runs are kept"
