@@ -166,7 +166,7 @@ def prepare_tercet(case: DistillationCase, device: torch.device, *, is_cached: b
     )
     accelerator = build_accelerator(recipe, Path())
     teacher, student = build_ours(case)
-    objective = build_objective(case, teacher, device, None, is_cached=is_cached)
+    objective = build_objective(case, teacher, device, "auto", is_cached=is_cached)
     learner = Learner(student, objective.needs)
     model = accelerator.prepare(learner).train()
     optimizer = build_optimizer(learner, recipe.optimizer)
@@ -182,7 +182,7 @@ def prepare_tercet(case: DistillationCase, device: torch.device, *, is_cached: b
 
 
 def build_objective(
-    case: DistillationCase, teacher: Any, device: torch.device, precision: str | None, *, is_cached: bool
+    case: DistillationCase, teacher: Any, device: torch.device, precision: str, *, is_cached: bool
 ) -> Distillation:
     """Build what ours learns, from a teacher that reads along or has read before."""
     base = case.objective()

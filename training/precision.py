@@ -21,6 +21,9 @@ from .recipe import TrainingRecipe
 Precision = str
 """`fp32`, `bf16` or `fp16`: the format of products; weights stay in float32."""
 
+FORMATS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""What autocast multiplies in, by precision; in fp32 it is off."""
+
 FLOAT32_ERROR = 1e-5
 """Relative error below which a product was computed in float32: bfloat16 errs by 1e-3, TF32 by 3e-4."""
 
@@ -129,7 +132,7 @@ def products_in(precision: Precision, device: torch.device) -> AbstractContextMa
     """Compute the products of models in a format, as a context, where no accelerator has prepared them."""
     if precision == "fp32":
         return nullcontext()
-    return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16)
+    return torch.autocast(device.type, FORMATS[precision])
 
 
 @contextmanager

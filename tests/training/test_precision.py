@@ -11,6 +11,7 @@ from tercet.training.precision import (
     has_bfloat16,
     precision_of,
     product_error,
+    products_in,
 )
 from tercet.training.recipe import TrainingRecipe
 
@@ -72,3 +73,12 @@ def test_an_engine_in_place_of_ours_is_refused(engine, monkeypatch, tmp_path):
     monkeypatch.setenv(f"ACCELERATE_USE_{engine}", "true")
     with pytest.raises(ValueError, match=f"ACCELERATE_USE_{engine} is set, .* use FSDP2"):
         build_accelerator(TrainingRecipe(steps=1), tmp_path)
+
+
+def test_products_are_in_the_format_that_is_named():
+    """And in no other one in its place where there is none of that name."""
+    for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)):
+        with products_in(precision, CPU):
+            assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
+    with pytest.raises(KeyError):
+        products_in("auto", CPU)
