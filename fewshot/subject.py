@@ -1,6 +1,7 @@
 """The model that is asked: found, loaded, known by a hash of its weights, which asking does not change."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -57,7 +58,7 @@ class Subject:
     member: Member
     precision: Precision = "fp32"
 
-    @property
+    @cached_property
     def max_length(self) -> int:
         """Tokens that the model reads at once."""
         config: Any = self.model.config
