@@ -24,7 +24,7 @@ COMMANDS = [
     line.partition("#")[0].strip()
     for page in PAGES
     for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    for line in block.splitlines()
+    for line in block.replace("\\\n", "").splitlines()
 ]
 PROGRAMS = [
     (page.name, program)
