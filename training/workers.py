@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakSet
 
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
@@ -73,6 +74,7 @@ class Deliveries(Generic[Item]):
             )
         )
         self.workers = [child for child in multiprocessing.active_children() if child not in earlier]
+        _OPEN.add(self)
 
     def __iter__(self) -> Iterator[Item]:
         """Return the deliveries themselves: an item is delivered once."""
@@ -116,6 +118,10 @@ class Deliveries(Generic[Item]):
                 f"a data worker died ({_cause(dead[0])}) {self.attempts.describe(dead)}: if memory was "
                 "short, lower training.num_workers or training.tokens_per_step; go on with --resume"
             ) from error
+
+
+_OPEN: WeakSet[Deliveries] = WeakSet()
+"""Those whose loaders may not be closed yet."""
 
 
 class _Attempts(Dataset):
@@ -183,3 +189,7 @@ def _end(workers: Sequence[BaseProcess]) -> None:
         worker.kill()
         worker.join()
     signal.signal(signal.SIGCHLD, earlier)
+    for deliveries in _OPEN:
+        if any(worker in workers for worker in deliveries.workers):
+            # Whoever was killed may have held the lock of the old one, and a loader that is closed takes it.
+            deliveries.loader._workers_done_event = multiprocessing.Event()  # pyright: ignore[reportAttributeAccessIssue]

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -121,6 +122,17 @@ def break_off(deliveries: Deliveries) -> None:
     deliveries.workers[0].join()
     signal.signal(signal.SIGCHLD, handler)
     raise ConnectionResetError
+
+
+def test_a_loader_closes_though_a_dead_worker_held_its_lock():
+    deliveries = Deliveries(Numbers(), PLACES, 1, pin_memory=False)
+    assert deliveries.loader._workers_done_event._cond.acquire()  # as a worker that dies while it looks there
+    with pytest.raises(RuntimeError, match="died"), deliveries.explained():
+        break_off(deliveries)
+    closing = threading.Thread(target=deliveries.loader._shutdown_workers, daemon=True)
+    closing.start()
+    closing.join(timeout=30)
+    assert not closing.is_alive()
 
 
 def test_other_failures_are_left_alone():
