@@ -21,6 +21,7 @@ from ..finetune.answers import judge
 from ..finetune.bootstrap import bootstrap_interval
 from ..finetune.splits import encoder_of
 from ..finetune.task import Prediction, Task
+from ..finetune.text_metrics import corpus_score
 from ..interop.run import load_ours
 from ..modeling import TercetPreTrainedModel
 from ..modeling.cross_entropy import at_least_float32
@@ -102,6 +103,19 @@ def keep_of_examples(own: np.ndarray, teachers: np.ndarray) -> dict[str, Kept]:
         return as_kept(score(own), share(np.arange(len(own))), bootstrap_interval(share, len(own)))
 
     return {"accuracy": keep(accuracy, True), "perplexity": keep(perplexity, False)}
+
+
+def keep_of_translations(
+    own: Sequence[str], teachers: Sequence[str], references: Sequence[str], *, lowercase: bool
+) -> Kept:
+    """Compare BLEU, 0 to 100, of what was written for the same sources."""
+    scores = [corpus_score("bleu", texts, references, lowercase=lowercase) for texts in (own, teachers)]
+
+    def share(rows: np.ndarray) -> float:
+        return share_of(*(score(rows) for score in scores), is_better_high=True)
+
+    everything = np.arange(len(own))
+    return as_kept(scores[0](everything), share(everything), bootstrap_interval(share, len(own)))
 
 
 def share_of(own: float, teachers: float, *, is_better_high: bool) -> float:

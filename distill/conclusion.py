@@ -11,16 +11,24 @@ import torch
 
 from ..finetune.output import SCORES
 from ..finetune.summary import read_predictions
+from ..pretraining.held_out import TranslationMeasure
 from ..pretraining.output import EVALUATION, MODEL, RECIPE, TEXTS, delete
 from ..pretraining.text import Split as TextSplit
 from ..pretraining.text import open_text
 from ..training.disk import replace_text
 from ..training.precision import join_processes
-from .comparison import keep_of_examples, keep_of_predictions, load_all, predict_split, score_examples
+from .comparison import (
+    keep_of_examples,
+    keep_of_predictions,
+    keep_of_translations,
+    load_all,
+    predict_split,
+    score_examples,
+)
 from .general import CACHE, GeneralStep
 from .output import GENERAL, STUDENT, TASK, TEACHER
 from .recipe import DistillationRecipe
-from .report import write_report
+from .report import kept_of, write_report
 from .speed import measure_speeds, size_of
 from .task_step import TaskStep
 
@@ -53,24 +61,31 @@ def conclude(
     replace_text(folder / SCORES, json.dumps(summary, indent=2) + "\n")
     replace_text(folder / TEXTS, json.dumps(texts_of(general, task, folder), indent=2) + "\n")
     told = json.loads((folder / STUDENT / last / EVALUATION).read_text(encoding="utf-8"))
-    told["scores"] |= for_card(summary, last)
+    told["scores"] |= for_card(summary)
     replace_text(folder / EVALUATION, json.dumps(told, indent=2) + "\n")
     write_report(recipe, summary)
 
 
 def compare_general(step: GeneralStep, folders: dict[str, Path]) -> Summary:
-    """Compare what students and teacher expect of held-out text."""
+    """Compare what students and teacher expect of held-out text, and how they translate it."""
     assert step.held_out.source is not None
-    teachers = score_examples(step.teacher.model.cpu().eval(), step.base, step.held_out.source)
-    found: Summary = {}
-    for name, model in load_all({name: str(path / MODEL) for name, path in folders.items()}).items():
-        own = score_examples(model, step.base, step.held_out.source)
-        found[name] = {key: asdict(kept) for key, kept in keep_of_examples(own, teachers).items()}
-        told = json.loads((folders[name] / EVALUATION).read_text(encoding="utf-8"))
-        found[name]["evaluation"] = told["scores"]
-    themselves = keep_of_examples(teachers, teachers)
-    found[TEACHER] = {key: {"score": kept.score} for key, kept in themselves.items()}
-    told: Summary = {"term": step.base.term, "examples": len(teachers), "scores": found}
+    students = load_all({name: str(path / MODEL) for name, path in folders.items()})
+    models = {TEACHER: step.teacher.model.cpu().eval(), **students}
+    expected = {
+        name: score_examples(model, step.base, step.held_out.source) for name, model in models.items()
+    }
+    kept = {name: keep_of_examples(rows, expected[TEACHER]) for name, rows in expected.items()}
+    if isinstance(measure := step.held_out.measure, TranslationMeasure):
+        written = {name: measure.translate(model) for name, model in models.items()}
+        for name, texts in written.items():
+            kept[name]["bleu"] = keep_of_translations(
+                texts, written[TEACHER], measure.references, lowercase=measure.is_lowercase
+            )
+    found: Summary = {name: {key: asdict(each) for key, each in kept[name].items()} for name in students}
+    for name, path in folders.items():
+        found[name]["evaluation"] = json.loads((path / EVALUATION).read_text(encoding="utf-8"))["scores"]
+    found[TEACHER] = {key: {"score": each.score} for key, each in kept[TEACHER].items()}
+    told: Summary = {"term": step.base.term, "examples": len(expected[TEACHER]), "scores": found}
     if (cache := folders[STUDENT] / CACHE).exists():
         told["cache"] = json.loads(cache.read_text(encoding="utf-8"))
     return told
@@ -127,11 +142,9 @@ def texts_of(general: GeneralStep | None, task: TaskStep | None, folder: Path) -
     return told
 
 
-def for_card(summary: Summary, last: str) -> dict[str, Any]:
+def for_card(summary: Summary) -> dict[str, Any]:
     """Give the facts that a model card tells of a distillation, by the names of its scores."""
-    kept = summary[last]["scores"][STUDENT]
-    kept = kept["accuracy"] if last == GENERAL else kept
-    sizes = summary["sizes"]
+    kept, sizes = kept_of(summary)[STUDENT], summary["sizes"]
     told: dict[str, Any] = {
         "distillation/fewer_parameters": 1 - sizes[STUDENT]["parameters"] / sizes[TEACHER]["parameters"],
     }

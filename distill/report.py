@@ -62,10 +62,14 @@ def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> Repo
 
 
 def kept_of(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Give each model's deciding score and the share of the teacher's: of the last step."""
+    """Give each model's deciding score and the share of the teacher's: of the last step.
+
+    On raw text, that is BLEU where there are translations, and accuracy elsewhere.
+    """
     if TASK in summary:
         return summary[TASK]["scores"]
-    return {name: scores["accuracy"] for name, scores in summary[GENERAL]["scores"].items()}
+    scores = summary[GENERAL]["scores"]
+    return {name: scores[name].get("bleu", scores[name]["accuracy"]) for name in scores}
 
 
 def cards(summary: Mapping[str, Any]) -> Iterator[Card]:
@@ -177,7 +181,10 @@ def score_name(summary: Mapping[str, Any]) -> str:
     if TASK in summary:
         told = summary[TASK]
         return f"{METRICS[told['criterion']]} on {told['rows'][told['split']]:,} {told['split']} rows"
-    return f"accuracy of {what_is_scored(summary[GENERAL]['term'])}"
+    told = summary[GENERAL]
+    if "bleu" in told["scores"][STUDENT]:
+        return f"{METRICS['bleu']} of greedy translations"
+    return f"accuracy of {what_is_scored(told['term'])}"
 
 
 def figure(folder: Path, summary: Mapping[str, Any]) -> Figure:
@@ -210,18 +217,13 @@ def scores_of_steps(summary: Mapping[str, Any]) -> Iterator[Block]:
     if GENERAL in summary:
         yield Heading("On raw text")
         told = summary[GENERAL]["scores"]
+        metrics = [metric for metric in ("accuracy", "perplexity", "bleu") if metric in told[STUDENT]]
         rows = [
-            [
-                NAMES[name],
-                f"{told[name]['accuracy']['score']:.4g}",
-                f"{told[name]['perplexity']['score']:.4g}",
-                bleu(told[name]),
-            ]
+            [NAMES[name], *(f"{told[name][metric]['score']:.4g}" for metric in metrics)]
             for name in (TEACHER, *summary["students"])
         ]
-        has_bleu = any(row[3] for row in rows)
-        columns = [what_is_scored(summary[GENERAL]["term"]), "accuracy", "perplexity", "BLEU"]
-        yield Table(columns[: 3 + has_bleu], [row[: 3 + has_bleu] for row in rows], strong=1)
+        columns = [what_is_scored(summary[GENERAL]["term"]), *(METRICS[metric] for metric in metrics)]
+        yield Table(columns, rows, strong=1)
         if "cache" in summary[GENERAL]:
             yield Prose(about_cache(summary[GENERAL]["cache"]["missing"]))
     if TASK in summary:
@@ -251,9 +253,3 @@ def mean_and_deviation(told: Mapping[str, Any], metric: str) -> str:
 def metrics_of(told: Mapping[str, Any]) -> list[str]:
     """Name the scores of a task that a reader knows."""
     return [name for name in told["scores"][STUDENT]["mean"] if name in METRICS]
-
-
-def bleu(told: Mapping[str, Any]) -> str:
-    """Write the BLEU of what was translated, if anything was."""
-    value = told.get("evaluation", {}).get("translation/bleu")
-    return "" if value is None else f"{value:.4g}"

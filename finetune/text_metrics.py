@@ -6,7 +6,7 @@ Legend: E texts.
 """
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Literal
 
@@ -104,18 +104,31 @@ def text_interval(
 ) -> tuple[float, float]:
     """Give the 95 % interval of one of the scores of `text_scores`, by its name.
 
-    What BLEU and chrF of a corpus are computed from adds up over its texts, and is counted once, as sacrebleu
-    does for its own significance tests (Koehn, 2004).
+    Of all texts together, where the score is not a mean of theirs: see `corpus_score`.
     """
     if name == "exact_match":
         return mean_interval(matches(found, references))
     if name in ROUGE_TYPES:
         return mean_interval(rouge_of_each(found, references)[name])
-    metric = BLEU(tokenize=tokenize) if name == "bleu" else CHRF()
+    return bootstrap_interval(corpus_score(name, found, references, tokenize=tokenize), len(found))
+
+
+def corpus_score(
+    name: str,
+    found: Sequence[str],
+    references: Sequence[str],
+    *,
+    tokenize: Tokenization = "13a",
+    lowercase: bool = False,
+) -> Callable[[np.ndarray], float]:
+    """Give a function that computes `bleu` or `chrf` of some of the texts, 0 to 100, by their indices (E,).
+
+    What both are computed from adds up over texts, and is counted once, as sacrebleu does for its own
+    significance tests (Koehn, 2004).
+    """
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase) if name == "bleu" else CHRF(lowercase=lowercase)
     counts = np.array(metric._extract_corpus_statistics(found, [references]))
-    return bootstrap_interval(
-        lambda rows: metric._compute_score_from_stats(counts[rows].sum(axis=0).tolist()).score, len(counts)
-    )
+    return lambda rows: metric._compute_score_from_stats(counts[rows].sum(axis=0).tolist()).score
 
 
 class LettersOfEveryScript(Tokenizer):

@@ -95,11 +95,19 @@ class TranslationMeasure:
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
         """Translate all sources; the scores go from 0 to 100."""
-        translations = translate(
+        scores = score_translations(self.translate(model), self.references, lowercase=self.is_lowercase)
+        return {"translation/bleu": scores.bleu, "translation/chrf": scores.chrf}
+
+    def translate(self, model: nn.Module) -> list[str]:
+        """Translate all sources."""
+        return translate(
             cast(PreTrainedModel, model), self.tokenizer, self.sources, max_new_tokens=self.max_new_tokens
         )
-        scores = score_translations(translations, self.references, lowercase=writes_lowercase(self.tokenizer))
-        return {"translation/bleu": scores.bleu, "translation/chrf": scores.chrf}
+
+    @property
+    def is_lowercase(self) -> bool:
+        """Whether translations are compared without regard to case."""
+        return writes_lowercase(self.tokenizer)
 
 
 def writes_lowercase(tokenizer: PreTrainedTokenizerBase) -> bool:

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import sacrebleu
 
-from tercet.distill.comparison import keep_of_examples, keep_of_predictions
+from tercet.distill.comparison import keep_of_examples, keep_of_predictions, keep_of_translations
 from tercet.distill.conclusion import for_card
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.report import build_report, kept_table
@@ -78,6 +79,42 @@ def test_scores_of_tasks_have_shares_where_the_teachers_is_above_zero(
     assert kept.score == pytest.approx(own)
 
 
+def test_translations_keep_a_share_of_bleu():
+    references = [f"ein hund läuft über die wiese nummer {number}" for number in range(30)]
+    teachers = [
+        text.replace("wiese", "straße") if number % 2 else text for number, text in enumerate(references)
+    ]
+    own = [text.replace("läuft über", "Läuft durch") for text in teachers]
+    scores = [sacrebleu.corpus_bleu(texts, [references], lowercase=True).score for texts in (own, teachers)]
+    kept = keep_of_translations(own, teachers, references, lowercase=True)
+    assert kept.score == pytest.approx(scores[0])
+    assert kept.share is not None
+    assert kept.share == pytest.approx(scores[0] / scores[1])
+    assert kept.interval is not None
+    low, high = kept.interval
+    assert low <= kept.share <= high < 1
+    assert keep_of_translations(teachers, teachers, references, lowercase=True).interval == (1, 1)
+
+
+def test_translators_are_judged_by_bleu(recipe_of, tmp_path):
+    recipe = recipe_of("seq2seq")
+    tmp_path.joinpath("run").mkdir()
+    accuracy, bleu = (
+        {"score": score, "share": share, "interval": [0.9, 1.0]}
+        for score, share in ((0.5, 0.99), (30.0, 0.97))
+    )
+    scores = {"accuracy": accuracy, "perplexity": accuracy, "bleu": bleu}
+    summary = {
+        "students": ["student"],
+        "sizes": SIZES,
+        "general": {"term": "translation", "scores": {"student": scores, "teacher": scores}},
+    }
+    page = as_markdown(build_report(recipe, summary))
+    assert "Distillation: 97.0% kept" in page
+    assert "BLEU of greedy translations" in page
+    assert for_card(summary)["distillation/retained"] == 0.97
+
+
 def test_reports_and_cards_show_a_dash_and_no_number(tmp_path, recipe_of):
     recipe: DistillationRecipe = recipe_of("decoder")
     tmp_path.joinpath("run").mkdir()
@@ -98,6 +135,6 @@ def test_reports_and_cards_show_a_dash_and_no_number(tmp_path, recipe_of):
     page = as_markdown(build_report(recipe, summary))
     assert "Distillation: - kept with 40% fewer parameters" in page
     assert "No share: the teacher's score is not above 0" in page
-    told = for_card(summary, "general")
+    told = for_card(summary)
     assert list(told) == ["distillation/fewer_parameters"]
     assert "NaN" not in json.dumps(told)

@@ -41,6 +41,10 @@ def test_every_member_is_distilled_to_an_ordinary_model(member, recipe_of, tmp_p
     told = json.loads((recipe.folder / "evaluation.json").read_text())["scores"]
     assert told[f"{term}/loss"] > 0
     assert ("translation/bleu" in told) == (member == "seq2seq")
+    compared = json.loads((recipe.folder / "scores.json").read_text())["general"]["scores"]
+    assert all(("bleu" in scores) == (member == "seq2seq") for scores in compared.values())
+    if member == "seq2seq":
+        assert compared["student"]["bleu"]["score"] == pytest.approx(told["translation/bleu"])
     assert "soft_targets/loss" not in told
 
 
