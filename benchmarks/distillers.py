@@ -198,7 +198,7 @@ def build_objective(
     )
     folder = Path(tempfile.mkdtemp())
     teacher.save_pretrained(folder)
-    binding = binding_of(folder, source, general, cache)
+    binding = binding_of(folder, source, general, cache, live.precision)
     live.needs = Needs(logits=True)
     write_cache(folder, live, base, source, cache, binding, [TEMPERATURE])
     return Distillation(base, WEIGHTS["mlm"], signals, CachedTeacher(folder, binding, device))

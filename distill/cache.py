@@ -34,7 +34,7 @@ from ..pretraining.token_objective import TokenObjective
 from ..training.batches import cut_evenly
 from ..training.disk import explaining_a_full_disk
 from ..training.examples import gather, has_field, pick
-from ..training.objective import Batch
+from ..training.objective import Batch, on_device
 from .copies import Copies
 from .recipe import CacheRecipe, GeneralRecipe
 from .teacher import LiveTeacher
@@ -49,8 +49,10 @@ Binding = dict[str, Any]
 """What a cache is of: names and hashes."""
 
 
-def binding_of(teacher: Path, source: Copies, general: GeneralRecipe, recipe: CacheRecipe) -> Binding:
-    """Name all that a cache depends on."""
+def binding_of(
+    teacher: Path, source: Copies, general: GeneralRecipe, recipe: CacheRecipe, products: str
+) -> Binding:
+    """Name all that a cache depends on; `products` are what the teacher computes in."""
     return {
         "teacher": hash_of_model(teacher),
         "data": hash_of_examples(source),
@@ -59,13 +61,16 @@ def binding_of(teacher: Path, source: Copies, general: GeneralRecipe, recipe: Ca
         "copies": recipe.copies,
         "top_k": recipe.top_k,
         "precision": recipe.precision,
+        "products": products,
     }
 
 
 def hash_of_model(folder: Path) -> str:
-    """Tell a model from others by its weights and configuration."""
+    """Tell a model from others by its weights, its vocabulary, and how it computes and writes."""
     digest = hashlib.sha256()
-    for file in sorted([*folder.glob("*.safetensors"), folder / "config.json"]):
+    names = ("config.json", "generation_config.json", "tokenizer.json")
+    described = [folder / name for name in names if (folder / name).exists()]
+    for file in sorted([*folder.glob("*.safetensors"), *described]):
         with file.open("rb") as opened:
             digest.update(hashlib.file_digest(opened, "sha256").digest())
     return digest.hexdigest()
@@ -167,11 +172,7 @@ def batches_of(base: TokenObjective, source: Copies, device: torch.device) -> It
     for number in range(source.number):
         copy = source.copy(number)
         for indices in parts_of(copy.lengths):
-            batch = base.collate(pick(copy, indices), np.random.default_rng(0))
-            yield {
-                name: value.to(device) if isinstance(value, Tensor) else value
-                for name, value in batch.items()
-            }
+            yield on_device(base.collate(pick(copy, indices), np.random.default_rng(0)), device)
 
 
 def chosen(logits: Tensor, top_k: int | None) -> tuple[Tensor, Tensor | None]:

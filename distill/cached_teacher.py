@@ -26,6 +26,7 @@ MEANINGS = {
     "copies": "another number of copies",
     "top_k": "another top_k",
     "precision": "another precision",
+    "products": "a teacher that computed in another training.precision",
 }
 """What it means where two bindings differ."""
 
@@ -49,8 +50,9 @@ class CachedTeacher:
         self.device = device
         kind = KINDS[binding["precision"]]
         kept, width = about["kept"], about["width"]
-        self.target_offsets = np.fromfile(folder / "target_offsets", dtype=np.int64)
-        self.token_offsets = np.fromfile(folder / "token_offsets", dtype=np.int64)
+        self.target_offsets, self.token_offsets = (
+            read_offsets(folder / name) for name in ("target_offsets", "token_offsets")
+        )
         self.values = mapped(folder / "values", kind, kept, int(self.target_offsets[-1]))
         self.states = mapped(folder / "states", kind, width, int(self.token_offsets[-1]))
         self.tokens = None
@@ -81,6 +83,17 @@ class CachedTeacher:
 def rows_of(edges: np.ndarray, index: np.ndarray) -> np.ndarray:
     """List the rows of some examples, one after another."""
     return stretches(edges[index], edges[index + 1] - edges[index])
+
+
+def read_offsets(file: Path) -> np.ndarray:
+    """Read where the rows of each example begin.
+
+    Raises:
+        ValueError: They are not there.
+    """
+    if not file.exists() or not file.stat().st_size:
+        raise ValueError(f"{file} is damaged: delete its folder")
+    return np.fromfile(file, dtype=np.int64)
 
 
 def mapped(file: Path, kind: Any, width: int, length: int) -> np.ndarray:

@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from ..finetune.answers import judge
 from ..finetune.bootstrap import bootstrap_interval
 from ..finetune.splits import encoder_of
 from ..finetune.task import Prediction, Task
-from ..finetune.text_metrics import corpus_score
+from ..finetune.text_metrics import score_of_rows
 from ..interop.run import load_ours
 from ..modeling import TercetPreTrainedModel
 from ..modeling.cross_entropy import at_least_float32
 from ..pretraining.token_objective import TokenObjective
 from ..training.batches import cut_evenly
 from ..training.examples import ExampleSource, pick
+from ..training.objective import on_device
 from .reading import Needs, read
 from .task_step import TaskStep
 
@@ -65,10 +65,7 @@ def score_examples(model: TercetPreTrainedModel, base: TokenObjective, source: E
     scored = []
     for number, (first, last) in enumerate(pairwise(cut_evenly(lengths[order], parts))):
         batch = base.collate(pick(examples, order[first:last]), np.random.default_rng(number))
-        batch = {
-            name: value.to(device) if isinstance(value, Tensor) else value for name, value in batch.items()
-        }
-        scored.append(scores_by_sequence(model, base, batch))
+        scored.append(scores_by_sequence(model, base, on_device(batch, device)))
     return np.concatenate(scored)
 
 
@@ -97,10 +94,8 @@ def keep_of_examples(own: np.ndarray, teachers: np.ndarray) -> dict[str, Kept]:
         return float(np.exp(rows[:, 1].sum() / rows[:, 0].sum()))
 
     def keep(score: Callable[[np.ndarray], float], is_better_high: bool) -> Kept:
-        def share(rows: np.ndarray) -> float:
-            return share_of(score(own[rows]), score(teachers[rows]), is_better_high=is_better_high)
-
-        return as_kept(score(own), share(np.arange(len(own))), bootstrap_interval(share, len(own)))
+        scores = [lambda rows, of=examples: score(of[rows]) for examples in (own, teachers)]
+        return keep_of_rows(scores, len(own), is_better_high=is_better_high)
 
     return {"accuracy": keep(accuracy, True), "perplexity": keep(perplexity, False)}
 
@@ -109,13 +104,25 @@ def keep_of_translations(
     own: Sequence[str], teachers: Sequence[str], references: Sequence[str], *, lowercase: bool
 ) -> Kept:
     """Compare BLEU, 0 to 100, of what was written for the same sources."""
-    scores = [corpus_score("bleu", texts, references, lowercase=lowercase) for texts in (own, teachers)]
+    scores = [score_of_rows("bleu", texts, references, lowercase=lowercase) for texts in (own, teachers)]
+    return keep_of_rows(scores, len(own), is_better_high=True)
+
+
+def keep_of_rows(
+    scores: Sequence[Callable[[np.ndarray], float]],
+    num_rows: int,
+    *,
+    is_better_high: bool,
+    resamples: int = 1000,
+) -> Kept:
+    """Compare two functions that score the rows of these indices: the student's and the teacher's."""
 
     def share(rows: np.ndarray) -> float:
-        return share_of(*(score(rows) for score in scores), is_better_high=True)
+        return share_of(*(score(rows) for score in scores), is_better_high=is_better_high)
 
-    everything = np.arange(len(own))
-    return as_kept(scores[0](everything), share(everything), bootstrap_interval(share, len(own)))
+    everything = np.arange(num_rows)
+    interval = bootstrap_interval(share, num_rows, resamples=resamples)
+    return as_kept(scores[0](everything), share(everything), interval)
 
 
 def share_of(own: float, teachers: float, *, is_better_high: bool) -> float:
@@ -148,19 +155,8 @@ def keep_of_predictions(
     task: Task, own: Sequence[Prediction], teachers: Sequence[Prediction], references: Sequence[Any]
 ) -> Kept:
     """Compare the score by which a task is judged, on the same rows."""
-    criterion = task.criterion
-    is_better_high = task.metrics[criterion]
-
-    def scored(predictions: Sequence[Prediction], rows: Sequence[int]) -> float:
-        chosen = [predictions[row] for row in rows], [references[row] for row in rows]
-        return task.score(*chosen)[criterion]
-
-    def share(rows: Sequence[int]) -> float:
-        return share_of(scored(own, rows), scored(teachers, rows), is_better_high=is_better_high)
-
-    everything = list(range(len(own)))
-    interval = bootstrap_interval(lambda rows: share(rows.tolist()), len(own), resamples=RESAMPLES)
-    return as_kept(scored(own, everything), share(everything), interval)
+    scores = [task.score_of_rows(predictions, references) for predictions in (own, teachers)]
+    return keep_of_rows(scores, len(own), is_better_high=task.metrics[task.criterion], resamples=RESAMPLES)
 
 
 def load_all(folders: Mapping[str, str]) -> dict[str, TercetPreTrainedModel]:

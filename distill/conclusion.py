@@ -2,7 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -11,6 +13,8 @@ import torch
 
 from ..finetune.output import SCORES
 from ..finetune.summary import read_predictions
+from ..interop.messages import quietly
+from ..interop.model_folder import load_config
 from ..pretraining.held_out import TranslationMeasure
 from ..pretraining.output import EVALUATION, MODEL, RECIPE, TEXTS, delete
 from ..pretraining.text import Split as TextSplit
@@ -25,12 +29,14 @@ from .comparison import (
     predict_split,
     score_examples,
 )
-from .general import CACHE, GeneralStep
+from .general import CACHE
+from .general_step import GeneralStep
 from .output import GENERAL, STUDENT, TASK, TEACHER
 from .recipe import DistillationRecipe
 from .report import kept_of, write_report
 from .speed import measure_speeds, size_of
 from .task_step import TaskStep
+from .teacher import Source, moved
 
 Summary = dict[str, Any]
 """Plain data: what `scores.json` holds."""
@@ -70,7 +76,9 @@ def compare_general(step: GeneralStep, folders: dict[str, Path]) -> Summary:
     """Compare what students and teacher expect of held-out text, and how they translate it."""
     assert step.held_out.source is not None
     students = load_all({name: str(path / MODEL) for name, path in folders.items()})
-    models = {TEACHER: step.teacher.model.cpu().eval(), **students}
+    models = {TEACHER: step.teacher.model, **students}
+    for model in models.values():
+        moved(model, present_device()).eval()
     expected = {
         name: score_examples(model, step.base, step.held_out.source) for name, model in models.items()
     }
@@ -95,7 +103,7 @@ def compare_task(step: TaskStep, folders: dict[str, Path]) -> Summary:
     """Compare how well students and teacher know the task, on the last split."""
     split = "test" if "test" in step.rows else "validation"
     references = step.task.references(step.rows[split])
-    teachers = predict_split(step, step.teacher.model.cpu(), split)
+    teachers = predict_split(step, moved(step.teacher.model, present_device()), split)
     found: Summary = {}
     for name, folder in folders.items():
         own = read_predictions(folder / "predictions.jsonl")
@@ -121,12 +129,29 @@ def compare_models(
     assert step is not None
     teacher = step.teacher
     models = {TEACHER: teacher.model, **load_all({STUDENT: str(student)})}
-    folders = {TEACHER: teacher.folder, STUDENT: student}
-    told: Summary = {"sizes": {name: asdict(size_of(model, folders[name])) for name, model in models.items()}}
-    if recipe.report.speed:
+    with written_as_ours(teacher) as folder:
+        folders = {TEACHER: folder, STUDENT: student}
+        sizes = {name: asdict(size_of(model, folders[name])) for name, model in models.items()}
+        if not recipe.report.speed:
+            return {"sizes": sizes}
         places = {name: str(folder) for name, folder in folders.items()}
-        told["speeds"] = measure_speeds(models, places, cast(torch.device, join_processes().device))
-    return told
+        return {"sizes": sizes, "speeds": measure_speeds(models, places, present_device())}
+
+
+@contextmanager
+def written_as_ours(teacher: Source) -> Iterator[Path]:
+    """Give a folder from which a teacher is loaded as ours: its own, or one for the moment if it is stock."""
+    if load_config(teacher.folder).model_type.startswith("tercet"):
+        yield teacher.folder
+        return
+    with tempfile.TemporaryDirectory() as folder, quietly():
+        teacher.model.save_pretrained(folder)
+        yield Path(folder)
+
+
+def present_device() -> torch.device:
+    """Give the device of this process."""
+    return cast(torch.device, join_processes().device)
 
 
 def texts_of(general: GeneralStep | None, task: TaskStep | None, folder: Path) -> Summary:

@@ -80,12 +80,17 @@ class NumberedCopy(PackableExamples):
         return packed
 
 
-def require_fixed(base: TokenObjective) -> None:
-    """Raise a `ValueError` if an objective corrupts text anew whenever it is read."""
+def require_fixed(base: TokenObjective, copies: int) -> None:
+    """Raise a `ValueError` if an objective corrupts text anew whenever it is read, or all copies alike."""
     is_static = isinstance(base, MaskedLanguageModeling) and isinstance(base.masking, StaticMasking)
     if not (is_static or isinstance(base, CausalLanguageModeling | Translation)):
         raise ValueError(
             f"general.cache keeps what a teacher expects of fixed text, but {base.term} spoils it anew "
             "whenever it is read: set general.objective.masking=static (masked_language_modeling; "
             "cache.copies says how many masks take turns), or leave cache out"
+        )
+    if copies > 1 and not is_static:
+        raise ValueError(
+            f"general.cache.copies is {copies}, but nothing is hidden from {base.term}, so that all copies "
+            "would be the same: leave it out"
         )

@@ -25,6 +25,7 @@ from ..pretraining.output import (
     require_unused,
     write_recipe,
 )
+from ..pretraining.output import WHAT_IS_LEARNED as OF_PRETRAINING
 from .recipe import DistillationRecipe
 
 GENERAL = "general"
@@ -34,6 +35,9 @@ STEPS = (GENERAL, TASK)
 
 BEGINNING = "beginning"
 """Folder of the student that the step on rows begins with, in that of the step."""
+
+BEGINNING_HASH = "beginning.sha256"
+"""File beside it: the hash of the weights that the step began with."""
 
 TEACHER = "teacher"
 STUDENT = "student"
@@ -48,7 +52,8 @@ WRITTEN = (
 """Everything that a run writes into its folder."""
 
 WHAT_IS_LEARNED = (
-    *("student", "general.teacher", "general.corpus.train", "general.corpus.sequence_length"),
+    *("student", "general.teacher"),
+    *(f"general.{key}" for key in OF_PRETRAINING if key.startswith("corpus.")),
     *("general.objective", "general.signals", "general.objective_weight", "general.sequences"),
     *("general.on_policy",),
     *("general.cache.top_k", "general.cache.copies", "general.cache.precision"),
@@ -67,7 +72,7 @@ def require_claimable(recipe: DistillationRecipe, *, resume: bool, overwrite: bo
         ValueError: The folder is in use, an earlier run there had another recipe, or it holds the teacher.
     """
     replaced = is_replaced(recipe.folder, overwrite)
-    require_unused(recipe.folder, allowed=WRITTEN if resume or replaced else (), written=WRITTEN)
+    require_unused(recipe.folder, allowed=WRITTEN if resume or replaced else (RECIPE,), written=WRITTEN)
     if replaced:
         models = {
             "student.path": recipe.student.path,

@@ -161,8 +161,6 @@ class Learner(nn.Module):
             {name: nn.Linear(own, width or own, bias=False) for name in projected}
         )
         self._no_split_modules = student._no_split_modules
-        if not needs.logits:
-            self.rest_head()
 
     def forward(self, batch: Batch, positions: Tensor, needs: Needs | None = None) -> Reading:
         """Read a batch, with hidden states as wide as the teacher's; `needs` may be others than usual."""
@@ -178,11 +176,3 @@ class Learner(nn.Module):
         if "embeddings" in self.projections:
             first = self.projections["embeddings"](first)
         return first, *map(self.projections["layers"], others)
-
-    def rest_head(self) -> None:
-        """Keep the vocabulary head as it is where nothing is predicted: nothing would teach it."""
-        table = self.student.get_input_embeddings().weight
-        for name in ("transform", "lm_head"):
-            for parameter in getattr(self.student, name, nn.Identity()).parameters():
-                if parameter is not table:
-                    parameter.requires_grad_(False)

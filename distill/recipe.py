@@ -6,7 +6,7 @@ report     what is compared              task       learn from rows what a fine-
 One of both steps, or both: then the student that the first one has made goes on with the second.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -43,6 +43,12 @@ class StudentRecipe:
     """Where the first weights are from; random ones show what the teacher's were worth."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Further fields of the configuration: a smaller `hidden_size` needs random weights."""
+
+    def __post_init__(self):
+        if self.path is not None and replace(self, path=None) != StudentRecipe():
+            raise ValueError(
+                f"student.path is {self.path}, the whole student: leave out the other keys of student"
+            )
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,13 @@ from pathlib import Path
 from ..pretraining.output import MODEL
 from ..training.precision import join_processes
 from .conclusion import conclude
-from .general import GeneralStep, learn_general, prepare_general
+from .general import learn_general
+from .general_step import GeneralStep, prepare_general
+from .lesson import require_learnable
 from .output import GENERAL, RANDOM, STUDENT, TASK, WITHOUT_TEACHER, claim_output, require_claimable
-from .recipe import DistillationRecipe
-from .task_step import TaskStep, learn_task, prepare_task
+from .recipe import DistillationRecipe, StudentRecipe
+from .task_step import TaskStep, learn_task, prepare_task, require_student
+from .teacher import require_same_vocabulary
 
 
 def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -37,6 +40,8 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
     with processes.main_process_first():
         general = None if recipe.general is None else prepare_general(recipe.general, recipe.folder)
         task = None if recipe.task is None else prepare_task(recipe.task)
+    for name, varied in variants(recipe).items():
+        require_fit(varied, general, task, recipe.folder / name)
     processes.wait_for_everyone()
     if processes.is_main_process:
         claim_output(recipe, resume=resume, overwrite=overwrite)
@@ -49,6 +54,24 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
         conclude(recipe, general, task, list(variants(recipe)))
     processes.wait_for_everyone()
     return recipe.model_folder
+
+
+def require_fit(
+    recipe: DistillationRecipe, general: GeneralStep | None, task: TaskStep | None, folder: Path
+) -> None:
+    """Make sure that a student fits its teachers, before anything is written.
+
+    Raises:
+        ValueError: It does not.
+    """
+    if general is not None:
+        require_learnable(general, recipe, folder / GENERAL)
+    if task is None:
+        return
+    if general is None:
+        require_student(task, recipe.student)
+    else:
+        require_same_vocabulary(task.teacher.tokenizer, general.teacher.tokenizer)
 
 
 def learn_all(
@@ -64,7 +87,7 @@ def learn_all(
     student = recipe.student
     if general is not None:
         learn_general(general, recipe, folder / GENERAL, resume=resume)
-        student = replace(student, path=str(folder / GENERAL / MODEL))
+        student = StudentRecipe(path=str(folder / GENERAL / MODEL))
     if task is not None:
         learn_task(task, student, folder / TASK, is_taught=is_taught, resume=resume)
 

@@ -39,17 +39,23 @@ def written_pairs(
     Raises:
         ValueError: There are no pairs.
     """
-    if not isinstance(source, ParallelPairs):
-        raise ValueError(
-            "general.sequences: the teacher writes targets for sources, which translation alone has: leave "
-            "it out, or learn translation"
-        )
+    source = require_pairs(source)
     longest = corpus.sequence_length
     data = hash_of_examples(Copies(source, 1))
     name = name_of(hash_of_model(teacher.folder), data, num_beams, longest)
     folder = cache_folder(corpus.cache) / "written" / name
     made_once(folder, lambda target: write_targets(target, teacher, source, num_beams, longest, device))
     return ParallelPairs(source.source, TokenizedCorpus.load(folder), longest, source.closing.tolist())
+
+
+def require_pairs(source: ExampleSource) -> ParallelPairs:
+    """Return a source of pairs, or raise a `ValueError`: of others, a teacher has nothing to write."""
+    if isinstance(source, ParallelPairs):
+        return source
+    raise ValueError(
+        "general.sequences: the teacher writes targets for sources, which translation alone has: leave it "
+        "out, or learn translation"
+    )
 
 
 def write_targets(

@@ -58,7 +58,7 @@ def build_signal(recipe: SignalRecipe, student: TercetConfig, teacher: TercetCon
             require_one_width("hidden_states of the last layer alone", student, teacher)
             return LastStates(weight)
         case AttentionMapsRecipe():
-            require_equal_heads(student, teacher)
+            require_comparable_maps(student, teacher)
             return AttentionMaps(weight)
         case RelationsRecipe(heads=heads, teacher_layer=layer):
             return build_relations(weight, heads or teacher.num_attention_heads, layer, student, teacher)
@@ -97,19 +97,35 @@ def require_one_width(signal: str, student: TercetConfig, teacher: TercetConfig)
         )
 
 
-def require_equal_heads(student: TercetConfig, teacher: TercetConfig) -> None:
-    """Raise a `ValueError` if two models differ in their heads of attention."""
-    if student.num_attention_heads != teacher.num_attention_heads:
-        raise ValueError(
-            f"attention_maps compares head by head, but the student has {student.num_attention_heads} and "
-            f"the teacher {teacher.num_attention_heads}: choose relations, which needs no equal heads"
-        )
+def require_comparable_maps(student: TercetConfig, teacher: TercetConfig) -> None:
+    """Raise a `ValueError` if two models differ in their heads of attention, or do not read whole texts."""
+    for own, theirs in zip(stack_configs(student), stack_configs(teacher), strict=True):
+        if "sliding_attention" in {*(own.layer_types or []), *(theirs.layer_types or [])}:
+            raise ValueError(
+                "attention_maps compares what tokens read of their whole sequence, but there are layers that "
+                "read a window: choose hidden_states"
+            )
+        if own.num_attention_heads != theirs.num_attention_heads:
+            raise ValueError(
+                f"attention_maps compares head by head, but the student has {own.num_attention_heads} and "
+                f"the teacher {theirs.num_attention_heads}: choose relations, which needs no equal heads"
+            )
 
 
-def widths_of_vectors(config: TercetConfig) -> tuple[int, ...]:
-    """Give the numbers in the joined queries, keys and values of a token."""
-    width, heads = config.head_dim or 0, config.num_attention_heads
-    return width * heads, width * (config.num_key_value_heads or heads)
+def widths_of_vectors(config: TercetConfig) -> list[int]:
+    """Give the numbers in the joined queries, and in the joined keys and values, of a token in each stack."""
+    return [
+        (stack.head_dim or 0) * heads
+        for stack in stack_configs(config)
+        for heads in (stack.num_attention_heads, stack.num_key_value_heads or stack.num_attention_heads)
+    ]
+
+
+def stack_configs(config: TercetConfig) -> list[TercetConfig]:
+    """Describe each stack alone."""
+    if isinstance(config, TercetSeq2SeqConfig):
+        return [config.encoder_config(), config.decoder_config()]
+    return [config]
 
 
 def depths_of(config: TercetConfig) -> tuple[int, ...]:

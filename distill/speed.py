@@ -80,7 +80,9 @@ def measure_speeds(
     """Time models in turns, and find the memory of each in a process of its own."""
     seconds = {rows: time_all(models, rows, device, number) for rows, number in rounds.items()}
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as executor:
-        memory = {name: executor.submit(measure_memory, folder).result() for name, folder in folders.items()}
+        memory = {
+            name: executor.submit(measure_memory, folder, device).result() for name, folder in folders.items()
+        }
     return {
         name: asdict(Speed(seconds[1][name], BATCH / seconds[BATCH][name], memory[name])) for name in models
     }
@@ -123,9 +125,8 @@ def pass_of(model: TercetPreTrainedModel, rows: int) -> Callable[[], None]:
     return work
 
 
-def measure_memory(folder: str) -> float:
+def measure_memory(folder: str, device: torch.device) -> float:
     """Load a model here and do a pass; the MiB that this took more at its height."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     before = peak_memory(device)
     pass_of(moved(load_ours(folder), device), BATCH)()
     return peak_memory(device) - before

@@ -87,6 +87,8 @@ def student_config(recipe: StudentRecipe, teacher: TercetConfig, chosen: Chosen)
         fields.pop(name, None)
     if "hidden_size" in recipe.overrides or "num_attention_heads" in recipe.overrides:
         fields |= dict.fromkeys(WIDTHS & fields.keys() - recipe.overrides.keys())
+    of_decoder = {f"decoder_{name}" for name in recipe.overrides} & fields.keys()
+    fields |= dict.fromkeys(of_decoder - recipe.overrides.keys())
     try:
         return type(teacher)(**fields | dict(recipe.overrides))
     except StrictDataclassError as error:
@@ -100,14 +102,26 @@ WIDTHS = {
 """Fields that follow from others where nothing is said; of another width they would be the teacher's."""
 
 
+OF_LAYERS = {
+    "num_hidden_layers": "student.num_layers",
+    "layer_types": "student.layers",
+    "decoder_num_hidden_layers": "student.num_decoder_layers",
+    "decoder_layer_types": "student.decoder_layers",
+}
+"""Fields that follow from the choice of layers -> the keys that make it."""
+
+
 def require_known(config_class: type[TercetConfig], overrides: Mapping[str, Any]) -> None:
-    """Raise a `ValueError` if an override is no field, or is the vocabulary's, which both have in common."""
+    """Raise a `ValueError` if an override is no field, or one that something else decides."""
     try:
         require_fields(config_class, list(overrides))
     except ValueError as error:
         raise ValueError(str(error).replace("model.overrides", "student.overrides")) from None
     if "vocab_size" in overrides:
         raise ValueError("student.overrides.vocab_size: student and teacher share a vocabulary; remove it")
+    for name, keys in OF_LAYERS.items():
+        if name in overrides:
+            raise ValueError(f"student.overrides.{name}: the layers are chosen by {keys}; say it there")
 
 
 def picked(types: list[str] | None, layers: list[int]) -> list[str] | None:

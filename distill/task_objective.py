@@ -192,6 +192,7 @@ class TaskDistillation(Objective):
         soft_weight: What the teacher's answers count.
         hard_weight: What labels count.
         device: Where the teacher reads.
+        precision: Of its products, as a recipe says it.
     """
 
     def __init__(
@@ -204,6 +205,7 @@ class TaskDistillation(Objective):
         soft_weight: float,
         hard_weight: float,
         device: torch.device,
+        precision: str = "auto",
     ):
         self.base = base
         self.labels = SOFT[type(base)](base, temperature)
@@ -211,6 +213,7 @@ class TaskDistillation(Objective):
         self.unread_by_student = unread_by(student)
         self.unread_by_teacher = unread_by(teacher)
         self.device = device
+        self.precision = choose_precision(precision, device)
         own = {base.term: hard_weight} if hard_weight else {}
         self.weights = own | {"soft": soft_weight}
 
@@ -234,8 +237,8 @@ class TaskDistillation(Objective):
         return losses
 
     def ask_teacher(self, batch: Batch) -> Tensor:
-        """Let the teacher answer, in inference mode, in bf16 where that is fast."""
-        with torch.inference_mode(), products_in(choose_precision("auto", self.device), self.device):
+        """Let the teacher answer, in inference mode."""
+        with torch.inference_mode(), products_in(self.precision, self.device):
             answers = self.labels.answers(self.teacher, without_targets(batch, *self.unread_by_teacher))
         return constant(answers)
 

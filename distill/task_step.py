@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
 
 from ..finetune.encoding import TextEncoder
 from ..finetune.examples import LabelledExamples, numbers
@@ -27,15 +28,19 @@ from ..finetune.summary import conclude
 from ..finetune.task import Task
 from ..finetune.tasks import load_task
 from ..interop.messages import quietly
+from ..interop.model_folder import find_folder
 from ..modeling import TercetPreTrainedModel
+from ..pretraining.cache import made_once
 from ..pretraining.output import make_folder, write_recipe
+from ..training.disk import replace_text
 from ..training.objective import IGNORE
 from ..training.packing import Ragged
 from ..training.precision import join_processes
-from .output import BEGINNING
+from .cache import hash_of_model
+from .output import BEGINNING, BEGINNING_HASH
 from .recipe import StudentRecipe, TaskStepRecipe
 from .student import build_student
-from .task_objective import IS_LABELLED, SOFT, TaskDistillation
+from .task_objective import IS_LABELLED, TaskDistillation
 from .teacher import Source, load_source, require_same_vocabulary
 
 
@@ -127,8 +132,9 @@ def learn_task(
         if processes.is_main_process:
             make_folder(folder)
             write_recipe(recipe, folder)
+        require_same_beginning(folder, path)
         own = load_beginning(recipe.model, step.task, recipe.training.seeds[0])
-    require_same_vocabulary(step.teacher.tokenizer, own.tokenizer)
+    require_same_input(step, own.model, own.tokenizer)
     encoder = encoder_of(own.model, own.tokenizer, recipe.data.max_length)
     splits = encode_splits(recipe.data, step.rows, step.task, encoder)
     teach = partial(taught, step) if is_taught else None
@@ -154,15 +160,67 @@ def of_equal_length(step: TaskStep) -> TaskStepRecipe:
 
 def write_beginning(step: TaskStep, student: StudentRecipe, folder: Path) -> str:
     """Make a student of the teacher, with its head, and write it into a folder unless it is there."""
-    if not (folder / "config.json").exists():
-        teacher = step.teacher
-        seed = step.recipe.training.seeds[0]
-        model = build_student(student, teacher.model, type(teacher.model), seed)
-        make_folder(folder)
+
+    def write(target: Path) -> None:
         with quietly():
-            teacher.tokenizer.save_pretrained(folder)
-            model.save_pretrained(folder)
-    return str(folder)
+            step.teacher.tokenizer.save_pretrained(target)
+            own_student(step, student).save_pretrained(target)
+
+    return str(made_once(folder, write))
+
+
+def require_same_beginning(folder: Path, path: str) -> None:
+    """Make sure that runs in a folder go on from the weights that they began with, and note which these are.
+
+    Raises:
+        ValueError: They began with others.
+    """
+    file, own = folder / BEGINNING_HASH, hash_of_model(find_folder(path))
+    if not file.exists():
+        make_folder(folder)
+        replace_text(file, own)
+    elif file.read_text(encoding="utf-8") != own:
+        raise ValueError(
+            f"{folder} holds what a student with other weights than those of {path} has learned: delete it, "
+            "or start over with --overwrite"
+        )
+
+
+def own_student(step: TaskStep, student: StudentRecipe) -> TercetPreTrainedModel:
+    """Make a student of the teacher, with its head.
+
+    Raises:
+        ValueError: The choice of layers does not fit the teacher, or its weights do not fit the student.
+    """
+    model = step.teacher.model
+    return build_student(student, model, type(model), step.recipe.training.seeds[0])
+
+
+def require_student(step: TaskStep, student: StudentRecipe) -> None:
+    """Make sure that a student can learn from the teacher; nothing is written.
+
+    Raises:
+        FileNotFoundError: There is no such student.
+        ValueError: It does not fit the teacher, or reads less than that.
+    """
+    if student.path is None:
+        return require_same_input(step, own_student(step, student), step.teacher.tokenizer)
+    own = load_beginning(BeginningRecipe(path=student.path), step.task, step.recipe.training.seeds[0])
+    return require_same_input(step, own.model, own.tokenizer)
+
+
+def require_same_input(
+    step: TaskStep, student: TercetPreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """Raise a `ValueError` unless a student reads the same tokens of a row as the teacher, and as many."""
+    require_same_vocabulary(step.teacher.tokenizer, tokenizer)
+    own = encoder_of(student, tokenizer, step.recipe.data.max_length)
+    if own.max_length != step.encoder.max_length:
+        shorter = min(own.max_length, step.encoder.max_length)
+        raise ValueError(
+            f"the student reads at most {own.max_length:,} tokens and the teacher "
+            f"{step.encoder.max_length:,}: set task.data.max_length={shorter}"
+        )
 
 
 def taught(step: TaskStep, student: TercetPreTrainedModel, device: torch.device) -> TaskDistillation:
@@ -175,12 +233,12 @@ def taught(step: TaskStep, student: TercetPreTrainedModel, device: torch.device)
         soft_weight=step.recipe.soft_weight,
         hard_weight=step.recipe.hard_weight,
         device=device,
+        precision=step.recipe.training.precision,
     )
 
 
 def training_split(step: TaskStep) -> Split:
     """Encode what is learned from as the teacher reads it, rows without labels behind those with them."""
-    assert SOFT[type(step.task.objective())]
     rows = step.rows["train"]
     labelled = step.task.examples(rows, step.encoder)
     if step.unlabelled is None:

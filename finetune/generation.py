@@ -7,7 +7,7 @@ it writes on its own, too, until that token or as far as the longest target goes
 Legend: E rows, N packed tokens of the encoder, M packed tokens of the decoder.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ from .examples import LabelledExamples
 from .rows import texts_of
 from .task import Facts, Prediction, Task, TaskObjective
 from .task_recipes import GenerationRecipe
-from .text_metrics import rouge_of_each, text_interval, text_scores, tokenization_for
+from .text_metrics import rouge_of_each, score_of_rows, text_scores, tokenization_for
 
 FILLER = 0
 """Id that sources are filled with to be written for together: any will do, since it is hidden."""
@@ -179,10 +179,12 @@ class Generation(Task):
         """Compare the texts with the targets."""
         return text_scores(texts_in(predictions), references, self.facts["tokenization"])
 
-    def interval(self, predictions: Sequence[Prediction], references: Sequence[str]) -> tuple[float, float]:
-        """Give the 95 % interval of the criterion, without comparing texts again for each draw of rows."""
-        tokenization = self.facts["tokenization"]
-        return text_interval(self.criterion, texts_in(predictions), references, tokenization)
+    def score_of_rows(
+        self, predictions: Sequence[Prediction], references: Sequence[str]
+    ) -> Callable[[np.ndarray], float]:
+        """Give a function that computes the criterion of some rows; each text is compared once."""
+        texts, tokenization = texts_in(predictions), self.facts["tokenization"]
+        return score_of_rows(self.criterion, texts, references, tokenize=tokenization)
 
     def wrongness(self, predictions: Sequence[Prediction], references: Sequence[str]) -> np.ndarray:
         """How much of the longest common subsequence is missing."""

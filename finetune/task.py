@@ -5,7 +5,7 @@ Examples --answers----> predictions --score--> {"accuracy": 0.93, ...}
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -176,13 +176,19 @@ class Task(ABC):
 
     def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
         """Give the 95 % interval of the criterion, by scoring rows drawn again and again."""
+        return bootstrap_interval(self.score_of_rows(predictions, references), len(predictions))
+
+    def score_of_rows(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> Callable[[np.ndarray], float]:
+        """Give a function that computes the criterion of some rows, by their indices (E,)."""
 
         def scored(indices: np.ndarray) -> float:
             drawn = indices.tolist()
             chosen = [predictions[row] for row in drawn], [references[row] for row in drawn]
             return self.score(*chosen)[self.criterion]
 
-        return bootstrap_interval(scored, len(predictions))
+        return scored
 
     def companions(self, config: TercetConfig) -> dict[str, Any]:
         """Give what other programs need beside the finished model: names of JSON files and what they hold."""

@@ -16,7 +16,7 @@ from rouge_score.tokenizers import Tokenizer
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from .bootstrap import bootstrap_interval, mean_interval
+from .bootstrap import bootstrap_interval
 from .unspaced import UNSPACED_CHARACTER, space_out
 
 Tokenization = Literal["13a", "intl", "zh", "char", "none"]
@@ -102,18 +102,11 @@ def matches(found: Sequence[str], references: Sequence[str]) -> np.ndarray:
 def text_interval(
     name: str, found: Sequence[str], references: Sequence[str], tokenize: Tokenization = "13a"
 ) -> tuple[float, float]:
-    """Give the 95 % interval of one of the scores of `text_scores`, by its name.
-
-    Of all texts together, where the score is not a mean of theirs: see `corpus_score`.
-    """
-    if name == "exact_match":
-        return mean_interval(matches(found, references))
-    if name in ROUGE_TYPES:
-        return mean_interval(rouge_of_each(found, references)[name])
-    return bootstrap_interval(corpus_score(name, found, references, tokenize=tokenize), len(found))
+    """Give the 95 % interval of one of the scores of `text_scores`, by its name."""
+    return bootstrap_interval(score_of_rows(name, found, references, tokenize=tokenize), len(found))
 
 
-def corpus_score(
+def score_of_rows(
     name: str,
     found: Sequence[str],
     references: Sequence[str],
@@ -121,11 +114,15 @@ def corpus_score(
     tokenize: Tokenization = "13a",
     lowercase: bool = False,
 ) -> Callable[[np.ndarray], float]:
-    """Give a function that computes `bleu` or `chrf` of some of the texts, 0 to 100, by their indices (E,).
+    """Give a function that computes one of the scores of some of the texts, by their indices (E,).
 
-    What both are computed from adds up over texts, and is counted once, as sacrebleu does for its own
-    significance tests (Koehn, 2004).
+    Texts are compared once. What BLEU and chrF are computed from adds up over them, as sacrebleu has it for
+    its own significance tests (Koehn, 2004); the other scores are means. `lowercase` is for those two.
     """
+    if name not in ("bleu", "chrf"):
+        is_exact = name == "exact_match"
+        values = matches(found, references) if is_exact else rouge_of_each(found, references)[name]
+        return lambda rows: float(values[rows].mean())
     metric = BLEU(tokenize=tokenize, lowercase=lowercase) if name == "bleu" else CHRF(lowercase=lowercase)
     counts = np.array(metric._extract_corpus_statistics(found, [references]))
     return lambda rows: metric._compute_score_from_stats(counts[rows].sum(axis=0).tolist()).score

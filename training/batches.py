@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from .examples import Examples, ExampleSource, pick
-from .objective import Batch, Objective
+from .objective import Batch, Objective, on_device
 from .packing import select_sequences, sequence_lengths, slice_sequences
 from .workers import Deliveries, Place
 
@@ -54,7 +54,7 @@ class Step:
     def micro_batches(self, device: torch.device) -> list[Batch]:
         """Cut this process's share into micro-batches on `device`."""
         slices = (slice_sequences(self.batch, first, last) for first, last in pairwise(self.edges))
-        return [{name: _to(device, value) for name, value in batch.items()} for batch in slices]
+        return [on_device(batch, device) for batch in slices]
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to another process as arrays: each tensor would take a file and a connection of its own."""
@@ -291,7 +291,3 @@ class _Places:
         for current in count(epoch):
             yield from ((current, step) for step in range(number, len(self.steps.plan(current)[1])))
             number = 0
-
-
-def _to(device: torch.device, value: Tensor | int) -> Tensor | int:
-    return value.to(device, non_blocking=True) if isinstance(value, Tensor) else value

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 Example = dict[str, Any]
@@ -64,3 +65,11 @@ class Objective(ABC):
         Objectives whose answers are scored in another way need none.
         """
         raise NotImplementedError(f"{type(self).__name__} is scored otherwise: leave HeldOut.source out")
+
+
+def on_device(batch: Batch, device: torch.device) -> Batch:
+    """Bring the tensors of a batch to a device."""
+    return {
+        name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
+        for name, value in batch.items()
+    }

@@ -12,7 +12,7 @@ from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.distill.cache import binding_of, write_cache
 from tercet.distill.cached_teacher import CachedTeacher
 from tercet.distill.copies import Copies
-from tercet.distill.general import prepare_general
+from tercet.distill.general_step import prepare_general
 from tercet.distill.reading import Needs
 from tercet.distill.recipe import CacheRecipe, DistillationRecipe
 from tercet.distill.run import distill
@@ -31,7 +31,7 @@ def written(recipe, tmp_path, cache, temperatures=(2.0,)):
     step = prepare_general(recipe.general, tmp_path)
     source = Copies(step.source, cache.copies)
     live = LiveTeacher(step.teacher.model, Needs(logits=True), CPU, "fp32")
-    binding = binding_of(step.teacher.folder, source, step.recipe, cache)
+    binding = binding_of(step.teacher.folder, source, step.recipe, cache, "fp32")
     folder = tmp_path / "cache"
     folder.mkdir()
     write_cache(folder, live, step.base, source, cache, binding, temperatures)
@@ -121,14 +121,16 @@ def test_a_resumed_run_with_a_cache_equals_an_uninterrupted_one(member, recipe_o
     """Through both copies of the text, with dropout; the teacher reads once, before the interruption."""
     student = {"overrides": {"dropout": 0.1}}
 
+    copies = 2 if member == "encoder" else 1
+
     def recipe(name, steps):
         tokens = 4096 if member == "seq2seq" else 1024
         training = CONSTANT | {"precision": "auto", "steps": steps, "tokens_per_step": tokens}
         made = recipe_of(member, name, training=training, student=student, objective=FIXED[member])
-        return cached_recipe(made, tmp_path / "kept", copies=2)
+        return cached_recipe(made, tmp_path / "kept", copies=copies)
 
     distill(recipe("parts", 3))
-    monkeypatch.setattr("tercet.distill.general.write_cache", None)
+    monkeypatch.setattr("tercet.distill.lesson.write_cache", None)
     parts, whole = distill(recipe("parts", 6), resume=True), distill(recipe("whole", 6))
     log = read_log(recipe("whole", 6).folder / "student" / "general" / LOG)
     assert max(record["epoch"] for record in log if "epoch" in record) >= 1
@@ -154,6 +156,8 @@ def test_a_cache_of_something_else_is_refused(recipe_of, tmp_path, teachers):
     refused(cached_recipe(recipe, folder, top_k=3), r"another top_k \(64 instead of 3\)")
     refused(cached_recipe(recipe, folder, copies=2), r"another number of copies")
     seeded = replace(recipe.general, training=replace(recipe.general.training, seed=5))
+    precise = replace(recipe.general, training=replace(recipe.general.training, precision="bf16"))
+    refused(replace(recipe, general=precise), r"computed in another training\.precision")
     refused(replace(recipe, general=seeded), r"another training\.seed, which decides what is masked")
     shorter = replace(recipe.general, corpus=replace(recipe.general.corpus, sequence_length=32))
     refused(replace(recipe, general=shorter), "was written for other data")
@@ -192,6 +196,11 @@ def test_what_a_cache_cannot_give_is_refused(kind, signal, message, recipe_of):
         distill(parse_recipe(DistillationRecipe, data))
 
 
+def test_copies_without_masks_are_refused(recipe_of):
+    with pytest.raises(ValueError, match=r"general\.cache\.copies is 2, but nothing is hidden from clm"):
+        distill(cached_recipe(recipe_of("decoder"), "kept", copies=2))
+
+
 def test_a_cache_lies_beside_the_tokenized_corpus_and_is_written_once(recipe_of, tmp_path, monkeypatch):
     recipe = recipe_of("decoder", "first")
     corpus: CorpusRecipe = replace(recipe.general.corpus, cache=str(tmp_path / "cache"))
@@ -203,5 +212,5 @@ def test_a_cache_lies_beside_the_tokenized_corpus_and_is_written_once(recipe_of,
     told = json.loads((recipe.folder / "scores.json").read_text())["general"]["cache"]
     assert told["missing"] == about["missing"]
     assert "probability" in (recipe.folder / "report.md").read_text()
-    monkeypatch.setattr("tercet.distill.general.write_cache", None)
+    monkeypatch.setattr("tercet.distill.lesson.write_cache", None)
     distill(replace(recipe, general=general, output=str(tmp_path / "second")))

@@ -8,12 +8,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tercet.distill.general_step import prepare_general
+from tercet.distill.lesson import build_lesson
 from tercet.distill.recipe import StudentRecipe
 from tercet.distill.signals import SoftTargets
 from tercet.distill.state_signals import AttentionMaps, Cosine, HiddenStates, Relations
 from tercet.training.batches import share
+from tercet.training.examples import pick
 from tercet.training.objective import IGNORE
 from tercet.training.packing import select_sequences, sequence_lengths, slice_sequences
+from tercet.training.precision import build_accelerator
 
 MEMBERS = ["encoder", "decoder", "seq2seq"]
 
@@ -147,13 +151,30 @@ def test_scores_are_the_objectives_own(lesson):
     assert "clm" not in objective.losses(learner, batch)
 
 
-def test_a_head_that_nothing_teaches_rests(lesson):
-    made = lesson("encoder")
-    objective = made.objective(Cosine(1.0), base_weight=0.0)
-    learner = made.learner(objective)
-    sum(objective.losses(learner, made.batch(objective)).values()).backward()
+@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize(
+    "signals",
+    [
+        [{"kind": "cosine"}],
+        [{"kind": "attention_maps"}],
+        [{"kind": "relations"}],
+        [{"kind": "relations"}, {"kind": "cosine"}],
+    ],
+    ids=lambda signals: "-".join(signal["kind"] for signal in signals),
+)
+def test_what_nothing_teaches_rests(member, signals, recipe_of, tmp_path):
+    """A head, and all behind the last queries: several processes would wait for their gradients."""
+    recipe = recipe_of(member, general={"signals": signals, "objective_weight": 0.0})
+    step = prepare_general(recipe.general, tmp_path)
+    accelerator = build_accelerator(recipe.general.training, tmp_path)
+    learner, objective = build_lesson(step, recipe, step.source, accelerator)
+    batch = objective.collate(pick(step.source.epoch(0), np.arange(4)), np.random.default_rng(0))
+    sum(objective.losses(learner.train(), batch).values()).backward()
     for name, parameter in learner.named_parameters():
         assert (parameter.grad is not None) == parameter.requires_grad, name
+    rested = [name for name, parameter in learner.named_parameters() if not parameter.requires_grad]
+    assert ("student.model.norm.weight" in rested) == ("cosine" not in str(signals)) or member == "seq2seq"
+    assert sum(parameter.requires_grad for parameter in learner.parameters()) > 10
 
 
 def test_nothing_to_learn_is_refused(lesson):

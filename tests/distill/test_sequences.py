@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.distill.general import prepare_general, source_of
+from tercet.distill.general_step import prepare_general
+from tercet.distill.lesson import source_of
 from tercet.distill.run import distill
 from tercet.distill.sequences import own_tokens, written_pairs
 from tercet.pretraining.writing import padded

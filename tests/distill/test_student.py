@@ -129,6 +129,20 @@ def test_a_narrower_student_begins_with_random_weights():
     assert (student.config.hidden_size, student.config.head_dim) == (16, 8)
 
 
+def test_both_stacks_have_the_widths_that_are_asked_for():
+    overrides = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
+    recipe = StudentRecipe(overrides=overrides, initialization="random")
+    config = build_student(recipe, teacher_of("seq2seq"), CLASSES["seq2seq"], seed=0).config
+    assert config.decoder_intermediate_size == 24
+    assert (config.decoder_num_attention_heads, config.decoder_head_dim) == (2, 8)
+
+
+def test_a_model_that_is_the_student_leaves_nothing_to_choose():
+    assert StudentRecipe(path="runs/small/model").layers == "every"
+    with pytest.raises(ValueError, match=r"student\.path is runs/small/model, the whole student"):
+        StudentRecipe(path="runs/small/model", num_layers=2)
+
+
 def test_layers_keep_their_types():
     types = ["full_attention", "sliding_attention"] * 3
     teacher = teacher_of("decoder", layer_types=types, sliding_window=4)
@@ -142,6 +156,7 @@ def test_layers_keep_their_types():
         (StudentRecipe(decoder_layers="first"), r"student\.decoder_layers is set, but the teacher"),
         (StudentRecipe(overrides={"hidden": 3}), r"student\.overrides\.hidden is no field"),
         (StudentRecipe(overrides={"vocab_size": 3}), "share a vocabulary"),
+        (StudentRecipe(overrides={"num_hidden_layers": 2}), r"are chosen by student\.num_layers"),
         (StudentRecipe(overrides={"hidden_act": "x"}), r"student\.overrides"),
         (StudentRecipe(layers=(0, 9)), r"layers are 0 to 5"),
     ],

@@ -6,14 +6,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from tercet.configs.recipe import parse_recipe
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.run import distill
 from tercet.distill.task_objective import SOFT, divergence
-from tercet.distill.task_step import prepare_task, taught, training_split
+from tercet.distill.task_step import prepare_task, require_same_beginning, taught, training_split
 from tercet.finetune.run import finetune
 from tercet.finetune.text_objectives import SingleLabelObjective
 from tercet.training.examples import pick
@@ -218,6 +218,26 @@ def test_a_teacher_that_knows_no_task_is_refused(fine_tuned, bases):  # noqa: F8
     recipe = fine_tuned("classification", task={"teacher": str(bases / "encoder")})
     with pytest.raises(ValueError, match=r"has no task\.json"):
         distill(recipe)
+
+
+def test_a_student_that_reads_less_than_its_teacher_is_refused(fine_tuned):
+    student = {"overrides": {"max_position_embeddings": 32}, "initialization": "random"}
+    with pytest.raises(
+        ValueError, match=r"at most 32 tokens .* set task\.data\.max_length=32"
+    ):
+        distill(fine_tuned("classification", student=student))
+
+
+def test_a_folder_goes_on_from_the_weights_that_it_began_with(tmp_path):
+    first, second = (tmp_path / name for name in ("first", "second"))
+    for number, folder in enumerate((first, second)):
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+        save_file({"weight": torch.full((1,), float(number))}, folder / "model.safetensors")
+    require_same_beginning(tmp_path / "task", str(first))
+    require_same_beginning(tmp_path / "task", str(first))
+    with pytest.raises(ValueError, match=r"other weights than those of .*second has learned: delete it"):
+        require_same_beginning(tmp_path / "task", str(second))
 
 
 def test_a_resumed_run_keeps_the_finished_seed(fine_tuned):

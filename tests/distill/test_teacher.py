@@ -1,5 +1,6 @@
 """Teachers of this house and others, and those that cannot teach: one clear line each."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,12 +8,16 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe, recipe_data
+from tercet.distill.general_step import prepare_general
+from tercet.distill.lesson import build_lesson
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.run import distill
 from tercet.distill.signal_building import build_signals
 from tercet.distill.teacher import load_source, require_same_vocabulary
-from tercet.modeling import TercetEncoderModel
+from tercet.interop.run import load_ours
+from tercet.modeling import TercetEncoderModel, TercetSeq2SeqConfig
 from tercet.pretraining.tokenizer import train_tokenizer
+from tercet.training.precision import build_accelerator
 
 from .conftest import WORDS
 
@@ -23,7 +28,15 @@ def changed(recipe, **general):
     return parse_recipe(DistillationRecipe, data)
 
 
-def test_a_stock_model_teaches(recipe_of, tmp_path):
+def test_a_stock_model_teaches(recipe_of, tmp_path, monkeypatch):
+    """And is measured beside its student, as the model of ours that it is."""
+
+    def load_each(models, folders, device):
+        sizes = {name: load_ours(folder).num_parameters() for name, folder in folders.items()}
+        assert sizes == {name: model.num_parameters() for name, model in models.items()}
+        return {name: {"latency": 1.0, "throughput": 2.0, "memory": 3.0} for name in models}
+
+    monkeypatch.setattr("tercet.distill.conclusion.measure_speeds", load_each)
     tokenizer = train_tokenizer([" ".join(WORDS)] * 20, "wordpiece", 300, template="pair")
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
@@ -31,7 +44,9 @@ def test_a_stock_model_teaches(recipe_of, tmp_path):
     )  # fmt: skip
     BertForMaskedLM(config).save_pretrained(tmp_path / "bert")
     tokenizer.save_pretrained(tmp_path / "bert")
-    folder = distill(changed(recipe_of("encoder"), teacher=str(tmp_path / "bert")))
+    recipe = changed(recipe_of("encoder", report={"speed": True}), teacher=str(tmp_path / "bert"))
+    folder = distill(recipe)
+    assert json.loads((recipe.folder / "scores.json").read_text())["speeds"].keys() == {"teacher", "student"}
     assert load_source(str(folder)).model.config.num_hidden_layers == 1
 
 
@@ -72,9 +87,42 @@ def test_a_teacher_without_the_needed_outputs_is_refused(recipe_of, teachers, tm
     assert not recipe.folder.exists()
 
 
-def test_layers_that_do_not_fit_are_refused(recipe_of):
-    with pytest.raises(ValueError, match=r"student\.layers is \[1, 9\], but the teacher's layers are 0 to 3"):
-        distill(recipe_of("encoder", student={"layers": [1, 9]}))
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            {"student": {"layers": [1, 9]}},
+            r"student\.layers is \[1, 9\], but .* are 0 to 3",
+        ),
+        ({"student": {"overrides": {"max_position_embeddings": 32}, "initialization": "random"}}, "32"),
+        ({"general": {"signals": [{"kind": "relations", "heads": 5}]}}, r"relations\.heads is 5"),
+        ({"general": {"sequences": 2}}, "which translation alone has"),
+        ({"general": {"cache": {}}}, r"set general\.objective\.masking=static"),
+        ({"general": {"on_policy": {}}}, "writes nothing"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_an_earlier_run_is_replaced(parts, message, recipe_of):
+    folder = distill(recipe_of("encoder"))
+    before = sorted(path for path in folder.parent.rglob("*"))
+    with pytest.raises(ValueError, match=message):
+        distill(recipe_of("encoder", **parts), overwrite=True)
+    assert sorted(path for path in folder.parent.rglob("*")) == before
+
+
+def test_a_stream_is_not_read_beforehand(recipe_of):
+    recipe = recipe_of("decoder", general={"cache": {}})
+    corpus = replace(recipe.general.corpus, streaming=True)
+    with pytest.raises(ValueError, match=r"general\.cache: .* set general\.corpus\.streaming=false"):
+        distill(changed(recipe, corpus=recipe_data(corpus)))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_teacher_computes_in_the_precision_of_the_recipe(precision, recipe_of, tmp_path):
+    recipe = recipe_of("encoder", training={"precision": precision})
+    step = prepare_general(recipe.general, tmp_path)
+    accelerator = build_accelerator(recipe.general.training, tmp_path)
+    _, objective = build_lesson(step, recipe, step.source, accelerator)
+    assert objective.teacher.precision == precision
 
 
 @pytest.mark.parametrize(
@@ -95,6 +143,17 @@ def test_signals_that_cannot_compare_two_models_are_refused(signals, message, re
     student = type(teacher)(**fields | {"head_dim": 8})
     with pytest.raises(ValueError, match=message):
         build_signals(recipes, student, teacher)
+
+
+def test_maps_of_attention_are_compared_of_whole_sequences_and_equal_heads_in_each_stack(recipe_of):
+    signals = changed(recipe_of("seq2seq"), signals=[{"kind": "attention_maps"}]).general.signals
+    sizes = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2}
+    teacher = TercetSeq2SeqConfig(**sizes)
+    with pytest.raises(ValueError, match="but the student has 2 and the teacher 4"):
+        build_signals(signals, TercetSeq2SeqConfig(**sizes, decoder_num_attention_heads=2), teacher)
+    types = ["full_attention", "sliding_attention"]
+    with pytest.raises(ValueError, match="there are layers that read a window"):
+        build_signals(signals, teacher, TercetSeq2SeqConfig(**sizes, layer_types=types, sliding_window=4))
 
 
 def test_a_smaller_model_may_be_the_student(recipe_of, teachers, tmp_path):

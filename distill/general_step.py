@@ -1,0 +1,78 @@
+"""What all runs of a recipe's step on raw text have in common: the teacher, its text, and how it is read.
+
+teacher -> tokenizer -> corpus -> examples
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from ..modeling import TercetConfig
+from ..pretraining.held_out import build_held_out
+from ..pretraining.model import MODELS, require_positions
+from ..pretraining.objective_recipes import build_objective
+from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
+from ..pretraining.run import build_source
+from ..pretraining.token_objective import TokenObjective
+from ..training.evaluation import HeldOut
+from ..training.examples import ExampleSource
+from .recipe import GeneralRecipe
+from .teacher import Source, load_source, require_outputs
+
+
+@dataclass(frozen=True)
+class GeneralStep:
+    """What all runs of a recipe's step on raw text have in common."""
+
+    recipe: GeneralRecipe
+    teacher: Source
+    base: TokenObjective
+    """What is learned from the text itself."""
+    source: ExampleSource
+    """What is read."""
+    held_out: HeldOut
+    """What models are measured on."""
+    pretraining: PretrainingRecipe
+    """How the same would be said of pretraining."""
+
+
+def prepare_general(recipe: GeneralRecipe, folder: Path) -> GeneralStep:
+    """Load the teacher and its text, and make sure that they fit what is to be learned.
+
+    Args:
+        recipe: Names them.
+        folder: Of the run; nothing is written there.
+
+    Raises:
+        FileNotFoundError: A file or model is not there.
+        ValueError: Teacher, text and objective do not fit each other.
+    """
+    kind, corpus = recipe.objective.kind, recipe.corpus
+    teacher = load_source(recipe.teacher)
+    model_class = MODELS[kind]
+    member = cast(type[TercetConfig], model_class.config_class).model_type
+    require_outputs(teacher.model, recipe.teacher, kind, member)
+    require_positions(teacher.model.config, corpus.sequence_length)
+    pretraining = PretrainingRecipe(
+        model=ModelRecipe(path=str(teacher.folder)),
+        tokenizer=TokenizerRecipe(path=str(teacher.folder)),
+        corpus=corpus,
+        objective=recipe.objective,
+        training=recipe.training,
+        output=str(folder),
+    )
+    base = build_objective(
+        recipe.objective,
+        teacher.tokenizer,
+        sequence_length=corpus.sequence_length,
+        seed=recipe.training.seed,
+        decoder_start_id=getattr(teacher.model.config, "decoder_start_token_id", None),
+    )
+    if not isinstance(base, TokenObjective):
+        raise ValueError(
+            f"general.objective is {kind}, which asks for more than tokens: DistilBERT learns "
+            "masked_language_modeling, without next sentences"
+        )
+    source = build_source(pretraining, teacher.tokenizer)
+    held_out = build_held_out(pretraining, teacher.tokenizer)
+    return GeneralStep(recipe, teacher, base, source, held_out, pretraining)
