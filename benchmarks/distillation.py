@@ -7,7 +7,8 @@ Teacher 12 layers x 256, student 6, 30,522 words, 16 sequences of at most 128 to
 targets at temperature 2, hidden tokens and cosines, weighing 5, 2 and 1. All read the same masked batches.
 
 stock            both models on padded rows in float32, both heads on all tokens; then targets are selected,
-                 for the loss of DistilBERT's script (written anew here: that script itself is not run)
+                 for the loss of DistilBERT's script with `restrict_ce_to_mask` (written anew here: the script
+                 itself is not run, and without that switch it compares soft targets of all tokens)
 stock-bf16       the same in bfloat16 autocast
 tercet           `tercet distill` with a live teacher, precision `auto`
 tercet-cached    the same with a teacher that has read before, known for its 64 likeliest tokens

@@ -119,7 +119,7 @@ def build_ours(case: DistillationCase) -> tuple[Any, Any]:
 
 
 def script_loss(teacher: nn.Module, student: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    """Compute the loss of DistilBERT's script: logits of all tokens, of which targets are selected."""
+    """Compute the loss of DistilBERT's script, restricted to targets: logits of all tokens, then a choice."""
     inputs = {name: value for name, value in batch.items() if name != "labels"}
     with torch.no_grad():
         right = teacher(**inputs, output_hidden_states=True)

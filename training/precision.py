@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +27,9 @@ FORMATS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 FLOAT32_ERROR = 1e-5
 """Relative error below which a product was computed in float32: bfloat16 errs by 1e-3, TF32 by 3e-4."""
+
+PATIENCE = timedelta(hours=12)
+"""How long processes wait for the main one, which tokenizes and compares alone: longer than NCCL would."""
 
 OTHER_ENGINES = {"DeepSpeed": "ACCELERATE_USE_DEEPSPEED", "Megatron-LM": "ACCELERATE_USE_MEGATRON_LM"}
 """Engines that `accelerate launch` may choose -> how it says so; they bring their own optimizer and steps."""
@@ -72,7 +76,7 @@ def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
 def join_processes() -> PartialState:
     """Meet the processes of a launch, before anything is known of how they compute."""
     # Said explicitly, because without a GPU accelerate would let every process train a model of its own.
-    return PartialState(cpu=computes_on_cpu())
+    return PartialState(cpu=computes_on_cpu(), timeout=PATIENCE)
 
 
 def computes_on_cpu() -> bool:
