@@ -70,6 +70,15 @@ def test_two_processes_make_the_student_of_one(member, launcher, recipe_of, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["relations", "attention_maps"])
+def test_two_processes_do_not_wait_for_what_nothing_teaches(kind, recipe_of, tmp_path):
+    settings = {"steps": 3, "tokens_per_micro_batch": 140, "optimizer": {"epsilon": 1e-3}}
+    data = recipe_data(recipe_of("encoder", training=settings))
+    data["general"] |= {"signals": [{"kind": kind}], "objective_weight": 0.0}
+    require_equal_students(recipe_files(data, tmp_path), COPIES)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("member", ["decoder", "seq2seq"])
 def test_two_processes_write_what_one_writes(member, recipe_of, tmp_path):
     settings = {"steps": 3, "tokens_per_micro_batch": 140, "optimizer": {"epsilon": 1e-3}}
