@@ -18,7 +18,7 @@ from .prompting import Prompter, Question
 from .recipe import FewShotRecipe
 from .request import Request, Score
 from .rows import Items
-from .subject import Subject
+from .subject import Subject, hash_settings
 from .task_recipes import Choosing, CompletionRecipe, GenerationRecipe
 from .windows import windows_of
 from .writing import Writer
@@ -69,7 +69,10 @@ class Evaluation:
         self.prompter = Prompter(subject, self.encoder, recipe.task)
         self.drawer = Demonstrations(items.demonstrations, asking, are_test=items.are_one_split)
         hiding = asking.pseudo_log_likelihood if subject.member == "encoder" else ""
-        name = name_of_answers(weights, subject.member, subject.precision, hiding, asking.one_by_one)
+        settings = hash_settings(subject.model)
+        name = name_of_answers(
+            weights, settings, subject.member, subject.precision, hiding, asking.one_by_one
+        )
         if isinstance(recipe.task, GenerationRecipe):
             kept = KeptAnswers(folder / f"written-{name}")
             own = recipe.task

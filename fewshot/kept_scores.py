@@ -6,6 +6,7 @@ left out, and asked for again.
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,21 @@ from .request import Request, Score, Scorer
 
 
 class KeptAnswers:
-    """Answers by their keys, in a file of JSON lines that only grows."""
+    """Answers by their keys, in a file of JSON lines that only grows; it is read with the first question."""
 
     def __init__(self, file: Path):
-        self.file, self.answers = file, dict[str, Any]()
-        if file.exists():
-            lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-            if lines and not lines[-1].endswith("\n"):
-                replace_text(file, "".join(lines[:-1]))
-                del lines[-1]
-            self.answers = dict(json.loads(line) for line in lines)
+        self.file = file
+
+    @cached_property
+    def answers(self) -> dict[str, Any]:
+        """What the file holds, and what has been found since."""
+        if not self.file.exists():
+            return {}
+        lines = self.file.read_text(encoding="utf-8").splitlines(keepends=True)
+        if lines and not lines[-1].endswith("\n"):
+            replace_text(self.file, "".join(lines[:-1]))
+            del lines[-1]
+        return dict(json.loads(line) for line in lines)
 
     def ask(self, keys: Sequence[str], find: Callable[[list[int]], Iterator[tuple[int, Any]]]) -> list[Any]:
         """Give the answer to every key; what is not known is found, and kept at once.

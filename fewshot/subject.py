@@ -1,5 +1,6 @@
 """The model that is asked: found, loaded, known by a hash of its weights, which asking does not change."""
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -8,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 import transformers
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..interop.messages import quietly, shortened
 from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
@@ -41,6 +42,20 @@ OURS: dict[Member, tuple[str, ...]] = {
 
 UNLIMITED = 10**6
 """Tokens that a tokenizer must claim to read for nobody to have set its limit."""
+
+TOKENS = (
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "decoder_start_token_id",
+    "forced_bos_token_id",
+    "bad_words_ids",
+    "suppress_tokens",
+)
+"""What says with which tokens a text begins and ends, and which ones are none of a text."""
+
+VOLATILE = ("transformers_version", "_name_or_path", "dtype")
+"""Settings that no answer depends on; the format of numbers is the precision that was asked for."""
 
 DEFAULT_LENGTH = 2048
 """Tokens that a model reads that has no limit of its own."""
@@ -144,6 +159,8 @@ def load_subject(name: str, precision: Precision = "fp32", *, trust_remote_code:
     require_fit(tokenizer, model.config)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    if model.can_generate():
+        model.generation_config = naming_tokens_only(model.generation_config)
     return Subject(name, model.eval().to(device=device, dtype=dtype), tokenizer, member, precision)  # pyright: ignore[reportCallIssue]
 
 
@@ -190,6 +207,11 @@ def load_foreign(folder: Path, name: str, member: Member, trust_remote_code: boo
     return model
 
 
+def naming_tokens_only(config: GenerationConfig) -> GenerationConfig:
+    """Keep what names tokens of a model's own way to write: it is asked to write greedily, by no other rule."""
+    return GenerationConfig(**{name: getattr(config, name, None) for name in TOKENS})
+
+
 def hash_weights(model: PreTrainedModel) -> str:
     """Give the SHA-256 of all parameters and saved buffers, by their names."""
     digest = sha256()
@@ -197,3 +219,17 @@ def hash_weights(model: PreTrainedModel) -> str:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def hash_settings(model: PreTrainedModel) -> str:
+    """Give the SHA-256 of a model's configuration, and of what it writes by, but what no answer depends on."""
+    configs = [model.config, *([model.generation_config] if model.can_generate() else [])]
+    settings = [without_volatile(config.to_dict()) for config in configs]
+    return sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def without_volatile(settings: Any) -> Any:
+    """Leave out what is volatile, in the configurations of parts as well."""
+    if not isinstance(settings, dict):
+        return settings
+    return {name: without_volatile(own) for name, own in settings.items() if name not in VOLATILE}

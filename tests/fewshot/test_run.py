@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 
 import pytest
@@ -190,6 +191,46 @@ def test_other_weights_are_asked_anew(recipe_of, saved, tmp_path):
     assert hashes[0] != hashes[1]
     scores = [results["models"][0]["shots"]["0"]["scores"]["perplexity"] for results in (first, second)]
     assert scores[0] != scores[1]
+
+
+def test_an_evaluation_that_is_replaced_gives_no_answers_to_the_new_one(recipe_of, saved):
+    recipe = recipe_of("completion", [saved("decoder")])
+    expected = read(fewshot(recipe))
+    (answers,) = (recipe.folder / "answers").iterdir()
+    lines = answers.read_text().splitlines()
+    answers.write_text("".join(re.sub(r"-\d+\.", "-77.", line) + "\n" for line in lines))
+    assert_close(read(fewshot(recipe, overwrite=True)), expected)
+    assert len(answers.read_text().splitlines()) == len(lines)
+
+
+@pytest.mark.parametrize(
+    ("file", "kind", "changes"),
+    [
+        ("config.json", "completion", {"rope_theta": 7.0}),
+        ("generation_config.json", "generation", {"bad_words_ids": [[5]]}),
+    ],
+)
+def test_other_settings_are_asked_anew(file, kind, changes, recipe_of, saved, tmp_path):
+    copied = shutil.copytree(saved("decoder"), tmp_path / "changed")
+    fewshot(recipe_of(kind, [copied]))
+    settings = json.loads((copied / file).read_text())
+    for key, changed in (("transformers_version", {"transformers_version": "0"}), (file, changes)):
+        (copied / file).write_text(json.dumps(settings | changed))
+        folder = fewshot(recipe_of(kind, [copied]), resume=True)
+        assert len(list((folder / "answers").iterdir())) == (2 if key == file else 1)
+
+
+def test_models_write_greedily_whatever_else_they_would(recipe_of, saved, tmp_path):
+    copied = shutil.copytree(saved("gpt2"), tmp_path / "changed")
+    settings = json.loads((copied / "generation_config.json").read_text())
+    rules = {"repetition_penalty": 9.0, "no_repeat_ngram_size": 1, "min_length": 99, "do_sample": True}
+    (copied / "generation_config.json").write_text(json.dumps(settings | rules))
+    texts = []
+    for model in (saved("gpt2"), copied):
+        items = read(fewshot(recipe_of("generation", [model]), overwrite=True))[1]
+        texts.append([item["written"] for item in items])
+    assert texts[0] == texts[1]
+    assert any(texts[0])
 
 
 def test_contamination_tells_items_apart(recipe_of, saved, tmp_path):
