@@ -1,11 +1,11 @@
 """Rows as questions: what is asked about a row, what is right, and how the row looks as a demonstration."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .boundary import Prompt
+from .row_answers import place_of, texts_in
 from .task_recipes import (
     HOLE,
     Choosing,
@@ -18,8 +18,7 @@ from .task_recipes import (
     PartialEvaluationRecipe,
     PerplexityRecipe,
 )
-from .templates import Row, Template
-
+from .templates import MARK, Row, Template
 
 @dataclass(frozen=True)
 class Item:
@@ -86,7 +85,7 @@ class AskingChoice(Asking):
         self.recipe = recipe
         self.is_cloze = isinstance(recipe, ClozeRecipe)
         if isinstance(recipe, ClozeRecipe):
-            self.context = Template("task.text", recipe.text)
+            self.context = Template("task.text", recipe.text, hole=HOLE)
             if recipe.text.count(HOLE) != 1:
                 raise ValueError(f"task.text = {recipe.text!r} must have one hole {HOLE}")
         else:
@@ -103,19 +102,30 @@ class AskingChoice(Asking):
         """Whether all rows have the same choices, so that they are labels."""
         return self.choices is None
 
-    def parts(self, text: str) -> tuple[str, str]:
-        """Give what stands before and behind the answer."""
+    def parts(self, row: Row) -> tuple[str, str, str]:
+        """Give what stands before the answer, between the two, and behind it.
+
+        Raises:
+            ValueError: The template leaves the hole out, or repeats it.
+        """
+        text = self.context(row)
         if isinstance(self.recipe, MultipleChoiceRecipe):
-            return text, self.recipe.suffix
-        before, _, behind = text.partition(HOLE)
-        return before.rstrip(" ") if self.recipe.delimiter == " " else before, behind
+            return text, self.recipe.delimiter, self.recipe.suffix
+        if text.count(MARK) != 1:
+            raise ValueError(
+                f"task.text = {self.recipe.text!r} has {text.count(MARK)} holes {HOLE} in this row: write it so "
+                "that each row has one"
+            )
+        before, _, behind = text.partition(MARK)
+        context = before.rstrip(" ")
+        return context, before[len(context) :], behind
 
     def ask(self, number: int, row: Row) -> Item:
         """Ask which choice is likeliest."""
-        before, behind = self.parts(self.context(row))
+        before, delimiter, behind = self.parts(row)
         choices = texts_in("task.choices", self.choices(row) if self.choices else self.recipe.choices)
-        right = place_of(self.right(row), choices, self.recipe.labels)
-        answers = tuple(self.recipe.delimiter + choice for choice in choices)
+        right = place_of(self.right(row), choices, self.recipe.labels, are_fixed=self.has_fixed_choices)
+        answers = tuple(delimiter + choice for choice in choices)
         return Item(
             number,
             (Prompt(before, answers, behind),),
@@ -126,7 +136,7 @@ class AskingChoice(Asking):
 
     def without_content(self, text: str, row: Row, answers: tuple[str, ...]) -> Prompt:
         """Ask the same about a row of which all columns say a text without content."""
-        before, behind = self.parts(self.context(dict.fromkeys(row, text)))
+        before, _, behind = self.parts(dict.fromkeys(row, text))
         return Prompt(before, answers, behind)
 
 
@@ -144,7 +154,7 @@ class AskingPartially(Asking):
         """Ask which context makes the continuation likeliest."""
         contexts = texts_in("task.contexts", self.contexts(row))
         answer = self.recipe.delimiter + self.continuation(row)
-        right = place_of(self.right(row), contexts, ())
+        right = place_of(self.right(row), contexts, (), are_fixed=False)
         prompts = tuple(Prompt(context, (answer,)) for context in contexts)
         return Item(number, prompts, right, demonstration=contexts[right] + answer)
 
@@ -235,41 +245,6 @@ def asking_of(recipe: Common) -> Asking:
         ValueError: A template is none.
     """
     return ASKING[type(recipe)](recipe)
-
-
-def texts_in(name: str, values: Any, least: int = 2) -> list[str]:
-    """Give a list of texts that all say something.
-
-    Raises:
-        ValueError: It is no list, has too few, or one is empty.
-    """
-    if not isinstance(values, Sequence) or isinstance(values, str) or len(values) < least:
-        raise ValueError(f"{name} gives {values!r:.60}, not a list of {least} or more: correct the row")
-    texts = [value if isinstance(value, str) else str(value) for value in values]
-    for number, text in enumerate(texts):
-        if not text.strip():
-            raise ValueError(
-                f"{name} gives the empty answer {text!r} (number {number}): fill it in, or leave the row out "
-                "with data.where"
-            )
-    return texts
-
-
-def place_of(right: Any, choices: Sequence[str], labels: Sequence[str | int]) -> int:
-    """Find the number of the right choice: by its label, its number, or its text.
-
-    >>> place_of("Negative", ["bad", "good"], ["Negative", "Positive"]), place_of(1, ["a", "b"], [])
-    (0, 1)
-    """
-    if labels and len(labels) != len(choices):
-        raise ValueError(f"task.labels names {len(labels)} labels for {len(choices)} choices: name as many")
-    names = [str(label) for label in labels] or list(choices)
-    may_count = not labels and (isinstance(right, int) or str(right) not in names)
-    if may_count and str(right).isdecimal() and int(right) < len(choices):
-        return int(right)
-    if str(right) in names:
-        return names.index(str(right))
-    raise ValueError(f"task.right gives {right!r}, which is none of {', '.join(names)[:200]}: correct it")
 
 
 def is_choosing(recipe: Common) -> bool:

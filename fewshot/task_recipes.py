@@ -38,8 +38,6 @@ class Choosing(Common):
 
     right: str
     """Expression: the number of the right answer from 0, or what `labels` or the answers call it."""
-    delimiter: str = " "
-    """What stands between context and answer."""
     way: Way = "raw"
     """Which comparison is the score; all are reported."""
     unconditional: str = "Answer:"
@@ -59,6 +57,8 @@ class MultipleChoiceRecipe(Choosing):
     """Expression of a list; or the list itself, the same for all rows."""
     labels: tuple[str | int, ...] = ()
     """What `right` calls the choices, in their order."""
+    delimiter: str = " "
+    """What stands between context and answer."""
     suffix: str = ""
     """What follows every choice: encoders read it, and demonstrations show it."""
 
@@ -69,7 +69,8 @@ class ClozeRecipe(Choosing):
 
     kind: Literal["cloze"]
     text: str
-    """Template with one `___`; what follows it, only encoders read."""
+    """Template with one `___`, and before it the space that the answer begins with, if any; what follows it,
+    only encoders read."""
     choices: str | tuple[str, ...]
     """Expression of a list; or the list itself, the same for all rows."""
     labels: tuple[str | int, ...] = ()
@@ -85,6 +86,8 @@ class PartialEvaluationRecipe(Choosing):
     """Expression of a list."""
     continuation: str
     """Template of what follows all of them."""
+    delimiter: str = " "
+    """What stands between."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,9 @@ from ..interop.messages import first_line
 Row = dict[str, Any]
 """The values of one row, by the names of the columns."""
 
+MARK = "\0"
+"""What stands for the hole of a text, once a row is filled in."""
+
 ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
 
 
@@ -25,20 +28,21 @@ class Template:
         name: Key of the recipe, for messages.
         source: What the recipe says there.
         is_expression: Whether it gives a value rather than a text.
+        hole: Characters of the source for which a text has `MARK`, since a row may hold the same ones.
 
     Raises:
         ValueError: It is no Jinja.
     """
 
-    def __init__(self, name: str, source: str, *, is_expression: bool = False):
+    def __init__(self, name: str, source: str, *, is_expression: bool = False, hole: str = ""):
         self.name, self.source = name, source
-        self.text = f"{{{{ {source} }}}}" if is_expression else source
+        self.text = f"{{{{ {source} }}}}" if is_expression else source.replace(hole, MARK) if hole else source
         try:
             self.names = meta.find_undeclared_variables(ENVIRONMENT.parse(self.text)) - {"row"}
             self.evaluate = (
                 ENVIRONMENT.compile_expression(source, undefined_to_none=False)
                 if is_expression
-                else ENVIRONMENT.from_string(source).render
+                else ENVIRONMENT.from_string(self.text).render
             )
         except TemplateError as error:
             raise ValueError(

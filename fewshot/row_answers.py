@@ -1,0 +1,58 @@
+"""What a row gives as answers, and which of them is right."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def texts_in(name: str, values: Any, least: int = 2) -> list[str]:
+    """Give a list of texts that all say something.
+
+    Raises:
+        ValueError: It is no list, has too few, or one is empty.
+    """
+    if not isinstance(values, Sequence) or isinstance(values, str) or len(values) < least:
+        raise ValueError(f"{name} gives {values!r:.60}, not a list of {least} or more: correct the row")
+    texts = [value if isinstance(value, str) else str(value) for value in values]
+    for number, text in enumerate(texts):
+        if not text.strip():
+            raise ValueError(
+                f"{name} gives the empty answer {text!r} (number {number}): fill it in, or leave the row out "
+                "with data.where"
+            )
+    return texts
+
+
+def place_of(
+    right: Any, choices: Sequence[str], labels: Sequence[str | int], *, are_fixed: bool = True
+) -> int:
+    """Find the number of the right choice: by its label, its text, or its number.
+
+    A whole number counts the choices of a row. Fixed choices may be called by it, if that is not in doubt.
+
+    >>> place_of("Negative", ["bad", "good"], ["Negative", "Positive"]), place_of(1, ["a", "b"], [])
+    (0, 1)
+
+    Raises:
+        ValueError: It is none of the choices, or may be two of them.
+    """
+    if labels and len(labels) != len(choices):
+        raise ValueError(f"task.labels names {len(labels)} labels for {len(choices)} choices: name as many")
+    names, name = [str(label) for label in labels] or list(choices), str(right)
+    by_name = names.index(name) if name in names else None
+    by_number = int(right) if not labels and name.isdecimal() and int(right) < len(choices) else None
+    if isinstance(right, int) and not labels:
+        if are_fixed and len({by_name, by_number} - {None}) > 1:
+            raise ValueError(
+                f"task.right gives {right}, the number of one choice and the text of another: set task.labels "
+                "to what task.right calls the choices, in their order"
+            )
+        if not are_fixed and by_number is None is not by_name:
+            raise ValueError(
+                f"task.right gives {right}, but a number counts the {len(choices)} choices of a row, from 0: "
+                "to name one by its text, write task.right: (...) | string"
+            )
+        by_name = by_name if are_fixed else None
+    for place in (by_name, by_number):
+        if place is not None:
+            return place
+    raise ValueError(f"task.right gives {right!r}, which is none of {', '.join(names)[:200]}: correct it")
