@@ -160,6 +160,8 @@ class Evaluation:
         if not (isinstance(asking, AskingChoice) and asking.has_fixed_choices):
             return []
         texts = asking.recipe.content_free
+        if not texts:
+            return []
         prompts = []
         for question in questions:
             before = self.prompter.before(question.demonstrations)

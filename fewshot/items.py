@@ -20,6 +20,7 @@ from .task_recipes import (
 )
 from .templates import MARK, Row, Template
 
+
 @dataclass(frozen=True)
 class Item:
     """One row as a question, without demonstrations."""
@@ -113,8 +114,8 @@ class AskingChoice(Asking):
             return text, self.recipe.delimiter, self.recipe.suffix
         if text.count(MARK) != 1:
             raise ValueError(
-                f"task.text = {self.recipe.text!r} has {text.count(MARK)} holes {HOLE} in this row: write it so "
-                "that each row has one"
+                f"task.text = {self.recipe.text!r} has {text.count(MARK)} holes {HOLE} in this row: "
+                "write it so that each row has one"
             )
         before, _, behind = text.partition(MARK)
         context = before.rstrip(" ")
@@ -134,9 +135,21 @@ class AskingChoice(Asking):
             label=str(right) if self.has_fixed_choices else "",
         )
 
+    def require_calibrated(self, row: Row) -> None:
+        """Raise a `ValueError` if calibration cannot ask about a row without content."""
+        if self.has_fixed_choices:
+            for text in self.recipe.content_free:
+                self.without_content(text, row, ())
+
     def without_content(self, text: str, row: Row, answers: tuple[str, ...]) -> Prompt:
         """Ask the same about a row of which all columns say a text without content."""
-        before, _, behind = self.parts(dict.fromkeys(row, text))
+        try:
+            before, _, behind = self.parts(dict.fromkeys(row, text))
+        except ValueError as error:
+            raise ValueError(
+                f"{self.context.name} = {self.context.source!r} cannot be filled in with {text!r} in all "
+                "columns, for calibration: set task.content_free to texts that it can, or to []"
+            ) from error
         return Prompt(before, answers, behind)
 
 
@@ -242,8 +255,15 @@ def asking_of(recipe: Common) -> Asking:
     """Give what asks about the rows of a task.
 
     Raises:
-        ValueError: A template is none.
+        ValueError: A template is none, or answers cannot be compared as they shall be.
     """
+    if isinstance(recipe, Choosing) and recipe.way == "calibrated":
+        choices = getattr(recipe, "choices", "")
+        if isinstance(choices, str) or not recipe.content_free:
+            raise ValueError(
+                "task.way is calibrated, which needs a list of task.choices, the same for all rows, and texts "
+                "in task.content_free: name both, or set task.way=raw"
+            )
     return ASKING[type(recipe)](recipe)
 
 

@@ -4,7 +4,7 @@ A record is plain data, one line of the log: the prompt, its tokens and what the
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,12 +53,21 @@ def record_choice(
     values = compared(scores, answers, unconditional, content_free)
     sure = probabilities(values[way_of(task)])
     choices = {way: int(own.argmax()) for way, own in values.items()}
-    return {
+    record = {
         "values": {way: own.tolist() for way, own in values.items()},
         "choices": choices,
         "right": question.item.right,
         "is_right": {way: choice == question.item.right for way, choice in choices.items()},
         "confidence": float(sure.max()),
+    }
+    return record | tied_pair(values) if isinstance(task, MinimalPairRecipe) else record
+
+
+def tied_pair(values: Mapping[str, np.ndarray]) -> Record:
+    """Say of a minimal pair whether the good sentence, the first, is strictly likelier, as BLiMP asks."""
+    return {
+        "is_right": {way: bool(good > bad) for way, (good, bad) in values.items()},
+        "is_tied": bool(values["raw"][0] == values["raw"][1]),
     }
 
 

@@ -3,9 +3,7 @@
 Written as Markdown and as a page of HTML, from the same blocks as the reports of pretraining.
 """
 
-import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from ..finetune.report import name_of_model
@@ -14,14 +12,10 @@ from ..pretraining.report import (
     Block,
     Card,
     Cards,
-    Example,
-    Examples,
     Figure,
     Heading,
-    Line,
     Prose,
     Report,
-    Run,
     Table,
 )
 from ..pretraining.report import as_markdown as in_markdown
@@ -30,8 +24,9 @@ from ..training.disk import replace_text
 from .charts import Band, draw_reliability, draw_shots
 from .choosing import WAYS
 from .judging import is_better_higher
-from .output import ITEMS, MARKDOWN, PAGE, RELIABILITY, SHOTS
+from .output import MARKDOWN, PAGE, RELIABILITY, SHOTS
 from .recipe import FewShotRecipe
+from .shown_items import some_items
 
 Results = Mapping[str, Any]
 
@@ -63,8 +58,6 @@ KINDS = {
 MOST_GROUPS = 100
 """Groups that a table still has room for."""
 
-NUM_EXAMPLES = 6
-
 
 def write_report(recipe: FewShotRecipe, results: Results) -> None:
     """Write the report of an evaluation, with its charts, into its folder."""
@@ -89,7 +82,7 @@ def build_report(recipe: FewShotRecipe, results: Results) -> Report:
             *sureness(recipe, results),
             *groups(results),
             *contamination(results),
-            *some_items(recipe.folder),
+            *some_items(recipe),
             *what_was_asked(results),
         ],
     )
@@ -163,6 +156,18 @@ def shots(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
     yield Prose(
         "Dropped are demonstrations that did not fit, cut are items whose own context did not, in all draws."
     )
+    yield from ties(results)
+
+
+def ties(results: Results) -> Iterator[Block]:
+    """Say how many minimal pairs a model cannot tell apart."""
+    found = {
+        label(model, results): sum(own.get("ties", 0) for own in model["shots"].values())
+        for model in results["models"]
+    }
+    if any(found.values()):
+        counts = ", ".join(f"{count:,} ({name})" for name, count in found.items())
+        yield Prose(f"Pairs whose sentences are equally likely, which count as wrong: {counts}.")
 
 
 def label(model: Mapping[str, Any], results: Results) -> str:
@@ -239,40 +244,6 @@ def contamination(results: Results) -> Iterator[Block]:
     ]
     parts = next(iter(results["models"][0]["shots"].values()))["contamination"]
     yield Table(["", *(f"{name} ({part['items']:,})" for name, part in parts.items())], rows)
-
-
-def some_items(folder: Path) -> Iterator[Block]:
-    """Show some items of the last condition, as they were asked."""
-    log = folder / ITEMS
-    if not log.exists():
-        return
-    with log.open(encoding="utf-8") as lines:
-        first = [json.loads(line) for line, _ in zip(lines, range(NUM_EXAMPLES), strict=False)]
-    yield Heading("Some items")
-    yield Examples([Example([Line("asked", [Run(end_of(record))]), *said(record)]) for record in first])
-
-
-def end_of(record: Mapping[str, Any]) -> str:
-    """Give the end of a prompt."""
-    prompt = (
-        record["prompt"] if isinstance(record["prompt"], str) else record["prompt"][record.get("right", 0)]
-    )
-    return prompt if len(prompt) < 400 else f"... {prompt[-400:]}"
-
-
-def said(record: Mapping[str, Any]) -> Iterator[Line]:
-    """Say what the model answered."""
-    if "written" in record:
-        is_right = bool(record["exact_match"])
-        yield Line("written", [Run(record["written"].strip() or "nothing", "right" if is_right else "wrong")])
-        yield Line("right", [Run(record["references"][0].strip(), "truth")])
-        return
-    chosen = record.get("choices", {}).get("raw")
-    for number, answer in enumerate(record.get("answers", [])):
-        is_right = number == record.get("right", 0)
-        role = "truth" if is_right and number != chosen else "right" if is_right else "wrong"
-        run = Run(answer["text"].strip(), role if is_right or number == chosen else "plain")
-        yield Line(f"{sum(answer['log_likelihoods']):.2f}", [run])
 
 
 def what_was_asked(results: Results) -> Iterator[Block]:

@@ -43,8 +43,8 @@ def place_of(
     if isinstance(right, int) and not labels:
         if are_fixed and len({by_name, by_number} - {None}) > 1:
             raise ValueError(
-                f"task.right gives {right}, the number of one choice and the text of another: set task.labels "
-                "to what task.right calls the choices, in their order"
+                f"task.right gives {right}, the number of one choice and the text of another: set "
+                "task.labels to what task.right calls the choices, in their order"
             )
         if not are_fixed and by_number is None is not by_name:
             raise ValueError(

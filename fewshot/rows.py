@@ -13,7 +13,7 @@ from ..finetune.row_files import TABLES, as_numbers, find_file, stream_file
 from ..finetune.rows import read_split
 from ..pretraining.corpus_files import ending
 from .demonstrations import require_labels
-from .items import Asking, Item, asking_of
+from .items import Asking, AskingChoice, Item, asking_of
 from .recipe import DataRecipe, FewShotRecipe
 from .templates import Row, Template
 
@@ -37,7 +37,7 @@ def read_items(recipe: FewShotRecipe) -> Items:
     Raises:
         FileNotFoundError: There is no such file.
         ValueError: A file is damaged or empty, a template names a column that is not there, a row lacks
-            something, or there are fewer demonstrations than asked for.
+            something, calibration is impossible, or there are fewer demonstrations than asked for.
     """
     asking, data = asking_of(recipe.task), recipe.data
     most = max(recipe.asking.shots)
@@ -48,6 +48,8 @@ def read_items(recipe: FewShotRecipe) -> Items:
         )
     rows = read_rows(data, data.test)
     test = ask(asking, data, data.test, rows)
+    if isinstance(asking, AskingChoice):
+        asking.require_calibrated(rows[0])
     are_one_split = data.demonstrations in (None, data.test)
     demonstrations = test
     if not are_one_split and most:

@@ -208,7 +208,7 @@ def load_foreign(folder: Path, name: str, member: Member, trust_remote_code: boo
 
 
 def naming_tokens_only(config: GenerationConfig) -> GenerationConfig:
-    """Keep what names tokens of a model's own way to write: it is asked to write greedily, by no other rule."""
+    """Keep what names tokens of a model's own way to write: it shall write greedily, by no other rule."""
     return GenerationConfig(**{name: getattr(config, name, None) for name in TOKENS})
 
 
@@ -222,7 +222,7 @@ def hash_weights(model: PreTrainedModel) -> str:
 
 
 def hash_settings(model: PreTrainedModel) -> str:
-    """Give the SHA-256 of a model's configuration, and of what it writes by, but what no answer depends on."""
+    """Give the SHA-256 of a model's configuration and of its way to write, as far as answers depend on it."""
     configs = [model.config, *([model.generation_config] if model.can_generate() else [])]
     settings = [without_volatile(config.to_dict()) for config in configs]
     return sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()

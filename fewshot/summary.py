@@ -16,6 +16,7 @@ from .judging import by_group, criterion_of, interval_of, reliability, scores_of
 from .recipe import FewShotRecipe
 from .rows import Items
 from .subject import Subject
+from .task_recipes import MinimalPairRecipe
 
 
 def summarize_model(
@@ -84,6 +85,8 @@ def summarize_shots(
     }
     if is_choosing(task):
         summary["reliability"] = reliability(everything, way_of(task))
+    if isinstance(task, MinimalPairRecipe):
+        summary["ties"] = sum(record["is_tied"] for record in everything)
     if contamination is not None:
         worth = [np.array([worth_of(task, record) for record in outcome.records]) for outcome in outcomes]
         summary["contamination"] = {

@@ -65,6 +65,34 @@ WRONG = {
         {"task": {"kind": "cloze", "text": "{{ question }}", "choices": ["a", "b"], "right": "gold"}},
         r"must have one hole ___",
     ),
+    "calibrated choices of rows": (
+        {"task": TASK | {"way": "calibrated"}},
+        r"task.way is calibrated, which needs a list of task.choices, .* or set task.way=raw",
+    ),
+    "calibrated contexts": (
+        {
+            "task": {
+                "kind": "partial_evaluation",
+                "contexts": "choices",
+                "continuation": "{{ question }}",
+                "right": "gold",
+                "way": "calibrated",
+            }
+        },
+        r"task.way is calibrated, which needs a list of task.choices, .* or set task.way=raw",
+    ),
+    "calibrated without texts": (
+        {"task": TASK | {"choices": ["yes", "no"], "way": "calibrated", "content_free": []}},
+        r"and texts in task.content_free: name both, or set task.way=raw",
+    ),
+    "template that calibration cannot fill in": (
+        {"task": TASK | {"choices": ["yes", "no"], "context": "{{ question }} {{ gold + 1 }}"}},
+        r"cannot be filled in with 'N/A' in all columns, for calibration: set task.content_free",
+    ),
+    "choices that may be numbers": (
+        {"task": TASK | {"choices": ["1", "0"]}},
+        r"row 1: task.right gives 0, the number of one choice and the text of another: set task.labels",
+    ),
     "sentinel": (
         {"models": ["seq2seq-without-sentinels"], "asking": {"sentinel": True}},
         r"asking.sentinel is true, but the tokenizer has no <extra_id_0>: set asking.sentinel=false",

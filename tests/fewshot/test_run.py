@@ -125,6 +125,24 @@ def test_accuracies_are_those_of_the_logged_scores(recipe_of, saved):
     assert results["baselines"]["majority"] == max(map(right.count, right)) / len(right)
 
 
+def test_nothing_is_calibrated_without_texts(recipe_of, saved):
+    task = {"content_free": [], "way": "per_character"}
+    recipe = recipe_of("classification", [saved("decoder")], task=task)
+    results, items = read(fewshot(recipe))
+    assert "accuracy_calibrated" not in results["models"][0]["shots"]["0"]["scores"]
+    report = (recipe.folder / "report.md").read_text()
+    assert all(f"{value:.2f}" in report for item in items[:6] for value in item["values"]["per_character"])
+
+
+def test_sentences_that_a_model_cannot_tell_apart_are_not_right(recipe_of, saved):
+    recipe = recipe_of("minimal_pair", [saved("encoder")], task={"bad": "{{ text | replace(' ', '  ') }}"})
+    results, items = read(fewshot(recipe))
+    own = results["models"][0]["shots"]["0"]
+    assert own["mean"] == own["interval"][1] == 0
+    assert own["ties"] == len(items) == 12
+    assert "which count as wrong: 12 (encoder)" in (recipe.folder / "report.md").read_text()
+
+
 def test_slow_and_fast_evaluations_are_equal(recipe_of, saved, tmp_path):
     both = []
     for is_slow in (False, True):
