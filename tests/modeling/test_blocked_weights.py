@@ -138,6 +138,18 @@ def shift(layer):
     layer.bias.data += 1
 
 
+def exchange_columns_unseen(layer):
+    layer.weight.data = layer.weight.data[:, torch.arange(layer.weight.shape[1]).roll(4)]
+
+
+def exchange_columns_in_place_unseen(layer):
+    layer.weight.data.copy_(layer.weight.data.roll(4, dims=-1))
+
+
+def exchange_biases(layer):
+    layer.bias.data = layer.bias.data.flip(0)
+
+
 @torch.no_grad()
 def exchange_columns(layer):
     layer.weight.copy_(layer.weight.roll(8, dims=1))
@@ -154,7 +166,20 @@ def shrink(layer):
 
 
 @pytest.mark.parametrize(
-    "change", [add_in_place, step, exchange_rows, exchange_columns, flip_two_signs, replace, shift, shrink]
+    "change",
+    [
+        add_in_place,
+        step,
+        exchange_rows,
+        exchange_columns,
+        exchange_columns_unseen,
+        exchange_columns_in_place_unseen,
+        exchange_biases,
+        flip_two_signs,
+        replace,
+        shift,
+        shrink,
+    ],
 )
 def test_changed_weights_are_cut_again(model, x, change):
     products(model, x)
