@@ -20,7 +20,7 @@ from .outputs import TercetForPreTrainingOutput
 from .packing import Masks
 from .pooling import find_sequences
 from .pretrained_tercet import TercetPreTrainedModel, TercetVocabularyModel
-from .stack import TercetStack, kernel_arguments, require_tokens
+from .stack import TercetStack, kernel_arguments, require_nothing_asked, require_tokens
 
 
 class TercetEncoderModel(TercetStack):
@@ -142,6 +142,7 @@ class TercetEncoderForNextSentencePrediction(TercetPreTrainedModel):
     ) -> NextSentencePredictorOutput:
         """Judge pairs: logits (B, 2), and the loss of `labels` (B,): 0 if B follows, 1 if it is random."""
         loss_arguments = take_loss_arguments(kwargs)
+        require_nothing_asked(kwargs, type(self).__name__)
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
         states, bounds = outputs.last_hidden_state, kwargs.get("cu_seq_lens_q")
         sequences = find_sequences(states, attention_mask, position_ids, bounds)
@@ -187,6 +188,7 @@ class TercetEncoderForPreTraining(TercetVocabularyModel):
         back when.
         """
         loss_arguments = take_loss_arguments(kwargs)
+        require_nothing_asked(kwargs, type(self).__name__)
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
         states = outputs.last_hidden_state
         token_loss, token_logits = self.answer(states, labels, logits_to_keep, loss_arguments)

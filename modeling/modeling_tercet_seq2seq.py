@@ -23,6 +23,7 @@ from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import bounds_of, restarts
 from .pretrained_tercet import TercetPreTrainedModel
+from .stack import require_nothing_asked
 from .tracing import is_tracing
 
 TABLE = "embeddings.embed_tokens.weight"
@@ -111,6 +112,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         `cu_seq_lens_q` bounds the targets, which ask, and `cu_seq_lens_k` the sources.
         """
         require_target(decoder_input_ids, decoder_inputs_embeds)
+        require_nothing_asked(kwargs, type(self).__name__)
         kwargs = self.recordings(kwargs)
         if cu_seq_lens_q is cu_seq_lens_k is None and attention_mask is None and not is_tracing():
             cu_seq_lens_k, cu_seq_lens_q = packed_bounds(position_ids, decoder_position_ids)

@@ -19,6 +19,7 @@ from .feed_forward import build_activation
 from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import Masks
 from .pretrained_tercet import TercetPreTrainedModel
+from .stack import require_nothing_asked
 
 
 class ReplacedTokenHead(nn.Module):
@@ -72,6 +73,7 @@ class TercetEncoderForReplacedTokenDetection(TercetPreTrainedModel):
         `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
+        require_nothing_asked(kwargs, type(self).__name__)
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
         logits = self.replaced_token_head(outputs.last_hidden_state)
         loss = None

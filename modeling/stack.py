@@ -193,8 +193,11 @@ class TercetStack(TercetPreTrainedModel):
         layer computes: (1, n, C).
 
         Raises:
-            ValueError: If places are asked for in a padded batch that is packed here, in training.
+            ValueError: If places are asked for in a padded batch that is packed here, in training; or of a
+                stack that reads an encoder.
         """
+        if source is not None:
+            require_nothing_asked({"asked": asked}, "a stack that reads an encoder")
         if asked is not None and layout.padding is not None:
             raise ValueError("asked counts places of a padded batch, which training packs: call eval() first")
         masks = self.relative_bias(masks, x, past_key_values)
@@ -249,6 +252,15 @@ def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Te
     if tokens is None or (input_ids is not None and inputs_embeds is not None):
         raise ValueError("give either input_ids or inputs_embeds: exactly one of them")
     return tokens
+
+
+def require_nothing_asked(arguments: dict[str, Any], reader: str) -> None:
+    """Raise a `ValueError` if states of some places alone are asked for by who needs all of them."""
+    if arguments.get("asked") is not None:
+        raise ValueError(
+            f"asked is given to {reader}, which needs all states: leave it out, or call the encoder or the "
+            "decoder alone"
+        )
 
 
 def kernel_arguments(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from .cross_entropy import at_least_float32, logits_loss, take_loss_arguments
 from .outputs import TercetSentenceEmbeddingOutput
 from .pooling import POOLING, Sequences, find_sequences
 from .pretrained_tercet import TercetPreTrainedModel
-from .stack import TercetStack, require_tokens
+from .stack import TercetStack, require_nothing_asked, require_tokens
 
 
 class TercetReader(TercetPreTrainedModel):
@@ -46,6 +46,7 @@ class TercetReader(TercetPreTrainedModel):
         **kwargs: Any,
     ) -> tuple[BaseModelOutput, Sequences]:
         """Read a batch, and find the sequences in it; a decoder makes no cache unless it is asked to."""
+        require_nothing_asked(kwargs, type(self).__name__)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,

@@ -4,7 +4,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling import packed_attention, sequence_groups
+from tercet.modeling import (
+    TercetEncoderForPreTraining,
+    TercetSeq2SeqForConditionalGeneration,
+    TercetSeq2SeqModel,
+    packed_attention,
+    sequence_groups,
+)
+
+from .conftest import TASKS, build_architecture, examples_for
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
@@ -223,3 +231,25 @@ def test_places_are_not_asked_for_where_training_moves_them(builder, batch):
     model = builder("encoder").model.train()
     with pytest.raises(ValueError, match=r"call eval\(\) first"):
         model(input_ids=ids, attention_mask=mask, asked=torch.tensor([0]))
+
+
+OF_ALL_STATES = [
+    *TASKS,
+    TercetEncoderForPreTraining,
+    TercetSeq2SeqModel,
+    TercetSeq2SeqForConditionalGeneration,
+]
+
+
+@pytest.mark.parametrize("architecture", OF_ALL_STATES, ids=lambda architecture: architecture.__name__)
+def test_who_needs_all_states_is_not_asked_for_some(architecture):
+    inputs = examples_for(architecture)
+    with pytest.raises(ValueError, match=r"asked is given to .*, which needs all states: leave it out, or"):
+        build_architecture(architecture)(**inputs, asked=torch.tensor([0, 3]))
+
+
+def test_a_decoder_that_reads_an_encoder_is_not_asked_for_some_states(builder):
+    model = builder("seq2seq").model.decoder
+    ids, source = torch.ones(2, 3, dtype=torch.long), torch.randn(2, 4, 32)
+    with pytest.raises(ValueError, match="asked is given to a stack that reads an encoder"):
+        model(ids, encoder_hidden_states=source, asked=torch.tensor([0]))
