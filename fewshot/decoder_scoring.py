@@ -21,7 +21,7 @@ from transformers.cache_utils import Cache
 from ..modeling import TercetDecoderForCausalLM
 from ..modeling.packing import Masks
 from .few_positions import Targets, fast_products, head_only_at, scores_of_few
-from .layout import packed, padded
+from .layout import ROBERTA_LIKE, packed, padded
 from .prefix_tree import PrefixTree, by_size, find_families, grow_trees
 from .request import Request, Score, Scorer
 from .shared_prefix import SharedPrefix
@@ -118,7 +118,7 @@ class TreeScorer(Scorer):
 
 
 class CacheScorer(Scorer):
-    """A stock decoder: the common beginning of a family is cached, each answer is a row behind it.
+    """A stock decoder: the common beginning of a family is cached, if it can be, each answer is a row behind it.
 
     Args:
         model: In evaluation mode.
@@ -127,12 +127,15 @@ class CacheScorer(Scorer):
 
     def __init__(self, model: PreTrainedModel, tokens_at_once: int):
         self.model, self.tokens_at_once = model, tokens_at_once
-        self.takes_positions = "position_ids" in signature(model.forward).parameters
+        takes = signature(model.forward).parameters
+        self.may_cache = "past_key_values" in takes  # Mamba's states are no keys and values
+        # Those count from the pad's id on; they do so themselves, behind a cache, too.
+        self.takes_positions = "position_ids" in takes and model.config.model_type not in ROBERTA_LIKE
 
     @torch.inference_mode()
     def score(self, requests: Sequence[Request]) -> Iterator[tuple[int, Score]]:
         """Yield the scores family by family."""
-        for family in find_families(requests, counts_answers=True):
+        for family in find_families(requests, may_cache=self.may_cache, counts_answers=True):
             cache = self.read(requests[family.members[0]].ids[: family.prefix])
             sizes = [len(requests[number].ids) - family.prefix for number in family.members]
             for batch in by_size(sizes, self.tokens_at_once):
@@ -163,9 +166,10 @@ class CacheScorer(Scorer):
         inputs: dict[str, Any] = {
             "input_ids": ids,
             "attention_mask": torch.nn.functional.pad(mask, (prefix, 0), value=1),
-            "past_key_values": expanded(cache, len(rows)),
             "use_cache": cache is not None,
         }
+        if cache is not None:
+            inputs["past_key_values"] = expanded(cache, len(rows))
         if self.takes_positions:
             inputs["position_ids"] = (torch.arange(width, device=ids.device) + prefix)[None].expand(
                 len(rows), -1
@@ -174,10 +178,8 @@ class CacheScorer(Scorer):
         return scores_of_few(self.model, targets, inputs)
 
 
-def expanded(cache: Cache | None, rows: int) -> Cache | None:
+def expanded(cache: Cache, rows: int) -> Cache:
     """Give a copy of the cache of one text for as many rows."""
-    if cache is None:
-        return None
     copied = copy.deepcopy(cache)
     copied.batch_repeat_interleave(rows)
     return copied

@@ -21,6 +21,7 @@ from .boundary import DecoderPrompts, EncoderPrompts, Policy, PromptEncoder, Seq
 from .decoder_scoring import CacheScorer, TreeScorer
 from .definition import OneByOne
 from .encoder_scoring import EncoderScorer, Hiding
+from .layout import ROBERTA_LIKE
 from .request import Request, Scorer
 from .seq2seq_scoring import Seq2SeqScorer
 
@@ -39,6 +40,9 @@ OURS: dict[Member, tuple[str, ...]] = {
     "seq2seq": ("TercetSeq2SeqForConditionalGeneration",),
 }
 """Classes of ours that end in the vocabulary."""
+
+NEITHER = ("flaubert", "xlm", "xlnet")
+"""Types of models whose language head is called like a decoder's, and is none."""
 
 UNLIMITED = 10**6
 """Tokens that a tokenizer must claim to read for nobody to have set its limit."""
@@ -118,20 +122,20 @@ class Subject:
         """Count the tokens of the context that are too many; what remains must hold the answer.
 
         Raises:
-            ValueError: The answer alone is longer than what the model reads.
+            ValueError: The answer, or what follows it, is longer than what the model reads.
         """
         own = len(request.lead) + len(request.answer) + len(request.suffix) - (self.member != "encoder")
-        if own > self.max_length - (self.member != "seq2seq"):
+        room = self.max_length - (self.member != "seq2seq")
+        if own > room:
+            is_long = own - len(request.suffix) > room
+            behind = "" if is_long else f" with {len(request.suffix):,} behind it"
             raise ValueError(
-                f"an answer of {len(request.answer):,} tokens is longer than what {self.name} reads "
-                f"({self.max_length:,} tokens): shorten it, or choose a model that reads more"
+                f"an answer of {len(request.answer):,} tokens{behind} is longer than what {self.name} reads "
+                f"({self.max_length:,} tokens): shorten {'it' if is_long else 'the suffix'}, or choose a "
+                "model that reads more"
             )
         length = len(request.context) + (0 if self.member == "seq2seq" else own)
         return max(0, length - self.max_length)
-
-
-ROBERTA_LIKE = ("roberta", "xlm-roberta", "camembert")
-"""Types of models whose positions begin behind the id of the pad."""
 
 
 def load_subject(name: str, precision: Precision = "fp32", *, trust_remote_code: bool = False) -> Subject:
@@ -165,7 +169,16 @@ def load_subject(name: str, precision: Precision = "fp32", *, trust_remote_code:
 
 
 def member_of(config: PreTrainedConfig) -> Member:
-    """Tell which of the three Transformers a configuration describes."""
+    """Tell which of the three Transformers a configuration describes.
+
+    Raises:
+        ValueError: It describes none of them.
+    """
+    if config.model_type in NEITHER:
+        raise ValueError(
+            f"a model of type {config.model_type} hides or permutes tokens in its own way, and is neither of "
+            "the three members: name an encoder, a decoder or a sequence-to-sequence model"
+        )
     if config.is_encoder_decoder:
         return "seq2seq"
     if config.model_type.startswith("tercet"):
@@ -196,7 +209,7 @@ def load_foreign(folder: Path, name: str, member: Member, trust_remote_code: boo
                 dtype=torch.float32,
             )  # fmt: skip
     except ValueError as error:
-        if "Unrecognized configuration" in str(error) or "auto" in str(error).lower():
+        if "Unrecognized configuration class" in str(error):
             raise ValueError(f"{name} cannot be asked: {auto_class} knows no such model") from error
         raise
     if missing := sorted(found["missing_keys"]):

@@ -16,8 +16,12 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForCausalLM,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -104,6 +108,10 @@ def build(name: str, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         )
     if name == "llama":
         return LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=2, **ids))
+    if name == "mamba":
+        return MambaForCausalLM(MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=8, **ids))
+    if name == "roberta":
+        return RobertaForCausalLM(RobertaConfig(**SIZES, **ids, is_decoder=True))
     if name == "bert":
         return BertForMaskedLM(BertConfig(**SIZES, **ids))
     if name == "bart":
@@ -126,7 +134,8 @@ def build(name: str, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     return model
 
 
-MEMBERS = {"gpt2": "decoder", "llama": "decoder", "bert": "encoder", "bart": "seq2seq", "t5": "seq2seq"}
+MEMBERS = dict.fromkeys(("gpt2", "llama", "mamba", "roberta"), "decoder")
+MEMBERS |= {"bert": "encoder", "bart": "seq2seq", "t5": "seq2seq"}
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,12 @@
 """Whatever is wrong is said in one line, with the value and the remedy."""
 
 import pytest
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, XLMConfig, XLNetConfig
 
 from tercet.configs.recipe import parse_recipe
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.run import fewshot
-from tercet.fewshot.subject import load_subject
+from tercet.fewshot.subject import load_subject, member_of
 from tercet.modeling import TercetDecoderForSequenceClassification
 from tercet.pretraining.tokenizer import train_tokenizer
 
@@ -35,6 +35,10 @@ WRONG = {
     "long answer": (
         {"task": COMPLETION | {"answer": "{{ 'cat ' * 300 }}"}},
         r"an answer of \d+ tokens is longer than what .*decoder reads \(192 tokens\): shorten it",
+    ),
+    "long suffix": (
+        {"models": ["encoder"], "task": TASK | {"suffix": " cat" * 300}},
+        r"an answer of \d tokens with \d+ behind it is longer than what .* reads .*: shorten the suffix, or",
     ),
     "answer that is none": (
         {"rows": [ROWS[0] | {"gold": 2}]},
@@ -134,6 +138,21 @@ def model_of(saved, tmp_path):
         return tmp_path / name
 
     return make
+
+
+@pytest.mark.parametrize("config", [XLNetConfig(), XLMConfig(architectures=["XLMWithLMHeadModel"])])
+def test_what_is_none_of_the_members_is_refused(config):
+    with pytest.raises(ValueError, match=f"a model of type {config.model_type} hides or permutes tokens"):
+        member_of(config)
+
+
+def test_only_unknown_models_are_said_to_be_unknown(saved, monkeypatch):
+    def fail(*arguments, **keywords):
+        raise ValueError("automatic conversion failed")
+
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", fail)
+    with pytest.raises(ValueError, match="automatic conversion failed"):
+        load_subject(str(saved("gpt2")))
 
 
 @pytest.mark.parametrize("name", WRONG)

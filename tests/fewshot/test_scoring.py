@@ -20,6 +20,8 @@ DECODERS = [
     "decoder-eager",
     "gpt2",
     "llama",
+    "roberta",
+    "mamba",
 ]
 HIDINGS = ["original", "within_word", "whole_answer"]
 WAYS = [(name, "original") for name in (*DECODERS, "seq2seq", "bart", "t5")]
