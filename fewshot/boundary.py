@@ -24,7 +24,7 @@ from .request import Request
 Opening = Literal["tokenizer", "bos", "none"]
 """What opens a text: what the tokenizer puts there, its bos token, or nothing."""
 
-SENTINEL = "<extra_id_0>"
+SENTINEL, NEXT_SENTINEL = "<extra_id_0>", "<extra_id_1>"
 
 TEXTS_AT_ONCE = 1000
 """Texts that are cut together: what a tokenizer tells of each takes a hundred times its room."""
@@ -49,7 +49,7 @@ class Policy:
     """Whether the end-of-sequence token belongs to the answer, and is scored."""
     sentinel: bool = False
     """Whether a sequence-to-sequence model is asked as in span corruption: the source ends in `<extra_id_0>`,
-    and the answer follows it in the target."""
+    and the answer follows it in the target, up to `<extra_id_1>` where it is written."""
 
 
 class PromptEncoder(ABC):
@@ -59,8 +59,10 @@ class PromptEncoder(ABC):
         self.tokenizer, self.policy = tokenizer, policy
         opening, self.closing = frame_of(tokenizer)
         if policy.opening == "bos":
-            opening = (required_id(tokenizer, "bos", "asking.opening is bos"),)
+            instead = "set asking.opening=tokenizer, "
+            opening = (required_id(tokenizer, "bos", "asking.opening is bos", instead),)
         self.opening = opening if policy.opening != "none" else ()
+        self.lead: tuple[int, ...] = ()
         self.ending: tuple[int, ...] = ()
         if policy.ends_answer:
             self.ending = (required_id(tokenizer, "eos", "asking.ends_answer"),)
@@ -118,20 +120,28 @@ class DecoderPrompts(PromptEncoder):
 class Seq2SeqPrompts(PromptEncoder):
     """Prompts of sequence-to-sequence models: the context is the source, the answer the target."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, policy: Policy, start_id: int | None):
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        policy: Policy,
+        start_id: int | None,
+        forced_id: int | None = None,
+    ):
         super().__init__(tokenizer, policy)
         if start_id is None:
             raise ValueError(
                 "the model's configuration names no decoder_start_token_id: set it and save again"
             )
-        self.lead, self.asking = (start_id,), ()
+        # BART's targets begin with a token of their own behind the start, mBART's with their language.
+        self.lead = (start_id,) if forced_id is None else (start_id, forced_id)
+        self.asking: tuple[int, ...] = ()
         if policy.sentinel:
             sentinel = tokenizer.get_vocab().get(SENTINEL)
             if sentinel is None:
                 raise ValueError(
                     f"asking.sentinel is true, but the tokenizer has no {SENTINEL}: set asking.sentinel=false"
                 )
-            self.lead, self.asking = (start_id, sentinel), (sentinel,)
+            self.lead, self.asking = (*self.lead, sentinel), (sentinel,)
 
     def context_of(self, context: str) -> tuple[int, ...]:
         """Give the ids of the source."""
@@ -204,15 +214,18 @@ def frame_of(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple
     for begin in range(len(framed) - len(inner) + 1):
         if framed[begin : begin + len(inner)] == inner:
             return tuple(framed[:begin]), tuple(framed[begin + len(inner) :])
-    raise ValueError("the tokenizer cuts a text otherwise within its frame: set asking.opening=none")
+    raise ValueError(
+        "the tokenizer cuts a text otherwise within its frame: ask a model whose tokenizer puts tokens "
+        "around a text and leaves it as it is"
+    )
 
 
-def required_id(tokenizer: PreTrainedTokenizerBase, role: str, needed_by: str) -> int:
-    """Give the id of a special token by its role, or say who misses it."""
+def required_id(tokenizer: PreTrainedTokenizerBase, role: str, needed_by: str, instead: str = "") -> int:
+    """Give the id of a special token by its role, or say who misses it, and what may be done instead."""
     token_id = getattr(tokenizer, f"{role}_token_id")
     if token_id is None:
         raise ValueError(
-            f"{needed_by}, but the tokenizer has no {role}_token: add one "
+            f"{needed_by}, but the tokenizer has no {role}_token: {instead}add one "
             f"(tokenizer.add_special_tokens({{'{role}_token': ...}})), or ask another model"
         )
     return token_id

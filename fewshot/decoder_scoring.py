@@ -118,7 +118,7 @@ class TreeScorer(Scorer):
 
 
 class CacheScorer(Scorer):
-    """A stock decoder: the common beginning of a family is cached, if it can be, each answer is a row behind it.
+    """A stock decoder: the beginning of a family is cached if it can be, each answer is a row behind it.
 
     Args:
         model: In evaluation mode.

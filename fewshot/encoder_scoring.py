@@ -3,9 +3,8 @@
     original        one token is hidden at a time (Salazar et al., 2020, section 2)
     within_word     and those to its right in the same word, so that the rest of a long word does not give it
                     away (Kauf and Ivanova, 2023, PLL-word-l2r)
-    whole_answer    all tokens of the answer at once, each asked for by itself: the cloze of Schick and
-    Schuetze
-                    (2021, PET), where verbalizers may be longer than one token
+    whole_answer    all tokens of the answer at once, and all are asked for in that text: with verbalizers of
+                    one token the cloze of Schick and Schuetze (2021, PET)
 
 For an answer of one token the three are the same number.
 

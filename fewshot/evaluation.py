@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from .boundary import Prompt
+from .boundary import NEXT_SENTINEL, Prompt
 from .demonstrations import Demonstrations
 from .items import AskingChoice, is_choosing
 from .judging import Record, record_choice, record_completion, record_text, record_writing
@@ -76,7 +76,9 @@ class Evaluation:
         if isinstance(recipe.task, GenerationRecipe):
             kept = KeptAnswers(folder / f"written-{name}")
             own = recipe.task
-            self.writer = Writer(subject, kept, own.stop, own.max_new_tokens, asking.tokens_at_once)
+            stop = (*own.stop, NEXT_SENTINEL) if asking.sentinel else own.stop
+            lead = self.encoder.lead
+            self.writer = Writer(subject, kept, stop, own.max_new_tokens, asking.tokens_at_once, lead)
         else:
             scorer = subject.scorer(
                 asking.tokens_at_once, asking.pseudo_log_likelihood, one_by_one=asking.one_by_one

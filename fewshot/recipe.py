@@ -65,7 +65,7 @@ class AskingRecipe:
     """Whether the end-of-sequence token belongs to an answer, and is scored."""
     sentinel: bool = False
     """Whether a sequence-to-sequence model is asked as in span corruption: the source ends in `<extra_id_0>`,
-    and the answer follows it in the target."""
+    and the answer follows it in the target, up to `<extra_id_1>` where it is written."""
     pseudo_log_likelihood: Hiding = "within_word"
     """Which tokens of an answer an encoder does not see together."""
     precision: Precision = "fp32"

@@ -96,7 +96,9 @@ class Subject:
             ValueError: The tokenizer lacks what the policy needs.
         """
         if self.member == "seq2seq":
-            return Seq2SeqPrompts(self.tokenizer, policy, self.model.config.decoder_start_token_id)
+            start = self.model.config.decoder_start_token_id
+            forced = self.model.generation_config.forced_bos_token_id  # pyright: ignore[reportOptionalMemberAccess]
+            return Seq2SeqPrompts(self.tokenizer, policy, start, forced)
         return (DecoderPrompts if self.member == "decoder" else EncoderPrompts)(self.tokenizer, policy)
 
     def scorer(self, tokens_at_once: int, hiding: Hiding, *, one_by_one: bool = False) -> Scorer:

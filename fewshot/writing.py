@@ -39,6 +39,7 @@ class Writer:
         stop: What ends a text; it does not belong to it.
         max_new_tokens: Tokens of a text, at most.
         tokens_at_once: Tokens of a batch, pads and what is written included.
+        lead: What a sequence-to-sequence model's decoder reads before it writes.
 
     Raises:
         ValueError: The model cannot write.
@@ -51,17 +52,18 @@ class Writer:
         stop: Sequence[str],
         max_new_tokens: int,
         tokens_at_once: int,
+        lead: tuple[int, ...] = (),
     ):
         if subject.member == "encoder":
             raise ValueError(
                 f"{subject.name} is an encoder, which cannot write: give the task choices instead"
             )
         self.subject, self.kept, self.stop = subject, kept, tuple(stop)
-        self.max_new_tokens, self.tokens_at_once = max_new_tokens, tokens_at_once
+        self.max_new_tokens, self.tokens_at_once, self.lead = max_new_tokens, tokens_at_once, lead
 
     def write(self, contexts: Sequence[tuple[int, ...]]) -> list[str]:
         """Give what follows each prompt."""
-        circumstances = (self.stop, self.max_new_tokens)
+        circumstances = (self.stop, self.max_new_tokens, self.lead)
         keys = [sha256(repr((context, circumstances)).encode()).hexdigest()[:24] for context in contexts]
         return self.kept.ask(keys, lambda numbers: self.find([contexts[number] for number in numbers]))
 
@@ -78,7 +80,10 @@ class Writer:
         width = max(map(len, contexts))
         ids = torch.tensor([[*[self.pad_id] * (width - len(own)), *own] for own in contexts])
         mask = torch.tensor([[*[0] * (width - len(own)), *[1] * len(own)] for own in contexts])
-        begin = 1 if self.subject.member == "seq2seq" else width
+        begin, inputs = width, dict[str, Any]()
+        if self.subject.member == "seq2seq":
+            begin = len(self.lead)
+            inputs["decoder_input_ids"] = torch.tensor([self.lead] * len(contexts), device=model.device)
         written = model.generate(
             input_ids=ids.to(model.device),
             attention_mask=mask.to(model.device),
@@ -86,10 +91,21 @@ class Writer:
             do_sample=False,
             num_beams=1,
             pad_token_id=self.pad_id,
+            eos_token_id=self.ends(),
             stopping_criteria=StoppingCriteriaList([StopsAt(self.subject, self.stop, begin)]),
+            **inputs,
         )
         texts = self.subject.tokenizer.batch_decode(written[:, begin:], skip_special_tokens=True)
         return [cut_at(text, self.stop) for text in texts]
+
+    def ends(self) -> list[int] | None:
+        """Give the ids that end a text: the model's, and those of stop strings that texts do not show."""
+        own: Any = self.subject.model.generation_config.eos_token_id  # pyright: ignore[reportOptionalMemberAccess]
+        tokenizer = self.subject.tokenizer
+        vocabulary, special = tokenizer.get_vocab(), set(tokenizer.all_special_ids)
+        ids = [] if own is None else [own] if isinstance(own, int) else list(own)
+        ids += [vocabulary[stop] for stop in self.stop if vocabulary.get(stop) in special]
+        return ids or None
 
     @property
     def pad_id(self) -> int:

@@ -1,6 +1,7 @@
 """Tiny models of all members, ours and stock ones, with tokenizers of all families, in folders."""
 
 import json
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+from tercet.configs.recipe import parse_recipe
+from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.subject import Subject, load_subject
 from tercet.modeling import (
     TercetDecoderForCausalLM,
@@ -174,3 +177,68 @@ def write_rows(file: Path, rows: Sequence[dict[str, Any]]) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8")
     return file
+
+
+ANIMALS = ["cat", "dog", "fish"]
+
+
+def rows_of(count=12, seed=0):
+    """Make rows with everything that a task may ask for."""
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        animal, verb = draw.choice(ANIMALS), draw.choice(["sat", "ran", "ate", "saw"])
+        text = f"the {draw.choice(['big', 'small'])} {animal} {verb} under {draw.choice(ANIMALS)}"
+        row = {"text": text, "label": "yes" if animal == "cat" else "no", "choices": [verb, "houses ran"]}
+        row |= {"gold": draw.randint(0, 1), "answer": animal, "contexts": [f"the {each}" for each in ANIMALS]}
+        rows.append(row | {"bad": " ".join(text.split()[::-1]), "number": ANIMALS.index(animal)})
+    return rows
+
+
+TASKS = {
+    "multiple_choice": {"context": "Question: {{ text }}\nAnswer:", "choices": "choices", "right": "gold"},
+    "classification": {
+        "kind": "multiple_choice",
+        "context": "{{ text }}\nAnswer:",
+        "choices": ["positive", "negative"],
+        "labels": ["yes", "no"],
+        "right": "label",
+    },
+    "cloze": {
+        "text": "{{ text }}, what is ___ .",
+        "choices": ["yes", "no", "unbelievable"],
+        "right": "'yes' if label == 'yes' else 'no'",
+    },
+    "partial_evaluation": {"contexts": "contexts", "continuation": "{{ text }}", "right": "number"},
+    "minimal_pair": {"good": "{{ text }}", "bad": "{{ bad }}", "group": "label"},
+    "completion": {"context": "{{ text }} =", "answer": "{{ answer }}"},
+    "generation": {"context": "{{ text }} =", "answers": "{{ answer }}", "max_new_tokens": 6},
+    "perplexity": {"text": "{{ text * 12 }}"},
+}
+WITHOUT_SHOTS = ("minimal_pair", "perplexity")
+
+
+@pytest.fixture
+def recipe_of(tmp_path):
+    """Make recipes of a kind of task on a few rows."""
+
+    def make(kind, models, **parts):
+        write_rows(tmp_path / "data" / "rows.jsonl", rows_of())
+        write_rows(tmp_path / "data" / "shots.jsonl", rows_of(9, 1))
+        data = {
+            "task": {"kind": kind} | TASKS[kind] | parts.pop("task", {}),
+            "data": {"folder": str(tmp_path / "data"), "test": "rows.jsonl", "demonstrations": "shots.jsonl"}
+            | parts.pop("data", {}),
+            "asking": {"shots": [0] if kind in WITHOUT_SHOTS else [0, 2]} | parts.pop("asking", {}),
+            "models": [str(model) for model in models],
+            "output": str(tmp_path / "run"),
+        }
+        return parse_recipe(FewShotRecipe, data | parts)
+
+    return make
+
+
+def read(folder):
+    """Read results and items."""
+    items = [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
+    return json.loads((folder / "results.json").read_text()), items

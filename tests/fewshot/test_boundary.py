@@ -87,6 +87,16 @@ def test_sources_are_framed_and_targets_are_not():
     sentinel = tokenizer.convert_tokens_to_ids("<extra_id_0>")
     assert asked.context == (*plain.context[:-1], sentinel, plain.context[-1])
     assert asked.lead == (7, sentinel)
+    assert Seq2SeqPrompts(tokenizer, Policy(), 7, 8).encode([prompt])[0][0].lead == (7, 8)
+
+
+def test_without_a_bos_token_the_tokenizer_opens_texts():
+    tokenizer = train_tokenizer(TEXT, "wordpiece", 400)
+    tokenizer.bos_token = None
+    with pytest.raises(ValueError, match=r"has no bos_token: set asking\.opening=tokenizer, add one"):
+        EncoderPrompts(tokenizer, Policy(opening="bos"))
+    (requests,) = EncoderPrompts(tokenizer, Policy()).encode([Prompt("", ("the cat",))])
+    assert requests[0].context == (tokenizer.cls_token_id,)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS[:1] + PROMPTS[2:], ids=[0, 2, 3])

@@ -1,85 +1,12 @@
-"""Evaluations from recipe to report: all kinds of tasks, all members, and what interrupted ones leave."""
-
-import json
-import random
-import re
-import shutil
+"""Evaluations from recipe to report: all kinds of tasks, all members, and what the report says of them."""
 
 import pytest
-import torch
 
 from tercet.__main__ import main
-from tercet.configs.recipe import parse_recipe
 from tercet.fewshot.explanation import explain
-from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.run import fewshot
-from tercet.fewshot.subject import load_subject
 
-from .conftest import write_rows
-
-ANIMALS = ["cat", "dog", "fish"]
-
-
-def rows_of(count=12, seed=0):
-    """Make rows with everything that a task may ask for."""
-    draw = random.Random(seed)
-    rows = []
-    for _ in range(count):
-        animal, verb = draw.choice(ANIMALS), draw.choice(["sat", "ran", "ate", "saw"])
-        text = f"the {draw.choice(['big', 'small'])} {animal} {verb} under {draw.choice(ANIMALS)}"
-        row = {"text": text, "label": "yes" if animal == "cat" else "no", "choices": [verb, "houses ran"]}
-        row |= {"gold": draw.randint(0, 1), "answer": animal, "contexts": [f"the {each}" for each in ANIMALS]}
-        rows.append(row | {"bad": " ".join(text.split()[::-1]), "number": ANIMALS.index(animal)})
-    return rows
-
-
-TASKS = {
-    "multiple_choice": {"context": "Question: {{ text }}\nAnswer:", "choices": "choices", "right": "gold"},
-    "classification": {
-        "kind": "multiple_choice",
-        "context": "{{ text }}\nAnswer:",
-        "choices": ["positive", "negative"],
-        "labels": ["yes", "no"],
-        "right": "label",
-    },
-    "cloze": {
-        "text": "{{ text }}, what is ___ .",
-        "choices": ["yes", "no", "unbelievable"],
-        "right": "'yes' if label == 'yes' else 'no'",
-    },
-    "partial_evaluation": {"contexts": "contexts", "continuation": "{{ text }}", "right": "number"},
-    "minimal_pair": {"good": "{{ text }}", "bad": "{{ bad }}", "group": "label"},
-    "completion": {"context": "{{ text }} =", "answer": "{{ answer }}"},
-    "generation": {"context": "{{ text }} =", "answers": "{{ answer }}", "max_new_tokens": 6},
-    "perplexity": {"text": "{{ text * 12 }}"},
-}
-WITHOUT_SHOTS = ("minimal_pair", "perplexity")
-
-
-@pytest.fixture
-def recipe_of(tmp_path):
-    """Make recipes of a kind of task on a few rows."""
-
-    def make(kind, models, **parts):
-        write_rows(tmp_path / "data" / "rows.jsonl", rows_of())
-        write_rows(tmp_path / "data" / "shots.jsonl", rows_of(9, 1))
-        data = {
-            "task": {"kind": kind} | TASKS[kind] | parts.pop("task", {}),
-            "data": {"folder": str(tmp_path / "data"), "test": "rows.jsonl", "demonstrations": "shots.jsonl"}
-            | parts.pop("data", {}),
-            "asking": {"shots": [0] if kind in WITHOUT_SHOTS else [0, 2]} | parts.pop("asking", {}),
-            "models": [str(model) for model in models],
-            "output": str(tmp_path / "run"),
-        }
-        return parse_recipe(FewShotRecipe, data | parts)
-
-    return make
-
-
-def read(folder):
-    """Read results and items."""
-    items = [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
-    return json.loads((folder / "results.json").read_text()), items
+from .conftest import TASKS, WITHOUT_SHOTS, read, rows_of
 
 
 @pytest.mark.parametrize("kind", TASKS)
@@ -153,41 +80,6 @@ def test_slow_and_fast_evaluations_are_equal(recipe_of, saved, tmp_path):
         assert fast["values"]["calibrated"] == pytest.approx(slow["values"]["calibrated"], abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["classification", "generation"])
-def test_interrupted_evaluation_goes_on_where_it_was(kind, recipe_of, saved, monkeypatch):
-    recipe = recipe_of(kind, [saved("decoder")])
-    expected = read(fewshot(recipe))
-    (answers,) = (recipe.folder / "answers").iterdir()
-    lines = answers.read_bytes().splitlines(keepends=True)
-    for name in ("results.json", "items.jsonl"):
-        (recipe.folder / name).unlink()
-    answers.write_bytes(b"".join(lines[: len(lines) // 2]) + lines[-1][:9])  # the last one was being written
-    with pytest.raises(ValueError, match="--resume"):
-        fewshot(recipe)
-    found = read(fewshot(recipe, resume=True))
-    assert_close(found, expected)
-    assert len(answers.read_bytes().splitlines()) == len(lines)
-
-    def fail(*arguments, **keywords):
-        raise AssertionError("everything has been answered")
-
-    monkeypatch.setattr(torch.nn.Embedding, "forward", fail)
-    assert read(fewshot(recipe, resume=True)) == found
-
-
-def assert_close(found, expected):
-    """Compare plain data, whose numbers may differ by rounding: other batches add up in another order."""
-    if isinstance(expected, dict):
-        assert found.keys() == expected.keys()
-        found, expected = list(found.values()), list(expected.values())
-    if isinstance(expected, list | tuple):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert_close(one, other)
-    else:
-        assert found == (pytest.approx(expected, abs=1e-5) if isinstance(expected, float) else expected)
-
-
 def test_half_precision_says_about_the_same(recipe_of, saved):
     totals = []
     for precision in ("fp32", "bf16"):
@@ -196,59 +88,6 @@ def test_half_precision_says_about_the_same(recipe_of, saved):
         totals.append([item["log_likelihood"] for item in items])
     assert totals[1] != totals[0]
     assert totals[1] == pytest.approx(totals[0], rel=0.1, abs=0.5)
-
-
-def test_other_weights_are_asked_anew(recipe_of, saved, tmp_path):
-    copied = shutil.copytree(saved("decoder"), tmp_path / "changed")
-    first = read(fewshot(recipe_of("completion", [copied])))[0]
-    model = load_subject(str(copied)).model
-    model.get_parameter("model.norm.weight").data += 0.5
-    model.save_pretrained(copied)
-    second = read(fewshot(recipe_of("completion", [copied]), resume=True))[0]
-    hashes = [results["models"][0]["weights_sha256"] for results in (first, second)]
-    assert hashes[0] != hashes[1]
-    scores = [results["models"][0]["shots"]["0"]["scores"]["perplexity"] for results in (first, second)]
-    assert scores[0] != scores[1]
-
-
-def test_an_evaluation_that_is_replaced_gives_no_answers_to_the_new_one(recipe_of, saved):
-    recipe = recipe_of("completion", [saved("decoder")])
-    expected = read(fewshot(recipe))
-    (answers,) = (recipe.folder / "answers").iterdir()
-    lines = answers.read_text().splitlines()
-    answers.write_text("".join(re.sub(r"-\d+\.", "-77.", line) + "\n" for line in lines))
-    assert_close(read(fewshot(recipe, overwrite=True)), expected)
-    assert len(answers.read_text().splitlines()) == len(lines)
-
-
-@pytest.mark.parametrize(
-    ("file", "kind", "changes"),
-    [
-        ("config.json", "completion", {"rope_theta": 7.0}),
-        ("generation_config.json", "generation", {"bad_words_ids": [[5]]}),
-    ],
-)
-def test_other_settings_are_asked_anew(file, kind, changes, recipe_of, saved, tmp_path):
-    copied = shutil.copytree(saved("decoder"), tmp_path / "changed")
-    fewshot(recipe_of(kind, [copied]))
-    settings = json.loads((copied / file).read_text())
-    for key, changed in (("transformers_version", {"transformers_version": "0"}), (file, changes)):
-        (copied / file).write_text(json.dumps(settings | changed))
-        folder = fewshot(recipe_of(kind, [copied]), resume=True)
-        assert len(list((folder / "answers").iterdir())) == (2 if key == file else 1)
-
-
-def test_models_write_greedily_whatever_else_they_would(recipe_of, saved, tmp_path):
-    copied = shutil.copytree(saved("gpt2"), tmp_path / "changed")
-    settings = json.loads((copied / "generation_config.json").read_text())
-    rules = {"repetition_penalty": 9.0, "no_repeat_ngram_size": 1, "min_length": 99, "do_sample": True}
-    (copied / "generation_config.json").write_text(json.dumps(settings | rules))
-    texts = []
-    for model in (saved("gpt2"), copied):
-        items = read(fewshot(recipe_of("generation", [model]), overwrite=True))[1]
-        texts.append([item["written"] for item in items])
-    assert texts[0] == texts[1]
-    assert any(texts[0])
 
 
 def test_contamination_tells_items_apart(recipe_of, saved, tmp_path):

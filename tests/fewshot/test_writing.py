@@ -1,0 +1,49 @@
+"""What models write: greedily, up to what ends a text."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from tercet.fewshot.boundary import Policy
+from tercet.fewshot.kept_scores import KeptAnswers
+from tercet.fewshot.run import fewshot
+from tercet.fewshot.writing import Writer
+
+from .conftest import read
+
+
+def test_models_write_greedily_whatever_else_they_would(recipe_of, saved, tmp_path):
+    copied = shutil.copytree(saved("gpt2"), tmp_path / "changed")
+    settings = json.loads((copied / "generation_config.json").read_text())
+    rules = {"repetition_penalty": 9.0, "no_repeat_ngram_size": 1, "min_length": 99, "do_sample": True}
+    (copied / "generation_config.json").write_text(json.dumps(settings | rules))
+    texts = []
+    for model in (saved("gpt2"), copied):
+        items = read(fewshot(recipe_of("generation", [model]), overwrite=True))[1]
+        texts.append([item["written"] for item in items])
+    assert texts[0] == texts[1]
+    assert any(texts[0])
+
+
+@pytest.mark.parametrize("sentinel", [True, False])
+def test_an_answer_behind_a_sentinel_ends_at_the_next(sentinel, subject, tmp_path):
+    asked = subject("t5")
+    ids = asked.tokenizer.get_vocab()
+    encoder = asked.prompts(Policy(sentinel=sentinel))
+    assert encoder.lead == (asked.model.config.decoder_start_token_id, ids["<extra_id_0>"])[: 1 + sentinel]
+    script = asked.tokenizer("cat", add_special_tokens=False)["input_ids"]
+    length = len(script)
+    script += [ids["<extra_id_1>"], *script * 2]
+    said = iter(script)
+
+    def say(module, inputs, logits):
+        return torch.nn.functional.one_hot(torch.tensor(next(said)), logits.shape[-1]).expand_as(logits) * 1.0
+
+    stop = ("\n", "<extra_id_1>") if sentinel else ("\n",)
+    writer = Writer(asked, KeptAnswers(tmp_path / "kept"), stop, 2 * length + 1, 100, encoder.lead)
+    hook = asked.model.lm_head.register_forward_hook(say)
+    (written,) = writer.write([encoder.context_of("the")])
+    hook.remove()
+    assert written.replace(" ", "") == ("cat" if sentinel else "catcat")
