@@ -6,8 +6,7 @@
     unconditional    less that of the answer behind "Answer:", which says how common it is by itself (Brown et
                      al., 2020, section 2.4)
     calibrated       probability over that in a prompt without content (Zhao et al., 2021, section 5); only
-    for
-                     choices that are the same in all rows
+                     for choices that are the same in all rows
 
 Legend: A answers of an item.
 """

@@ -261,8 +261,8 @@ def asking_of(recipe: Common) -> Asking:
         choices = getattr(recipe, "choices", "")
         if isinstance(choices, str) or not recipe.content_free:
             raise ValueError(
-                "task.way is calibrated, which needs a list of task.choices, the same for all rows, and texts "
-                "in task.content_free: name both, or set task.way=raw"
+                "task.way is calibrated, which needs a list of task.choices, the same for all rows, and "
+                "texts in task.content_free: name both, or set task.way=raw"
             )
     return ASKING[type(recipe)](recipe)
 

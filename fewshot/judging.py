@@ -11,7 +11,7 @@ import numpy as np
 
 from ..finetune.answer_metrics import exact_match, word_f1
 from ..finetune.bootstrap import bootstrap_interval, mean_interval
-from ..finetune.text_metrics import bleu, text_interval, tokenization_for
+from ..finetune.text_metrics import bleu, corpus_score, tokenization_for
 from .choosing import WAYS, compared, probabilities
 from .items import Item, is_choosing
 from .prompting import Question
@@ -144,18 +144,21 @@ def written(records: Sequence[Record]) -> tuple[list[str], list[str]]:
 def worth_of(task: Common, record: Record) -> float:
     """Give what an item adds to the criterion, where that is a mean over items."""
     if isinstance(task, GenerationRecipe):
-        return record["exact_match" if task.score == "bleu" else task.score]
-    if is_choosing(task):
-        return float(record["is_right"][way_of(task)])
-    return float(record["is_right"]) if "is_right" in record else bits_per_byte([record])
+        return record[task.score]
+    return float(record["is_right"][way_of(task)] if is_choosing(task) else record["is_right"])
 
 
 def interval_of(task: Common, conditions: Sequence[Sequence[Record]]) -> tuple[float, float]:
     """Give the 95 % interval of the criterion: rows are drawn again, with what all seeds made of them."""
     name = criterion_of(task)
     if name == "bleu":
-        texts, references = written(conditions[0])
-        return text_interval("bleu", texts, references, tokenization_for(references))
+        scores = []
+        for records in conditions:
+            texts, references = written(records)
+            scores.append(corpus_score("bleu", texts, references, tokenize=tokenization_for(references)))
+        return bootstrap_interval(
+            lambda rows: float(np.mean([score(rows) for score in scores])), len(conditions[0])
+        )
     if name == "bits_per_byte":
         records = conditions[0]
         return bootstrap_interval(lambda rows: bits_per_byte([records[row] for row in rows]), len(records))

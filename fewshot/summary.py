@@ -1,6 +1,4 @@
-"""What the conditions of a model have come to: mean, spread and interval for every K, groups,
-contamination.
-"""
+"""What the conditions of a model have come to: mean, spread and interval for every K, and of some items."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,11 +10,11 @@ from ..training.tracking import as_json
 from .contamination import Contamination
 from .evaluation import Outcome
 from .items import is_choosing
-from .judging import by_group, criterion_of, interval_of, reliability, scores_of, way_of, worth_of
+from .judging import by_group, criterion_of, interval_of, reliability, scores_of, way_of
 from .recipe import FewShotRecipe
 from .rows import Items
 from .subject import Subject
-from .task_recipes import MinimalPairRecipe
+from .task_recipes import Common, MinimalPairRecipe
 
 
 def summarize_model(
@@ -88,15 +86,22 @@ def summarize_shots(
     if isinstance(task, MinimalPairRecipe):
         summary["ties"] = sum(record["is_tied"] for record in everything)
     if contamination is not None:
-        worth = [np.array([worth_of(task, record) for record in outcome.records]) for outcome in outcomes]
         summary["contamination"] = {
-            part: {
-                "items": int(mask.sum()),
-                "score": float(np.mean(worth, axis=0)[mask].mean()) if mask.any() else None,
-            }
+            part: {"items": int(mask.sum()), "score": score_of_part(task, outcomes, mask)}
             for part, mask in contamination.parts().items()
         }
     return summary
+
+
+def score_of_part(task: Common, outcomes: Sequence[Outcome], mask: np.ndarray) -> float | None:
+    """Give the mean criterion of some items; of none there is none."""
+    if not mask.any():
+        return None
+    name = criterion_of(task)
+    parts = [
+        [record for record, is_in in zip(outcome.records, mask, strict=True) if is_in] for outcome in outcomes
+    ]
+    return float(np.mean([scores_of(task, own)[name] for own in parts]))
 
 
 def standard_error(outcomes: Sequence[Outcome], values: Sequence[float]) -> float | None:

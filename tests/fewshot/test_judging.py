@@ -5,9 +5,13 @@ import pytest
 
 from tercet.fewshot.choosing import compared, probabilities
 from tercet.fewshot.contamination import compare
-from tercet.fewshot.judging import reliability
+from tercet.fewshot.evaluation import Condition, Outcome
+from tercet.fewshot.items import Item
+from tercet.fewshot.judging import interval_of, record_writing, reliability, scores_of
 from tercet.fewshot.prefix_tree import by_size, common_length
 from tercet.fewshot.request import Request, Score
+from tercet.fewshot.summary import score_of_part
+from tercet.fewshot.task_recipes import GenerationRecipe
 from tercet.fewshot.windows import rolling
 from tercet.finetune.label_metrics import calibration_error
 
@@ -46,6 +50,30 @@ def test_calibration_error_is_that_of_fine_tuning(monkeypatch):
     chances = np.stack([sure, 1 - sure], axis=1)
     assert found["calibration_error"] == pytest.approx(calibration_error(chances, np.where(is_right, 0, 1)))
     assert sum(found["count"]) == 200
+
+
+def test_bleu_and_its_interval_are_means_over_conditions_and_parts_have_the_same_score():
+    task = GenerationRecipe(kind="generation", context="", answers="", score="bleu")
+    references = [f"the {animal} sat under the big tree {n}" for n, animal in enumerate(["cat", "dog"] * 6)]
+    good, bad = references, ["no"] * 12
+    outcomes = [
+        Outcome(
+            Condition(0, seed, 0),
+            [record_writing(Item(n, (), references=(text,)), own[n]) for n, text in enumerate(references)],
+            0,
+            0,
+            "",
+        )
+        for seed, own in enumerate([bad, good])
+    ]
+    low, high = interval_of(task, [outcome.records for outcome in outcomes])
+    assert low == pytest.approx(high) == pytest.approx(50)
+    mask = np.arange(12) < 5
+    assert score_of_part(task, outcomes, mask) == pytest.approx(50)
+    assert score_of_part(task, outcomes, ~mask | mask) == pytest.approx(
+        np.mean([scores_of(task, outcome.records)["bleu"] for outcome in outcomes])
+    )
+    assert score_of_part(task, outcomes, np.zeros(12, dtype=bool)) is None
 
 
 def test_contamination_is_a_common_run_of_words():
