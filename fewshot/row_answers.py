@@ -14,10 +14,10 @@ def texts_in(name: str, values: Any, least: int = 2) -> list[str]:
         raise ValueError(f"{name} gives {values!r:.60}, not a list of {least} or more: correct the row")
     texts = [value if isinstance(value, str) else str(value) for value in values]
     for number, text in enumerate(texts):
-        if not text.strip():
+        if values[number] is None or not text.strip():
             raise ValueError(
-                f"{name} gives the empty answer {text!r} (number {number}): fill it in, or leave the row out "
-                "with data.where"
+                f"{name} gives the empty answer {values[number]!r} (number {number}): fill it in, or leave the "
+                "row out with data.where"
             )
     return texts
 

@@ -18,7 +18,17 @@ Row = dict[str, Any]
 MARK = "\0"
 """What stands for the hole of a text, once a row is filled in."""
 
-ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
+
+def required(value: Any) -> Any:
+    """Return a value that a text shall show, or raise a `ValueError` if there is none."""
+    if value is None:
+        raise ValueError("a value is null")
+    return value
+
+
+ENVIRONMENT = ImmutableSandboxedEnvironment(
+    undefined=StrictUndefined, keep_trailing_newline=True, finalize=required
+)
 
 
 class Template:

@@ -49,6 +49,14 @@ WRONG = {
         {"rows": [ROWS[0] | {"question": {"a": 1}}], "task": TASK | {"context": "{{ question.b.c }}"}},
         r"row 1: task.context = .* cannot be filled in",
     ),
+    "null in a text": (
+        {"rows": [ROWS[0] | {"question": None}]},
+        r"row 1: task.context = .* cannot be filled in \(a value is null\): correct the row, or the template",
+    ),
+    "null among choices": (
+        {"rows": [ROWS[0] | {"choices": ["yes", None]}]},
+        r"row 1: task.choices gives the empty answer None \(number 1\): fill it in",
+    ),
     "one choice": ({"rows": [ROWS[0] | {"choices": ["yes"]}]}, r"not a list of 2 or more: correct the row"),
     "no rows": ({"data": {"where": "gold == 7"}}, r"has no rows of which data.where is true: name some"),
     "empty file": ({"rows": []}, r"rows.jsonl has no rows: name a file that has some"),
