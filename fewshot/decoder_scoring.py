@@ -127,7 +127,7 @@ class CacheScorer(Scorer):
 
     def __init__(self, model: PreTrainedModel, tokens_at_once: int):
         self.model, self.tokens_at_once = model, tokens_at_once
-        takes = signature(model.forward).parameters
+        takes = signature(type(model).forward).parameters
         self.may_cache = "past_key_values" in takes  # Mamba's states are no keys and values
         # Those count from the pad's id on; they do so themselves, behind a cache, too.
         self.takes_positions = "position_ids" in takes and model.config.model_type not in ROBERTA_LIKE

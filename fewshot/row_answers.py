@@ -16,8 +16,8 @@ def texts_in(name: str, values: Any, least: int = 2) -> list[str]:
     for number, text in enumerate(texts):
         if values[number] is None or not text.strip():
             raise ValueError(
-                f"{name} gives the empty answer {values[number]!r} (number {number}): fill it in, or leave the "
-                "row out with data.where"
+                f"{name} gives the empty answer {values[number]!r} (number {number}): fill it in, or "
+                "leave the row out with data.where"
             )
     return texts
 
