@@ -11,7 +11,7 @@ import numpy as np
 
 from ..finetune.answer_metrics import exact_match, word_f1
 from ..finetune.bootstrap import bootstrap_interval, mean_interval
-from ..finetune.text_metrics import bleu, corpus_score, tokenization_for
+from ..finetune.text_metrics import bleu, score_of_rows, tokenization_for
 from .choosing import WAYS, compared, probabilities
 from .items import Item, is_choosing
 from .prompting import Question
@@ -155,7 +155,7 @@ def interval_of(task: Common, conditions: Sequence[Sequence[Record]]) -> tuple[f
         scores = []
         for records in conditions:
             texts, references = written(records)
-            scores.append(corpus_score("bleu", texts, references, tokenize=tokenization_for(references)))
+            scores.append(score_of_rows("bleu", texts, references, tokenize=tokenization_for(references)))
         return bootstrap_interval(
             lambda rows: float(np.mean([score(rows) for score in scores])), len(conditions[0])
         )
