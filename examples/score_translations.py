@@ -50,5 +50,5 @@ for beams in arguments.beams:
             kept = keep_of_translations(translations, written[first], references, lowercase=True)
             share, interval = shown_share(kept.share), shown_interval(kept.interval)
             print(f"  {share} of BLEU kept ({interval}), {median(seconds[first]) / taken:.2f}x as fast")
-for row in range(0, len(sources), len(sources) // 5):
+for row in range(0, len(sources), max(len(sources) // 5, 1)):
     print(f"\n  {sources[row]}\n= {written[last][row]}\n~ {references[row]}")

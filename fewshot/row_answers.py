@@ -46,7 +46,7 @@ def place_of(
                 f"task.right gives {right}, the number of one choice and the text of another: set "
                 "task.labels to what task.right calls the choices, in their order"
             )
-        if not are_fixed and by_number is None is not by_name:
+        if not are_fixed and by_number is None and by_name is not None:
             raise ValueError(
                 f"task.right gives {right}, but a number counts the {len(choices)} choices of a row, from 0: "
                 "to name one by its text, write task.right: (...) | string"
