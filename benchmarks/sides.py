@@ -33,6 +33,7 @@ from tercet.training.packing import select_sequences, sequence_lengths
 from tercet.training.precision import build_accelerator, choose_precision, fastest_float32_products
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from tercet.training.schedules import build_schedule
+from tercet.training.threads import thread_adapter
 
 LEARNING_RATE = 1e-4
 
@@ -103,7 +104,9 @@ def pad_all(case: Case, batches: list[Batch], device: torch.device) -> list[dict
     return [{name: tensor.to(device) for name, tensor in batch.items()} for batch in rows]
 
 
-def prepare_tercet(case: Case, device: torch.device, *, precision: Literal["auto", "fp32"]) -> Pass:
+def prepare_tercet(
+    case: Case, device: torch.device, *, precision: Literal["auto", "fp32"], adapts_threads: bool = False
+) -> Pass:
     """Build ours and the engine's loop around it, which finds the device itself."""
     recipe = TrainingRecipe(
         steps=1,
@@ -119,10 +122,20 @@ def prepare_tercet(case: Case, device: torch.device, *, precision: Literal["auto
     optimizer = accelerator.prepare(optimizer)
     steps = [as_step(batch, objective) for batch in case.batches()]
     progress = Progress()
+    adapt_threads = thread_adapter(adapts_threads)
 
     def train_once() -> None:
-        until = progress.step + len(steps)
-        train(model, objective, iter(steps), optimizer, schedule, accelerator, progress, steps=until)
+        train(
+            model,
+            objective,
+            iter(steps),
+            optimizer,
+            schedule,
+            accelerator,
+            progress,
+            steps=progress.step + len(steps),
+            after_step=lambda progress, metrics: adapt_threads(),
+        )
 
     return train_once
 

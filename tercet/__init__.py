@@ -9,6 +9,7 @@ offers the public names of `tercet.modeling`:
     True
 """
 
+import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -25,5 +26,18 @@ def is_command_line(arguments: list[str]) -> bool:
     return Path(program).stem == "tercet"
 
 
-if not is_command_line(sys.orig_argv):
+def bound_spinning() -> None:
+    """Let threads that wait for each other soon sleep; to be called before torch is imported.
+
+    GNU's OpenMP lets them spin 300,000 times, which takes the cores from other programs, and from the very
+    thread that is waited for. After 10,000 nothing is lost on a quiet machine, and far less on a busy one
+    (docs/performance.md). What the user has set stays.
+    """
+    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = "10000"
+
+
+if is_command_line(sys.orig_argv):
+    bound_spinning()
+else:
     from .modeling import *  # noqa: F403

@@ -15,21 +15,21 @@ from torch import Tensor, nn
 from ..configs.recipe import recipe_data
 from .checkpoint import RunState, load_checkpoint, prune, read_state, save_checkpoint
 from .circumstances import tell_of_resuming
+from .cpu import prepared_cpu
 from .evaluation import HeldOut, evaluate_held_out, require_evaluations
 from .examples import ExampleSource
-from .heap import bound_kernel_cache, retain_heap
 from .inspection import say_what_is_kept
 from .interruption import BrokenOff, Interruption, listening
 from .loop import Progress, train
 from .objective import Objective
 from .optimizers import build_optimizer
-from .precision import fastest_float32_products
 from .recipe import TrainingRecipe
 from .recovery import require_same_data, starting_point
 from .schedules import build_schedule
 from .sharding import gathered, is_sharded, prepare_model, settle
 from .skipping import NonFiniteError
 from .stages import SourceOfLength, StagedSteps, build_stages, cut_held_out
+from .threads import thread_adapter
 from .tracking import Tracker
 from .utilization import measure_utilization
 from .window import Window
@@ -88,10 +88,7 @@ def fit(
         DiskFullError: There is no room for a checkpoint; the earlier ones are intact.
         DamagedCheckpointError: There are checkpoints, and none is as it was written.
     """
-    bound_kernel_cache()
-    if recipe.retain_heap and accelerator.device.type == "cpu":
-        retain_heap()
-    with listening() as interruption, leaving_no_workers(), fastest_float32_products(accelerator.device):
+    with listening() as interruption, leaving_no_workers(), prepared_cpu(recipe, accelerator.device):
         run = _Run(
             model,
             objective,
@@ -133,6 +130,7 @@ class _Run:
         self.folder = folder
         self.accelerator = accelerator
         self.interruption = interruption
+        self.adapt_threads = thread_adapter(recipe.adaptive_threads and accelerator.device.type == "cpu")
         self.held_out = held_out
         self.about = (about or {}) | {"training": recipe_data(recipe)}
         self.scores: dict[str, float] = {}
@@ -238,6 +236,7 @@ class _Run:
 
     def _after_step(self, progress: Progress, metrics: dict[str, Tensor]) -> None:
         self.tracker.record_step(metrics)
+        self.adapt_threads()
         if progress.step == self.recipe.steps or _is_due(self.recipe.evaluate_every, progress.step):
             self._evaluate()
         if self.is_finished or _is_due(self.recipe.checkpoint_every, progress.step):

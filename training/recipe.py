@@ -119,5 +119,8 @@ class TrainingRecipe:
     """Processes that prepare batches ahead; 0 prepares them in the main process, best on few cores."""
     max_skipped_steps: Positive = 10
     """Steps in a row without a finite gradient after which the run is given up."""
+    adaptive_threads: bool = False
+    """Whether a run on a CPU takes fewer threads while other programs hold the cores, which is faster then
+    (Linux). Sums are then rounded by how busy the machine was: the same run twice differs in last bits."""
     retain_heap: bool = True
     """Whether freed memory is kept for the next step instead of going back to the system (Linux)."""
