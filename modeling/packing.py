@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask
 
 from .sequence_groups import SequenceGroups, group_sequences
@@ -66,10 +67,11 @@ class Padding:
     """Where the real tokens of a padded batch are, and so the way to the packed layout and back.
 
     Args:
-        mask: (B, T), true or 1 at real tokens, wherever the pads stand.
+        mask: (B, T), 0 at pads, wherever they stand, and anything else at real tokens.
     """
 
     def __init__(self, mask: Tensor):
+        mask = mask != 0
         self.shape = mask.shape
         self.indices = mask.flatten().nonzero().squeeze(-1)  # (N,)
         self.cu_seq_lens = cumulative(mask.sum(dim=-1))
@@ -112,7 +114,7 @@ class Layout:
 
 def cumulative(lengths: Tensor) -> Tensor:
     """Cumulative lengths (S+1,) of sequences of `lengths` (S,), from 0, in int32 as kernels want them."""
-    return torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+    return F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
 
 
 def longest(cu_seq_lens: Tensor) -> int:
@@ -122,7 +124,14 @@ def longest(cu_seq_lens: Tensor) -> int:
 
 def positions_in(mask: Tensor) -> Tensor:
     """Count the real tokens before each position, (B, T), wherever the pads stand; never below 0."""
-    return (mask.long().cumsum(-1) - 1).clamp(min=0)
+    return ((mask != 0).long().cumsum(-1) - 1).clamp(min=0)
+
+
+def has_holes(mask: Tensor) -> bool:
+    """Tell whether pads stand between the real tokens of a row of a mask (B, T)."""
+    is_real = mask != 0
+    begins = is_real & ~F.pad(is_real[:, :-1], (1, 0))
+    return bool((begins.sum(-1) > 1).any())
 
 
 def positions_of(cu_seq_lens: Tensor, num_tokens: int) -> Tensor:

@@ -25,6 +25,7 @@ from .packing import (
     PackedSequences,
     Padding,
     bounds_of,
+    has_holes,
     positions_in,
     positions_of,
     restarts,
@@ -74,7 +75,8 @@ class TercetStack(TercetPreTrainedModel):
 
         Args:
             tokens: Ids (B, T) or vectors (B, T, C), for their size and device.
-            attention_mask: (B, T), 0 at pads; or what a kernel wants, which is left alone.
+            attention_mask: (B, T), 0 at pads, anything else at tokens; or what a kernel wants, which is left
+                alone.
             position_ids: (B, T); restarting positions without a mask mean packed sequences.
             cu_seq_lens: Cumulative lengths (S+1,) of sequences packed by the user.
             max_length: Longest of them, in tokens, if known.
@@ -100,7 +102,8 @@ class TercetStack(TercetPreTrainedModel):
         ):
             return self._lay_out_restarts(position_ids, size, by_kernel)
         if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2:
-            if by_kernel and may_unpad and not attention_mask.all():
+            # Windows and relative positions count the places of a hole, which packing would close.
+            if by_kernel and may_unpad and not attention_mask.all() and not has_holes(attention_mask):
                 padding = Padding(attention_mask)
                 positions = padding.position_ids if position_ids is None else padding.pack(position_ids)
                 bounds = padding.cu_seq_lens
