@@ -53,19 +53,22 @@ class Block(GradientCheckpointingLayer, ABC):
         rotation: Rotation | None,
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Mask = None,
+        packed_bias: Tensor | None = None,
         past_key_values: Cache | None = None,
         asked: Tensor | None = None,
         **kwargs: Any,
     ) -> Tensor:
         """Transform the residual stream (B, T, C), or what becomes of places `asked` for, (1, n, C).
 
-        All are read from, but nothing behind attention is computed for the others.
+        All are read from, but nothing behind attention is computed for the others. `packed_bias` is what
+        a kernel of packed sequences adds to scores, by itself, so that checkpointing sees its gradient.
         """
+        bias = {} if packed_bias is None else {"packed_bias": packed_bias}
 
         def read_sequence(x: Tensor) -> Tensor:
             everything = x if asked is None else self.seen(hidden_states)
             return self.self_attention(
-                everything, attention_mask, rotation, past_key_values, asked=asked, **kwargs
+                everything, attention_mask, rotation, past_key_values, asked=asked, **bias, **kwargs
             )[0]
 
         sublayers: list[Sublayer] = [(self.self_attention_norm, read_sequence)]

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from .tracing import is_tracing
+
 LEVELS = 2**16
 """Probabilities that sixteen bits can tell apart."""
 
@@ -31,7 +33,7 @@ def drop(x: Tensor, probability: float) -> Tensor:
     if probability == 0:
         return x
     is_plain_case = x.device.type == "cpu" and probability < 1
-    if not is_plain_case or torch.compiler.is_compiling() or torch._C._get_tracing_state():
+    if not is_plain_case or is_tracing():
         return F.dropout(x, probability)
     return _Drop.apply(x, probability)
 

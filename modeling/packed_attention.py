@@ -35,12 +35,14 @@ def packed_attention(
     scaling: float,
     dropout: float = 0.0,
     sliding_window: int | None = None,
+    packed_bias: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Let each query of a stream read the keys of its own sequence, or those that are near.
 
     `query` is (1, H, N, D), `key` and `value` (1, G, M, D). `sliding_window` counts what is seen on one side,
-    the query itself included. Returns what was read, (1, N, H, D), and no weights.
+    the query itself included; `packed_bias` (1, H, T, T) is added to the scores of the longest sequence, and
+    a part of it to those of others. Returns what was read, (1, N, H, D), and no weights.
     """
     implementation = str(cast(TercetConfig, module.config)._attn_implementation)
     if implementation.startswith("flash"):
@@ -50,7 +52,7 @@ def packed_attention(
 
     streams = [x.transpose(1, 2)[0] for x in (query, key, value)]  # (N or M, heads, D)
     is_causal = bool(module.is_causal)
-    if implementation == "sdpa" and attention_mask.bias is None and can_use_varlen(query, dropout):
+    if implementation == "sdpa" and packed_bias is None and can_use_varlen(query, dropout):
         q, k, v = streams
         read = varlen_attention(
             q, k, v, attention_mask, scaling=scaling, is_causal=is_causal, sliding_window=sliding_window
@@ -66,7 +68,7 @@ def packed_attention(
         for group in range(len(groups.keys.sizes))
     )
     results = [
-        attend(module, q, k, v, mask, attention_mask.bias, scaling=scaling, dropout=dropout)
+        attend(module, q, k, v, mask, packed_bias, scaling=scaling, dropout=dropout)
         for q, k, v, mask in zip(queries, keys, values, masks, strict=True)
     ]
     return groups.queries.join(results)[None], None

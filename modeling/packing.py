@@ -30,14 +30,12 @@ class PackedSequences:
         cu_seq_lens_k: The same of the key side; the same tensor in self-attention.
         max_length_q: Longest sequence of the query side, in tokens; found when needed if not known.
         max_length_k: Longest sequence of the key side.
-        bias: What is added to the scores of the longest sequence, (1, H, T, T); to others, a part of it.
     """
 
     cu_seq_lens_q: Tensor
     cu_seq_lens_k: Tensor
     max_length_q: int | None = None
     max_length_k: int | None = None
-    bias: Tensor | None = None
 
     @cached_property
     def groups(self) -> SequenceGroups:

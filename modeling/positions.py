@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .configuration_tercet import TercetConfig
 from .rope_scaling import build_rope_scaling
+from .tracing import is_tracing
 
 Rotation = tuple[Tensor, Tensor]
 """Cosines and sines of every position's angles, each (B, 1, T, R), in float32."""
@@ -49,7 +50,7 @@ class LearnedPositions(NoPositions):
             ValueError: If a position lies behind the table (checked on the CPU, where looking costs nothing).
         """
         limit = self.config.max_position_embeddings
-        can_look = position_ids.is_cpu and not torch.compiler.is_compiling()
+        can_look = position_ids.is_cpu and not is_tracing()
         if can_look and (last := int(position_ids.max())) >= limit:
             raise ValueError(
                 f"a sequence of {last + 1} tokens is longer than max_position_embeddings ({limit}): "

@@ -10,7 +10,6 @@ Shapes: B batch, T queries, S keys, H query heads, C model width.
 """
 
 import math
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +27,10 @@ class NoBias(nn.Module):
         """Give what attention over states `x` (B, T, C), and over what is cached, adds to its scores."""
         return masks
 
+    def of_packed(self, masks: Masks, device: torch.device) -> Tensor | None:
+        """Give what is added to the scores of packed sequences, if something is and they are packed."""
+        return None
+
 
 class RelativeBias(NoBias):
     """A number for each head and bucket; in an encoder, later keys have other buckets than earlier ones."""
@@ -40,15 +43,21 @@ class RelativeBias(NoBias):
         self.layer_types = config.types_of_layers
 
     def forward(self, masks: Masks, x: Tensor, past_key_values: Cache | None) -> Masks:
-        """Join the bias with each mask, to (1 or B, H, T, S), or tell packed sequences of it."""
-        sequences = next(iter(masks.values()))
-        if isinstance(sequences, PackedSequences):  # the same for all types of layers
-            length = sequences.max_length_q or longest(sequences.cu_seq_lens_q)
-            return dict.fromkeys(masks, replace(sequences, bias=self.bias(x.device, length, length)))
+        """Join the bias with each mask, to (1 or B, H, T, S); packed sequences get it from `of_packed`."""
+        if isinstance(next(iter(masks.values())), PackedSequences):
+            return masks
         return {
             layer_type: self.biased(mask, x, past_key_values, self.layer_types.index(layer_type))
             for layer_type, mask in masks.items()
         }
+
+    def of_packed(self, masks: Masks, device: torch.device) -> Tensor | None:
+        """Look up what is added in the longest sequence, (1, H, T, T); others take a part of it."""
+        sequences = next(iter(masks.values()))  # the same for all types of layers
+        if not isinstance(sequences, PackedSequences):
+            return None
+        length = sequences.max_length_q or longest(sequences.cu_seq_lens_q)
+        return self.bias(device, length, length)
 
     def biased(self, mask: Mask, x: Tensor, past_key_values: Cache | None, layer_idx: int) -> Tensor:
         """Join the bias with the mask of a layer, whose cache may have dropped what lies far back."""

@@ -204,6 +204,7 @@ class TercetStack(TercetPreTrainedModel):
         if asked is not None and layout.padding is not None:
             raise ValueError("asked counts places of a padded batch, which training packs: call eval() first")
         masks = self.relative_bias(masks, x, past_key_values)
+        packed_bias = self.relative_bias.of_packed(masks, x.device)
         rotations = {kind: self.embeddings.positions.rotation(layout.position_ids, kind) for kind in masks}
         # Drafts of `generate(assistant_early_exit=...)` lower the number of layers for a while.
         layers = cast(list[Block], list(self.layers)[: self.config.num_hidden_layers])
@@ -216,6 +217,7 @@ class TercetStack(TercetPreTrainedModel):
                 rotation,
                 source,
                 source_mask,
+                packed_bias,
                 past_key_values=past_key_values,
                 asked=places,
                 **arguments,

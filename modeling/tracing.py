@@ -1,8 +1,16 @@
-"""Graphs: a forward pass that is written down, by `torch.compile` or for an export, and runs later."""
+"""Forward passes that `torch.compile` or an export writes down, or that `torch.func` transforms."""
 
 import torch
 
 
 def is_tracing() -> bool:
-    """Tell whether the forward pass is being compiled or exported, where nothing may depend on data."""
-    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    """Tell whether the forward pass is being compiled, exported or transformed.
+
+    Nothing may then depend on data, and kernels that bring gradients of their own are left out: `vmap` over
+    `grad` gives the gradient of each sample, and knows torch's operations alone.
+    """
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
