@@ -12,7 +12,6 @@ which package a paragraph documents, and the last one to write the first lines o
 half the layers learns from the first one, and all three are asked without training.
 """
 
-import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -35,12 +34,15 @@ from ..interop.messages import quietly
 from ..pretraining.cache import cache_folder
 from ..pretraining.comparison import compare
 from ..pretraining.documentation import SPLITS, Document, read_documentation
-from ..pretraining.output import MODEL, RECIPE
+from ..pretraining.output import MODEL
 from ..pretraining.recipe import PretrainingRecipe
 from ..pretraining.report import as_markdown
 from ..pretraining.report_page import as_page
 from ..pretraining.run import pretrain
 from ..pretraining.text import open_text
+from ..training.disk import replace_text
+from ..training.ownership import OWN, begin, is_ours, is_unfinished, remove
+from ..training.run_folder import HIDDEN, writing
 from ..training.tracking import LOG, read_log
 from .asking import ASKED, ask, load_prompting
 from .lesson_report import CONFUSIONS
@@ -88,11 +90,26 @@ def run_demo(
     Raises:
         ValueError: The folder holds something else, or an earlier demonstration without `overwrite`.
     """
+    folder = Path(output).expanduser()
+    with writing(folder):
+        claim_folder(folder, overwrite=overwrite)
+        members = recipes or load_recipes()
+        return show_all(folder, members, tasks, distillation, prompting, documents)
+
+
+def show_all(
+    folder: Path,
+    recipes: Sequence[PretrainingRecipe],
+    tasks: Mapping[str, FineTuningRecipe] | None,
+    distillation: DistillationRecipe | None,
+    prompting: FewShotRecipe | None,
+    documents: Mapping[str, Sequence[Document]] | None,
+) -> Path:
+    """Carry out the demonstration in a folder that nobody else writes; the arguments are `run_demo`'s."""
     began = time.perf_counter()
-    folder = claim_folder(Path(output).expanduser(), overwrite=overwrite)
     members = {
         member: replace(recipe, output=str(folder / member))
-        for member, recipe in zip(MEMBERS, recipes or load_recipes(), strict=True)
+        for member, recipe in zip(MEMBERS, recipes, strict=True)
     }
     findings = study_all(members)
     write_tasks(folder / ROWS, documents or documents_of(members["encoder"]))
@@ -107,8 +124,8 @@ def run_demo(
         asked = ask(prompting or load_prompting(), models, folder)
     say(f"[{STAGES}/{STAGES}] {asked.in_one_line}")
     report = build_report(findings, lessons, shrunk, asked, folder, seconds=time.perf_counter() - began)
-    (folder / MARKDOWN).write_text(as_markdown(report), encoding="utf-8")
-    (folder / PAGE).write_text(as_page(report), encoding="utf-8")
+    replace_text(folder / MARKDOWN, as_markdown(report))
+    replace_text(folder / PAGE, as_page(report))
     return folder / PAGE
 
 
@@ -143,7 +160,7 @@ def documents_of(recipe: PretrainingRecipe) -> dict[str, list[Document]]:
     return {split: read_documentation(split, cache) for split in SPLITS}
 
 
-def claim_folder(folder: Path, *, overwrite: bool) -> Path:
+def claim_folder(folder: Path, *, overwrite: bool) -> None:
     """Make the folder; of what is there, delete only what an earlier demonstration wrote.
 
     Raises:
@@ -151,19 +168,22 @@ def claim_folder(folder: Path, *, overwrite: bool) -> Path:
     """
     if folder.is_file():
         raise ValueError(f"output is {folder}, which is a file: name a folder")
-    found = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    found = [name for name in names if name not in HIDDEN and not is_unfinished(name, WRITTEN)]
     if foreign := [name for name in found if name not in WRITTEN]:
         raise ValueError(f"{folder} holds {foreign[0]}, which no demo wrote: choose another --output")
-    for member in MEMBERS:
-        if (folder / member).exists() and not (folder / member / RECIPE).exists():
-            raise ValueError(f"{folder / member} is no run of a demo: choose another --output")
+    if found and not is_ours(folder):
+        raise ValueError(
+            f"{folder} has no {OWN}, the list of what a demo wrote there, as if an earlier version or "
+            "someone else had written it: look into it and delete it yourself, or choose another --output"
+        )
     if found and not overwrite:
         raise ValueError(f"{folder} holds an earlier demo: add --overwrite, or choose another --output")
     if found:
         say(f"replacing the earlier demo in {folder}")
-        shutil.rmtree(folder)
+        remove(folder, WRITTEN)
     folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    begin(folder, WRITTEN)
 
 
 def study(member: str, recipe: PretrainingRecipe) -> Findings:

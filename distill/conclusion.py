@@ -16,11 +16,12 @@ from ..finetune.summary import read_predictions
 from ..interop.messages import quietly
 from ..interop.model_folder import load_config
 from ..pretraining.held_out import TranslationMeasure
-from ..pretraining.output import EVALUATION, MODEL, RECIPE, TEXTS, delete
+from ..pretraining.output import EVALUATION, MODEL, RECIPE, TEXTS
 from ..pretraining.text import Split as TextSplit
 from ..pretraining.text import open_text
 from ..training.disk import replace_text
 from ..training.precision import join_processes
+from ..training.run_folder import delete
 from .comparison import (
     keep_of_examples,
     keep_of_predictions,
@@ -56,7 +57,7 @@ def conclude(
     folder, last = recipe.folder, TASK if task is not None else GENERAL
     models = {name: folder / name / last / MODEL for name in students}
     delete(folder / MODEL)
-    shutil.copytree(models[STUDENT], folder / MODEL)
+    shutil.copytree(models[STUDENT], folder / MODEL, dirs_exist_ok=True)
     shutil.copy(folder / RECIPE, folder / MODEL)
     summary: Summary = {"students": list(students)}
     if general is not None:

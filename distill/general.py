@@ -13,7 +13,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
-from ..pretraining.output import EVALUATION, make_folder, write_recipe
+from ..pretraining.output import EVALUATION
 from ..pretraining.run import extent, save
 from ..pretraining.token_objective import TokenObjective
 from ..training.circumstances import circumstances
@@ -21,6 +21,7 @@ from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
 from ..training.fit import Outcome, fit
 from ..training.precision import build_accelerator
+from ..training.run_folder import write_recipe
 from ..training.sharding import whole_weights
 from .cached_teacher import CachedTeacher
 from .general_step import GeneralStep
@@ -58,7 +59,7 @@ def learn_general(
     learner, objective = build_lesson(step, recipe, source, accelerator)
     student = learner.student
     if accelerator.is_main_process:
-        make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         write_recipe(recipe, folder)
     accelerator.wait_for_everyone()
     outcome = fit(

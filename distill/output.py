@@ -12,20 +12,9 @@ from dataclasses import fields
 
 from ..finetune.output import MARKDOWN, MAY_CHANGE, PAGE, SCORES
 from ..finetune.recipe import FineTuningSchedule
-from ..pretraining.output import (
-    EVALUATION,
-    MODEL,
-    RECIPE,
-    TEXTS,
-    delete,
-    is_replaced,
-    make_folder,
-    require_elsewhere,
-    require_same_recipe,
-    require_unused,
-    write_recipe,
-)
+from ..pretraining.output import EVALUATION, MODEL, RECIPE, TEXTS
 from ..pretraining.output import WHAT_IS_LEARNED as OF_PRETRAINING
+from ..training.run_folder import RunFolder, values_of
 from .recipe import DistillationRecipe
 
 GENERAL = "general"
@@ -65,34 +54,23 @@ WHAT_IS_LEARNED = (
 """Keys of a recipe that a resumed run may not change."""
 
 
-def require_claimable(recipe: DistillationRecipe, *, resume: bool, overwrite: bool) -> None:
-    """Make sure that `claim_output` may do as it is told; nothing is changed.
-
-    Raises:
-        ValueError: The folder is in use, an earlier run there had another recipe, or it holds the teacher.
-    """
-    replaced = is_replaced(recipe.folder, overwrite)
-    require_unused(recipe.folder, allowed=WRITTEN if resume or replaced else (RECIPE,), written=WRITTEN)
-    if replaced:
-        models = {
-            "student.path": recipe.student.path,
-            "general.teacher": recipe.general and recipe.general.teacher,
-            "task.teacher": recipe.task and recipe.task.teacher,
-        }
-        require_elsewhere(recipe.folder, models)
-    elif resume:
-        require_same_recipe(recipe.folder, recipe, WHAT_IS_LEARNED)
+MODELS = (
+    *("student.path", "general.teacher", "task.teacher"),
+    *("general.corpus.cache", "general.cache.folder"),
+)
+ROWS = ("task.data.train", "task.data.validation", "task.data.test")
+TEXTS_READ = ("general.corpus.train", "general.corpus.validation", "task.unlabelled")
+"""Keys of what a run reads."""
 
 
-def claim_output(recipe: DistillationRecipe, *, resume: bool, overwrite: bool) -> None:
-    """Make the run's folder and write the recipe into it.
-
-    Raises:
-        ValueError: As in `require_claimable`.
-    """
-    require_claimable(recipe, resume=resume, overwrite=overwrite)
-    if is_replaced(recipe.folder, overwrite):
-        for name in WRITTEN:
-            delete(recipe.folder / name)
-    make_folder(recipe.folder)
-    write_recipe(recipe, recipe.folder)
+def run_folder(recipe: DistillationRecipe) -> RunFolder:
+    """Say what a run has to do with its folder."""
+    is_on_hub = recipe.task is not None and recipe.task.data.dataset is not None
+    return RunFolder(
+        recipe,
+        written=WRITTEN,
+        kept=WHAT_IS_LEARNED,
+        prepared=(RECIPE,),
+        models=values_of(recipe, MODELS),
+        texts=({} if is_on_hub else values_of(recipe, ROWS)) | values_of(recipe, TEXTS_READ),
+    )

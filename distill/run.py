@@ -11,11 +11,12 @@ from pathlib import Path
 
 from ..pretraining.output import MODEL
 from ..training.precision import join_processes
+from ..training.run_folder import writing
 from .conclusion import conclude
 from .general import learn_general
 from .general_step import GeneralStep, prepare_general
 from .lesson import require_learnable
-from .output import GENERAL, RANDOM, STUDENT, TASK, WITHOUT_TEACHER, claim_output, require_claimable
+from .output import GENERAL, RANDOM, STUDENT, TASK, WITHOUT_TEACHER, run_folder
 from .recipe import DistillationRecipe, StudentRecipe
 from .task_step import TaskStep, learn_task, prepare_task, require_student
 from .teacher import require_same_vocabulary
@@ -35,8 +36,14 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
         DiskFullError: There is no room; what was written before is intact.
     """
-    processes = join_processes()
-    require_claimable(recipe, resume=resume, overwrite=overwrite)
+    with writing(recipe.folder, join_processes()):
+        return distill_alone(recipe, resume=resume, overwrite=overwrite)
+
+
+def distill_alone(recipe: DistillationRecipe, *, resume: bool, overwrite: bool) -> Path:
+    """Distill in a folder that nobody else writes."""
+    processes, output = join_processes(), run_folder(recipe)
+    output.require_claimable(resume=resume, overwrite=overwrite)
     with processes.main_process_first():
         general = None if recipe.general is None else prepare_general(recipe.general, recipe.folder)
         task = None if recipe.task is None else prepare_task(recipe.task)
@@ -44,7 +51,7 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
         require_fit(varied, general, task, recipe.folder / name)
     processes.wait_for_everyone()
     if processes.is_main_process:
-        claim_output(recipe, resume=resume, overwrite=overwrite)
+        output.claim(resume=resume, overwrite=overwrite)
     processes.wait_for_everyone()
     for name, varied in variants(recipe).items():
         learn_all(

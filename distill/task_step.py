@@ -31,11 +31,11 @@ from ..interop.messages import quietly
 from ..interop.model_folder import find_folder
 from ..modeling import TercetPreTrainedModel
 from ..pretraining.cache import made_once
-from ..pretraining.output import make_folder, write_recipe
 from ..training.disk import replace_text
 from ..training.objective import IGNORE
 from ..training.packing import Ragged
 from ..training.precision import join_processes
+from ..training.run_folder import write_recipe
 from .cache import hash_of_model
 from .output import BEGINNING, BEGINNING_HASH
 from .recipe import StudentRecipe, TaskStepRecipe
@@ -130,7 +130,7 @@ def learn_task(
         path = write_beginning(step, student, beginning) if student.path is None else student.path
         recipe = fine_tuning(schedule, step.task, folder, path)
         if processes.is_main_process:
-            make_folder(folder)
+            folder.mkdir(parents=True, exist_ok=True)
             write_recipe(recipe, folder)
         require_same_beginning(folder, path)
         own = load_beginning(recipe.model, step.task, recipe.training.seeds[0])
@@ -177,7 +177,7 @@ def require_same_beginning(folder: Path, path: str) -> None:
     """
     file, own = folder / BEGINNING_HASH, hash_of_model(find_folder(path))
     if not file.exists():
-        make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         replace_text(file, own)
     elif file.read_text(encoding="utf-8") != own:
         raise ValueError(

@@ -14,10 +14,11 @@ import torch
 from ..training.disk import partial_path, replace_text
 from ..training.heap import bound_kernel_cache, retain_heap
 from ..training.precision import fastest_float32_products
+from ..training.run_folder import writing
 from .contamination import Contamination, find_contamination
 from .evaluation import Evaluation, Outcome
 from .judging import baselines_of, criterion_of
-from .output import ANSWERS, ITEMS, RESULTS, claim_output, require_claimable
+from .output import ANSWERS, ITEMS, RESULTS, run_folder
 from .recipe import FewShotRecipe
 from .report import write_report
 from .rows import Items, read_items
@@ -42,7 +43,13 @@ def fewshot(
     """
     if not recipe.models:
         raise ValueError("no model is named: pass --model, or set models in the recipe")
-    require_claimable(recipe, resume=resume, overwrite=overwrite)
+    with writing(recipe.folder):
+        return ask_alone(recipe, resume=resume, overwrite=overwrite, trust_remote_code=trust_remote_code)
+
+
+def ask_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trust_remote_code: bool) -> Path:
+    """Ask, and write a folder that nobody else writes."""
+    run_folder(recipe).require_claimable(resume=resume, overwrite=overwrite)
     items = read_items(recipe)
     contamination = None
     if recipe.contamination is not None:
@@ -54,7 +61,7 @@ def fewshot(
             before = hash_weights(subject.model)
             evaluation = Evaluation(recipe, items, subject, before, recipe.folder / ANSWERS)
             if not number:
-                claim_output(recipe, resume=resume, overwrite=overwrite)
+                run_folder(recipe).claim(resume=resume, overwrite=overwrite)
             outcomes = []
             for outcome in evaluation.outcomes():
                 outcomes.append(outcome)

@@ -5,7 +5,6 @@ from pathlib import Path
 from ..interop.conversion import from_stock
 from ..interop.messages import quietly
 from ..interop.model_folder import find_folder, load_config, load_tokenizer
-from ..pretraining.output import make_folder
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe
 from ..pretraining.run import pretrain
 from .output import ADAPTED
@@ -44,7 +43,7 @@ def as_ours(recipe: FineTuningRecipe, folder: Path) -> Path:
     tokenizer = load_tokenizer(source)
     imported = folder / IMPORTED
     if tokenizer is not None and not imported.exists():
-        make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         with quietly():
             from_stock(str(source)).save_pretrained(imported)
             tokenizer.save_pretrained(imported)

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from ..configs.recipe import recipe_data
 from ..interop.messages import quietly
 from ..modeling import TercetPreTrainedModel
-from ..pretraining.output import MODEL, delete
+from ..pretraining.output import MODEL
 from ..training.checkpoint import best, latest, read_state
 from ..training.circumstances import circumstances
 from ..training.disk import explaining_a_full_disk, replace_text
@@ -23,6 +23,7 @@ from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.objective import Objective
 from ..training.precision import build_accelerator
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
+from ..training.run_folder import delete
 from ..training.sharding import gathered, load_whole_weights, whole_weights
 from ..training.tracking import as_json
 from .answers import Examiner, Judged, judge

@@ -9,23 +9,12 @@ grid/, grid.json   what a grid tried            texts.json          names, sizes
 adaptation/        further pretraining          before/             the runs without it
 """
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
-from ..pretraining.output import (
-    CURVES,
-    EVALUATION,
-    MODEL,
-    RECIPE,
-    TEXTS,
-    delete,
-    is_replaced,
-    make_folder,
-    require_elsewhere,
-    require_same_recipe,
-    require_unused,
-    write_recipe,
-)
+from ..pretraining.output import CURVES, EVALUATION, MODEL, RECIPE, TEXTS
+from ..training.run_folder import RunFolder, values_of
 from .recipe import FineTuningRecipe, FineTuningSchedule
 
 SCORES = "scores.json"
@@ -58,39 +47,30 @@ WHAT_IS_LEARNED = (
 """Keys of a recipe that a resumed run may not change."""
 
 
+MODELS = ("model.path", "adaptation.corpus.cache")
+ROWS = ("data.train", "data.validation", "data.test")
+TEXTS_READ = ("adaptation.corpus.train", "adaptation.corpus.validation")
+"""Keys of what a run reads."""
+
+
 def names_of(recipe: FineTuningRecipe) -> tuple[str, ...]:
-    """Name everything that a run writes into its folder."""
-    return (*WRITTEN, *(path.name for path in recipe.folder.glob(f"{SEED}*")))
+    """Name everything that a run writes into its folder, or that one with other seeds has written."""
+    seeds = {seed_folder(recipe.folder, seed).name for seed in recipe.training.seeds}
+    paths = recipe.folder.iterdir() if recipe.folder.is_dir() else iter(())
+    earlier = {path.name for path in paths if re.fullmatch(rf"{SEED}(0|[1-9]\d*)", path.name)}
+    return (*WRITTEN, *sorted(seeds | earlier))
 
 
-def require_claimable(recipe: FineTuningRecipe, *, resume: bool, overwrite: bool) -> None:
-    """Make sure that `claim_output` may do as it is told; nothing is changed.
-
-    Raises:
-        ValueError: The folder is in use, or an earlier run there had another recipe.
-    """
-    replaced = is_replaced(recipe.folder, overwrite)
-    own = names_of(recipe)
-    require_unused(recipe.folder, allowed=own if resume or replaced else (), written=own)
-    if replaced:
-        require_elsewhere(recipe.folder, {"model.path": recipe.model.path})
-    if resume and not replaced:
-        require_same_recipe(recipe.folder, recipe, WHAT_IS_LEARNED)
-
-
-def claim_output(recipe: FineTuningRecipe, *, resume: bool, overwrite: bool) -> None:
-    """Make the run's folder and write the recipe into it.
-
-    Raises:
-        ValueError: As in `require_claimable`.
-    """
-    require_claimable(recipe, resume=resume, overwrite=overwrite)
-    folder = recipe.folder
-    if is_replaced(folder, overwrite):
-        for name in names_of(recipe):
-            delete(folder / name)
-    make_folder(folder)
-    write_recipe(recipe, folder)
+def run_folder(recipe: FineTuningRecipe) -> RunFolder:
+    """Say what a run has to do with its folder."""
+    rows = {} if recipe.data.dataset is not None else values_of(recipe, ROWS)
+    return RunFolder(
+        recipe,
+        written=names_of(recipe),
+        kept=WHAT_IS_LEARNED,
+        models=values_of(recipe, MODELS),
+        texts=rows | values_of(recipe, TEXTS_READ),
+    )
 
 
 def seed_folder(folder: Path, seed: int) -> Path:

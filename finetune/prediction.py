@@ -3,13 +3,13 @@
     FILE (.jsonl, .csv, ..., or - for lines of JSON on standard input)
       -> rows -> examples -> answers -> predictions -> one line of JSON for each row, in their order
 
-A run that was stopped goes on behind the last whole line that it wrote.
+A run that was stopped goes on behind what it has written (`prediction_file.py`).
 """
 
-import hashlib
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -20,10 +20,10 @@ from .. import modeling
 from ..interop.messages import quietly
 from ..interop.model_folder import find_folder, load_config, load_tokenizer
 from ..modeling import TercetPreTrainedModel
-from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.precision import products_in
 from .answers import predict
 from .encoding import TextEncoder
+from .prediction_file import Origin, PredictionFile, require_same_rows
 from .row_error import RowError
 from .row_stream import STANDARD, stream_rows
 from .splits import encoder_of
@@ -32,9 +32,6 @@ from .tasks import load_task
 
 ROWS_AT_ONCE = 1024
 """Rows that are read, predicted and written together: enough to sort by length."""
-
-ORIGIN = ".origin"
-"""Ending of the file that says what an unfinished file of predictions is made of."""
 
 
 class Predictor:
@@ -94,31 +91,60 @@ def predict_file(
         DiskFullError: There is no room; what was written is intact.
     """
     folder = find_folder(model, None)
+    if output == STANDARD:
+        predictor, rows = prepare(folder, source, precision)
+        made = Origin("", precision), Origin("", precision)
+        return sum(write(lines, sys.stdout) for lines in predicted(predictor, source, rows, *made))
+    file = PredictionFile(Path(output).expanduser(), folder, source, precision)
+    with file.alone(resume=resume, overwrite=overwrite) as earlier:
+        predictor, rows = prepare(folder, source, precision)
+        present = replace(earlier, num_rows=0, rows="")
+        with file.unfinished(earlier) as lines:
+            for predictions in predicted(predictor, source, rows, present, earlier):
+                write(predictions, lines)
+                file.note(present)
+        return present.num_rows
+
+
+def prepare(folder: Path, source: str, precision: str) -> tuple[Predictor, IterableDataset]:
+    """Load a model, and find the rows that it is to read."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     predictor = Predictor(folder, device, precision)
-    rows = stream_rows(source, predictor.task.inputs_in(predictor.task.recipe))
-    if output == STANDARD:
-        return sum(write(lines, sys.stdout) for lines in predicted(predictor, rows, 0))
-    path = Path(output).expanduser()
-    origin = {"model": fingerprint(folder), "source": source, "precision": precision}
-    done = begin(path, origin, resume=resume, overwrite=overwrite)
-    with open(path, "a", encoding="utf-8") as file, explaining_a_full_disk(path, 0, "continue with --resume"):
-        new = sum(write(lines, file) for lines in predicted(predictor, rows, done))
-    origin_of(path).unlink()
-    return done + new
+    return predictor, stream_rows(source, predictor.task.inputs_in(predictor.task.recipe))
 
 
-def predicted(predictor: Predictor, rows: IterableDataset, done: int) -> Iterator[list[Prediction]]:
-    """Predict rows a thousand at a time, all but the first `done`.
+def predicted(
+    predictor: Predictor, source: str, rows: IterableDataset, present: Origin, earlier: Origin
+) -> Iterator[list[Prediction]]:
+    """Predict rows a thousand at a time, all but those that an earlier run has predicted.
+
+    Args:
+        predictor: The model.
+        source: Where the rows are from.
+        rows: All of them.
+        present: Takes up the rows; it begins with none.
+        earlier: What the earlier run has come to.
 
     Raises:
-        ValueError: A row cannot be read.
+        ValueError: A row cannot be read, or the earlier run has predicted others.
     """
-    for number, chunk in enumerate(rows.skip(done).iter(ROWS_AT_ONCE)):
+    for chunk in rows.iter(ROWS_AT_ONCE):
+        columns = cast(dict[str, list[Any]], chunk)
+        begins = present.num_rows
+        for values in zip(*columns.values(), strict=True):
+            present.add(dict(zip(columns, values, strict=True)))
+            if present.num_rows == earlier.num_rows:
+                require_same_rows(present, earlier, source)
+        skipped = max(earlier.num_rows - begins, 0)
+        if present.num_rows <= earlier.num_rows:
+            continue
         try:
-            yield predictor.predict(Dataset.from_dict(cast(dict, chunk)))
+            rest = {name: values[skipped:] for name, values in columns.items()}
+            yield predictor.predict(Dataset.from_dict(rest))
         except RowError as error:
-            raise error.moved(done + number * ROWS_AT_ONCE) from None
+            raise error.moved(begins + skipped) from None
+    if present.num_rows < earlier.num_rows:
+        require_same_rows(present, earlier, source)
 
 
 def write(predictions: list[Prediction], file: TextIO) -> int:
@@ -126,47 +152,3 @@ def write(predictions: list[Prediction], file: TextIO) -> int:
     file.writelines(f"{json.dumps(prediction, ensure_ascii=False)}\n" for prediction in predictions)
     file.flush()
     return len(predictions)
-
-
-def begin(path: Path, origin: dict[str, Any], *, resume: bool, overwrite: bool) -> int:
-    """Prepare the file that predictions go to; count the rows that are in it.
-
-    Raises:
-        ValueError: It exists and is not to be continued, or is made of something else.
-    """
-    if path.exists() and not overwrite:
-        if not resume:
-            raise ValueError(f"{path} exists: choose another --output, or add --resume or --overwrite")
-        if not origin_of(path).exists():
-            raise ValueError(f"{path} is complete, or no file of predictions: add --overwrite to replace it")
-        if json.loads(origin_of(path).read_text(encoding="utf-8")) != origin:
-            raise ValueError(f"{path} was begun with another model, file or precision: add --overwrite")
-        return keep_whole_lines(path)
-    replace_text(origin_of(path), json.dumps(origin) + "\n")
-    path.write_bytes(b"")
-    return 0
-
-
-def keep_whole_lines(path: Path) -> int:
-    """Cut off a line that was not finished; count the others."""
-    size, lines = 0, 0
-    with path.open("rb+") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                size, lines = size + len(line), lines + 1
-        file.truncate(size)
-    return lines
-
-
-def origin_of(path: Path) -> Path:
-    """Name the file beside predictions that says what they are made of."""
-    return path.with_name(path.name + ORIGIN)
-
-
-def fingerprint(folder: Path) -> str:
-    """Tell a model from others by its weights and configuration."""
-    digest = hashlib.sha256()
-    for file in sorted([*folder.glob("*.safetensors"), folder / "config.json", folder / "task.json"]):
-        with file.open("rb") as opened:
-            digest.update(hashlib.file_digest(opened, "sha256").digest())
-    return digest.hexdigest()

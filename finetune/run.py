@@ -14,10 +14,11 @@ from typing import Any
 
 from ..training.disk import replace_text
 from ..training.precision import join_processes
+from ..training.run_folder import writing
 from .adaptation import adapt
 from .grid import combinations, in_words, varied
 from .learning import learn
-from .output import BEFORE, GRID, GRID_SCORES, claim_output, require_claimable, seed_folder
+from .output import BEFORE, GRID, GRID_SCORES, run_folder, seed_folder
 from .recipe import FineTuningRecipe
 from .study import Results, Study, prepare
 from .summary import conclude
@@ -37,13 +38,19 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
         DiskFullError: There is no room; what was written before is intact.
     """
-    processes = join_processes()
-    require_claimable(recipe, resume=resume, overwrite=overwrite)
+    with writing(recipe.folder, join_processes()):
+        return finetune_alone(recipe, resume=resume, overwrite=overwrite)
+
+
+def finetune_alone(recipe: FineTuningRecipe, *, resume: bool, overwrite: bool) -> Path:
+    """Fine-tune in a folder that nobody else writes."""
+    processes, output = join_processes(), run_folder(recipe)
+    output.require_claimable(resume=resume, overwrite=overwrite)
     with processes.main_process_first():
         study = prepare(recipe)
     processes.wait_for_everyone()
     if processes.is_main_process:
-        claim_output(recipe, resume=resume, overwrite=overwrite)
+        output.claim(resume=resume, overwrite=overwrite)
     processes.wait_for_everyone()
     chosen = best_of_grid(recipe, study, resume=resume)
     before = None

@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 from ..interop.finished_run import EVALUATION, TEXTS
-from ..pretraining.output import MODEL, RECIPE, delete
+from ..pretraining.output import MODEL, RECIPE
 from ..training.disk import replace_text
 from ..training.precision import choose_precision, join_processes, products_in
+from ..training.run_folder import delete
 from ..training.tracking import as_json
 from .answers import Judged, judge
 from .output import GRID_SCORES, PREDICTIONS, SCORES, seed_folder
@@ -41,7 +42,7 @@ def conclude(recipe: FineTuningRecipe, study: Study, results: Results, before: R
     best_seed = min(results, key=lambda seed: study.task.shortfall(results[seed]["validation"]))
     chosen = seed_folder(folder, best_seed)
     delete(folder / MODEL)
-    shutil.copytree(chosen / MODEL, folder / MODEL)
+    shutil.copytree(chosen / MODEL, folder / MODEL, dirs_exist_ok=True)
     shutil.copy(folder / RECIPE, folder / MODEL)
     shutil.copy(chosen / PREDICTIONS, folder / PREDICTIONS)
     predictions = read_predictions(folder / PREDICTIONS)

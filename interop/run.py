@@ -1,16 +1,26 @@
 """The commands `tercet import` and `tercet export`: a model goes to another house, with a certificate."""
 
-import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from .. import modeling
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from ..training.disk import (
+    delete_folder,
+    explaining_a_full_disk,
+    partial_path,
+    removing_on_failure,
+)
+from ..training.inputs import require_apart
+from ..training.lock import locked, made
+from ..training.ownership import OWN, is_ours, record_all, require_removable
 from .certificate import Certificate, certify
 from .conversion import from_stock, to_stock
 from .messages import quietly
-from .model_folder import CONFIG, find_folder, load_config, load_tokenizer, require_fit
+from .model_folder import find_folder, load_config, load_tokenizer, require_fit
 from .source import load_stock
 from .stored_weights import inspect_weights
 
@@ -29,12 +39,12 @@ def import_model(
     Raises:
         ValueError: As in `load_stock`, `from_stock`; the folder is in use; or the models are not one.
     """
-    folder = claim(output, overwrite)
-    stock = load_stock(source, revision)
-    tokenizer = load_tokenizer(find_folder(source, revision))
-    require_fit(tokenizer, stock.config)
-    ours = from_stock(stock)
-    return hand_over(ours, tokenizer, certify(stock, ours, tokenizer), folder)
+    with claimed(source, output, overwrite=overwrite) as folder:
+        stock = load_stock(source, revision)
+        tokenizer = load_tokenizer(find_folder(source, revision))
+        require_fit(tokenizer, stock.config)
+        ours = from_stock(stock)
+        return hand_over(ours, tokenizer, certify(stock, ours, tokenizer), folder)
 
 
 def export_model(
@@ -51,12 +61,12 @@ def export_model(
     Raises:
         ValueError: As in `to_stock`; the folder is in use; or the models are not one.
     """
-    folder = claim(output, overwrite)
-    ours = load_ours(source)
-    tokenizer = load_tokenizer(find_folder(source))
-    require_fit(tokenizer, ours.config)
-    stock = to_stock(ours, model_type)
-    return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder)
+    with claimed(source, output, overwrite=overwrite) as folder:
+        ours = load_ours(source)
+        tokenizer = load_tokenizer(find_folder(source))
+        require_fit(tokenizer, ours.config)
+        stock = to_stock(ours, model_type)
+        return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder)
 
 
 def load_ours(source: str) -> TercetPreTrainedModel:
@@ -77,21 +87,34 @@ def load_ours(source: str) -> TercetPreTrainedModel:
         return model_class.from_pretrained(folder, use_safetensors=True).eval()
 
 
-def claim(output: str, overwrite: bool) -> Path:
-    """Make sure that a folder may be written.
+@contextmanager
+def claimed(source: str, output: str, *, overwrite: bool) -> Iterator[Path]:
+    """Make sure that a folder may be written, and that nobody else writes it meanwhile.
 
     Raises:
-        ValueError: There is something already.
+        ValueError: There is something already, or what is read lies in it.
     """
-    folder = Path(output)
+    folder = Path(output).expanduser().absolute()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{output} is a file: name a folder")
-    if folder.exists() and any(folder.iterdir()):
-        if not overwrite:
-            raise ValueError(f"{output} is not empty: choose another folder, or --overwrite")
-        if not (folder / CONFIG).is_file():
-            raise ValueError(f"{output} holds no model that could be overwritten: choose another folder")
-    return folder
+    lock = folder.with_name(f".{folder.name}.lock")
+    with made(folder.parent), locked(lock, output, "another folder"):
+        if folder.exists() and any(folder.iterdir()):
+            if not overwrite:
+                raise ValueError(f"{output} is not empty: choose another folder, or --overwrite")
+            require_replaceable(folder)
+            require_apart(folder.parent, [folder.name], {"the model": source}, {})
+        yield folder
+
+
+def require_replaceable(folder: Path) -> None:
+    """Raise a `ValueError` if a folder holds anything but what `tercet import` or `tercet export` wrote."""
+    if not is_ours(folder):
+        raise ValueError(
+            f"{folder} holds no model that tercet import or export wrote (it has no list {OWN}): delete it "
+            "yourself, or choose another folder"
+        )
+    require_removable(folder, [path.name for path in folder.iterdir() if path.name != OWN])
 
 
 def hand_over(
@@ -104,18 +127,27 @@ def hand_over(
 
     Raises:
         ValueError: The certificate does not hold.
+        WriteError: There is no room; what was there is as it was.
     """
     if not certificate.holds:
         raise ValueError(certificate.verdict())
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    with quietly():
-        model.save_pretrained(partial)
-        if tokenizer is not None:
-            tokenizer.save_pretrained(partial)
-    certificate.save(partial)
-    if folder.exists():
-        shutil.rmtree(folder)
-    partial.rename(folder)
+    partial = partial_path(folder)
+    if partial.exists():
+        delete_folder(partial)
+    remedy = "repeat the command, which has changed nothing"
+    with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), removing_on_failure(partial):
+        partial.mkdir()
+        with quietly():
+            model.save_pretrained(partial)
+            if tokenizer is not None:
+                tokenizer.save_pretrained(partial)
+        certificate.save(partial)
+        record_all(partial)
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.exists():
+            if any(folder.iterdir()):
+                require_replaceable(folder)  # who knows what was put there meanwhile
+            delete_folder(folder)
+        partial.rename(folder)
     return certificate

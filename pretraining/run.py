@@ -24,7 +24,8 @@ from ..training.circumstances import circumstances
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.examples import Examples, ExampleSource
 from ..training.fit import Outcome, fit
-from ..training.precision import build_accelerator
+from ..training.precision import build_accelerator, join_processes
+from ..training.run_folder import writing
 from ..training.sharding import whole_weights
 from ..training.stages import build_stages, cut_held_out
 from ..training.tracking import LOG, as_json, read_log
@@ -42,9 +43,8 @@ from .output import (
     RECIPE,
     TEXTS,
     TOKENIZER,
-    claim_output,
     prepared_tokenizer,
-    require_claimable,
+    run_folder,
 )
 from .recipe import PretrainingRecipe
 from .text import Split, open_text, prepare_tokenizer, tokenize_text
@@ -68,7 +68,13 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
     """
     build_config(recipe)  # what is wrong with the model should show before anything takes time
     require_inputs(recipe)
-    require_claimable(recipe, resume=resume, overwrite=overwrite)
+    with writing(recipe.folder, join_processes()):
+        return pretrain_alone(recipe, resume=resume, overwrite=overwrite)
+
+
+def pretrain_alone(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) -> Path:
+    """Pretrain in a folder that nobody else writes."""
+    run_folder(recipe).require_claimable(resume=resume, overwrite=overwrite)
     accelerator = build_accelerator(recipe.training, recipe.folder)
     with accelerator.main_process_first():
         tokenizer = prepare_tokenizer(recipe, prepared_tokenizer(recipe, overwrite=overwrite))
@@ -88,7 +94,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
     cut_held_out(held_out.source, objective, recipe.training, accelerator).plan(0)
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go
-        claim_output(recipe, resume=resume, overwrite=overwrite)
+        run_folder(recipe).claim(resume=resume, overwrite=overwrite)
         keep_inputs(recipe, tokenizer)
     accelerator.wait_for_everyone()
     outcome = fit(
@@ -125,10 +131,12 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
         )
     build_config(recipe)
     require_inputs(recipe)
-    require_claimable(recipe, resume=False, overwrite=overwrite)
-    tokenizer = prepare_tokenizer(recipe, prepared_tokenizer(recipe, overwrite=overwrite))
-    claim_output(recipe, resume=False, overwrite=overwrite)
-    return keep_tokenizer(recipe, tokenizer)
+    output = run_folder(recipe)
+    with writing(recipe.folder):
+        output.require_claimable(resume=False, overwrite=overwrite)
+        tokenizer = prepare_tokenizer(recipe, prepared_tokenizer(recipe, overwrite=overwrite))
+        output.claim(resume=False, overwrite=overwrite)
+        return keep_tokenizer(recipe, tokenizer)
 
 
 def require_inputs(recipe: PretrainingRecipe) -> None:

@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "configs": set(),
     "modeling": set(),
     "training": {"configs"},
-    "interop": {"modeling"},
+    "interop": {"modeling", "training"},
     "pretraining": {"configs", "modeling", "training", "interop"},
     "finetune": {"configs", "modeling", "training", "interop", "pretraining"},
     "distill": {"configs", "modeling", "training", "interop", "pretraining", "finetune"},

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and what a full disk says.
+"""Files that are whole or not there, and what is said where they cannot be written.
 
 What is written gets its name only when its contents are on the disk: a process that is killed on the way, or
 that finds no room, leaves what was there before. Until then it is called `.NAME.partial`.
@@ -14,8 +14,20 @@ from pathlib import Path
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """What the system says when the disk, or the user's share of it, is full."""
 
+HINDRANCES = {
+    errno.EFBIG: "it would be larger than a file may be here (see `ulimit -f`): raise the limit",
+    errno.ENOENT: "its folder is gone, moved or deleted by another program: put it back",
+    errno.ESTALE: "its folder is gone, moved or deleted on another machine: put it back",
+    errno.EROFS: "the disk can only be read: mount it for writing",
+}
+"""What else keeps the system from writing, and what helps."""
 
-class DiskFullError(OSError):
+
+class WriteError(OSError):
+    """The system does not write what was to be written; what was there before is as it was."""
+
+
+class DiskFullError(WriteError):
     """There is no room for what was to be written; nothing that was there before has changed."""
 
 
@@ -71,35 +83,57 @@ def removing_on_failure(partial: Path) -> Iterator[None]:
 
 
 @contextmanager
-def explaining_a_full_disk(path: Path, num_bytes: int, remedy: str = "make room") -> Iterator[None]:
+def explaining_a_full_disk(path: Path, num_bytes: int | None, remedy: str = "make room") -> Iterator[None]:
     """Say where room is missing, how much, and what to do, if that is why what is done inside fails.
+
+    What else keeps the system from writing (`HINDRANCES`) is said as well.
 
     Args:
         path: What is being written; its folder's disk is looked at.
-        num_bytes: Room that it takes.
+        num_bytes: Room that it takes, if that is known.
         remedy: What to do.
 
     Raises:
         DiskFullError: Instead of whatever the writer raised.
+        WriteError: The same, for another reason than missing room.
     """
     try:
         yield
     except Exception as error:
-        if isinstance(error, DiskFullError) or not is_disk_full(error):
+        if isinstance(error, WriteError) or (number := reason_of(error, path)) is None:
             raise
+        if number not in NO_ROOM:
+            raise WriteError(f"{path} cannot be written: {HINDRANCES[number]}, then {remedy}") from error
         folder = next(parent for parent in path.absolute().parents if parent.exists())
+        taken = "" if num_bytes is None else f", which takes {num_bytes / 2**20:,.2f} MiB"
         raise DiskFullError(
-            f"no room on the disk for {path}, which takes {num_bytes / 2**20:,.2f} MiB where "
-            f"{shutil.disk_usage(folder).free / 2**20:,.2f} MiB are free: {remedy}"
+            f"no room on the disk for {path}{taken} where {shutil.disk_usage(folder).free / 2**20:,.2f} MiB "
+            f"are free: {remedy}"
         ) from error
 
 
-def is_disk_full(error: BaseException | None) -> bool:
-    """Tell whether a full disk is behind an error: torch wraps the system's, safetensors only quotes it."""
+def reason_of(error: BaseException | None, path: Path) -> int | None:
+    """Find why the system did not write: torch wraps its number, safetensors only quotes it.
+
+    That something is missing is a reason only if it is the folder of `path`, or lies there.
+    """
     while error is not None:
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
-            return True
-        if any(f"(os error {number})" in str(error) for number in NO_ROOM):
-            return True
+        for number in (*NO_ROOM, *HINDRANCES):
+            is_meant = number != errno.ENOENT or is_missing_below(path, getattr(error, "filename", None))
+            if is_meant and (getattr(error, "errno", None) == number or f"(os error {number})" in str(error)):
+                return number
         error = error.__cause__ or error.__context__
-    return False
+    return None
+
+
+def is_missing_below(path: Path, missing: object) -> bool:
+    """Tell whether the folder is gone that something was to be written in, at, beside or below a path."""
+    if not isinstance(missing, str | Path):
+        return not path.absolute().parent.exists()
+    path, folder = path.absolute(), Path(missing).absolute().parent
+    return not folder.exists() and (folder == path.parent or folder.is_relative_to(path))
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Tell whether a full disk is behind an error."""
+    return reason_of(error, Path()) in NO_ROOM

@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipe
 
 from tercet.__main__ import main
 from tercet.configs.recipe import recipe_data
-from tercet.finetune.prediction import fingerprint, predict_file
+from tercet.finetune.prediction import predict_file
 from tercet.finetune.run import finetune
 
 from .conftest import ROWS, write_rows
@@ -161,24 +161,6 @@ def test_further_pretraining_is_compared_with_none(recipe_of, tmp_path):
     before = load_file(recipe.folder / "before" / "seed-0" / "model" / "model.safetensors")
     after = load_file(recipe.folder / "model" / "model.safetensors")
     assert not all(torch.equal(before[name], after[name]) for name in before)
-
-
-def test_an_interrupted_prediction_goes_on(recipe_of, tmp_path):
-    folder = finetune(recipe_of("classification"))
-    file = write_rows(tmp_path / "new.jsonl", [{"text": row["text"]} for row in ROWS["classification"](9, 2)])
-    output = tmp_path / "out.jsonl"
-    predict_file(str(folder), str(file), str(output))
-    whole = output.read_bytes()
-    lines = whole.splitlines(keepends=True)
-    origin = {"model": fingerprint(folder), "source": str(file), "precision": "fp32"}
-    (tmp_path / "out.jsonl.origin").write_text(json.dumps(origin))
-    output.write_bytes(b"".join(lines[:4]) + lines[4][:10])
-    assert predict_file(str(folder), str(file), str(output), resume=True) == 9
-    assert output.read_bytes() == whole
-    with pytest.raises(ValueError, match=r"exists: choose another --output, or add --resume or --overwrite"):
-        predict_file(str(folder), str(file), str(output))
-    with pytest.raises(ValueError, match=r"is complete"):
-        predict_file(str(folder), str(file), str(output), resume=True)
 
 
 def test_recipe_in_the_model_is_the_one_that_was_run(recipe_of):

@@ -112,8 +112,34 @@ def test_output_in_use_is_refused(folder, tmp_path: Path, capsys) -> None:
     (tmp_path / "diary").mkdir()
     (tmp_path / "diary" / "monday.txt").write_text("rain")
     line = complaint(capsys, "import", source, tmp_path / "diary", "--overwrite")
-    assert "holds no model that could be overwritten" in line
+    assert "holds no model that tercet import or export wrote" in line
+    (output / "notes.txt").write_text("years of work")
+    line = complaint(capsys, "import", source, output, "--overwrite")
+    assert "notes.txt was written by no run, and --overwrite would delete it" in line
+    assert (output / "notes.txt").read_text() == "years of work"
     assert type(AutoModelForMaskedLM.from_pretrained(output)).__name__ == "TercetEncoderForMaskedLM"
+
+
+@pytest.mark.parametrize("name", ["ours", "link", "link/../ours"])
+def test_model_is_not_replaced_by_what_is_made_of_it(folder, tmp_path: Path, capsys, name: str) -> None:
+    output = tmp_path / "ours"
+    assert main(["import", str(folder("BertForMaskedLM")), str(output)]) == 0
+    (tmp_path / "link").symlink_to(output)
+    capsys.readouterr()
+    before = sorted(output.rglob("*"))
+    line = complaint(capsys, "export", tmp_path / name, output, "--overwrite")
+    assert "where this run writes and which --overwrite would delete" in line
+    assert sorted(output.rglob("*")) == before
+
+
+def test_link_is_replaced_and_what_it_leads_to_stays(folder, tmp_path: Path) -> None:
+    source, output, link = folder("BertForMaskedLM"), tmp_path / "ours", tmp_path / "link"
+    assert main(["import", str(source), str(output)]) == 0
+    before = sorted(output.rglob("*"))
+    link.symlink_to(output)
+    assert main(["import", str(source), str(link), "--overwrite"]) == 0
+    assert not link.is_symlink()
+    assert sorted(output.rglob("*")) == before
 
 
 def test_folder_that_is_no_model_is_refused(tmp_path: Path, capsys) -> None:

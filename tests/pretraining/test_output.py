@@ -4,7 +4,7 @@ import pytest
 
 from tercet.configs.recipe import load_recipe, parse_recipe
 from tercet.pretraining.cache import made_once
-from tercet.pretraining.output import claim_output, prepared_tokenizer
+from tercet.pretraining.output import prepared_tokenizer, run_folder
 from tercet.pretraining.recipe import PretrainingRecipe
 
 
@@ -18,6 +18,17 @@ def recipe_for(folder, **changes) -> PretrainingRecipe:
         "output": str(folder),
     }
     return parse_recipe(PretrainingRecipe, data | changes)
+
+
+def claim_output(recipe, *, resume, overwrite):
+    """Claim a recipe's folder."""
+    run_folder(recipe).claim(resume=resume, overwrite=overwrite)
+    return recipe.folder
+
+
+def visible(folder) -> list[str]:
+    """Name what lies in a folder, but for the list of it."""
+    return sorted(path.name for path in folder.iterdir() if path.name != ".tercet.json")
 
 
 def leave_run(folder) -> None:
@@ -54,7 +65,7 @@ def test_files_of_others_are_never_touched(tmp_path, resume, overwrite):
 def test_overwriting_deletes_the_earlier_run(tmp_path):
     leave_run(tmp_path)
     claim_output(recipe_for(tmp_path), resume=False, overwrite=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+    assert visible(tmp_path) == ["recipe.yaml"]
 
 
 @pytest.mark.parametrize("leftover", [".recipe.yaml.partial", ".tokenizer.x1_.partial", ".log.jsonl.partial"])
@@ -62,7 +73,7 @@ def test_overwriting_deletes_the_earlier_run(tmp_path):
 def test_what_a_killed_run_was_writing_goes_and_hinders_nobody(leftover, resume, tmp_path):
     (tmp_path / leftover).write_text("half of i")
     claim_output(recipe_for(tmp_path), resume=resume, overwrite=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+    assert visible(tmp_path) == ["recipe.yaml"]
 
 
 def test_unfinished_files_of_others_are_not_taken_for_ours(tmp_path):
@@ -111,7 +122,7 @@ def test_a_half_written_tokenizer_is_written_anew(tmp_path):
     assert prepared_tokenizer(recipe_for(tmp_path), overwrite=False) is None
     claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
     made_once(folder / "tokenizer", lambda path: None)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["recipe.yaml", "tokenizer"]
+    assert visible(tmp_path) == ["recipe.yaml", "tokenizer"]
 
 
 def test_file_is_no_folder(tmp_path):

@@ -73,7 +73,9 @@ def test_a_run_does_not_delete_the_tokenizer_that_it_reads(texts, tmp_path, reci
     recipe = recipe_of("masked_language_modeling", texts, tmp_path / "run")
     pretrain(recipe)
     own = replace(recipe, tokenizer=replace(recipe.tokenizer, path=str(tmp_path / "run" / "tokenizer")))
-    with pytest.raises(ValueError, match=r"tokenizer\.path is .*, which --overwrite would delete"):
+    with pytest.raises(
+        ValueError, match=r"tokenizer\.path is .*, where this run writes and which --overwrite would delete"
+    ):
         pretrain(own, overwrite=True)
     assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").exists()
 

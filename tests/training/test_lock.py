@@ -1,0 +1,143 @@
+"""A folder that a run writes is nobody else's until the run ends, however it ends."""
+
+import os
+import signal
+import time
+import warnings
+
+import pytest
+
+from tercet.training import lock as module
+from tercet.training.lock import LOCK, is_held_elsewhere, locked, occupied
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from tercet.training.lock import occupied
+sys.argv = ["tercet", "pretrain", "mine.yaml"]
+with occupied(Path({folder!r})):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def hold(program):
+    """Start processes that hold a folder's lock."""
+
+    def start(folder):
+        process = program(HOLD.format(folder=str(folder)))
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    return start
+
+
+def test_second_run_is_told_who_holds_the_folder_until_that_is_killed(hold, tmp_path):
+    holder = hold(tmp_path / "run")
+    began = time.monotonic()
+    said = rf"output .*run is in use by process {holder.pid} on \S+ \(tercet pretrain mine.yaml\) since 20"
+    with pytest.raises(ValueError, match=said), occupied(tmp_path / "run"):
+        pass
+    assert time.monotonic() - began < 5
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    assert (tmp_path / "run" / LOCK).exists()
+    with occupied(tmp_path / "run"):
+        (tmp_path / "run" / "model").mkdir()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["model"]
+
+
+def test_link_to_a_folder_is_the_folder(hold, tmp_path):
+    hold(tmp_path / "run")
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    with pytest.raises(ValueError, match="in use"), occupied(tmp_path / "link"):
+        pass
+
+
+def test_run_of_another_process_does_not_write_inside_a_folder_in_use(hold, tmp_path):
+    hold(tmp_path)
+    with pytest.raises(ValueError, match=r"lies in .*, which is in use by process"), occupied(tmp_path / "a"):
+        pass
+    assert not (tmp_path / "a").exists()
+
+
+def test_runs_inside_a_run_belong_to_it(tmp_path):
+    with occupied(tmp_path / "demo"), occupied(tmp_path / "demo" / "encoder"):
+        (tmp_path / "demo" / "encoder" / "model").mkdir()
+    assert not (tmp_path / "demo" / LOCK).exists()
+
+
+def test_two_runs_of_one_process_do_not_share_a_folder(tmp_path):
+    again = occupied(tmp_path)
+    with occupied(tmp_path), pytest.raises(ValueError, match=f"in use by process {os.getpid()}"), again:
+        pass
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_child_of_a_fork_does_not_keep_the_lock_of_a_killed_run(program, tmp_path):
+    """Data workers outlive a killed process for seconds."""
+    text = f"""
+import os, time
+from pathlib import Path
+from tercet.training.lock import occupied
+with occupied(Path({str(tmp_path / "run")!r})):
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    print(child, flush=True)
+    time.sleep(60)
+"""
+    process = program(text)
+    child = int(process.stdout.readline())
+    process.kill()
+    process.wait()
+    try:
+        with occupied(tmp_path / "run"):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_folders_that_nothing_was_written_into_go_again(tmp_path):
+    with pytest.raises(RuntimeError), occupied(tmp_path / "a" / "b"):
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_that_cannot_be_made_is_told_of(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="which is a file: name a folder"), occupied(tmp_path / "file"):
+        pass
+    below = occupied(tmp_path / "file" / "run")
+    with pytest.raises(ValueError, match=r"cannot be made \(Not a directory\)"), below:
+        pass
+
+
+def test_looking_does_not_hold(hold, tmp_path):
+    holder = hold(tmp_path)
+    assert is_held_elsewhere(tmp_path / LOCK)
+    holder.kill()
+    holder.wait()
+    assert not is_held_elsewhere(tmp_path / LOCK)
+    with occupied(tmp_path):
+        assert not is_held_elsewhere(tmp_path / LOCK)
+
+
+def test_file_system_without_locks_is_told_of(monkeypatch, tmp_path):
+    def unable(*arguments):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(module.fcntl, "lockf", unable)
+    own = locked(tmp_path / LOCK, "output x", "another")
+    with pytest.warns(UserWarning, match=r"cannot be locked \(No locks available\): see to it"), own:
+        pass
+
+
+def test_system_without_these_locks_runs(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "fcntl", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with occupied(tmp_path / "run"):
+            (tmp_path / "run" / "model").mkdir()

@@ -1,0 +1,225 @@
+"""One rule for the folders of all commands: nothing that a run reads is replaced, nor what no run wrote."""
+
+import dataclasses
+import types
+import typing
+
+import pytest
+
+from tercet.configs.recipe import parse_recipe, recipe_data
+from tercet.distill.output import run_folder as of_distillation
+from tercet.distill.recipe import DistillationRecipe
+from tercet.fewshot.output import run_folder as of_prompting
+from tercet.fewshot.recipe import FewShotRecipe
+from tercet.finetune.output import run_folder as of_fine_tuning
+from tercet.finetune.recipe import FineTuningRecipe
+from tercet.pretraining.output import run_folder as of_pretraining
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.training.run_folder import delete, writing
+
+CORPUS = {"train": "a.txt", "validation": "b.txt"}
+OBJECTIVE = {"kind": "causal_language_modeling"}
+ROWS = {"train": "a.csv"}
+LEARNING = {"corpus": CORPUS, "objective": OBJECTIVE, "training": {"steps": 1}}
+DATA = {
+    "pretrain": {"model": {"preset": "decoder-tiny"}, **LEARNING},
+    "finetune": {"model": {"path": "m"}, "task": {"kind": "classification"}, "data": ROWS},
+    "distill": {
+        "general": {"teacher": "t", "cache": {}, **LEARNING},
+        "task": {"teacher": "t", "data": ROWS},
+    },
+    "fewshot": {
+        "task": {"kind": "multiple_choice", "context": "{{ a }}", "choices": "b", "right": "c"},
+        "data": {"test": "a.jsonl"},
+        "models": ["m"],
+    },
+}
+"""Of every command, a small recipe."""
+
+KINDS = {
+    "pretrain": (PretrainingRecipe, of_pretraining),
+    "finetune": (FineTuningRecipe, of_fine_tuning),
+    "distill": (DistillationRecipe, of_distillation),
+    "fewshot": (FewShotRecipe, of_prompting),
+}
+
+NO_PATHS = {
+    *("output", "data.folder", "data.dataset", "data.subset", "task.data.dataset", "task.data.subset"),
+    *("model.preset", "model.revision", "data.where", "lora.target_modules"),
+    *(
+        f"{part}corpus.{side}_column"
+        for part in ("", "adaptation.", "general.")
+        for side in ("text", "source", "target")
+    ),
+    *(f"{part}training.trackers" for part in ("", "adaptation.", "general.", "task.")),
+}
+"""Keys of texts that name nothing that is read from the disk; what `task` and `objective` say is no path."""
+
+
+def folder_of(command, output, **changes):
+    """Say what a small recipe's run has to do with a folder."""
+    kind, run_folder = KINDS[command]
+    return run_folder(parse_recipe(kind, DATA[command] | {"output": str(output)} | changes))
+
+
+def claim(command, output, *, resume=False, overwrite=False, **changes):
+    """Claim a folder as a run does, and end at once."""
+    run = folder_of(command, output, **changes)
+    with writing(run.folder):
+        run.claim(resume=resume, overwrite=overwrite)
+        return run
+
+
+def texts_in(kind, above=""):
+    """Find the dotted keys of a recipe class that hold texts which may be anything."""
+    for each in dataclasses.fields(kind):
+        hint = typing.get_type_hints(kind)[each.name]
+        key = above + each.name
+        for part in parts_of(hint):
+            is_template = key == "task" and kind is not DistillationRecipe
+            if dataclasses.is_dataclass(part) and not is_template:
+                yield from texts_in(part, key + ".")
+            elif part is str:
+                yield key
+
+
+def parts_of(hint):
+    """Take a type apart: unions, tuples and lists, but neither mappings nor literals."""
+    origin = typing.get_origin(hint)
+    if origin is typing.Annotated:
+        yield from parts_of(typing.get_args(hint)[0])
+    elif origin in (typing.Union, types.UnionType, tuple, list):
+        for part in typing.get_args(hint):
+            yield from parts_of(part)
+    else:
+        yield hint
+
+
+@pytest.mark.parametrize("command", KINDS)
+def test_every_text_of_a_recipe_is_guarded_or_known_to_name_no_file(command, tmp_path):
+    run = folder_of(command, tmp_path)
+    found = {key for key in texts_in(KINDS[command][0]) if ".objective" not in key and ".signals" not in key}
+    assert found - NO_PATHS == {*run.models, *run.texts}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    ("command", "change"),
+    [
+        ("pretrain", {"model": {"path": "{}"}}),
+        ("pretrain", {"model": {"preset": "decoder-tiny"}, "tokenizer": {"path": "{}"}}),
+        ("pretrain", {"corpus": CORPUS | {"train": ["a.txt", "{}/a.txt"]}}),
+        ("pretrain", {"corpus": CORPUS | {"validation": "{}"}}),
+        ("pretrain", {"corpus": CORPUS | {"cache": "{}/cache"}}),
+        ("finetune", {"model": {"path": "{}"}}),
+        ("finetune", {"data": {"train": "{}/a.csv"}}),
+        ("finetune", {"data": {"train": "a.csv", "test": "{}/a.csv"}}),
+        ("finetune", {"adaptation": {**LEARNING, "corpus": CORPUS | {"train": "{}"}}}),
+        ("distill", {"student": {"path": "{}"}}),
+        ("distill", {"general": {"teacher": "{}", **LEARNING}}),
+        ("distill", {"general": {"teacher": "t", **LEARNING, "cache": {"folder": "{}/c"}}}),
+        ("distill", {"task": {"teacher": "{}", "data": ROWS}}),
+        ("distill", {"task": {"teacher": "t", "data": ROWS, "unlabelled": "{}/a.csv"}}),
+        ("fewshot", {"models": ["m", "{}"]}),
+        ("fewshot", {"data": {"test": "a.jsonl", "folder": "{}"}}),
+        ("fewshot", {"contamination": {"corpus": "{}"}}),
+    ],
+)
+def test_what_a_run_reads_is_never_replaced(command, change, overwrite, tmp_path):
+    output = tmp_path / "run"
+    claim(command, output)
+    inside = output / ("answers" if command == "fewshot" else "model")
+    inside.mkdir()
+    (inside / "config.json").write_text("{}")
+
+    def filled(value):
+        if isinstance(value, dict):
+            return {key: filled(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [filled(each) for each in value]
+        return value.replace("{}", str(inside)) if isinstance(value, str) else value
+
+    with pytest.raises(ValueError, match="where this run writes"):
+        claim(command, output, overwrite=overwrite, resume=not overwrite, **filled(change))
+    assert (inside / "config.json").exists()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("command", KINDS)
+def test_folder_with_somebody_elses_recipe_is_not_ours(command, resume, overwrite, tmp_path):
+    for name in ("model", "checkpoints"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "thesis.tex").write_text("years of work")
+    (tmp_path / "recipe.yaml").write_text("flour: 500 g\nyeast: 1\n")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match=r"which no run wrote|list of what a run wrote"):
+        claim(command, tmp_path, resume=resume, overwrite=overwrite)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", KINDS)
+def test_recipe_of_somebody_else_alone_stays(command, tmp_path):
+    (tmp_path / "recipe.yaml").write_text("flour: 500 g\n")
+    for resume, overwrite in ((False, False), (True, False), (False, True)):
+        with pytest.raises(ValueError, match=r"recipe\.yaml|list of what"):
+            claim(command, tmp_path, resume=resume, overwrite=overwrite)
+    assert (tmp_path / "recipe.yaml").read_text() == "flour: 500 g\n"
+
+
+@pytest.mark.parametrize("command", KINDS)
+def test_run_of_an_earlier_version_is_continued_and_not_replaced(command, tmp_path):
+    run = claim(command, tmp_path)
+    (tmp_path / ".tercet.json").unlink()
+    (tmp_path / run.written[1]).mkdir()
+    with pytest.raises(
+        ValueError, match=r"has no \.tercet\.json, the list of what a run wrote there.*delete it"
+    ):
+        claim(command, tmp_path, overwrite=True)
+    claim(command, tmp_path, resume=True)
+    claim(command, tmp_path, overwrite=True)
+
+
+@pytest.mark.parametrize("command", KINDS)
+def test_link_in_a_run_is_removed_and_all_else_is_new(command, tmp_path):
+    output, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "big.bin").write_text("years of work")
+    run = claim(command, output)
+    (output / run.written[3]).symlink_to(elsewhere)
+    claim(command, output, overwrite=True)
+    assert (elsewhere / "big.bin").read_text() == "years of work"
+    assert sorted(path.name for path in output.iterdir()) == [".tercet.json", "recipe.yaml"]
+
+
+@pytest.mark.parametrize("name", ["seed-corpus", "seed-7"])
+def test_folders_that_only_look_like_those_of_seeds_stay(name, tmp_path):
+    run = claim("finetune", tmp_path)
+    assert recipe_data(run.recipe)["training"]["seeds"] == [0]
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "a.txt").write_text("years of work")
+    with pytest.raises(ValueError, match=f"{name}.*(no run wrote|written by no run)"):
+        claim("finetune", tmp_path, overwrite=True)
+    assert (tmp_path / name / "a.txt").exists()
+
+
+@pytest.mark.parametrize("command", KINDS)
+@pytest.mark.parametrize("resume", [False, True])
+def test_what_a_killed_run_was_writing_hinders_none(command, resume, tmp_path):
+    run = claim(command, tmp_path)
+    for name in run.written:
+        (tmp_path / f".{name}.partial").write_text("half of i")
+    claim(command, tmp_path, resume=resume, overwrite=not resume)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".tercet.json", "recipe.yaml"]
+
+
+def test_resumed_run_spares_what_others_put_into_its_model(tmp_path):
+    claim("finetune", tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "notes.txt").write_text("years of work")
+    run = folder_of("finetune", tmp_path)
+    with writing(tmp_path):
+        run.claim(resume=True, overwrite=False)
+        (tmp_path / "model" / "config.json").write_text("{}")
+        delete(tmp_path / "model")
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["notes.txt"]

@@ -1,0 +1,215 @@
+"""When a run may write its folder: the one rule of all commands.
+
+A fresh run finds nothing there, or what it was prepared with. `--resume` goes on with an earlier run of the
+same recipe, and `--overwrite` replaces one. Nothing that the run reads lies in what it writes (`inputs.py`),
+nothing is removed that no run of ours wrote (`ownership.py`), and nobody else writes there meanwhile
+(`lock.py`). A run that is killed while it writes leaves `.NAME.partial`, which the next one deletes.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+from accelerate.state import PartialState
+from accelerate.utils import broadcast_object_list
+
+from ..configs.documents import read_document
+from ..configs.recipe import recipe_data
+from .disk import explaining_a_full_disk, replace_text
+from .inputs import Input, require_apart
+from .lock import LOCK, occupied
+from .ownership import OWN, begin, is_ours, is_unfinished, read, recording, remove, require_removable
+
+RECIPE = "recipe.yaml"
+"""What a run does, in its folder."""
+
+HIDDEN = (OWN, LOCK)
+"""What runs leave beside what they write."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run, and all that decides whether it may be written."""
+
+    recipe: Any
+    """Names the folder."""
+    written: Sequence[str]
+    """Everything that the run writes directly into it."""
+    kept: Sequence[str]
+    """Dotted keys of the recipe that a resumed run may not change."""
+    prepared: Sequence[str] = ()
+    """Those of `written` that a fresh run may find."""
+    needed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What was prepared -> dotted keys on which it depends."""
+    models: Mapping[str, Input] = field(default_factory=dict)
+    """Models, tokenizers and caches that are read, by their keys."""
+    texts: Mapping[str, Input] = field(default_factory=dict)
+    """Corpora and rows that are read, by their keys."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder."""
+        return self.recipe.folder
+
+    def require_claimable(self, *, resume: bool, overwrite: bool) -> None:
+        """Make sure that `claim` may do as it is told; nothing is changed.
+
+        Raises:
+            ValueError: The folder is in use, an earlier run there had another recipe, or what the run reads
+                lies there.
+        """
+        require_apart(self.folder, self.written, self.models, self.texts)
+        replaces = self.replaces(overwrite)
+        self.require_own_recipe()
+        self.require_unused(self.written if resume or replaces else self.prepared, overwrite=overwrite)
+        if replaces:
+            require_removable(self.folder, self.written)
+        elif (self.folder / RECIPE).exists():
+            if resume:
+                self.require_same_recipe(self.kept)
+            for name, keys in self.needed.items():
+                if (self.folder / name).exists():
+                    self.require_same_recipe(keys)
+
+    def claim(self, *, resume: bool, overwrite: bool) -> None:
+        """Take the folder, and write the recipe into it.
+
+        Raises:
+            ValueError: As in `require_claimable`.
+        """
+        self.require_claimable(resume=resume, overwrite=overwrite)
+        folder = self.folder
+        if self.replaces(overwrite):
+            remove(folder, self.written)
+        folder.mkdir(parents=True, exist_ok=True)
+        begin(folder, self.written)
+        for path in folder.iterdir():
+            if is_unfinished(path.name, self.written):
+                delete(path)
+        write_recipe(self.recipe, folder)
+
+    def replaces(self, overwrite: bool) -> bool:
+        """Tell whether there is an earlier run, and the user wants it replaced."""
+        return overwrite and is_ours(self.folder)
+
+    def require_unused(self, allowed: Sequence[str], *, overwrite: bool) -> None:
+        """Raise a `ValueError` if the folder holds anything but what is allowed."""
+        folder = self.folder
+        if folder.exists() and not folder.is_dir():
+            raise ValueError(f"output is {folder}, which is a file: name a folder")
+        names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+        found = [name for name in names if name not in HIDDEN and not is_unfinished(name, self.written)]
+        is_foreign = RECIPE not in found and not is_ours(folder)
+        unexpected = found if is_foreign else [name for name in found if name not in allowed]
+        if overwrite and RECIPE in found and not is_ours(folder):
+            raise ValueError(
+                f"output {folder} has no {OWN}, the list of what a run wrote there, as if an earlier version "
+                "or someone else had written it: look into it and delete it yourself, or choose another "
+                "folder with output=..."
+            )
+        if not unexpected:
+            return
+        if RECIPE not in found or unexpected[0] not in self.written:
+            raise ValueError(
+                f"output {folder} holds {unexpected[0]}, which no run wrote: choose another folder with "
+                "output=..."
+            )
+        raise ValueError(
+            f"output {folder} holds an earlier run ({unexpected[0]}): continue it with --resume, replace it "
+            "with --overwrite, or choose another folder with output=..."
+        )
+
+    def require_own_recipe(self) -> None:
+        """Raise a `ValueError` if the folder's recipe is not as runs write it: it is someone else's."""
+        file = self.folder / RECIPE
+        if is_ours(self.folder) or not file.exists():
+            return
+        document = read_document(file.read_text(encoding="utf-8"))
+        if not isinstance(document, dict) or set(document) != {each.name for each in fields(self.recipe)}:
+            raise ValueError(
+                f"output {self.folder} holds {RECIPE}, which no run wrote: choose another folder with "
+                "output=..."
+            )
+
+    def require_same_recipe(self, keys: Sequence[str]) -> None:
+        """Raise a `ValueError` if the recipe in the folder has another value for one of the dotted keys."""
+        file = self.folder / RECIPE
+        earlier, present = read_document(file.read_text(encoding="utf-8")), recipe_data(self.recipe)
+        for key in keys:
+            if value_of(earlier, key) != value_of(present, key):
+                raise ValueError(
+                    f"{key} of the recipe is not what {file} says: use that again, start over with "
+                    "--overwrite, or choose another folder with output=..."
+                )
+
+
+@contextmanager
+def writing(folder: Path, processes: PartialState | None = None) -> Iterator[None]:
+    """Hold a run's folder for as long as the run lives, and list in the end what it has written.
+
+    Args:
+        folder: Of the run.
+        processes: Those of the launch, if it may have several; all of them call this, and one holds the lock.
+
+    Raises:
+        ValueError: Another run writes there.
+        WriteError: What was done inside could not be written to the disk; what was there before is whole.
+    """
+    with ExitStack() as stack:
+        problem = None
+        if processes is None or processes.is_main_process:
+            try:
+                stack.enter_context(occupied(folder))
+                stack.enter_context(recording(folder))
+            except ValueError as error:
+                problem = str(error)
+        if processes is not None:
+            problem = broadcast_object_list([problem])[0]
+        if problem is not None:
+            raise ValueError(problem)
+        stack.enter_context(explaining_a_full_disk(folder, None, "continue with --resume"))
+        yield
+
+
+def write_recipe(recipe: object, folder: Path) -> None:
+    """Write a recipe of any kind into a folder."""
+    text = yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True)
+    replace_text(folder / RECIPE, text)
+
+
+def delete(path: Path) -> None:
+    """Delete a file, a link, or a folder of a run's but for other people's files in it; or nothing."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    if not (spared := foreign_in(path)):
+        shutil.rmtree(path)
+        return
+    for each in path.rglob("*"):
+        if each not in spared and (each.is_symlink() or not each.is_dir()):
+            each.unlink()
+
+
+def foreign_in(path: Path) -> set[Path]:
+    """Find which files in a folder were not written by the run whose folder it lies in."""
+    for parent in path.parents:
+        if told := read(parent):
+            return {parent / name for name in told["foreign"] if (parent / name).is_relative_to(path)}
+    return set()
+
+
+def value_of(data: dict[str, Any], dotted: str) -> Any:
+    """Look up a dotted key in nested dictionaries or dataclasses; what is missing is `None`."""
+    value: Any = data
+    for key in dotted.split("."):
+        value = value.get(key) if isinstance(value, dict) else getattr(value, key, None)
+    return value
+
+
+def values_of(recipe: Any, keys: Sequence[str]) -> dict[str, Any]:
+    """Look up dotted keys of a recipe; parts that it does not have give `None`."""
+    return {key: value_of(recipe, key) for key in keys}
