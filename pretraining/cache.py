@@ -3,13 +3,23 @@
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from ..training.disk import flush
+from ..training.lock import is_abandoned, locked
 from .paths import named_path
+
+PARTIAL = ".partial"
+LOCK = ".lock.partial"
+"""Endings of what is being made, and of the lock that its maker holds."""
+
+ANOTHER_FOLDER = "another folder in output or corpus.cache"
+
+SWEPT: set[Path] = set()
+"""Folders in which this process has removed what killed ones had left."""
 
 
 def cache_folder(choice: str | Path | None = None) -> Path:
@@ -27,28 +37,48 @@ def made_once(folder: Path, make: Callable[[Path], object]) -> Path:
 
     `make` writes into a temporary folder beside it, hidden and called `.partial`, which gets its name only
     when it is complete: an interrupted run leaves nothing that a later one could mistake for finished work,
-    and of two runs at once the first one wins.
+    and of two runs at once the first one wins. What a killed process left goes with the next work beside it.
+
+    Raises:
+        ValueError: The folder above cannot be written.
     """
     if folder.exists():
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(".partial", f".{folder.name}.", folder.parent))
     except OSError as error:
         raise ValueError(
-            f"{folder.parent} cannot be written ({error.strerror}): name another folder in output or "
-            "corpus.cache"
+            f"{folder.parent} cannot be written ({error.strerror}): name {ANOTHER_FOLDER}"
         ) from error
-    try:
-        make(temporary)
-        temporary.chmod(0o755)  # mkdtemp's folders are closed to everybody else
-        for path in [*temporary.rglob("*"), temporary]:
-            flush(path)
-        temporary.rename(folder)
-        flush(folder.parent)
-    except OSError:
-        if not folder.exists():
-            raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    sweep(folder.parent)
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}{PARTIAL}")
+    with locked(lock_of(temporary), str(folder.parent), ANOTHER_FOLDER):
+        try:
+            temporary.mkdir()
+            make(temporary)
+            for path in [*temporary.rglob("*"), temporary]:
+                flush(path)
+            temporary.rename(folder)
+            flush(folder.parent)
+        except OSError:
+            if not folder.exists():
+                raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
     return folder
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left unfinished in a folder, once in a process; what others make stays."""
+    if folder.resolve() in SWEPT:
+        return
+    SWEPT.add(folder.resolve())
+    for lock in folder.glob(f".*{LOCK}"):
+        if is_abandoned(lock):
+            shutil.rmtree(lock.with_name(lock.name.removesuffix(LOCK) + PARTIAL), ignore_errors=True)
+            lock.unlink(missing_ok=True)
+
+
+def lock_of(temporary: Path) -> Path:
+    """Name the lock that the maker of a temporary folder holds."""
+    return temporary.with_name(temporary.name.removesuffix(PARTIAL) + LOCK)

@@ -158,6 +158,23 @@ def is_held_elsewhere(file: Path) -> bool:
         os.close(descriptor)
 
 
+def is_abandoned(file: Path) -> bool:
+    """Tell whether the holder of a lock is certain to be gone."""
+    if fcntl is None or file.absolute().parent.resolve() / file.name in HELD:
+        return False
+    try:
+        descriptor = os.open(file, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # it is held, or this file system cannot tell
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
 def require_free_above(folder: Path) -> None:
     """Raise a `ValueError` if another run writes a folder that this one lies in."""
     for parent in folder.resolve().parents:
