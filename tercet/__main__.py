@@ -28,9 +28,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def one_line(error: Exception) -> str:
     """Say an error in one line, with its type and the way to its traceback if it is not the user's fault."""
     message = " ".join(str(error).split())
-    if isinstance(error, (ValueError, FileNotFoundError)):
+    if isinstance(error, (ValueError, FileNotFoundError)) or is_said_in_full(error):
         return message
     return f"{type(error).__name__}: {message} (run again with --debug for the traceback)"
+
+
+def is_said_in_full(error: Exception) -> bool:
+    """Tell whether an error of the system's says already what helps."""
+    if not isinstance(error, OSError):
+        return False
+    from .training.disk import WriteError
+
+    return isinstance(error, WriteError)
 
 
 if __name__ == "__main__":

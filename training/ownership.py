@@ -11,6 +11,7 @@ followed.
 
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
@@ -44,6 +45,7 @@ def recording(folder: Path) -> Iterator[None]:
             files = files_below(folder, told["names"]) - set(told["foreign"])
             with suppress(OSError):  # where there is no room, the list stays as a killed run leaves it
                 write(folder, told | {"writer": None, "files": sorted(files), "foreign": []})
+                share(folder, files)
 
 
 def begin(folder: Path, names: Sequence[str]) -> None:
@@ -58,6 +60,16 @@ def record_all(folder: Path) -> None:
     names = sorted(path.name for path in folder.iterdir())
     files = sorted(files_below(folder, names))
     write(folder, {"names": names, "writer": None, "files": files, "foreign": []})
+    share(folder, files)
+
+
+def share(folder: Path, files: Iterable[str]) -> None:
+    """Let whoever may read the list of a folder read its weights: safetensors closes them to all others."""
+    mode = stat.S_IMODE((folder / OWN).stat().st_mode)
+    for name in files:
+        path = folder / name
+        if path.suffix == ".safetensors" and not path.is_symlink() and path.exists():
+            path.chmod(mode)
 
 
 def is_ours(folder: Path) -> bool:

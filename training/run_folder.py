@@ -27,6 +27,9 @@ from .ownership import OWN, begin, is_ours, is_unfinished, read, recording, remo
 RECIPE = "recipe.yaml"
 """What a run does, in its folder."""
 
+REMEDY = "continue with --resume; what was written before is whole"
+"""What to do where the system does not write."""
+
 HIDDEN = (OWN, LOCK)
 """What runs leave beside what they write."""
 
@@ -171,7 +174,7 @@ def writing(folder: Path, processes: PartialState | None = None) -> Iterator[Non
             problem = broadcast_object_list([problem])[0]
         if problem is not None:
             raise ValueError(problem)
-        stack.enter_context(explaining_a_full_disk(folder, None, "continue with --resume"))
+        stack.enter_context(explaining_a_full_disk(folder, None, REMEDY))
         yield
 
 

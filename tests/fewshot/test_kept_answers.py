@@ -3,10 +3,15 @@
 import json
 import re
 import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
+from tercet.configs.recipe import recipe_data
 from tercet.fewshot.run import fewshot
 from tercet.fewshot.subject import load_subject
 
@@ -27,10 +32,6 @@ def test_interrupted_evaluation_goes_on_where_it_was(kind, recipe_of, saved, mon
     found = read(fewshot(recipe, resume=True))
     assert_close(found, expected)
     assert len(answers.read_bytes().splitlines()) == len(lines)
-
-    def fail(*arguments, **keywords):
-        raise AssertionError("everything has been answered")
-
     monkeypatch.setattr(torch.nn.Embedding, "forward", fail)
     assert read(fewshot(recipe, resume=True)) == found
 
@@ -86,3 +87,32 @@ def test_other_settings_are_asked_anew(file, kind, changes, recipe_of, saved, tm
         (copied / file).write_text(json.dumps(settings | changed))
         folder = fewshot(recipe_of(kind, [copied]), resume=True)
         assert len(list((folder / "answers").iterdir())) == (2 if key == file else 1)
+
+
+KILLED = """
+import json, os, signal, sys
+from tercet.configs.recipe import parse_recipe
+from tercet.fewshot import run
+from tercet.fewshot.recipe import FewShotRecipe
+run.summarize_model = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+run.fewshot(parse_recipe(FewShotRecipe, json.loads(sys.argv[1])))
+"""
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_killed_evaluation_goes_on_or_is_replaced(overwrite, recipe_of, saved, tmp_path, monkeypatch):
+    recipe = recipe_of("classification", [saved("decoder")])
+    expected = read(fewshot(replace(recipe, output=str(tmp_path / "straight"))))
+    command = [sys.executable, "-c", KILLED, json.dumps(recipe_data(recipe))]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert (recipe.folder / ".items.jsonl.partial").exists()
+    with pytest.raises(ValueError, match=r"holds an earlier run .*--resume"):
+        fewshot(recipe)
+    if not overwrite:
+        monkeypatch.setattr(torch.nn.Embedding, "forward", fail)
+    assert read(fewshot(recipe, resume=not overwrite, overwrite=overwrite)) == expected
+    assert not (recipe.folder / ".items.jsonl.partial").exists()
+
+
+def fail(*arguments, **keywords):
+    raise AssertionError("everything has been answered")

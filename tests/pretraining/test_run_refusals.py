@@ -1,10 +1,13 @@
 """Runs that cannot be: each is refused in one line, and whatever was there before stays."""
 
 import json
+import os
+import stat
 from dataclasses import replace
 
 import pytest
 
+from tercet.pretraining.recipe import ModelRecipe, TokenizerRecipe
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
 
 
@@ -78,6 +81,36 @@ def test_a_run_does_not_delete_the_tokenizer_that_it_reads(texts, tmp_path, reci
     ):
         pretrain(own, overwrite=True)
     assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").exists()
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_a_run_is_replaced_whole_and_the_umask_says_who_may_read_it(mask, texts, tmp_path, recipe_of):
+    recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
+    earlier = os.umask(mask)
+    try:
+        pretrain(recipe)
+        before = {path for path in (tmp_path / "run").rglob("*") if "step-" not in path.name}
+        (tmp_path / "run" / "checkpoints" / "notes.txt").write_text("years of work")
+        with pytest.raises(ValueError, match=r"notes\.txt was written by no run"):
+            pretrain(recipe, overwrite=True)
+        (tmp_path / "run" / "checkpoints" / "notes.txt").unlink()
+        pretrain(recipe, overwrite=True)
+    finally:
+        os.umask(earlier)
+    assert {path for path in (tmp_path / "run").rglob("*") if "step-" not in path.name} == before
+    for path in (tmp_path / "run", *(tmp_path / "run").rglob("*")):
+        whole = 0o777 if path.is_dir() else 0o666
+        assert stat.S_IMODE(path.stat().st_mode) == whole & ~mask, path
+
+
+def test_a_model_is_not_deleted_by_the_run_that_goes_on_from_it(texts, tmp_path, recipe_of):
+    recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
+    folder = pretrain(recipe)
+    more = replace(recipe, model=ModelRecipe(path=str(folder)), tokenizer=TokenizerRecipe(path=None))
+    for options in ({"overwrite": True}, {"resume": True}):
+        with pytest.raises(ValueError, match=r"model\.path is .*, where this run writes"):
+            pretrain(more, **options)
+    assert (folder / "model.safetensors").exists()
 
 
 def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypatch, recipe_of):

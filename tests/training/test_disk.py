@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tercet.training.disk import DiskFullError, explaining_a_full_disk, is_disk_full, replace_text
+from tercet.training.disk import DiskFullError, WriteError, explaining_a_full_disk, is_disk_full, replace_text
 
 
 def no_room(*arguments):
@@ -49,3 +49,21 @@ def test_other_errors_remain_what_they_are(error, tmp_path):
     with pytest.raises(type(error)) as raised, explaining_a_full_disk(tmp_path / "file", 1):
         raise error
     assert raised.value is error
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EFBIG, "File too large"), RuntimeError("bad (os error 27)")])
+def test_a_file_that_may_not_grow_says_which_and_what_to_do(error, tmp_path):
+    said = r"file cannot be written: it would be larger than a file may be here \(see `ulimit -f`\).* go on"
+    with pytest.raises(WriteError, match=said), explaining_a_full_disk(tmp_path / "file", None, "go on"):
+        raise error
+
+
+def test_a_folder_that_is_gone_says_so(tmp_path):
+    with pytest.raises(WriteError, match="its folder is gone, moved or deleted by another program"):
+        replace_text(tmp_path / "gone" / "file", "text")
+
+
+def test_a_file_that_is_missing_elsewhere_is_no_folder_that_is_gone(tmp_path):
+    with pytest.raises(FileNotFoundError) as raised, explaining_a_full_disk(tmp_path / "run", None):
+        (tmp_path / "model" / "config.json").read_text()
+    assert not isinstance(raised.value, WriteError)
