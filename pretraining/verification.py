@@ -30,6 +30,7 @@ from safetensors.torch import load_file
 from ..configs.recipe import recipe_data
 from ..training.checkpoint import PREFIX, checkpoints
 from ..training.fit import CHECKPOINTS
+from ..training.ownership import record_all
 from ..training.tracking import LOG, Record, read_log
 from .output import TOKENIZER
 from .recipe import PretrainingRecipe
@@ -151,6 +152,7 @@ def try_out(
     """
     if tokenizer is not None and (tokenizer / TOKENIZER).exists():
         shutil.copytree(tokenizer / TOKENIZER, folder / TOKENIZER)
+        record_all(folder)  # so that the run takes it for what it was prepared with
     training = replace(
         recipe.training,
         log_every=1,

@@ -209,6 +209,33 @@ def test_folder_that_no_demo_wrote_is_never_deleted(tmp_path):
     assert (tmp_path / "thesis.txt").exists()
 
 
+def test_demo_with_a_file_of_somebody_else_is_never_deleted(finished):
+    file = finished.parent / "encoder" / "model" / "notes.txt"
+    file.write_text("years of work")
+    try:
+        with pytest.raises(ValueError, match=r"notes\.txt was written by no run"):
+            claim_folder(finished.parent, overwrite=True)
+    finally:
+        file.unlink()
+    assert finished.exists()
+
+
+def test_folder_without_the_list_of_a_demo_is_none(tmp_path):
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "recipe.yaml").write_text("flour: 500 g")
+    with pytest.raises(ValueError, match=r"has no \.tercet\.json, the list of what a demo wrote there"):
+        claim_folder(tmp_path, overwrite=True)
+    assert (tmp_path / "encoder" / "recipe.yaml").exists()
+
+
+def test_demo_is_replaced_whole(tmp_path):
+    claim_folder(tmp_path, overwrite=False)
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "log.jsonl").write_text("{}")
+    claim_folder(tmp_path, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == [".tercet.json"]
+
+
 def test_shipped_recipes_read_the_embedded_corpus():
     for recipe in load_recipes():
         assert recipe.corpus.train == recipe.corpus.validation == "documentation"
