@@ -1,5 +1,7 @@
-"""How hard property tests try: a quick and fixed search in every run, a long and random one if slow."""
+"""How hard property tests try, quickly and fixed or slowly and at random; and programs beside the tests."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -21,3 +23,21 @@ def effort(request) -> Callable[[int], settings]:
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )
+
+
+@pytest.fixture
+def program(tmp_path_factory):
+    """Start Python programs, called `tercet`: as the command does, they import only what they need."""
+    processes = []
+
+    def start(text: str) -> subprocess.Popen:
+        file = tmp_path_factory.mktemp("program") / "tercet"
+        file.write_text(text)
+        processes.append(subprocess.Popen([sys.executable, str(file)], stdout=subprocess.PIPE, text=True))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stdout.close()

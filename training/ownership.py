@@ -79,7 +79,7 @@ def is_ours(folder: Path) -> bool:
 
 def is_unfinished(name: str, names: Iterable[str]) -> bool:
     """Tell whether a killed run left this while it wrote or deleted something of these names."""
-    return any(fnmatch(name, pattern.format(each)) for each in names for pattern in UNFINISHED)
+    return any(fnmatch(name, pattern.format(each)) for each in (*names, OWN) for pattern in UNFINISHED)
 
 
 def require_removable(folder: Path, names: Sequence[str]) -> None:

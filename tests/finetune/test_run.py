@@ -1,6 +1,9 @@
 """Whole fine-tuning runs on a few rows: from a recipe to a model that pipelines load."""
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -161,6 +164,34 @@ def test_further_pretraining_is_compared_with_none(recipe_of, tmp_path):
     before = load_file(recipe.folder / "before" / "seed-0" / "model" / "model.safetensors")
     after = load_file(recipe.folder / "model" / "model.safetensors")
     assert not all(torch.equal(before[name], after[name]) for name in before)
+
+
+KILLED_WHILE_IT_CONCLUDES = """
+import json, os, signal, sys
+from tercet.training import disk
+flush = disk.flush
+def flush_or_die(path):
+    if path.name == ".scores.json.partial" and path.parent.name == "run":
+        os.kill(os.getpid(), signal.SIGKILL)
+    flush(path)
+disk.flush = flush_or_die
+from tercet.configs.recipe import parse_recipe
+from tercet.finetune.recipe import FineTuningRecipe
+from tercet.finetune.run import finetune
+finetune(parse_recipe(FineTuningRecipe, json.loads(sys.argv[1])))
+"""
+
+
+def test_a_run_killed_while_it_concludes_goes_on(recipe_of):
+    recipe = recipe_of("classification", training={"epochs": 1})
+    command = [sys.executable, "-c", KILLED_WHILE_IT_CONCLUDES, json.dumps(recipe_data(recipe))]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert (recipe.folder / ".scores.json.partial").exists()
+    with pytest.raises(ValueError, match=r"holds an earlier run .*--resume"):
+        finetune(recipe)
+    finetune(recipe, resume=True)
+    assert not (recipe.folder / ".scores.json.partial").exists()
+    finetune(recipe, overwrite=True)
 
 
 def test_recipe_in_the_model_is_the_one_that_was_run(recipe_of):

@@ -297,21 +297,3 @@ def main(folder: str, dropout: str, resume: str, *overrides: str) -> None:
 
 if __name__ == "__main__":
     serve() if sys.argv[1:] == ["serve"] else main(*sys.argv[1:])
-
-
-@pytest.fixture
-def program(tmp_path_factory):
-    """Start Python programs, called `tercet`: as the command does, they import only what they need."""
-    processes = []
-
-    def start(text: str) -> subprocess.Popen:
-        file = tmp_path_factory.mktemp("program") / "tercet"
-        file.write_text(text)
-        processes.append(subprocess.Popen([sys.executable, str(file)], stdout=subprocess.PIPE, text=True))
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.wait()
-        process.stdout.close()

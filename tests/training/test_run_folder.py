@@ -1,54 +1,16 @@
 """One rule for the folders of all commands: nothing that a run reads is replaced, nor what no run wrote."""
 
 import dataclasses
-import errno
 import types
 import typing
 
 import pytest
 
-from tercet.configs.recipe import parse_recipe, recipe_data
-from tercet.demo.run import run_demo
-from tercet.distill.output import run_folder as of_distillation
+from tercet.configs.recipe import recipe_data
 from tercet.distill.recipe import DistillationRecipe
-from tercet.distill.run import distill
-from tercet.fewshot.output import run_folder as of_prompting
-from tercet.fewshot.recipe import FewShotRecipe
-from tercet.fewshot.run import fewshot
-from tercet.finetune.output import run_folder as of_fine_tuning
-from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.run import finetune
-from tercet.pretraining.output import run_folder as of_pretraining
-from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.run import pretrain, train_recipe_tokenizer
-from tercet.training.disk import DiskFullError
 from tercet.training.run_folder import delete, writing
 
-CORPUS = {"train": "a.txt", "validation": "b.txt"}
-OBJECTIVE = {"kind": "causal_language_modeling"}
-ROWS = {"train": "a.csv"}
-LEARNING = {"corpus": CORPUS, "objective": OBJECTIVE, "training": {"steps": 1}}
-DATA = {
-    "pretrain": {"model": {"preset": "decoder-tiny"}, **LEARNING},
-    "finetune": {"model": {"path": "m"}, "task": {"kind": "classification"}, "data": ROWS},
-    "distill": {
-        "general": {"teacher": "t", "cache": {}, **LEARNING},
-        "task": {"teacher": "t", "data": ROWS},
-    },
-    "fewshot": {
-        "task": {"kind": "multiple_choice", "context": "{{ a }}", "choices": "b", "right": "c"},
-        "data": {"test": "a.jsonl"},
-        "models": ["m"],
-    },
-}
-"""Of every command, a small recipe."""
-
-KINDS = {
-    "pretrain": (PretrainingRecipe, of_pretraining),
-    "finetune": (FineTuningRecipe, of_fine_tuning),
-    "distill": (DistillationRecipe, of_distillation),
-    "fewshot": (FewShotRecipe, of_prompting),
-}
+from .claims import CORPUS, KINDS, LEARNING, ROWS, claim, folder_of
 
 NO_PATHS = {
     *("output", "data.folder", "data.dataset", "data.subset", "task.data.dataset", "task.data.subset"),
@@ -61,20 +23,6 @@ NO_PATHS = {
     *(f"{part}training.trackers" for part in ("", "adaptation.", "general.", "task.")),
 }
 """Keys of texts that name nothing that is read from the disk; what `task` and `objective` say is no path."""
-
-
-def folder_of(command, output, **changes):
-    """Say what a small recipe's run has to do with a folder."""
-    kind, run_folder = KINDS[command]
-    return run_folder(parse_recipe(kind, DATA[command] | {"output": str(output)} | changes))
-
-
-def claim(command, output, *, resume=False, overwrite=False, **changes):
-    """Claim a folder as a run does, and end at once."""
-    run = folder_of(command, output, **changes)
-    with writing(run.folder):
-        run.claim(resume=resume, overwrite=overwrite)
-        return run
 
 
 def texts_in(kind, above=""):
@@ -230,40 +178,3 @@ def test_resumed_run_spares_what_others_put_into_its_model(tmp_path):
         (tmp_path / "model" / "config.json").write_text("{}")
         delete(tmp_path / "model")
     assert [path.name for path in (tmp_path / "model").iterdir()] == ["notes.txt"]
-
-
-def test_disk_that_is_full_is_told_of_whatever_was_being_written(tmp_path):
-    said = r"no room on the disk for .*run where .*--resume; what was written before is whole"
-    with pytest.raises(DiskFullError, match=said), writing(tmp_path / "run"):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-
-@pytest.mark.parametrize("command", [*KINDS, "tokenizer", "demo"])
-def test_second_run_in_a_folder_ends_at_once(command, program, tmp_path):
-    text = f"""
-import time
-from pathlib import Path
-from tercet.training.lock import occupied
-with occupied(Path({str(tmp_path / "run")!r})):
-    print(flush=True)
-    time.sleep(60)
-"""
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text("Some text.\n\nMore text.")
-    holder = program(text)
-    holder.stdout.readline()
-    corpus = {"corpus": {"train": str(tmp_path / "a.txt"), "validation": str(tmp_path / "b.txt")}}
-    with pytest.raises(ValueError, match=rf"in use by process {holder.pid} on .* since "):
-        start(command, tmp_path / "run", corpus if command in ("pretrain", "tokenizer") else {})
-    assert [path.name for path in (tmp_path / "run").iterdir()] == [".tercet.lock"]
-
-
-def start(command, output, changes):
-    """Start a run in all earnest; it may replace what is there."""
-    if command == "demo":
-        return run_demo(output, overwrite=True)
-    recipe = folder_of("pretrain" if command == "tokenizer" else command, output, **changes).recipe
-    if command == "tokenizer":
-        return train_recipe_tokenizer(recipe, overwrite=True)
-    runs = {"pretrain": pretrain, "finetune": finetune, "distill": distill, "fewshot": fewshot}
-    return runs[command](recipe, overwrite=True)

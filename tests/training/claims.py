@@ -1,0 +1,52 @@
+"""Small recipes of all commands, and runs that claim a folder and end at once."""
+
+from tercet.configs.recipe import parse_recipe
+from tercet.distill.output import run_folder as of_distillation
+from tercet.distill.recipe import DistillationRecipe
+from tercet.fewshot.output import run_folder as of_prompting
+from tercet.fewshot.recipe import FewShotRecipe
+from tercet.finetune.output import run_folder as of_fine_tuning
+from tercet.finetune.recipe import FineTuningRecipe
+from tercet.pretraining.output import run_folder as of_pretraining
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.training.run_folder import writing
+
+CORPUS = {"train": "a.txt", "validation": "b.txt"}
+OBJECTIVE = {"kind": "causal_language_modeling"}
+ROWS = {"train": "a.csv"}
+LEARNING = {"corpus": CORPUS, "objective": OBJECTIVE, "training": {"steps": 1}}
+DATA = {
+    "pretrain": {"model": {"preset": "decoder-tiny"}, **LEARNING},
+    "finetune": {"model": {"path": "m"}, "task": {"kind": "classification"}, "data": ROWS},
+    "distill": {
+        "general": {"teacher": "t", "cache": {}, **LEARNING},
+        "task": {"teacher": "t", "data": ROWS},
+    },
+    "fewshot": {
+        "task": {"kind": "multiple_choice", "context": "{{ a }}", "choices": "b", "right": "c"},
+        "data": {"test": "a.jsonl"},
+        "models": ["m"],
+    },
+}
+"""Of every command, a small recipe."""
+
+KINDS = {
+    "pretrain": (PretrainingRecipe, of_pretraining),
+    "finetune": (FineTuningRecipe, of_fine_tuning),
+    "distill": (DistillationRecipe, of_distillation),
+    "fewshot": (FewShotRecipe, of_prompting),
+}
+
+
+def folder_of(command, output, **changes):
+    """Say what a small recipe's run has to do with a folder."""
+    kind, run_folder = KINDS[command]
+    return run_folder(parse_recipe(kind, DATA[command] | {"output": str(output)} | changes))
+
+
+def claim(command, output, *, resume=False, overwrite=False, **changes):
+    """Claim a folder as a run does, and end at once."""
+    run = folder_of(command, output, **changes)
+    with writing(run.folder):
+        run.claim(resume=resume, overwrite=overwrite)
+        return run

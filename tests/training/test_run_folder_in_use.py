@@ -1,0 +1,85 @@
+"""A folder that is in use, whose run was killed, or on a disk that takes no more."""
+
+import errno
+import signal
+
+import pytest
+
+from tercet.demo.run import run_demo
+from tercet.distill.run import distill
+from tercet.fewshot.run import fewshot
+from tercet.finetune.run import finetune
+from tercet.pretraining.run import pretrain, train_recipe_tokenizer
+from tercet.training.disk import DiskFullError
+from tercet.training.run_folder import writing
+
+from .claims import DATA, KINDS, claim, folder_of
+
+
+def test_disk_that_is_full_is_told_of_whatever_was_being_written(tmp_path):
+    said = r"no room on the disk for .*run where .*--resume; what was written before is whole"
+    with pytest.raises(DiskFullError, match=said), writing(tmp_path / "run"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("command", [*KINDS, "tokenizer", "demo"])
+def test_second_run_in_a_folder_ends_at_once(command, program, tmp_path):
+    text = f"""
+import time
+from pathlib import Path
+from tercet.training.lock import occupied
+with occupied(Path({str(tmp_path / "run")!r})):
+    print(flush=True)
+    time.sleep(60)
+"""
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("Some text.\n\nMore text.")
+    holder = program(text)
+    holder.stdout.readline()
+    corpus = {"corpus": {"train": str(tmp_path / "a.txt"), "validation": str(tmp_path / "b.txt")}}
+    with pytest.raises(ValueError, match=rf"in use by process {holder.pid} on .* since "):
+        start(command, tmp_path / "run", corpus if command in ("pretrain", "tokenizer") else {})
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".tercet.lock"]
+
+
+def start(command, output, changes):
+    """Start a run in all earnest; it may replace what is there."""
+    if command == "demo":
+        return run_demo(output, overwrite=True)
+    recipe = folder_of("pretrain" if command == "tokenizer" else command, output, **changes).recipe
+    if command == "tokenizer":
+        return train_recipe_tokenizer(recipe, overwrite=True)
+    runs = {"pretrain": pretrain, "finetune": finetune, "distill": distill, "fewshot": fewshot}
+    return runs[command](recipe, overwrite=True)
+
+
+KILLED_WHILE_IT_CLAIMS = """
+import os, signal
+from tercet.training import disk
+flush = disk.flush
+def flush_or_die(path):
+    if path.name == {name!r}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    flush(path)
+disk.flush = flush_or_die
+from tercet.configs.recipe import parse_recipe
+from tercet.{folder}.output import run_folder
+from tercet.{folder}.recipe import {kind}
+from tercet.training.run_folder import writing
+run = run_folder(parse_recipe({kind}, {data!r}))
+with writing(run.folder):
+    run.claim(resume=False, overwrite=False)
+"""
+
+
+@pytest.mark.parametrize("name", [".recipe.yaml.partial", "..tercet.json.partial"])
+@pytest.mark.parametrize("command", ["finetune", "distill"])
+def test_run_killed_while_it_takes_its_folder_goes_on(command, name, program, tmp_path):
+    kind, _ = KINDS[command]
+    data = DATA[command] | {"output": str(tmp_path / "run")}
+    text = KILLED_WHILE_IT_CLAIMS.format(name=name, folder=command, kind=kind.__name__, data=data)
+    assert program(text).wait() == -signal.SIGKILL
+    assert (tmp_path / "run" / name).exists()
+    assert (tmp_path / "run" / ".tercet.lock").exists()
+    claim(command, tmp_path / "run", resume=True)
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".tercet.json", "recipe.yaml"]
