@@ -41,6 +41,9 @@ COMPARED = ("data", "loss", "grad_norm", "learning_rate", "targets", "skipped")
 WEIGHTS = "model.safetensors"
 """The file of a checkpoint that holds the weights."""
 
+CLOCK = "seconds"
+"""What the window of a checkpoint knows of time, in which no two runs agree."""
+
 WRONG_USAGE = 2
 """Exit code of a command whose recipe cannot run."""
 
@@ -205,9 +208,12 @@ def records_of(folder: Path) -> list[Record]:
 
 
 def read_states(checkpoint: Path) -> dict[str, Any]:
-    """Read the contents of a checkpoint's files of tensors."""
+    """Read what two equal runs have in common of a checkpoint: all files of tensors, but no time."""
     states = {path.name: load_file(path) for path in sorted(checkpoint.glob("*.safetensors"))}
-    return states | {path.name: torch.load(path, "cpu") for path in sorted(checkpoint.glob("*.pt"))}
+    states |= {path.name: torch.load(path, "cpu") for path in sorted(checkpoint.glob("*.pt"))}
+    for path in checkpoint.glob("window-*.pt"):
+        del states[path.name][CLOCK]
+    return states
 
 
 def differences(record: Record, other: Record) -> list[str]:

@@ -13,9 +13,11 @@ from tercet.pretraining.verification import (
     Verification,
     differences,
     fingerprint,
+    read_states,
     verify_resume,
 )
 from tercet.pretraining.verification_report import report
+from tercet.training.window import Window
 
 
 def record(step, **changes):
@@ -71,6 +73,18 @@ def test_checksums_tell_contents_apart_and_not_their_order(changed):
     state = {"a": torch.tensor([1.0, 3.0]), "b": [1, "x"]}
     assert fingerprint(state) == fingerprint(dict(reversed(state.items())))
     assert fingerprint(state) != fingerprint(changed)
+
+
+def test_the_time_that_a_checkpoint_took_is_not_compared(tmp_path):
+    """A window knows of seconds; what it has added up must be equal."""
+
+    def states(seconds, loss):
+        window = Window(3, 700, seconds, {"loss": torch.tensor(loss)})
+        torch.save(window.state_dict(), tmp_path / "window-0.pt")
+        return fingerprint(read_states(tmp_path))
+
+    assert states(1.5, loss=2.0) == states(1.75, loss=2.0)
+    assert states(1.5, loss=2.0) != states(1.5, loss=2.25)
 
 
 def test_the_report_shows_steps_kills_states_and_the_verdict():
