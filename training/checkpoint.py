@@ -28,10 +28,11 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR
 
 from .circumstances import circumstances
 from .disk import delete_folder, explaining_a_full_disk, flush, partial_path, removing_on_failure
+from .hyperparameters import constants_of, give_back
 from .loop import Progress
 from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
 from .sharding import (
@@ -56,7 +57,7 @@ class RunState:
 
     model: nn.Module
     optimizer: Optimizer
-    schedule: LRScheduler
+    schedule: LambdaLR
     progress: Progress
     accelerator: Accelerator
     window: Window = field(default_factory=Window)
@@ -131,6 +132,8 @@ def _publish(partial: Path, final: Path) -> None:
 def load_checkpoint(checkpoint: Path, run: RunState) -> None:
     """Bring a run to the state of a checkpoint; every process calls this.
 
+    Learning rates, decays and the like stay those of the run: see `hyperparameters.py`.
+
     Raises:
         ValueError: The checkpoint belongs to a model of another shape.
     """
@@ -138,9 +141,10 @@ def load_checkpoint(checkpoint: Path, run: RunState) -> None:
         load_whole_weights(run.bare_model, safetensors.torch.load_file(checkpoint / "model.safetensors"))
     except RuntimeError as error:
         raise ValueError(f"checkpoint {checkpoint} does not fit the recipe's model: {error}") from None
-    states = _read(checkpoint / "optimizer.pt")
+    states, constants = _read(checkpoint / "optimizer.pt"), constants_of(run.optimizer)
     load_whole_optimizer_state(run.optimizer, states["optimizer"])
     run.schedule.load_state_dict(states["schedule"])
+    give_back(run.optimizer, run.schedule, constants)
     if run.accelerator.scaler is not None and states["scaler"]:
         run.accelerator.scaler.load_state_dict(states["scaler"])
     state = read_state(checkpoint)

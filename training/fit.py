@@ -24,7 +24,7 @@ from .loop import Progress, train
 from .objective import Objective
 from .optimizers import build_optimizer
 from .recipe import TrainingRecipe
-from .recovery import require_same_data, starting_point
+from .recovery import require_resumable, starting_point
 from .schedules import build_schedule
 from .sharding import gathered, is_sharded, prepare_model, settle
 from .skipping import NonFiniteError
@@ -164,9 +164,9 @@ class _Run:
         """Go on where a checkpoint ends.
 
         Raises:
-            ValueError: The recipe orders the data otherwise, so that the place in them would mean nothing.
+            ValueError: The recipe is one that the checkpoint cannot be continued with.
         """
-        require_same_data(checkpoint, self.about["training"])
+        require_resumable(checkpoint, self.about["training"])
         load_checkpoint(checkpoint, self.state)
         state = read_state(checkpoint)
         tell_of_resuming(checkpoint, state, self.model, self.accelerator, self.about)

@@ -9,10 +9,15 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
 from .checkpoint import PREFIX, delete_unfinished, read_state
+from .circumstances import flat
 from .manifest import find_damage
 
 DAMAGED = "damaged-"
 """Stands before the name of a checkpoint that was set aside."""
+
+
+UNCHANGEABLE = ("seed", "tokens_per_step", "stages", "optimizer.kind", "optimizer.layer_decay")
+"""Keys of `training` that must be those of the checkpoint."""
 
 
 class DamagedCheckpointError(RuntimeError):
@@ -82,16 +87,25 @@ def _set_aside(path: Path) -> Path:
     return path.rename(aside)
 
 
-def require_same_data(checkpoint: Path, present: dict[str, Any]) -> None:
-    """Compare what orders the data in the `training` part of a recipe with what a checkpoint was made with.
+def require_resumable(checkpoint: Path, present: dict[str, Any]) -> None:
+    """Compare the `training` part of a recipe with the one that a checkpoint was made with.
+
+    What else differs takes effect from the next step on.
 
     Raises:
-        ValueError: They differ, so that the checkpoint's place in the data would mean nothing.
+        ValueError: They order the data otherwise, so that the checkpoint's place in them would mean nothing;
+            the optimizer has other states or other groups; or more steps are taken than there are to be.
     """
-    earlier = read_state(checkpoint)["recipe"]["training"]
-    for key in ("seed", "tokens_per_step", "stages"):
-        if earlier.get(key) != present[key]:
+    state, now = read_state(checkpoint), flat(present)
+    earlier = flat(state["recipe"]["training"])
+    for key in UNCHANGEABLE:
+        if earlier.get(key) != now[key]:
             raise ValueError(
-                f"training.{key} = {present[key]}, but {checkpoint} was made with {earlier.get(key)}: "
+                f"training.{key} = {now[key]}, but {checkpoint} was made with {earlier.get(key)}: "
                 "resume with that, or begin anew in another folder"
             )
+    if state["progress"]["step"] > now["steps"]:
+        raise ValueError(
+            f"training.steps = {now['steps']}, but {checkpoint} has taken {state['progress']['step']} steps: "
+            "resume with as many or more, or begin anew in another folder"
+        )

@@ -1,0 +1,204 @@
+"""A law: whatever a recipe of the engine says otherwise on resuming takes effect, or is refused."""
+
+import dataclasses
+import shutil
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tercet.training import fit as fitting
+from tercet.training import loop, stages
+from tercet.training.evaluation import HeldOut
+from tercet.training.fit import CHECKPOINTS, fit
+from tercet.training.precision import build_accelerator
+from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, StageRecipe, TrainingRecipe
+from tercet.training.tracking import LOG, read_log
+
+SAVED = 3
+"""The step from which runs are resumed, of six."""
+
+REFUSED = {
+    "stages": (StageRecipe(1, tokens_per_step=100),),
+    "tokens_per_step": 150,
+    "seed": 1,
+    "optimizer.kind": "muon",
+    "optimizer.layer_decay": 0.5,
+}
+"""What cannot be changed, and another value of it."""
+
+WEIGHTS = ("weights", {})
+MUON = ("weights", {"optimizer.kind": "muon"})
+NOAM = ("weights", {"schedule.kind": "noam"})
+FALLING = ("weights", {"schedule.kind": "warmup_stable_decay"})
+
+TAKE_EFFECT = {
+    "steps": (8, *WEIGHTS),
+    "tokens_per_micro_batch": (200, *WEIGHTS),
+    "optimizer.learning_rate": (1e-3, *WEIGHTS),
+    "optimizer.matrix_learning_rate": (1e-3, *MUON),
+    "optimizer.betas": ((0.8, 0.9), *WEIGHTS),
+    "optimizer.epsilon": (1e-3, *WEIGHTS),
+    "optimizer.weight_decay": (0.5, *WEIGHTS),
+    "schedule.kind": ("cosine", *WEIGHTS),
+    "schedule.warmup_steps": (5, *WEIGHTS),
+    "schedule.warmup_ratio": (0.9, "weights", {"schedule.warmup_steps": None}),
+    "schedule.final_ratio": (0.9, *WEIGHTS),
+    "schedule.decay_ratio": (0.9, *FALLING),
+    "schedule.factor": (3.0, *NOAM),
+    "max_grad_norm": (0.01, *WEIGHTS),
+    "precision": ("bf16", "precision", {}),
+    "compile": (True, "is_compiled", {}),
+    "evaluate_every": (2, "evaluations", {}),
+    "patience": (2, "evaluations", {"evaluate_every": 1}),
+    "checkpoint_every": (2, "checkpoints", {"keep_checkpoints": 9}),
+    "keep_checkpoints": (3, "checkpoints", {"checkpoint_every": 1}),
+    "log_every": (1, "records", {}),
+    "trackers": (("tensorboard",), "trackers", {}),
+    "measure_utilization": (True, "utilizations", {"peak_flops": 1e6}),
+    "peak_flops": (1e9, "utilizations", {"measure_utilization": True, "peak_flops": 1e12}),
+    "num_workers": (1, "num_workers", {}),
+    "max_skipped_steps": (2, "max_skipped_steps", {}),
+    "retain_heap": (True, "retains_heap", {}),
+}
+"""What takes effect: another value, where that shows, and what the run says besides."""
+
+
+def leaves(recipe, above=""):
+    """Name the fields of a recipe and of those in it, with dots."""
+    for field in dataclasses.fields(recipe):
+        value = getattr(recipe, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from leaves(value, f"{above}{field.name}.")
+        else:
+            yield above + field.name
+
+
+def changed(recipe, values):
+    """Give a recipe other values, by dotted names."""
+    for name, value in values.items():
+        first, _, rest = name.partition(".")
+        part = changed(getattr(recipe, first), {rest: value}) if rest else value
+        recipe = dataclasses.replace(recipe, **{first: part})
+    return recipe
+
+
+@pytest.fixture
+def run(toys, tmp_path, monkeypatch):
+    """Train from the beginning, or resume a copy of a run that has; give what can be seen of it."""
+
+    def run(name, recipe, *, begun=None):
+        torch.manual_seed(0)
+        folder = tmp_path / name
+        if begun is not None:
+            shutil.copytree(tmp_path / begun, folder)
+        seen = SimpleNamespace(retains_heap=False, num_workers=None, max_skipped_steps=None)
+
+        def prepare(model, accelerator):
+            backend = accelerator.state.dynamo_plugin.backend.value
+            seen.precision = accelerator.mixed_precision
+            seen.is_compiled = backend == "INDUCTOR"
+            return model
+
+        def deliver(*args, num_workers, **options):
+            seen.num_workers = num_workers
+            return endless(*args, num_workers=0, **options)
+
+        def count(limit, *args):
+            seen.max_skipped_steps = limit
+            return counter(limit, *args)
+
+        endless, counter = stages.endless_steps, loop.NonFiniteSteps
+        with monkeypatch.context() as patch:
+            patch.setattr(fitting, "retain_heap", lambda: setattr(seen, "retains_heap", True))
+            patch.setattr(fitting, "prepare_model", prepare)
+            patch.setattr(stages, "endless_steps", deliver)
+            patch.setattr(loop, "NonFiniteSteps", count)
+            accelerator = build_accelerator(recipe, folder)
+            outcome = fit(
+                toys.with_blocks(0.1), toys.Objective(), toys.Source(), recipe, folder, accelerator,
+                width=toys.width, held_out=HeldOut(measure=lambda model: {"loss": 1.0}),
+                resume=begun is not None,
+            )  # fmt: skip
+        weights = load_file(outcome.checkpoint / "model.safetensors")
+        seen.weights = {name: weight.tolist() for name, weight in weights.items()}
+        records = read_log(folder / LOG)
+        seen.evaluations = [record["step"] for record in records if "evaluation/loss" in record]
+        seen.records = [record["step"] for record in records if "loss" in record]
+        seen.utilizations = [r.get("utilization", 0) > 1e-4 for r in records if "loss" in r]
+        seen.checkpoints = sorted(path.name for path in (folder / CHECKPOINTS).iterdir())
+        seen.trackers = [tracker.name for tracker in accelerator.trackers]
+        return seen
+
+    return run
+
+
+def recipe_of(toys, values):
+    schedule = ScheduleRecipe(warmup_steps=2)
+    return changed(toys.recipe(steps=6, schedule=schedule, optimizer=OptimizerRecipe()), values)
+
+
+def begin(run, toys, recipe):
+    """Take the first steps of a recipe."""
+    run("begun", dataclasses.replace(recipe, steps=SAVED))
+
+
+def test_every_field_takes_effect_or_is_refused():
+    """A new field must be entered above, and then does what the entry says."""
+    assert {*TAKE_EFFECT, *REFUSED} == {*leaves(TrainingRecipe(steps=1))}
+    assert not TAKE_EFFECT.keys() & REFUSED.keys()
+
+
+@pytest.mark.parametrize("name", TAKE_EFFECT)
+def test_what_is_changed_on_resuming_takes_effect(name, run, toys):
+    value, shown_in, besides = TAKE_EFFECT[name]
+    recipe = recipe_of(toys, besides)
+    begin(run, toys, recipe)
+    same, other = (
+        run(number, resumed, begun="begun")
+        for number, resumed in (("same", recipe), ("other", changed(recipe, {name: value})))
+    )
+    assert getattr(same, shown_in) != getattr(other, shown_in)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_changed_on_resuming_is_refused(name, run, toys):
+    recipe = recipe_of(toys, {})
+    begin(run, toys, recipe)
+    with pytest.raises(ValueError, match=rf"training.{name} = .* was made with .*: resume with that"):
+        run("other", changed(recipe, {name: REFUSED[name]}), begun="begun")
+
+
+def test_fewer_steps_than_are_taken_are_refused(run, toys):
+    recipe = recipe_of(toys, {})
+    begin(run, toys, recipe)
+    with pytest.raises(
+        ValueError, match=r"training.steps = 2, but .* has taken 3 steps: resume with as many"
+    ):
+        run("other", dataclasses.replace(recipe, steps=2), begun="begun")
+
+
+@pytest.mark.parametrize("kind", ["adamw", "adam", "muon"])
+def test_optimizers_go_on_with_the_constants_of_the_recipe(kind, run, toys, monkeypatch):
+    """As those of a run that began with them, though their moments are of the run that was resumed."""
+    constants = {"optimizer.learning_rate": 1e-2, "optimizer.betas": (0.5, 0.6), "optimizer.epsilon": 1e-4}
+    if kind != "adam":
+        constants["optimizer.weight_decay"] = 0.3
+    before = recipe_of(toys, {"optimizer.kind": kind})
+    recipe, groups = changed(before, constants), {}
+    saved = fitting.save_checkpoint
+
+    def save(folder, state, **options):
+        groups[folder.parent.name] = [
+            {key: value for key, value in group.items() if key != "params"}
+            for group in state.optimizer.param_groups
+        ]
+        return saved(folder, state, **options)
+
+    monkeypatch.setattr(fitting, "save_checkpoint", save)
+    begin(run, toys, before)
+    run("resumed", recipe, begun="begun")
+    run("straight", recipe)
+    assert groups["resumed"] == groups["straight"]
+    assert groups["begun"] != groups["resumed"]
