@@ -1,13 +1,14 @@
 """`tercet pretrain` in processes of its own: watched, and killed at random moments (Linux)."""
 
 import json
+import math
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,9 @@ GRACE = 120.0
 
 TAIL = 4096
 """Bytes at the end of a log that hold its last record."""
+
+LATEST_FIRST_KILL = 0.75
+"""Share of a run's steps in which its first kill falls: before its end, whatever else the machine does."""
 
 STATUSES = (0, 130, -signal.SIGKILL, -signal.SIGTERM)
 """How a run may end: done, by a signal that it heard, by SIGKILL, or by SIGTERM before it listened."""
@@ -59,8 +63,10 @@ class Run:
     folder: Path
     steps: int
 
-    def live(self, kill_after: float | None = None, number: int = signal.SIGKILL) -> Life:
-        """Start or resume it, and wait for its end, or send a signal after so many seconds.
+    def live(
+        self, is_over: Callable[[Life], bool] = lambda life: False, number: int = signal.SIGKILL
+    ) -> Life:
+        """Start or resume it, and wait for its end, or send a signal once its life `is_over`.
 
         Raises:
             RuntimeError: It ended otherwise than by itself or by the signal.
@@ -75,11 +81,11 @@ class Run:
             try:
                 while process.poll() is None:
                     life.seconds = time.monotonic() - start
-                    if kill_after is not None and life.seconds >= kill_after:
+                    life.samples.append((life.seconds, self.logged_step(), resident_memory(process.pid)))
+                    if is_over(life):
                         process.send_signal(number)
                         process.wait(GRACE)
                     else:
-                        life.samples.append((life.seconds, self.logged_step(), resident_memory(process.pid)))
                         time.sleep(SECONDS_BETWEEN_SAMPLES)
             finally:
                 process.kill()
@@ -90,13 +96,18 @@ class Run:
         return life
 
     def live_dangerously(self, mean_life: float, ends: float, draw: random.Random) -> Iterator[Life]:
-        """Resume it until it is done; up to the time `ends`, kill it after a random life of such a mean."""
-        while True:
-            kill_after = draw.expovariate(1 / mean_life) if time.monotonic() < ends else None
-            life = self.live(kill_after, draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
+        """Resume it until it is done; kill it at a random step, and then at random moments.
+
+        The first kill is bound to a step, not to a time: however fast the machine becomes, it comes before
+        the end. Up to the time `ends`, further lives have random lengths of such a mean.
+        """
+        first = draw.uniform(0, LATEST_FIRST_KILL * self.steps)
+        life = self.live(lambda life: life.last_step > first, _any_signal(draw))
+        yield life
+        while life.status != 0:
+            longest = draw.expovariate(1 / mean_life) if time.monotonic() < ends else math.inf
+            life = self.live(lambda life, longest=longest: life.seconds >= longest, _any_signal(draw))
             yield life
-            if life.status == 0:
-                return
 
     def saved_step(self) -> int:
         """Look up the step of the newest checkpoint."""
@@ -112,6 +123,10 @@ class Run:
             log.seek(max(0, path.stat().st_size - TAIL))
             *lines, _ = log.read().split(b"\n")
         return json.loads(lines[-1])["step"] if lines else 0
+
+
+def _any_signal(draw: random.Random) -> int:
+    return draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
 
 
 def resident_memory(process: int) -> float:

@@ -13,13 +13,14 @@ from accelerate.utils import set_seed
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
-from .checkpoint import RunState, load_checkpoint, prune, read_state, save_checkpoint
+from .checkpoint import RunState, load_checkpoint, read_state, save_checkpoint
 from .circumstances import tell_of_resuming
 from .cpu import prepared_cpu
 from .evaluation import HeldOut, evaluate_held_out, require_evaluations
 from .examples import ExampleSource
 from .inspection import say_what_is_kept
 from .interruption import BrokenOff, Interruption, listening
+from .keeping import Keeper
 from .loop import Progress, train
 from .objective import Objective
 from .optimizers import build_optimizer
@@ -90,18 +91,9 @@ def fit(
     """
     with listening() as interruption, leaving_no_workers(), prepared_cpu(recipe, accelerator.device):
         run = _Run(
-            model,
-            objective,
-            source,
-            recipe,
-            folder,
-            accelerator,
-            interruption,
-            width,
-            source_of_length,
-            held_out,
-            about,
-        )
+            model, objective, source, recipe, folder, accelerator, interruption,
+            width, source_of_length, held_out, about,
+        )  # fmt: skip
         if checkpoint := starting_point(folder / CHECKPOINTS, accelerator, resume=resume):
             run.continue_from(checkpoint)
         return run.carry_out()
@@ -136,7 +128,9 @@ class _Run:
         self.scores: dict[str, float] = {}
         self.scored_step = -1
         self.saved_step = -1
+        self.checkpoint: Path | None = None
         self.window = Window()
+        self.keeper = Keeper(folder / CHECKPOINTS, recipe, accelerator.is_main_process)
 
         set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already
         self.model = prepare_model(model, accelerator)
@@ -200,7 +194,7 @@ class _Run:
         except BrokenOff:
             pass  # between two steps: all that was learned can be saved
         except NonFiniteError as error:
-            kept = say_what_is_kept(self.folder, error, self.state, self.about)
+            kept = say_what_is_kept(self.folder, error, self.state, self.about, self.checkpoint)
             raise FloatingPointError(f"{error}; {kept}") from None
         outcome = self._finish()
         self.loader.close()  # not before all is saved: a worker that waits for data takes seconds to end
@@ -214,7 +208,7 @@ class _Run:
             first = next(batches)
             if self.recipe.measure_utilization:
                 self.tracker.utilization = measure_utilization(
-                    self.model, self.objective, first, self.accelerator, self.recipe.peak_flops
+                    self.model, self.objective, first, self.accelerator, self.progress, self.recipe.peak_flops
                 )
         self.model.train()
         settle(self.model, self.objective, first, self.accelerator)
@@ -239,7 +233,7 @@ class _Run:
         self.adapt_threads()
         if progress.step == self.recipe.steps or _is_due(self.recipe.evaluate_every, progress.step):
             self._evaluate()
-        if self.is_finished or _is_due(self.recipe.checkpoint_every, progress.step):
+        if self.keeper.is_to_save(progress.step, metrics["grad_norm"]) or self.is_finished:
             self._save()  # after the evaluation, so that a resumed run never repeats one
 
     @property
@@ -254,11 +248,18 @@ class _Run:
         is_finished = self.is_finished
         if is_finished and self.scored_step != self.progress.step:
             self._evaluate()
-        if self.saved_step != self.progress.step:
+        is_worth_it = self.keeper.is_worth_saving(is_finished, self.checkpoint is not None)
+        if self.saved_step != self.progress.step and is_worth_it:
             self._save()
+        self.keeper.prune()
         self.tracker.close()
         for tracker in self.accelerator.trackers:
             tracker.finish()
+        assert self.checkpoint is not None
+        if self.keeper.is_skipping:
+            self.tracker.say(
+                "the last steps were skipped: no checkpoint is of them but that of the run's end"
+            )
         if is_finished:
             return Outcome(self.progress, self.scores, self.checkpoint, None)
         signal = self.interruption.name or "a signal to another process"
@@ -291,8 +292,7 @@ class _Run:
                 criterion=self.held_out.criterion(scores) if self.held_out and scores else None,
             )
             self.saved_step = self.progress.step
-            if self.accelerator.is_main_process:
-                prune(self.folder / CHECKPOINTS, self.recipe.keep_checkpoints)
+            self.keeper.note_saved()
 
 
 def _is_due(every: int | None, step: int) -> bool:

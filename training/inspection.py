@@ -24,13 +24,28 @@ NON_FINITE = "non_finite"
 """Name of the folder, in the run's."""
 
 
-def say_what_is_kept(folder: Path, error: NonFiniteError, run: RunState, recipe: dict[str, Any]) -> str:
-    """Keep what is needed to see why a run was given up, and say where; every process calls this."""
+def say_what_is_kept(
+    folder: Path, error: NonFiniteError, run: RunState, recipe: dict[str, Any], newest: Path | None
+) -> str:
+    """Keep what is needed to see why a run was given up, and say where, and from where it can go on.
+
+    Args:
+        folder: Of the run.
+        error: Why it was given up.
+        run: What to keep; every process calls this.
+        recipe: Kept with it.
+        newest: The checkpoint before the first of the skipped steps, if there is one.
+    """
+    goes_on = (
+        "there is no checkpoint from before them: begin anew with other values"
+        if newest is None
+        else f"--resume goes on from {newest.name}, from before them, with the values that you change"
+    )
     try:
         kept = keep_for_inspection(folder, error, run, recipe)
     except DiskFullError as full:
-        return f"its data could not be kept: {full}"
-    return f"its batch and the weights are in {kept}; the checkpoints are as they were"
+        return f"its data could not be kept: {full}; {goes_on}"
+    return f"its batch and the weights are in {kept}; {goes_on}"
 
 
 def keep_for_inspection(folder: Path, error: NonFiniteError, run: RunState, recipe: dict[str, Any]) -> Path:

@@ -54,6 +54,9 @@ class Progress:
     seconds: float = 0.0
     """Time spent in steps, evaluation and checkpoints left out; advanced by whoever keeps the clock."""
 
+    flops_per_token: float | None = None
+    """Operations of a token, once they are counted: a resumed run would count them in another batch."""
+
     @property
     def place(self) -> Place:
         """Where the data of the next step are."""

@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from .batches import Step
 from .evaluation import undisturbed_randomness
+from .loop import Progress
 from .objective import Objective
 
 WIDTHS = {"cpu": 2048, "cuda": 8192}
@@ -42,6 +43,7 @@ def measure_utilization(
     objective: Objective,
     step: Step,
     accelerator: Accelerator,
+    progress: Progress,
     peak_flops: float | None = None,
 ) -> Utilization:
     """Find what a model's speed has to be compared with: its operations per token, and the machine's peak.
@@ -51,10 +53,13 @@ def measure_utilization(
         objective: Computes the losses.
         step: Some step of the run.
         accelerator: Owns device and precision.
+        progress: Keeps the operations, which a resumed run would otherwise count in another step.
         peak_flops: The machine's peak, if it is known.
     """
-    per_token = count_flops_per_token(model, objective, step, accelerator)
-    return Utilization(per_token, peak_flops or measure_peak(accelerator.device, accelerator.mixed_precision))
+    if progress.flops_per_token is None:
+        progress.flops_per_token = count_flops_per_token(model, objective, step, accelerator)
+    peak_flops = peak_flops or measure_peak(accelerator.device, accelerator.mixed_precision)
+    return Utilization(progress.flops_per_token, peak_flops)
 
 
 def count_flops_per_token(

@@ -1,6 +1,7 @@
 """The soak: what it finds wrong, and a short one."""
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -70,11 +71,31 @@ def test_the_last_complete_record_is_read(module, tmp_path):
     assert run.logged_step() == 22
 
 
+@pytest.mark.parametrize("steps_per_second", [1, 1000])
+def test_a_run_is_killed_before_its_end_however_fast_it_is(module, tmp_path, monkeypatch, steps_per_second):
+    """A run that is left alone while the machine is busy says little of how long the next one takes."""
+    lives = module("lives")
+
+    def live(self, is_over, number):
+        for step in range(self.steps):
+            life = lives.Life(0, -number, samples=[(step / steps_per_second, step, 500.0)])
+            life.seconds = step / steps_per_second
+            if is_over(life):
+                return life
+        return lives.Life(0)
+
+    monkeypatch.setattr(lives.Run, "live", live)
+    run = lives.Run(tmp_path / "recipe.yaml", tmp_path, 200)
+    for seed in range(20):
+        killed = list(run.live_dangerously(15.0, 0.0, random.Random(seed)))
+        assert [life.status == 0 for life in killed] == [False, True]
+
+
 @pytest.mark.slow
 def test_a_short_soak_finds_nothing(tmp_path):
-    command = [sys.executable, ROOT / "benchmarks" / "soak.py", "--minutes", "1.5", "--folder", tmp_path]
+    command = [sys.executable, ROOT / "benchmarks" / "soak.py", "--minutes", "0.3", "--folder", tmp_path]
     printed = subprocess.run(command, capture_output=True, text=True).stdout
     verdicts = [line.split(None, 1) for line in printed.splitlines() if line.startswith(("ok", "FAILED"))]
     assert len(verdicts) >= 5
     # There may be too few steps to judge the memory.
-    assert all(verdict == "ok" for verdict, said in verdicts if not said.startswith("memory"))
+    assert all(verdict == "ok" for verdict, said in verdicts if not said.startswith("memory")), printed

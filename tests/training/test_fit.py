@@ -121,6 +121,19 @@ def test_a_run_resumed_twice_across_epochs_equals_an_uninterrupted_one(here, tmp
     assert [record for record in parts if record in whole] == whole
 
 
+def test_a_resumed_run_counts_the_operations_of_the_whole_one(here, tmp_path):
+    """They are counted in one batch, and the batch with which a run is resumed is another."""
+    settings = {"measure_utilization": True, "peak_flops": 1e12, "log_every": 1}
+    here("whole", steps=6, **settings)
+    for steps in (3, 6):
+        here("parts", steps=steps, **settings, resume=True)
+    whole, parts = (
+        [record.get("flops") for record in read_log(tmp_path / name / LOG)] for name in ("whole", "parts")
+    )
+    assert [flops for flops in parts if flops] == [flops for flops in whole if flops]
+    assert len(set(whole) - {None}) == 6
+
+
 def known(record):
     """Leave out of a record what the clock says."""
     return {k: v for k, v in record.items() if k not in {"seconds", "tokens_per_second", "memory_mib"}}

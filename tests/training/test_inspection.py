@@ -61,7 +61,8 @@ def test_the_batch_and_the_weights_fail_again(give_up, toys, tmp_path):
     message, objective = give_up()
     folder = tmp_path / "non_finite"
     assert "not finite in 3 steps in a row, up to step 8: lower the learning rate" in message
-    assert message.endswith(f"its batch and the weights are in {folder}; the checkpoints are as they were")
+    told = "--resume goes on from step-00000004, from before them, with the values that you change"
+    assert message.endswith(f"its batch and the weights are in {folder}; {told}")
     run = toys.state()
     kept = latest(folder)
     assert kept == folder / "step-00000008"
@@ -89,7 +90,7 @@ def test_the_numbers_of_the_step_are_told(give_up, tmp_path):
 def test_the_earlier_checkpoints_stay_those_from_which_a_run_continues(give_up, tmp_path):
     give_up()
     kept = checkpoints(tmp_path / CHECKPOINTS)
-    assert [path.name for path in kept] == ["step-00000004", "step-00000006"]
+    assert [path.name for path in kept] == ["step-00000002", "step-00000004"]
     assert all(find_damage(path) is None for path in kept)
     assert [record["loss"] is None for record in read_log(tmp_path / LOG)] == [False, False]
 
