@@ -13,9 +13,11 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
+from ..pretraining.held_out import UNKNOWN
 from ..pretraining.output import EVALUATION
 from ..pretraining.run import extent, save
 from ..pretraining.token_objective import TokenObjective
+from ..pretraining.unknown_tokens import tell_of_unknown
 from ..training.circumstances import circumstances
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
@@ -28,7 +30,6 @@ from .general_step import GeneralStep
 from .lesson import build_lesson, source_of
 from .reading import Learner
 from .recipe import DistillationRecipe
-from .teacher import Source
 
 CACHE = "cache.json"
 """File in the folder of a run that says what a cached teacher lacks."""
@@ -52,6 +53,7 @@ def learn_general(
     general = recipe.general
     assert general is not None
     if (told := results_of(folder)) is not None and told["step"] >= general.training.steps:
+        require_steps(told["step"], general.training.steps, folder)
         return told
     accelerator = build_accelerator(general.training, folder)
     with accelerator.main_process_first():
@@ -61,6 +63,7 @@ def learn_general(
     if accelerator.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
         write_recipe(recipe, folder)
+        tell_of_unknown(step.held_out.about[UNKNOWN], "the held-out text")
     accelerator.wait_for_everyone()
     outcome = fit(
         learner,
@@ -79,10 +82,19 @@ def learn_general(
     if isinstance(objective.teacher, CachedTeacher) and accelerator.is_main_process:
         told = {"missing": objective.teacher.missing}
         replace_text(folder / CACHE, json.dumps(told, indent=2) + "\n")
-    keep_student(learner, step.teacher, folder, outcome, accelerator)
+    keep_student(learner, step, folder, outcome, accelerator)
     told = results_of(folder)
     assert told is not None
     return told
+
+
+def require_steps(taken: int, steps: int, folder: Path) -> None:
+    """Raise a `ValueError` if a finished run has taken more steps than the recipe now says."""
+    if taken > steps:
+        raise ValueError(
+            f"general.training.steps = {steps}, but {folder} has taken {taken}: resume with as many or more, "
+            "or start over with --overwrite"
+        )
 
 
 def results_of(folder: Path) -> dict[str, Any] | None:
@@ -101,13 +113,13 @@ def of_student(held_out: HeldOut, base: TokenObjective) -> HeldOut:
 
 
 def keep_student(
-    learner: Learner, teacher: Source, folder: Path, outcome: Outcome, accelerator: Accelerator
+    learner: Learner, step: GeneralStep, folder: Path, outcome: Outcome, accelerator: Accelerator
 ) -> None:
     """Write the finished student with the teacher's tokenizer, and what it came to."""
     weights = of_prefix(whole_weights(learner, accelerator), "student.")
     if accelerator.is_main_process:
         told = circumstances(learner, accelerator)
-        save(folder, learner.student, weights, teacher.tokenizer, outcome, told)
+        save(folder, learner.student, weights, step.teacher.tokenizer, outcome, step.held_out, told)
     accelerator.wait_for_everyone()
 
 

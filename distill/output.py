@@ -14,6 +14,7 @@ from ..finetune.output import MARKDOWN, MAY_CHANGE, PAGE, SCORES
 from ..finetune.recipe import FineTuningSchedule
 from ..pretraining.output import EVALUATION, MODEL, RECIPE, TEXTS
 from ..pretraining.output import WHAT_IS_LEARNED as OF_PRETRAINING
+from ..training.recipe import TrainingRecipe
 from ..training.run_folder import RunFolder, values_of
 from .recipe import DistillationRecipe
 
@@ -40,13 +41,20 @@ WRITTEN = (
 )
 """Everything that a run writes into its folder."""
 
+MAY_DIFFER = {
+    *("steps", "tokens_per_micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "trackers"),
+    *("measure_utilization", "peak_flops", "num_workers", "max_skipped_steps", "retain_heap"),
+}
+"""Keys of `general.training` that a resumed run may change: with others, finished students would have learned
+otherwise than those that they are compared with."""
+
 WHAT_IS_LEARNED = (
     *("student", "general.teacher"),
     *(f"general.{key}" for key in OF_PRETRAINING if key.startswith("corpus.")),
     *("general.objective", "general.signals", "general.objective_weight", "general.sequences"),
     *("general.on_policy",),
     *("general.cache.top_k", "general.cache.copies", "general.cache.precision"),
-    *("general.training.seed", "general.training.tokens_per_step", "general.training.stages"),
+    *(f"general.training.{key.name}" for key in fields(TrainingRecipe) if key.name not in MAY_DIFFER),
     *("task.teacher", "task.data", "task.unlabelled", "task.temperature"),
     *("task.soft_weight", "task.hard_weight"),
     *(f"task.training.{key.name}" for key in fields(FineTuningSchedule) if key.name not in MAY_CHANGE),

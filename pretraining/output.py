@@ -12,6 +12,7 @@ When a run may write there is said in `training/run_folder.py`.
 from dataclasses import fields
 from pathlib import Path
 
+from ..training.recovery import UNCHANGEABLE
 from ..training.run_folder import RECIPE, RunFolder, values_of
 from .recipe import CorpusRecipe, PretrainingRecipe
 
@@ -31,9 +32,7 @@ WHAT_IS_LEARNED = (
     # Neither where the corpus is kept nor what would have ended an earlier run says what is learned.
     *(f"corpus.{key.name}" for key in fields(CorpusRecipe) if key.name not in {"cache", "skip_bad_records"}),
     "objective",
-    "training.seed",
-    "training.tokens_per_step",
-    "training.stages",
+    *(f"training.{key}" for key in UNCHANGEABLE),
 )
 """Keys of a recipe that a resumed run may not change."""
 
