@@ -26,6 +26,7 @@ from ..modeling import TercetPreTrainedModel
 from ..modeling.cross_entropy import at_least_float32
 from ..pretraining.token_objective import TokenObjective
 from ..training.batches import cut_evenly
+from ..training.evaluation import ratio
 from ..training.examples import ExampleSource, pick
 from ..training.objective import on_device
 from .reading import Needs, read
@@ -45,7 +46,8 @@ RESAMPLES = 300
 class Kept:
     """A score beside the teacher's."""
 
-    score: float
+    score: float | None
+    """None where there was nothing to score."""
     share: float | None
     """Of the teacher's: 1 is all of it. Of scores that are better when lower, the inverse. Of a teacher's
     score that is not above 0, there is none."""
@@ -88,10 +90,10 @@ def keep_of_examples(own: np.ndarray, teachers: np.ndarray) -> dict[str, Kept]:
     """Compare accuracy and perplexity on the same examples, (E, 3) each."""
 
     def accuracy(rows: np.ndarray) -> float:
-        return float(rows[:, 2].sum() / rows[:, 0].sum())
+        return ratio(float(rows[:, 2].sum()), rows[:, 0].sum())
 
     def perplexity(rows: np.ndarray) -> float:
-        return float(np.exp(rows[:, 1].sum() / rows[:, 0].sum()))
+        return float(np.exp(ratio(float(rows[:, 1].sum()), rows[:, 0].sum())))
 
     def keep(score: Callable[[np.ndarray], float], is_better_high: bool) -> Kept:
         scores = [lambda rows, of=examples: score(of[rows]) for examples in (own, teachers)]
@@ -141,7 +143,11 @@ def share_of(own: float, teachers: float, *, is_better_high: bool) -> float:
 def as_kept(score: float, share: float, interval: tuple[float, float]) -> Kept:
     """Put a score beside what is known of its share."""
     is_known = not any(map(math.isnan, interval))
-    return Kept(score, None if math.isnan(share) else share, interval if is_known else None)
+    return Kept(
+        None if math.isnan(score) else score,
+        None if math.isnan(share) else share,
+        interval if is_known else None,
+    )
 
 
 def predict_split(step: TaskStep, model: TercetPreTrainedModel, split: str) -> list[Prediction]:

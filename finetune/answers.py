@@ -15,6 +15,7 @@ from datasets import Dataset
 from torch import nn
 
 from ..training.batches import cut_evenly
+from ..training.evaluation import ratio
 from ..training.examples import pick
 from ..training.objective import Batch
 from .encoding import TextEncoder
@@ -96,7 +97,7 @@ def predict(
 def ask(
     model: nn.Module, objective: TaskObjective[Any], examples: LabelledExamples, tokens_at_once: int
 ) -> tuple[list[np.ndarray], float]:
-    """Ask a model for its answers to examples, and for the mean loss of those that have labels, else 0."""
+    """Ask a model for its answers to examples, and for the mean loss of those that have labels, else nan."""
     answers: list[Any] = [None] * len(examples)
     loss, num_targets = 0.0, 0
     device = next(model.parameters()).device
@@ -111,7 +112,7 @@ def ask(
         if "labels" in examples.fields:
             loss += float(objective.loss(outputs, batch))
             num_targets += int(objective.targets(batch)[objective.term])
-    return answers, loss / max(num_targets, 1)
+    return answers, ratio(loss, num_targets)
 
 
 def batches_of(

@@ -11,11 +11,13 @@ import torch
 from torch import nn
 
 from ..interop.finished_run import EVALUATION, TEXTS
+from ..pretraining.held_out import UNKNOWN
 from ..pretraining.output import MODEL, RECIPE
+from ..pretraining.unknown_tokens import share_of_unknown, tell_of_unknown
 from ..training.disk import replace_text
 from ..training.precision import choose_precision, join_processes, products_in
 from ..training.run_folder import delete
-from ..training.tracking import as_json
+from ..training.tracking import as_json, as_scores
 from .answers import Judged, judge
 from .output import GRID_SCORES, PREDICTIONS, SCORES, seed_folder
 from .recipe import FineTuningRecipe
@@ -47,14 +49,16 @@ def conclude(recipe: FineTuningRecipe, study: Study, results: Results, before: R
     shutil.copy(chosen / PREDICTIONS, folder / PREDICTIONS)
     predictions = read_predictions(folder / PREDICTIONS)
     summary = summarize(recipe, study, results, best_seed, predictions)
+    for name, share in summary[UNKNOWN].items():
+        tell_of_unknown(share, f"the {name} rows")
     if before is not None:
         summary["before_adaptation"] = spread(study, before)
     if (folder / GRID_SCORES).exists():
         summary["grid"] = json.loads((folder / GRID_SCORES).read_text(encoding="utf-8"))
-    replace_text(folder / SCORES, json.dumps(summary, indent=2) + "\n")
+    replace_text(folder / SCORES, json.dumps(as_json(summary), indent=2) + "\n")
     texts = identify(recipe.data, {name: split.rows for name, split in study.splits.items()})
     replace_text(folder / TEXTS, json.dumps(texts, indent=2) + "\n")
-    replace_text(folder / EVALUATION, json.dumps(for_card(recipe, study, summary), indent=2) + "\n")
+    replace_text(folder / EVALUATION, json.dumps(as_json(for_card(recipe, study, summary)), indent=2) + "\n")
     write_report(recipe, study, summary, predictions)
 
 
@@ -80,6 +84,7 @@ def summarize(
         "rows": {name: len(split.rows) for name, split in study.splits.items()},
         "seeds": {str(seed): result for seed, result in results.items()},
         "best_seed": best_seed,
+        UNKNOWN: {name: unknown_in(study, name) for name in study.measured},
         **spread(study, results),
         "interval": list(task.interval(predictions, references)),
         "baselines": {
@@ -87,6 +92,12 @@ def summarize(
             UNTRAINED: as_json(judge_untrained(recipe, study).scores),
         },
     }
+
+
+def unknown_in(study: Study, split: str) -> float:
+    """Give the share of a split's tokens that the tokenizer does not know."""
+    ids = study.splits[split].examples.fields["input_ids"].values
+    return share_of_unknown([ids], study.beginning.tokenizer)
 
 
 def judge_untrained(recipe: FineTuningRecipe, study: Study) -> Judged:
@@ -109,7 +120,9 @@ def spread(study: Study, results: Results) -> dict[str, dict[str, dict[str, floa
 def across(results: Results, split: str, reduce: Callable[[list[float]], Any]) -> dict[str, float]:
     """Reduce each score of a split over the seeds to one number."""
     names = next(iter(results.values()))[split]
-    return {name: float(reduce([result[split][name] for result in results.values()])) for name in names}
+    return {
+        name: float(reduce([as_scores(result[split])[name] for result in results.values()])) for name in names
+    }
 
 
 def deviation(values: list[float]) -> float:
@@ -125,6 +138,7 @@ def for_card(recipe: FineTuningRecipe, study: Study, summary: Mapping[str, Any])
     return {
         "scores": scores,
         "split": summary["split"],
+        "held_out": {UNKNOWN: summary[UNKNOWN][summary["split"]]},
         "seconds": best["seconds"],
         "step": best["steps"],
         "trained_on": best["trained_on"],

@@ -4,6 +4,7 @@ rows --examples--> Examples --objective--> the engine trains
 Examples --answers----> predictions --score--> {"accuracy": 0.93, ...}
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
@@ -194,9 +195,11 @@ class Task(ABC):
         """Give what other programs need beside the finished model: names of JSON files and what they hold."""
         return {}
 
-    def shortfall(self, scores: Mapping[str, float]) -> float:
-        """Turn scores into one number that falls as the model learns, by the criterion."""
+    def shortfall(self, scores: Mapping[str, float | None]) -> float:
+        """Turn scores into one that falls as the model learns, by the criterion; infinite if undefined."""
         score = scores[self.criterion]
+        if score is None or math.isnan(score):
+            return math.inf
         return -score if self.metrics[self.criterion] else score
 
 

@@ -14,6 +14,7 @@ to how many different contexts they follow, not how often they occur. The shorte
 Legend: N tokens, D + 1 document offsets into them, V vocabulary.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
@@ -24,8 +25,11 @@ LogProbability = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def nats_per_token(log_probability: LogProbability, tokens: np.ndarray, offsets: np.ndarray) -> float:
-    """Average the negative log-likelihood over the tokens of some documents, each begun without context."""
-    return float(-log_probability(tokens, offsets).mean())
+    """Average the negative log-likelihood over the tokens of some documents, each begun without context.
+
+    Of no token, it is not a number.
+    """
+    return float(-log_probability(tokens, offsets).mean()) if len(tokens) else math.nan
 
 
 @dataclass(frozen=True, eq=False)

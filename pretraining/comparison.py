@@ -17,7 +17,7 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..training.batches import StepDataset, one_pass
-from ..training.evaluation import evaluate, micro_batches
+from ..training.evaluation import evaluate, micro_batches, ratio
 from ..training.examples import ExampleSource
 from ..training.objective import IGNORE, Batch, Objective
 from ..training.precision import build_accelerator
@@ -109,10 +109,10 @@ def unigram_scores(seen: Answers, asked: Answers, vocab_size: int, num_bytes: Ma
     for term, targets in asked.items():
         model = UnigramModel.fit(seen[term], PAIR_LABELS if term == "nsp" else vocab_size)
         loss = nats_per_token(model.log_probability, targets, np.array([0, len(targets)]))
-        accuracy = float((targets == model.log_probabilities.argmax()).mean())
+        accuracy = ratio(int((targets == model.log_probabilities.argmax()).sum()), len(targets))
         scores |= named(term, loss) | {f"{term}/accuracy": accuracy}
         if term in num_bytes:
-            scores[f"{term}/bits_per_byte"] = loss * len(targets) / num_bytes[term] / math.log(2)
+            scores[f"{term}/bits_per_byte"] = ratio(loss * len(targets), num_bytes[term] * math.log(2))
     return scores
 
 
@@ -123,7 +123,7 @@ def trigram_scores(
     model = TrigramModel.fit(*with_ends(train, end_ids), vocab_size)
     tokens, offsets = with_ends(held_out, end_ids)
     loss = nats_per_token(model.log_probability, tokens, offsets)
-    bits_per_byte = loss * len(tokens) / int(held_out.document_bytes.sum()) / math.log(2)
+    bits_per_byte = ratio(loss * len(tokens), int(held_out.document_bytes.sum()) * math.log(2))
     return named("clm", loss) | {"clm/bits_per_byte": bits_per_byte}
 
 

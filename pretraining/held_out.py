@@ -20,6 +20,10 @@ from .objective_recipes import Corpus, build_examples
 from .recipe import PretrainingRecipe
 from .text import open_text, tokenize_text
 from .translation_scores import score_translations, translate
+from .unknown_tokens import share_of_unknown
+
+UNKNOWN = "unknown_tokens"
+"""Under this name it is told which share of the text's tokens the tokenizer does not know."""
 
 
 def build_held_out(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> HeldOut:
@@ -30,15 +34,16 @@ def build_held_out(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase
     """
     corpus = tokenize_text(recipe, "validation", tokenizer)
     source = examples_of(recipe, corpus, tokenizer)
+    sides = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
+    about = {UNKNOWN: share_of_unknown([side.tokens for side in sides], tokenizer)}
     if isinstance(source, ParallelPairs):
-        return HeldOut(
-            source, {"translation": bytes_of_targets(source)}, measure_of(recipe, source, tokenizer)
-        )
+        num_bytes = {"translation": bytes_of_targets(source)}
+        return HeldOut(source, num_bytes, measure_of(recipe, source, tokenizer), about=about)
     if recipe.objective.kind == "causal_language_modeling":
         assert isinstance(corpus, TokenizedCorpus)
         assert isinstance(source, FullSequences)
-        return HeldOut(source, {"clm": bytes_of_sequences(corpus, source)})
-    return HeldOut(source)
+        return HeldOut(source, {"clm": bytes_of_sequences(corpus, source)}, about=about)
+    return HeldOut(source, about=about)
 
 
 def examples_of(

@@ -22,6 +22,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..configs.recipe import recipe_data
 from ..training.circumstances import circumstances
 from ..training.disk import explaining_a_full_disk, replace_text
+from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource
 from ..training.fit import Outcome, fit
 from ..training.precision import build_accelerator, join_processes
@@ -33,7 +34,7 @@ from .cache import made_once
 from .chunks import StreamedExamples
 from .corpus import TokenizedCorpus
 from .curves import draw_log
-from .held_out import build_held_out, examples_of
+from .held_out import UNKNOWN, build_held_out, examples_of
 from .model import build_config, build_model
 from .objective_recipes import build_objective
 from .output import (
@@ -49,6 +50,7 @@ from .output import (
 from .recipe import PretrainingRecipe
 from .text import Split, open_text, prepare_tokenizer, tokenize_text
 from .tokenizer import load_tokenizer
+from .unknown_tokens import tell_of_unknown
 
 
 def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -96,6 +98,7 @@ def pretrain_alone(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) 
     if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go
         run_folder(recipe).claim(resume=resume, overwrite=overwrite)
         keep_inputs(recipe, tokenizer)
+        tell_of_unknown(held_out.about[UNKNOWN], "the held-out text")
     accelerator.wait_for_everyone()
     outcome = fit(
         model,
@@ -114,7 +117,7 @@ def pretrain_alone(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) 
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
     weights = whole_weights(model, accelerator)
     if accelerator.is_main_process:
-        save(recipe.folder, model, weights, tokenizer, outcome, circumstances(model, accelerator))
+        save(recipe.folder, model, weights, tokenizer, outcome, held_out, circumstances(model, accelerator))
     accelerator.wait_for_everyone()
     return recipe.folder / MODEL
 
@@ -219,6 +222,7 @@ def save(
     weights: dict[str, Tensor],
     tokenizer: PreTrainedTokenizerBase,
     outcome: Outcome,
+    held_out: HeldOut,
     trained_on: dict[str, Any],
 ) -> None:
     """Write the finished model with its tokenizer and recipe, and beside it its scores and curves."""
@@ -229,8 +233,9 @@ def save(
         tokenizer.save_pretrained(folder)
         shutil.copy(run_folder / RECIPE, folder)
     summary = outcome.progress.state_dict() | {
-        "scores": as_json(outcome.scores),
+        "scores": outcome.scores,
+        "held_out": dict(held_out.about),
         "trained_on": trained_on,
     }
     draw_log(read_log(run_folder / LOG), run_folder / CURVES)
-    replace_text(run_folder / EVALUATION, json.dumps(summary, indent=2) + "\n")
+    replace_text(run_folder / EVALUATION, json.dumps(as_json(summary), indent=2) + "\n")

@@ -42,6 +42,7 @@ from .sharding import (
     whole_optimizer_state,
     whole_weights,
 )
+from .tracking import as_json
 from .window import Window
 
 PREFIX = "step-"
@@ -254,12 +255,12 @@ def _write_shared(
     _write(folder / "optimizer.pt", states)
     state = {
         "progress": run.progress.state_dict(),
-        "scores": scores,
-        "criterion": scores.get("loss") if criterion is None else criterion,
+        "scores": as_json(scores),
+        "criterion": as_json(scores.get("loss") if criterion is None else criterion),
         "recipe": recipe,
         "circumstances": circumstances(run.model, run.accelerator),
     }
-    (folder / "state.json").write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+    (folder / "state.json").write_text(json.dumps(state, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _write(path: Path, state: Any) -> None:

@@ -23,6 +23,9 @@ from .recipe import TrainingRecipe
 SUMS = ("targets", "loss", "accuracy")
 """What is added up for every term."""
 
+TARGETS = "/targets"
+"""How the name of a score ends that counts a term's targets."""
+
 LARGEST_LOSS = 700.0
 """A larger mean loss has a perplexity that no float holds; it is given as infinite."""
 
@@ -39,6 +42,8 @@ class HeldOut:
     """Further scores of the bare model, such as BLEU; called on every process, the main one's are kept."""
     criterion: Callable[[Mapping[str, float]], float] = lambda scores: scores.get("loss", math.inf)
     """What the best checkpoint is lowest in."""
+    about: Mapping[str, float] = field(default_factory=dict)
+    """What is known of the text, whatever the model: the share of its tokens that are unknown, ..."""
 
 
 def require_evaluations(recipe: TrainingRecipe, held_out: HeldOut | None) -> None:
@@ -92,6 +97,7 @@ def evaluate(
     Returns:
         `loss`, the scored terms' weighted sum, and for each of them `term/loss` in nats per target,
         `term/perplexity`, `term/accuracy`, `term/targets`, and `term/bits_per_byte` where bytes are known.
+        A term without targets is undefined, and so is the sum: not a number.
     """
     # Processes exchange nothing before the end, since they may hold different numbers of batches.
     bare = accelerator.unwrap_model(model)
@@ -140,12 +146,27 @@ def _divide(
     """Turn each term's sums into what is reported."""
     results = {"loss": 0.0}
     for name, (targets, loss, hits) in sums.items():
-        mean = loss / max(targets, 1)
-        results["loss"] += weights.get(name, 0.0) * mean
+        mean = ratio(loss, targets)
+        if weights.get(name):
+            results["loss"] += weights[name] * mean
         results[f"{name}/loss"] = mean
-        results[f"{name}/perplexity"] = math.exp(mean) if mean < LARGEST_LOSS else math.inf
-        results[f"{name}/accuracy"] = hits / max(targets, 1)
+        results[f"{name}/perplexity"] = math.inf if mean >= LARGEST_LOSS else math.exp(mean)
+        results[f"{name}/accuracy"] = ratio(hits, targets)
         results[f"{name}/targets"] = targets
         if name in num_bytes:
-            results[f"{name}/bits_per_byte"] = loss / (num_bytes[name] * math.log(2))
+            results[f"{name}/bits_per_byte"] = ratio(
+                loss if targets else math.nan, num_bytes[name] * math.log(2)
+            )
     return results
+
+
+def ratio(part: float, whole: float) -> float:
+    """Divide; of nothing, every score is undefined: not a number, which is better than no other."""
+    return part / whole if whole else math.nan
+
+
+def without_targets(scores: Mapping[str, float]) -> list[str]:
+    """Name the terms that an evaluation found no target of, so that their scores are undefined."""
+    return [
+        name.removesuffix(TARGETS) for name, value in scores.items() if name.endswith(TARGETS) and not value
+    ]

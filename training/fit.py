@@ -31,7 +31,7 @@ from .sharding import gathered, is_sharded, prepare_model, settle
 from .skipping import NonFiniteError
 from .stages import SourceOfLength, StagedSteps, build_stages, cut_held_out
 from .threads import thread_adapter
-from .tracking import Tracker
+from .tracking import Tracker, as_scores
 from .utilization import measure_utilization
 from .window import Window
 from .workers import leaving_no_workers
@@ -166,7 +166,7 @@ class _Run:
         tell_of_resuming(checkpoint, state, self.model, self.accelerator, self.about)
         self.saved_step = self.progress.step
         self.checkpoint = checkpoint
-        self.scores = state["scores"]
+        self.scores = as_scores(state["scores"])
         self.scored_step = self.progress.step if self.scores else -1
 
     def carry_out(self) -> Outcome:

@@ -25,6 +25,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from .disk import DiskFullError, explaining_a_full_disk, flush, replace_text
+from .evaluation import TARGETS, without_targets
 from .loop import Progress
 from .utilization import Utilization, wait_for
 from .window import Window
@@ -88,10 +89,15 @@ class Tracker:
             "seconds": self.progress.seconds,
         }
         self._write(record | {f"evaluation/{name}": value for name, value in scores.items()})
-        shown = {name: value for name, value in scores.items() if not name.endswith("/targets")}
+        shown = {name: value for name, value in scores.items() if not name.endswith(TARGETS)}
         self.say(
             f"evaluation at step {self.progress.step}: " + ", ".join(f"{n} {v:.4g}" for n, v in shown.items())
         )
+        if empty := without_targets(scores):
+            self.say(
+                f"the held-out data have no target of {' and '.join(empty)}: the loss is undefined (nan), "
+                "and no checkpoint is the best; hold out more, or other data"
+            )
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -208,12 +214,18 @@ def read_log(path: Path) -> list[Record]:
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
-def as_json(record: Record) -> Record:
-    """Say `null` for what is not finite: JSON has no other word for it."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in record.items()
-    }
+def as_json(data: Any) -> Any:
+    """Say `null` for what is not finite in nested plain data: JSON has no other word for it."""
+    if isinstance(data, dict):
+        return {name: as_json(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [as_json(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def as_scores(data: dict[str, float | None]) -> dict[str, float]:
+    """Read scores back that `as_json` has written: what was not finite is not a number now."""
+    return {name: math.nan if value is None else value for name, value in data.items()}
 
 
 def rewind(path: Path, step: int) -> None:

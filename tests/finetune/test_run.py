@@ -69,6 +69,15 @@ def test_saved_scores_are_those_of_the_saved_model(recipe_of):
         assert scores == pytest.approx(prediction["scores"], abs=1e-5)
 
 
+def test_the_share_of_unknown_tokens_is_told(recipe_of, capsys):
+    recipe = recipe_of("classification", training={"epochs": 1})
+    finetune(recipe)
+    share = scores_of(recipe)["unknown_tokens"]["test"]
+    evaluation = json.loads((recipe.folder / "evaluation.json").read_text())
+    assert evaluation["held_out"] == {"unknown_tokens": share}
+    assert f"the test rows: {share:.2%} of its tokens are unknown to the tokenizer" in capsys.readouterr().err
+
+
 def test_runs_are_functions_of_their_seed(recipe_of):
     recipe = recipe_of("classification", training={"seeds": [3, 4]})
     finetune(recipe)

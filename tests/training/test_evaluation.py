@@ -1,5 +1,6 @@
 """Evaluation: the same numbers however the examples are cut, and nothing disturbed."""
 
+import json
 import math
 
 import pytest
@@ -7,8 +8,17 @@ import torch
 from accelerate import Accelerator
 
 from tercet.training.batches import StepDataset, one_pass
-from tercet.training.evaluation import HeldOut, evaluate, evaluate_held_out, micro_batches
-from tercet.training.objective import Objective
+from tercet.training.checkpoint import best
+from tercet.training.evaluation import (
+    HeldOut,
+    _divide,
+    evaluate,
+    evaluate_held_out,
+    micro_batches,
+    without_targets,
+)
+from tercet.training.fit import CHECKPOINTS, fit
+from tercet.training.objective import IGNORE, Objective
 
 CPU = torch.device("cpu")
 
@@ -124,3 +134,67 @@ def test_an_objective_without_scores_wants_no_rows_to_be_scored(toys, objective,
     )
     with pytest.raises(NotImplementedError, match=r"UnscoredObjective is scored otherwise: leave HeldOut"):
         evaluate_held_out(toys.Model(), unscored, HeldOut(source), steps, Accelerator(cpu=True))
+
+
+class WithoutTokens(Objective):
+    """The toy's two terms, of which one has no target."""
+
+    def __init__(self, inner):
+        self.inner, self.weights = inner, inner.weights
+
+    def collate(self, examples, rng):
+        batch = self.inner.collate(examples, rng)
+        return batch | {"labels": torch.full_like(batch["labels"], IGNORE)}
+
+    def targets(self, batch):
+        return self.inner.targets(batch)
+
+    def losses(self, model, batch):
+        return self.inner.losses(model, batch)
+
+    def scores(self, model, batch):
+        return self.inner.scores(model, batch)
+
+
+def test_without_a_target_nothing_is_defined(toys, objective, source):
+    data = StepDataset(
+        source,
+        WithoutTokens(objective),
+        tokens_per_step=300,
+        tokens_per_micro_batch=300,
+        seed=0,
+        shuffle=False,
+    )
+    batches = micro_batches(one_pass(data), CPU)
+    scores = evaluate(toys.Model(), objective, batches, Accelerator(cpu=True), num_bytes={"token": 10})
+    undefined = ("loss", "token/loss", "token/perplexity", "token/accuracy", "token/bits_per_byte")
+    assert all(math.isnan(scores[name]) for name in undefined)
+    assert scores["token/targets"] == 0
+    assert 0 < scores["length/loss"] < 9
+    assert without_targets(scores) == ["token"]
+
+
+def test_an_undefined_evaluation_is_never_the_best(toys, objective, source, tmp_path, capsys):
+    """It wears patience out, it is said, and every file that tells of it is JSON."""
+    recipe = toys.recipe(steps=9, evaluate_every=1, checkpoint_every=1, patience=3)
+    outcome = fit(
+        toys.Model(), WithoutTokens(objective), source, recipe, tmp_path, Accelerator(cpu=True),
+        width=toys.width, held_out=HeldOut(toys.Source(30, seed=1)),
+    )  # fmt: skip
+    assert (outcome.progress.step, outcome.progress.best) == (3, None)
+    assert math.isnan(outcome.scores["loss"])
+    assert best(tmp_path / CHECKPOINTS) is None
+    told = json.loads((outcome.checkpoint / "state.json").read_text(), parse_constant=pytest.fail)
+    assert told["scores"]["loss"] is told["criterion"] is None
+    assert "the held-out data have no target of token: the loss is undefined" in capsys.readouterr().err
+    again = fit(
+        toys.Model(), WithoutTokens(objective), source, recipe, tmp_path, Accelerator(cpu=True),
+        width=toys.width, held_out=HeldOut(toys.Source(30, seed=1)), resume=True,
+    )  # fmt: skip
+    assert math.isnan(again.scores["loss"])
+
+
+def test_weightless_terms_without_a_target_spoil_no_loss():
+    scores = _divide({"a": [0, 0, 0], "b": [2, 3, 1]}, {"b": 1.0}, {})
+    assert scores["loss"] == 1.5
+    assert math.isnan(scores["a/loss"])
