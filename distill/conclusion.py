@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import torch
 
@@ -17,8 +17,7 @@ from ..interop.messages import quietly
 from ..interop.model_folder import load_config
 from ..pretraining.held_out import TranslationMeasure
 from ..pretraining.output import EVALUATION, MODEL, RECIPE, TEXTS
-from ..pretraining.text import Split as TextSplit
-from ..pretraining.text import open_text
+from ..pretraining.texts_read import read_texts
 from ..training.disk import replace_text
 from ..training.precision import join_processes
 from ..training.run_folder import delete
@@ -159,11 +158,9 @@ def texts_of(general: GeneralStep | None, task: TaskStep | None, folder: Path) -
     """Say what was read: names, sizes and hashes."""
     told: Summary = {}
     if general is not None:
-        corpus = general.pretraining.corpus
-        for split in get_args(TextSplit):
-            told[split] = open_text(general.pretraining, split)[0].identify(corpus.cache)
+        told |= read_texts(folder / STUDENT / GENERAL / TEXTS)
     if task is not None:
-        rows = json.loads((folder / STUDENT / TASK / TEXTS).read_text(encoding="utf-8"))
+        rows = read_texts(folder / STUDENT / TASK / TEXTS)
         told = {split: [*told.get(split, []), *rows.get(split, [])] for split in {**told, **rows}}
     return told
 

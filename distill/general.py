@@ -14,14 +14,16 @@ from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
 from ..pretraining.held_out import UNKNOWN
-from ..pretraining.output import EVALUATION
-from ..pretraining.run import extent, save
+from ..pretraining.output import EVALUATION, TEXTS
+from ..pretraining.run import extent, identify, save
+from ..pretraining.texts_read import keep_texts
 from ..pretraining.token_objective import TokenObjective
 from ..pretraining.unknown_tokens import tell_of_unknown
+from ..training.checkpoint import latest
 from ..training.circumstances import circumstances
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
-from ..training.fit import Outcome, fit
+from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator
 from ..training.run_folder import write_recipe
 from ..training.sharding import whole_weights
@@ -63,6 +65,8 @@ def learn_general(
     if accelerator.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
         write_recipe(recipe, folder)
+        goes_on = latest(folder / CHECKPOINTS) is not None
+        keep_texts(folder / TEXTS, identify(step.pretraining), goes_on=goes_on)
         tell_of_unknown(step.held_out.about[UNKNOWN], "the held-out text")
     accelerator.wait_for_everyone()
     outcome = fit(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..pretraining.output import MODEL
+from ..training.consistency import require_consistent
 from ..training.precision import join_processes
 from ..training.run_folder import writing
 from .conclusion import conclude
@@ -36,6 +37,8 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
         DiskFullError: There is no room; what was written before is intact.
     """
+    if recipe.general is not None:
+        require_consistent(recipe.general.training)
     with writing(recipe.folder, join_processes()):
         return distill_alone(recipe, resume=resume, overwrite=overwrite)
 

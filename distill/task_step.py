@@ -24,7 +24,7 @@ from ..finetune.recipe import BeginningRecipe, DataRecipe, FineTuningRecipe
 from ..finetune.rows import read_rows
 from ..finetune.splits import Split, encode_splits, encoder_of, read_splits
 from ..finetune.study import Study
-from ..finetune.summary import conclude
+from ..finetune.summary import conclude, keep_rows
 from ..finetune.task import Task
 from ..finetune.tasks import load_task
 from ..interop.messages import quietly
@@ -139,13 +139,16 @@ def learn_task(
     splits = encode_splits(recipe.data, step.rows, step.task, encoder)
     teach = partial(taught, step) if is_taught else None
     read = {**splits, "train": training_split(step)} if is_taught else splits
+    study = Study(step.task, splits, own)
+    if processes.is_main_process:
+        keep_rows(recipe, study)
     seeds = recipe.training.seeds
     results = {
         seed: learn(recipe, step.task, read, seed_folder(folder, seed), seed, resume=resume, teach=teach)
         for seed in seeds
     }
     if processes.is_main_process:
-        conclude(recipe, Study(step.task, splits, own), results, None)
+        conclude(recipe, study, results, None)
     processes.wait_for_everyone()
     return recipe.model_folder
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..training.consistency import require_consistent
 from ..training.disk import replace_text
 from ..training.precision import join_processes
 from ..training.run_folder import writing
@@ -21,7 +22,7 @@ from .learning import learn
 from .output import BEFORE, GRID, GRID_SCORES, run_folder, seed_folder
 from .recipe import FineTuningRecipe
 from .study import Results, Study, prepare
-from .summary import conclude
+from .summary import conclude, keep_rows
 
 
 def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -38,6 +39,8 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
         DiskFullError: There is no room; what was written before is intact.
     """
+    if recipe.adaptation is not None:  # which comes after runs without it
+        require_consistent(recipe.adaptation.training)
     with writing(recipe.folder, join_processes()):
         return finetune_alone(recipe, resume=resume, overwrite=overwrite)
 
@@ -51,6 +54,7 @@ def finetune_alone(recipe: FineTuningRecipe, *, resume: bool, overwrite: bool) -
     processes.wait_for_everyone()
     if processes.is_main_process:
         output.claim(resume=resume, overwrite=overwrite)
+        keep_rows(recipe, study)
     processes.wait_for_everyone()
     chosen = best_of_grid(recipe, study, resume=resume)
     before = None

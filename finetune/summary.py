@@ -13,13 +13,14 @@ from torch import nn
 from ..interop.finished_run import EVALUATION, TEXTS
 from ..pretraining.held_out import UNKNOWN
 from ..pretraining.output import MODEL, RECIPE
+from ..pretraining.texts_read import keep_texts
 from ..pretraining.unknown_tokens import share_of_unknown, tell_of_unknown
 from ..training.disk import replace_text
 from ..training.precision import choose_precision, join_processes, products_in
 from ..training.run_folder import delete
 from ..training.tracking import as_json, as_scores
 from .answers import Judged, judge
-from .output import GRID_SCORES, PREDICTIONS, SCORES, seed_folder
+from .output import GRID_SCORES, PREDICTIONS, SCORES, SEED, seed_folder
 from .recipe import FineTuningRecipe
 from .report import write_report
 from .splits import identify
@@ -56,10 +57,15 @@ def conclude(recipe: FineTuningRecipe, study: Study, results: Results, before: R
     if (folder / GRID_SCORES).exists():
         summary["grid"] = json.loads((folder / GRID_SCORES).read_text(encoding="utf-8"))
     replace_text(folder / SCORES, json.dumps(as_json(summary), indent=2) + "\n")
-    texts = identify(recipe.data, {name: split.rows for name, split in study.splits.items()})
-    replace_text(folder / TEXTS, json.dumps(texts, indent=2) + "\n")
     replace_text(folder / EVALUATION, json.dumps(as_json(for_card(recipe, study, summary)), indent=2) + "\n")
     write_report(recipe, study, summary, predictions)
+
+
+def keep_rows(recipe: FineTuningRecipe, study: Study) -> None:
+    """Write which rows a run reads, before it reads them: whoever resumes it may have others."""
+    texts = identify(recipe.data, {name: split.rows for name, split in study.splits.items()})
+    goes_on = any(recipe.folder.glob(f"{SEED}*"))
+    keep_texts(recipe.folder / TEXTS, texts, goes_on=goes_on)
 
 
 def read_predictions(file: Path) -> list[Prediction]:

@@ -20,11 +20,13 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
+from ..training.checkpoint import latest
 from ..training.circumstances import circumstances
+from ..training.consistency import require_consistent
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource
-from ..training.fit import Outcome, fit
+from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator, join_processes
 from ..training.run_folder import writing
 from ..training.sharding import whole_weights
@@ -49,6 +51,7 @@ from .output import (
 )
 from .recipe import PretrainingRecipe
 from .text import Split, open_text, prepare_tokenizer, tokenize_text
+from .texts_read import Texts, keep_texts
 from .tokenizer import load_tokenizer
 from .unknown_tokens import tell_of_unknown
 
@@ -68,8 +71,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         DiskFullError: There is no room; what was written before is intact.
         DamagedCheckpointError: The run is to be resumed, and none of its checkpoints is as it was written.
     """
-    build_config(recipe)  # what is wrong with the model should show before anything takes time
-    require_inputs(recipe)
+    require_sound(recipe)
     with writing(recipe.folder, join_processes()):
         return pretrain_alone(recipe, resume=resume, overwrite=overwrite)
 
@@ -97,8 +99,7 @@ def pretrain_alone(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) 
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go
         run_folder(recipe).claim(resume=resume, overwrite=overwrite)
-        keep_inputs(recipe, tokenizer)
-        tell_of_unknown(held_out.about[UNKNOWN], "the held-out text")
+        keep_inputs(recipe, tokenizer, held_out)
     accelerator.wait_for_everyone()
     outcome = fit(
         model,
@@ -132,14 +133,36 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
         raise ValueError(
             f"tokenizer.path is {recipe.tokenizer.path}, so nothing is to be trained: set tokenizer.path=null"
         )
-    build_config(recipe)
-    require_inputs(recipe)
+    require_sound(recipe)
     output = run_folder(recipe)
     with writing(recipe.folder):
         output.require_claimable(resume=False, overwrite=overwrite)
         tokenizer = prepare_tokenizer(recipe, prepared_tokenizer(recipe, overwrite=overwrite))
         output.claim(resume=False, overwrite=overwrite)
         return keep_tokenizer(recipe, tokenizer)
+
+
+def require_sound(recipe: PretrainingRecipe) -> None:
+    """Find what is wrong with a recipe before its text is read, which may take long.
+
+    Raises:
+        ValueError: Parts of it do not fit each other.
+        FileNotFoundError: A file that it names does not exist.
+    """
+    require_consistent(recipe.training)
+    for stage in recipe.training.stages:
+        require_shorter(stage.sequence_length or 1, recipe.corpus.sequence_length)
+    build_config(recipe)
+    require_inputs(recipe)
+
+
+def require_shorter(sequence_length: int, longest: int) -> None:
+    """Raise a `ValueError` if the sequences of a stage are longer than the run's."""
+    if sequence_length > longest:
+        raise ValueError(
+            f"training.stages: sequence_length = {sequence_length} exceeds corpus.sequence_length = "
+            f"{longest}: shorten the stage's sequences, or let the run's be as long"
+        )
 
 
 def require_inputs(recipe: PretrainingRecipe) -> None:
@@ -163,11 +186,17 @@ def keep_tokenizer(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase
     return folder
 
 
-def keep_inputs(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Keep a run's tokenizer, and write which texts its recipe means: names, sizes and hashes."""
+def keep_inputs(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, held_out: HeldOut) -> None:
+    """Keep a run's tokenizer, and write which texts its recipe means; tell how much of them is unknown."""
+    tell_of_unknown(held_out.about[UNKNOWN], "the held-out text")
     keep_tokenizer(recipe, tokenizer)
-    texts = {split: open_text(recipe, split)[0].identify(recipe.corpus.cache) for split in get_args(Split)}
-    replace_text(recipe.folder / TEXTS, json.dumps(texts, indent=2) + "\n")
+    goes_on = latest(recipe.folder / CHECKPOINTS) is not None
+    keep_texts(recipe.folder / TEXTS, identify(recipe), goes_on=goes_on)
+
+
+def identify(recipe: PretrainingRecipe) -> Texts:
+    """Say which texts a recipe means."""
+    return {split: open_text(recipe, split)[0].identify(recipe.corpus.cache) for split in get_args(Split)}
 
 
 def build_source(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> ExampleSource:
@@ -198,12 +227,7 @@ def build_source_of_length(
     Raises:
         ValueError: They would be longer than the run's.
     """
-    longest = recipe.corpus.sequence_length
-    if sequence_length > longest:
-        raise ValueError(
-            f"training.stages: sequence_length = {sequence_length} exceeds corpus.sequence_length = "
-            f"{longest}: shorten the stage's sequences, or let the run's be as long"
-        )
+    require_shorter(sequence_length, recipe.corpus.sequence_length)
     return build_source(
         replace(recipe, corpus=replace(recipe.corpus, sequence_length=sequence_length)), tokenizer
     )

@@ -46,9 +46,9 @@ class HeldOut:
     """What is known of the text, whatever the model: the share of its tokens that are unknown, ..."""
 
 
-def require_evaluations(recipe: TrainingRecipe, held_out: HeldOut | None) -> None:
+def require_evaluations(recipe: TrainingRecipe, *, are_possible: bool = True) -> None:
     """Raise a `ValueError` if a recipe has a patience that nothing on the way could wear out."""
-    if recipe.patience is not None and (recipe.evaluate_every is None or held_out is None):
+    if recipe.patience is not None and (recipe.evaluate_every is None or not are_possible):
         raise ValueError(
             f"training.patience = {recipe.patience}, but nothing is measured before the end: set "
             "training.evaluate_every, or leave patience out"

@@ -116,7 +116,7 @@ class _Run:
         held_out: HeldOut | None,
         about: dict[str, Any] | None,
     ):
-        require_evaluations(recipe, held_out)
+        require_evaluations(recipe, are_possible=held_out is not None)
         self.objective = objective
         self.recipe = recipe
         self.folder = folder

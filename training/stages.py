@@ -62,15 +62,20 @@ def build_stages(
         tokens = stage.tokens_per_step or recipe.tokens_per_step
         stages.append(Stage(first_step, cut(its_source, tokens, objective, recipe, accelerator)))
         first_step += stage.steps
-    if first_step >= recipe.steps:
-        raise ValueError(
-            f"training.stages last {first_step} steps, but training.steps = {recipe.steps}: shorten them, or "
-            "set training.stages=[]"
-        )
+    require_time(recipe)
     stages.append(Stage(first_step, cut(source, recipe.tokens_per_step, objective, recipe, accelerator)))
     for stage in stages:
         stage.steps.plan(0)  # what is wrong with a later stage shows before the first one begins
     return stages
+
+
+def require_time(recipe: TrainingRecipe) -> None:
+    """Raise a `ValueError` if a recipe's stages leave no step of the run to its own values."""
+    if (taken := sum(stage.steps for stage in recipe.stages)) >= recipe.steps:
+        raise ValueError(
+            f"training.stages last {taken} steps, but training.steps = {recipe.steps}: shorten them, or "
+            "set training.stages=[]"
+        )
 
 
 def of_length(stage: StageRecipe, source_of_length: SourceOfLength | None) -> ExampleSource:

@@ -13,6 +13,7 @@ import os
 import resource
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -32,6 +33,9 @@ from .window import Window
 
 LOG = "log.jsonl"
 """Name of the log in the run's folder."""
+
+SHOWN = 3
+"""Damaged lines of a log that are named."""
 
 Record = dict[str, Any]
 """One line of the log."""
@@ -209,9 +213,30 @@ class Tracker:
 
 
 def read_log(path: Path) -> list[Record]:
-    """Read the records of a log; a last line that a crash cut short is left out."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    """Read the records of a log; a last line that a crash cut short is left out.
+
+    Warns:
+        UserWarning: Other lines are damaged, and left out too.
+    """
+    *lines, _ = path.read_bytes().split(b"\n")
+    records = [_parsed(line) for line in lines]
+    damaged = [number for number, record in enumerate(records, start=1) if record is None]
+    if damaged:
+        told = ", ".join(map(str, damaged[:SHOWN])) + (", ..." if len(damaged) > SHOWN else "")
+        warnings.warn(
+            f"{path} is damaged: {len(damaged)} of its {len(lines)} lines are no records (line {told}) and "
+            "are left out; checkpoints do not depend on it",
+            stacklevel=2,
+        )
+    return [record for record in records if record is not None]
+
+
+def _parsed(line: bytes) -> Record | None:
+    try:
+        record = json.loads(line.decode())
+        return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def as_json(data: Any) -> Any:
@@ -229,7 +254,7 @@ def as_scores(data: dict[str, float | None]) -> dict[str, float]:
 
 
 def rewind(path: Path, step: int) -> None:
-    """Drop the records after `step`, which a resumed run will write again."""
+    """Drop the records after `step`, which a resumed run will write again, and what is damaged."""
     if path.exists():
         kept = [record for record in read_log(path) if record["step"] <= step]
         replace_text(path, "".join(json.dumps(record) + "\n" for record in kept))

@@ -169,3 +169,9 @@ def test_neither_step_is_refused(tmp_path, capsys):
     (tmp_path / "recipe.yaml").write_text("output: x\n")
     assert main(["distill", str(tmp_path / "recipe.yaml")]) == 2
     assert re.search("neither general nor task", capsys.readouterr().err)
+
+
+def test_what_needs_no_text_is_refused_before_any_is_read(recipe_of, monkeypatch):
+    monkeypatch.setattr("tercet.distill.run.prepare_general", None)
+    with pytest.raises(ValueError, match=r"warmup_steps = 3 exceeds training.steps = 2"):
+        distill(recipe_of("encoder", training={"schedule": {"warmup_steps": 3}}))

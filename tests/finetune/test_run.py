@@ -69,13 +69,41 @@ def test_saved_scores_are_those_of_the_saved_model(recipe_of):
         assert scores == pytest.approx(prediction["scores"], abs=1e-5)
 
 
+def test_further_pretraining_that_cannot_be_is_refused_before_anything_is_learned(recipe_of, monkeypatch):
+    monkeypatch.setattr("tercet.finetune.run.prepare", None)
+    adaptation = {
+        "corpus": {"train": "train.txt", "validation": "validation.txt"},
+        "objective": {"kind": "masked_language_modeling"},
+        "training": {"steps": 2, "schedule": {"warmup_steps": 3}},
+    }
+    with pytest.raises(ValueError, match=r"warmup_steps = 3 exceeds training.steps = 2"):
+        finetune(recipe_of("classification", adaptation=adaptation))
+
+
+def test_other_rows_than_those_that_a_run_began_with_are_told_and_kept(recipe_of, tmp_path):
+    recipe = recipe_of("classification", training={"epochs": 1})
+    finetune(recipe)
+    before = json.loads((recipe.folder / "texts.json").read_text())
+    file = tmp_path / "train.jsonl"
+    file.write_text(file.read_text().replace("sat", "ran"))
+    with pytest.warns(UserWarning, match=r"train: train.jsonl .* is not what the run began with"):
+        finetune(recipe, resume=True)
+    after = json.loads((recipe.folder / "texts.json").read_text())
+    assert after["validation"] == before["validation"]
+    assert after["train"][0] == before["train"][0]
+    assert len(after["train"]) == 2
+
+
 def test_the_share_of_unknown_tokens_is_told(recipe_of, capsys):
     recipe = recipe_of("classification", training={"epochs": 1})
     finetune(recipe)
-    share = scores_of(recipe)["unknown_tokens"]["test"]
+    share = scores_of(recipe)["unknown_tokens"]["validation"]
     evaluation = json.loads((recipe.folder / "evaluation.json").read_text())
     assert evaluation["held_out"] == {"unknown_tokens": share}
-    assert f"the test rows: {share:.2%} of its tokens are unknown to the tokenizer" in capsys.readouterr().err
+    assert (
+        f"the validation rows: {share:.2%} of its tokens are unknown to the tokenizer"
+        in capsys.readouterr().err
+    )
 
 
 def test_runs_are_functions_of_their_seed(recipe_of):

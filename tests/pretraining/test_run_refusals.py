@@ -127,3 +127,25 @@ def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypa
                 cached, output=str(tmp_path / "third"), tokenizer=replace(recipe.tokenizer, vocab_size=99)
             )
         )
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"schedule": {"warmup_steps": 3}}, "warmup_steps = 3 exceeds training.steps = 2"),
+        (
+            {"schedule": {"kind": "noam", "warmup_steps": 1}, "optimizer": {"learning_rate": 1e-3}},
+            "the noam schedule derives",
+        ),
+        ({"patience": 2}, "training.patience = 2, but nothing is measured"),
+        ({"stages": [{"steps": 2}]}, "training.stages last 2 steps"),
+        ({"stages": [{"steps": 1, "sequence_length": 65}]}, "sequence_length = 65 exceeds"),
+    ],
+)
+def test_what_needs_no_text_is_refused_before_any_is_read(
+    training, message, texts, tmp_path, monkeypatch, recipe_of
+):
+    monkeypatch.setattr("tercet.pretraining.run.prepare_tokenizer", None)
+    with pytest.raises(ValueError, match=message):
+        pretrain(recipe_of("masked_language_modeling", texts, tmp_path / "run", **training))
+    assert not (tmp_path / "run").exists()
