@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.queues import Queue
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -25,6 +26,9 @@ from .interruption import ignore_interruptions
 
 Place = tuple[int, int]
 """An epoch, and the number of a step in it; both counted from 0."""
+
+UNSENT = 71
+"""Exit code of a worker that could not send an item."""
 
 SECONDS_TO_DIE = 1.0
 """How long a worker may take to end after it left the first sign of that."""
@@ -68,7 +72,7 @@ class Deliveries(Generic[Item]):
                 sampler=places,
                 num_workers=num_workers,
                 pin_memory=pin_memory,
-                worker_init_fn=ignore_interruptions,
+                worker_init_fn=begin_to_work,
                 # A loader draws a seed for its workers: from here, not from the generator that dropout uses.
                 generator=torch.Generator(),
             )
@@ -161,6 +165,20 @@ class _Attempts(Dataset):
             return failure
 
 
+def begin_to_work(worker: int) -> None:
+    """Prepare a worker: it outlives signals to the group, and dies of what it cannot send.
+
+    Items are sent by a thread of the worker's. Where memory, or the room for shared memory, does not suffice
+    for an item, that thread would only print so and drop it, and the main process would wait for it for ever.
+    """
+    ignore_interruptions(worker)
+    Queue._on_queue_feeder_error = staticmethod(_die_unsent)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _die_unsent(error: Exception, item: object) -> None:
+    os._exit(UNSENT)
+
+
 @contextmanager
 def leaving_no_workers() -> Iterator[None]:
     """End the data workers that were started inside and are still there: one may wait for data for ever.
@@ -177,6 +195,8 @@ def leaving_no_workers() -> Iterator[None]:
 def _cause(worker: BaseProcess) -> str:
     """Say what a process died of."""
     code = worker.exitcode or 0
+    if code == UNSENT:
+        return "it had no memory to send what it had prepared; /dev/shm may be full"
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 

@@ -102,6 +102,26 @@ def test_a_worker_that_dies_ends_the_run_at_once_with_what_it_was_at(accident):
     assert time.monotonic() - since < 60
 
 
+class Unsendable:
+    """What there is no memory for when it is to be sent."""
+
+    def __reduce__(self):
+        raise MemoryError
+
+
+def test_an_item_that_cannot_be_sent_ends_the_run(capfd):
+    """The thread that sends has nobody to tell: the main process would wait for ever."""
+    numbers = Numbers()
+    numbers.__class__ = type("Heavy", (Numbers,), {"__getitem__": lambda self, place: Unsendable()})
+    deliveries = Deliveries(numbers, PLACES, 1, pin_memory=False)
+    signal.alarm(60)
+    try:
+        with pytest.raises(RuntimeError, match=r"died \(it had no memory to send"), deliveries.explained():
+            next(deliveries)
+    finally:
+        signal.alarm(0)
+
+
 def test_a_death_is_explained_wherever_the_main_process_is():
     deliveries = Deliveries(Numbers(kill), PLACES, 2, pin_memory=False)
     next(deliveries)
