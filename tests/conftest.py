@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, settings
 
-TIMES_SLOW = 30
+TIMES_SLOW = 10
 """How many times more examples the slow search takes."""
 
 
