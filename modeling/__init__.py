@@ -89,17 +89,21 @@ for _auto_class, _models in AUTO_CLASSES.items():
     for _model in _models:
         _auto_class.register(_model.config_class, _model)
 
-# Trainer shifts labels under label smoothing, and pipelines accept a model, by class names in these tables.
+# Trainer shifts labels under label smoothing, pipelines accept a model, and tests know what it is for, by
+# class names in these tables.
 for _auto_class, _table in (
-    (AutoModelForCausalLM, "CAUSAL_LM"),
-    (AutoModelForMaskedLM, "MASKED_LM"),
-    (AutoModelForSeq2SeqLM, "SEQ_TO_SEQ_CAUSAL_LM"),
-    (AutoModelForSequenceClassification, "SEQUENCE_CLASSIFICATION"),
-    (AutoModelForTokenClassification, "TOKEN_CLASSIFICATION"),
-    (AutoModelForQuestionAnswering, "QUESTION_ANSWERING"),
-    (AutoModelForMultipleChoice, "MULTIPLE_CHOICE"),
+    (AutoModel, ""),
+    (AutoModelForPreTraining, "FOR_PRETRAINING_"),
+    (AutoModelForCausalLM, "FOR_CAUSAL_LM_"),
+    (AutoModelForMaskedLM, "FOR_MASKED_LM_"),
+    (AutoModelForSeq2SeqLM, "FOR_SEQ_TO_SEQ_CAUSAL_LM_"),
+    (AutoModelForSequenceClassification, "FOR_SEQUENCE_CLASSIFICATION_"),
+    (AutoModelForTokenClassification, "FOR_TOKEN_CLASSIFICATION_"),
+    (AutoModelForQuestionAnswering, "FOR_QUESTION_ANSWERING_"),
+    (AutoModelForNextSentencePrediction, "FOR_NEXT_SENTENCE_PREDICTION_"),
+    (AutoModelForMultipleChoice, "FOR_MULTIPLE_CHOICE_"),
 ):
-    _names = getattr(modeling_auto, f"MODEL_FOR_{_table}_MAPPING_NAMES")
+    _names = getattr(modeling_auto, f"MODEL_{_table}MAPPING_NAMES")
     for _model in AUTO_CLASSES[_auto_class]:
         _names.setdefault(_model.config_class.model_type, _model.__name__)
 

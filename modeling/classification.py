@@ -25,7 +25,7 @@ from .normalization import build_norm
 from .pooling import POOLING, Sequences
 
 
-class SequenceHead(nn.Module):
+class SequenceClassificationHead(nn.Module):
     """Labels of whole sequences: a vector for each, perhaps a dense layer, and a linear one.
 
     With the fields of `TercetConfig` it is the head of BERT (Devlin et al., 2019, section 3.2), RoBERTa,
@@ -48,7 +48,7 @@ class SequenceHead(nn.Module):
         return self.out_proj(self.dropout(self.transform(self.pool(states, sequences))))
 
 
-class TokenHead(nn.Module):
+class TokenClassificationHead(nn.Module):
     """Labels of single tokens: a linear layer, behind a transform only if that ends in a norm."""
 
     def __init__(self, config: TercetConfig, num_labels: int):

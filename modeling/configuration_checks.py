@@ -1,9 +1,44 @@
 """What a configuration must be: one clear line for each field that cannot be as it is."""
 
-from transformers import PreTrainedConfig
+from difflib import get_close_matches
+from typing import Any
+
+from transformers import GenerationConfig, PreTrainedConfig
+from transformers.utils import logging
 
 from .layer_types import require_layer_types
 from .rope_scaling import build_rope_scaling
+
+logger = logging.get_logger(__name__)
+
+OF_TRANSFORMERS = {
+    "attn_implementation",
+    "auto_map",
+    "custom_pipelines",
+    "experts_implementation",
+    "model_type",
+    "name_or_path",
+    "num_labels",
+    "output_attentions",
+    "per_layer_config",
+    "quantization_config",
+    "torch_dtype",
+    "transformers_version",
+    "use_return_dict",
+}
+"""What transformers and its predecessors may write into any configuration, beside fields."""
+
+
+def tell_of_foreign(config: PreTrainedConfig, given: dict[str, Any]) -> None:
+    """Warn of what is `given` beside the fields of `config`: it is kept, but changes nothing."""
+    known = OF_TRANSFORMERS | {*GenerationConfig().to_dict()}
+    foreign = [name for name in given if name not in known and not name.startswith("_")]
+    for name in foreign:
+        near = get_close_matches(name, vars(config), n=1)
+        logger.warning_once(
+            f"{type(config).__name__} has no field {name!r}: it is kept, but changes nothing"
+            + (f" (did you mean {near[0]!r}?)" if near else "")
+        )
 
 
 def require_architecture(config: PreTrainedConfig) -> None:
@@ -53,7 +88,10 @@ def require_positions(config: PreTrainedConfig) -> None:
     require_buckets(config.relative_attention_num_buckets, config.relative_attention_max_distance)
     if config.position_embedding_type == "rotary":
         require_pairs(config.head_dim, config.partial_rotary_factor, config.rotary_dim)
-    build_rope_scaling(config.rope_scaling)  # which refuses what it cannot build
+    config.settle_rotary()
+    build_rope_scaling(
+        config.rope_scaling, config.max_position_embeddings
+    )  # which refuses what it cannot build
     if config.position_embedding_type.startswith("sinusoidal"):
         name = "hidden_size" if config.embedding_size is None else "embedding_size"
         require_even(name, config.embedding_width)

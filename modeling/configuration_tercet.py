@@ -5,12 +5,13 @@ gated feed-forward network, no biases. The classics (Vaswani et al., 2017; BERT;
 values of the same fields, shipped as presets. Names are transformers' own wherever it has one.
 """
 
+import copy
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers import PreTrainedConfig
 
-from .configuration_checks import equal_share, require_architecture, require_decoder
+from .configuration_checks import equal_share, require_architecture, require_decoder, tell_of_foreign
+from .configuration_rotary import RotaryConfig
 from .parallelism import BLOCK_BY_BLOCK, beneath, plan_of_stack
 
 PositionEmbeddingType = Literal[
@@ -32,7 +33,7 @@ DECODER_FIELDS = (
 
 
 @strict
-class TercetConfig(PreTrainedConfig):
+class TercetConfig(RotaryConfig):
     """The fields every member shares. Abstract: use one of the classes below."""
 
     base_model_fsdp_plan = BLOCK_BY_BLOCK
@@ -52,7 +53,8 @@ class TercetConfig(PreTrainedConfig):
     """Width of one attention head; `None`: an equal share of `hidden_size`, which is filled in."""
 
     layer_types: list[str] | None = None
-    """For each layer "full_attention" or "sliding_attention", as transformers says; `None`: all are full."""
+    """For each layer "full_attention" or "sliding_attention", as transformers says; `None`: all
+    slide if there is a `sliding_window`, otherwise none."""
     sliding_window: int | None = None
     """What a token reads in sliding layers: see `layer_types.py`. In an encoder, this many tokens on either
     side, and itself; in a decoder this many, itself and those just before it."""
@@ -62,14 +64,6 @@ class TercetConfig(PreTrainedConfig):
     position_embedding_type: PositionEmbeddingType = "rotary"
     position_offset: int = 0
     """Rows that a table of learned positions skips before position 0 (2 in BART)."""
-    rope_theta: float | int = 10_000.0
-    """Base of the wavelengths of rotary positions."""
-    local_rope_theta: float | int | None = None
-    """The same in sliding layers; `None`: as in the others."""
-    rope_scaling: dict[str, Any] | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
-    """How these are stretched for longer sequences: a `rope_type` ("linear", "llama3") and its numbers."""
-    partial_rotary_factor: float | int = 1.0
-    """Part of each head that rotary positions turn, its first channels (0.25 in GPT-NeoX)."""
     relative_attention_num_buckets: int = 32
     """Buckets of distances in a relative bias (T5); an encoder has half of them for each direction."""
     relative_attention_max_distance: int = 128
@@ -137,6 +131,8 @@ class TercetConfig(PreTrainedConfig):
             self.head_dim = equal_share(self.hidden_size, self.num_attention_heads)
         if self.attention_out_bias is None:
             self.attention_out_bias = self.attention_bias
+        self.begin_rotary()
+        tell_of_foreign(self, kwargs)
         super().__post_init__(**kwargs)
         # Last, because transformers 5.17 adds to a plan what others call their token vectors.
         self.base_model_tp_plan = self.tensor_parallel_plan()  # pyright: ignore[reportAttributeAccessIssue]
@@ -159,7 +155,8 @@ class TercetConfig(PreTrainedConfig):
     @property
     def types_of_layers(self) -> list[str]:
         """Type of each layer, whether `layer_types` names them or not."""
-        return self.layer_types or ["full_attention"] * self.num_hidden_layers
+        kind = "full_attention" if self.sliding_window is None else "sliding_attention"
+        return self.layer_types or [kind] * self.num_hidden_layers
 
     def tensor_parallel_plan(self) -> dict[str, str]:
         """Say how the weights of the model without head are shared out among devices."""
@@ -285,4 +282,6 @@ class TercetSeq2SeqConfig(TercetConfig):
         return config
 
     def _shared_fields(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in TercetConfig.__annotations__}
+        self.settle_rotary()
+        names = [*RotaryConfig.__annotations__, *TercetConfig.__annotations__]
+        return {name: copy.deepcopy(getattr(self, name)) for name in names}

@@ -20,7 +20,7 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from .blocked_weights import are_in_use, blocked_weights, is_untouched
-from .growing_cache import grows, let_grow
+from .growing_cache import grows, let_grow, settle
 from .packing import Masks
 from .pretrained_tercet import TercetVocabularyModel
 from .relative_bias import require_known_places
@@ -50,7 +50,10 @@ class TercetGenerativeModel(TercetVocabularyModel, GenerationMixin):
         if self.device.type != "cpu":
             return super().generate(*args, **kwargs)
         with blocked_weights(self):
-            return super().generate(*args, **kwargs)
+            result = super().generate(*args, **kwargs)
+        if isinstance(result, ModelOutput):
+            settle(result.get("past_key_values"))
+        return result
 
     @wraps(GenerationMixin.init_continuous_batching)
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
@@ -90,20 +93,32 @@ class TercetGenerativeModel(TercetVocabularyModel, GenerationMixin):
         is_given = model_kwargs.get("past_key_values") is not None
         super()._prepare_cache_for_generation(generation_config, model_kwargs, *args)
         # On other devices memory is scarcer than time.
-        if not is_given and are_in_use():
+        if not is_given and are_in_use() and not is_watched(self):
             let_grow(model_kwargs.get("past_key_values"))
 
 
 def may_step(model: TercetGenerativeModel) -> bool:
     """Tell whether `take_step` stands for what `forward` does: nothing is dropped, overridden or hooked."""
-    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
     return (
         not model.training
         and owner(model, "forward") is owner(model, "take_step")
         and owner(model, "prepare_inputs_for_generation") is GenerationMixin
-        and {module.config._attn_implementation for module in models} <= {"eager", "sdpa"}
-        and all(map(is_untouched, models))
+        and {module.config._attn_implementation for module in models_in(model)} <= {"eager", "sdpa"}
+        and not is_watched(model)
     )
+
+
+def is_watched(model: TercetGenerativeModel) -> bool:
+    """Tell whether somebody sees the arguments of a forward pass, or makes a graph of it.
+
+    Who does, as transformers' exporters do while they generate, finds caches of transformers' own.
+    """
+    return not all(map(is_untouched, models_in(model)))
+
+
+def models_in(model: nn.Module) -> list[PreTrainedModel]:
+    """Give the model and the models that it is made of."""
+    return [module for module in model.modules() if isinstance(module, PreTrainedModel)]
 
 
 def owner(model: nn.Module, name: str) -> object:

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
 
+from .tracing import is_tracing
+
 LEAST_ROOM = 128
 """Positions for which a new buffer has room, at least, beyond those that are filled."""
 
@@ -38,12 +40,15 @@ class Buffer:
         return self.filled
 
 
+BUFFERS = ("key_buffer", "value_buffer")
+"""What a growing layer has beside what transformers' own has."""
+
+
 class GrowingLayer(DynamicLayer):
     """The keys and values of one layer."""
 
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Start with none, of the type and on the device of the first ones."""
-        super().lazy_initialization(key_states, value_states)
+    def __init__(self) -> None:
+        super().__init__()
         self.key_buffer, self.value_buffer = Buffer(), Buffer()
 
     def update(
@@ -51,9 +56,9 @@ class GrowingLayer(DynamicLayer):
     ) -> tuple[Tensor, Tensor]:
         """Append keys and values (B, G, T, D), and give all of them, (B, G, S, D).
 
-        Where a gradient may need them unchanged, they are concatenated as ever.
+        Where a gradient may need them unchanged, or a graph is made, they are concatenated as ever.
         """
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or is_tracing():
             return super().update(key_states, value_states, *args, **kwargs)
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
@@ -63,11 +68,30 @@ class GrowingLayer(DynamicLayer):
 
 
 def let_grow(cache: Cache | None) -> None:
-    """Let a new dynamic cache grow in place; beside an encoder, the part that grows at all."""
+    """Let a dynamic cache grow in place, new or filled; beside an encoder, the part that grows at all."""
     if isinstance(cache, EncoderDecoderCache):
         cache = cache.self_attention_cache
-    if type(cache) is DynamicCache and not cache.offloading:
-        cache.layers = [GrowingLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    if type(cache) is DynamicCache and not cache.offloading and not is_tracing():
+        cache.layers = [turned(layer, DynamicLayer, GrowingLayer) for layer in cache.layers]
+
+
+def settle(cache: Cache | None) -> None:
+    """Make a cache transformers' own again: what is kept, copied or exported has no room to grow."""
+    if isinstance(cache, EncoderDecoderCache):
+        cache = cache.self_attention_cache
+    if cache is not None:
+        cache.layers = [turned(layer, GrowingLayer, DynamicLayer) for layer in cache.layers]
+
+
+def turned(layer: Any, kind: type[DynamicLayer], into: type[DynamicLayer]) -> Any:
+    """Turn a layer of exactly one kind into another kind, with what it holds; others stay as they are."""
+    if type(layer) is not kind:
+        return layer
+    result = into()
+    vars(result).update({name: value for name, value in vars(layer).items() if name not in BUFFERS})
+    if into is GrowingLayer:
+        result.key_buffer, result.value_buffer = Buffer(), Buffer()  # pyright: ignore[reportAttributeAccessIssue]
+    return result
 
 
 def grows(cache: Cache | None) -> bool:

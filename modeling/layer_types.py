@@ -18,15 +18,12 @@ def require_layer_types(
 ) -> None:
     """Raise a `ValueError` unless each layer has a type, and sliding ones a window.
 
-    A window without types is refused as well: to transformers' caches it would mean that all layers slide.
+    Without types all layers slide if there is a window, as transformers' caches have it.
     """
     name = f"{prefix}layer_types"
     if layer_types is None:
-        if sliding_window is not None:
-            raise ValueError(
-                f"sliding_window is {sliding_window}, but {name} is None: say which layers slide"
-            )
-        return
+        layer_types = [] if sliding_window is None else ["sliding_attention"] * num_layers
+        num_layers = len(layer_types)
     if not set(layer_types) <= set(LAYER_TYPES):
         raise ValueError(f"{name} is {layer_types}: choose {' or '.join(LAYER_TYPES)} for each layer")
     if len(layer_types) != num_layers:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from transformers import GenerationMixin
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.masking_utils import (
     create_bidirectional_mask,
@@ -18,7 +19,8 @@ from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
     CausalLMOutputWithPast,
 )
-from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
+from transformers.processing_utils import Unpack
+from transformers.utils.generic import TransformersKwargs, can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from .attention import CrossAttention, SelfAttention
@@ -66,7 +68,7 @@ class TercetDecoderModel(TercetStack):
         max_length_q: int | None = None,
         max_length_k: int | None = None,
         asked: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """States (B, T, C) of the new tokens (B, T), which also read the cached ones.
 
@@ -202,7 +204,7 @@ class TercetDecoderModel(TercetStack):
         )
 
 
-class TercetDecoderForCausalLM(TercetGenerativeModel):
+class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
     """The decoder and a prediction of the next token."""
 
     config: TercetDecoderConfig
@@ -225,7 +227,7 @@ class TercetDecoderForCausalLM(TercetGenerativeModel):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> CausalLMOutputWithPast:
         """Predict the next token: logits (B, T, V), and the loss of `labels` (B, T), the tokens themselves.
 

@@ -5,12 +5,11 @@ Masked language modeling and next-sentence prediction are those of Devlin et al.
 Shapes: B batch, T positions, C model width, V vocabulary. Packed input is (1, N) instead of (B, T).
 """
 
-from typing import Any
-
 from torch import Tensor
 from transformers.masking_utils import create_bidirectional_mask, create_bidirectional_sliding_window_mask
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, NextSentencePredictorOutput
-from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
+from transformers.processing_utils import Unpack
+from transformers.utils.generic import TransformersKwargs, can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_tercet import TercetEncoderConfig
@@ -47,7 +46,7 @@ class TercetEncoderModel(TercetStack):
         cu_seq_lens_q: Tensor | None = None,
         max_length_q: int | None = None,
         asked: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutput:
         """Contextual states (B, T, C) of tokens (B, T).
 
@@ -103,7 +102,7 @@ class TercetEncoderForMaskedLM(TercetVocabularyModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> MaskedLMOutput:
         """Predict tokens: logits (B, T, V), and the loss where `labels` (B, T) is not -100.
 
@@ -138,7 +137,7 @@ class TercetEncoderForNextSentencePrediction(TercetPreTrainedModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> NextSentencePredictorOutput:
         """Judge pairs: logits (B, 2), and the loss of `labels` (B,): 0 if B follows, 1 if it is random."""
         loss_arguments = take_loss_arguments(kwargs)
@@ -179,7 +178,7 @@ class TercetEncoderForPreTraining(TercetVocabularyModel):
         labels: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> TercetForPreTrainingOutput:
         """Predict tokens and judge pairs, with the loss of `labels` (B, T), of `next_sentence_label` (B,),
         and their sum.

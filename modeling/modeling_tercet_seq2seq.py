@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from transformers import GenerationMixin
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import (
     BaseModelOutput,
@@ -14,7 +15,8 @@ from transformers.modeling_outputs import (
     Seq2SeqLMOutput,
     Seq2SeqModelOutput,
 )
-from transformers.utils.generic import can_return_tuple
+from transformers.processing_utils import Unpack
+from transformers.utils.generic import TransformersKwargs, can_return_tuple
 
 from .configuration_tercet import TercetSeq2SeqConfig
 from .cross_entropy import IGNORE, take_loss_arguments
@@ -102,7 +104,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         cu_seq_lens_k: Tensor | None = None,
         max_length_q: int | None = None,
         max_length_k: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqModelOutput:
         """States (B, T, C) of the target's tokens (B, T), which read the source (B, S).
 
@@ -152,7 +154,9 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         return arguments | asked
 
 
-class TercetSeq2SeqForConditionalGeneration(TercetSeq2SeqPreTrainedModel, TercetGenerativeModel):
+class TercetSeq2SeqForConditionalGeneration(
+    TercetSeq2SeqPreTrainedModel, TercetGenerativeModel, GenerationMixin
+):
     """Encoder, decoder, and a prediction of the target's next token."""
 
     def __init__(self, config: TercetSeq2SeqConfig):
@@ -180,7 +184,7 @@ class TercetSeq2SeqForConditionalGeneration(TercetSeq2SeqPreTrainedModel, Tercet
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqLMOutput:
         """Predict the target: logits (B, T, V), and the loss of `labels` (B, T), each the token after its
         decoder input.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_tercet import TercetConfig
-from .rope_scaling import build_rope_scaling
+from .rope_scaling import build_rope_scaling, frequencies_of
 from .tracing import is_tracing
 
 Rotation = tuple[Tensor, Tensor]
@@ -93,17 +93,46 @@ class RotaryPositions(NoPositions):
 
     def __init__(self, config: TercetConfig):
         super().__init__(config)
-        self.scaling = build_rope_scaling(config.rope_scaling)
-        local = config.rope_theta if config.local_rope_theta is None else config.local_rope_theta
-        self.bases = {"full_attention": config.rope_theta, "sliding_attention": local}
+        self.rotary_emb = RotaryEmbedding(config)
 
     def rotation(self, position_ids: Tensor, layer_type: str = "full_attention") -> Rotation:
         """Angles of `position_ids` (B, T)."""
-        base, width = self.bases[layer_type], self.config.rotary_dim
-        frequencies = frequencies_of(width, base, position_ids.device)  # (R/2,)
-        angles = angles_of(position_ids, self.scaling.stretch(frequencies))  # (B, T, R/2)
-        angles = torch.cat((angles, angles), dim=-1)[:, None]  # (B, 1, T, R)
-        return angles.cos(), angles.sin()
+        cos, sin = self.rotary_emb.turns(position_ids, layer_type)
+        return cos[:, None], sin[:, None]
+
+
+class RotaryEmbedding(nn.Module):
+    """Angles of positions, in the form and under the name that transformers' tools look for."""
+
+    def __init__(self, config: TercetConfig):
+        super().__init__()
+        config.settle_rotary()
+        self.width = config.rotary_dim
+        self.scaling = build_rope_scaling(config.rope_scaling, config.max_position_embeddings)
+        base = float(config.rope_theta)
+        local = base if config.local_rope_theta is None else float(config.local_rope_theta)
+        self.bases = {"full_attention": base, "sliding_attention": local}
+
+    def forward(
+        self, x: Tensor, position_ids: Tensor, layer_type: str = "full_attention"
+    ) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (B, T, R) of `position_ids` (B, T), in the type of `x`."""
+        cos, sin = self.turns(position_ids.to(x.device), layer_type)
+        return cos.to(x.dtype), sin.to(x.dtype)
+
+    @property
+    def inv_freq(self) -> Tensor:
+        """Frequencies (R/2,) in layers that read everything, for sequences as long as in training."""
+        return self.scaling.stretch(self.bases["full_attention"], self.width, torch.zeros(1, 1))
+
+    def turns(self, position_ids: Tensor, layer_type: str) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (B, T, R) in float32."""
+        frequencies = self.scaling.stretch(self.bases[layer_type], self.width, position_ids)
+        angles = angles_of(position_ids, frequencies)  # (B, T, R/2)
+        angles = torch.cat((angles, angles), dim=-1)  # (B, T, R)
+        if (factor := self.scaling.attention_factor) == 1:
+            return angles.cos(), angles.sin()
+        return angles.cos() * factor, angles.sin() * factor
 
 
 POSITIONS: dict[str, type[NoPositions]] = {
@@ -114,12 +143,6 @@ POSITIONS: dict[str, type[NoPositions]] = {
     "relative_bias": NoPositions,  # a stack has its table elsewhere: see RelativeBias
     "none": NoPositions,
 }
-
-
-def frequencies_of(width: int, base: float, device: torch.device) -> Tensor:
-    """One over wavelength, 1 / base^(2i/width), in radians per position and float32: (width/2,)."""
-    exponents = torch.arange(0, width, 2, device=device).float() / width
-    return base**-exponents
 
 
 def angles_of(position_ids: Tensor, frequencies: Tensor) -> Tensor:

@@ -5,12 +5,13 @@ ELECTRA's discriminator learns from every real token, not only from the few that
 Shapes: B batch, T positions, C model width. Packed input is (1, N) instead of (B, T).
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_outputs import TokenClassifierOutput
-from transformers.utils.generic import can_return_tuple
+from transformers.processing_utils import Unpack
+from transformers.utils.generic import TransformersKwargs, can_return_tuple
 
 from .classification import require_no_smoothing
 from .configuration_tercet import TercetEncoderConfig
@@ -65,7 +66,7 @@ class TercetEncoderForReplacedTokenDetection(TercetPreTrainedModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> TokenClassifierOutput:
         """Judge tokens: logits (B, T), above 0 where a token seems replaced, and the loss of `labels`.
 

@@ -17,9 +17,16 @@ from transformers.modeling_outputs import (
     Seq2SeqQuestionAnsweringModelOutput,
     Seq2SeqSequenceClassifierOutput,
 )
-from transformers.utils.generic import can_return_tuple
+from transformers.processing_utils import Unpack
+from transformers.utils.generic import TransformersKwargs, can_return_tuple
 
-from .classification import SequenceHead, TokenHead, classification_loss, count_labels, span_loss
+from .classification import (
+    SequenceClassificationHead,
+    TokenClassificationHead,
+    classification_loss,
+    count_labels,
+    span_loss,
+)
 from .configuration_tercet import TercetSeq2SeqConfig
 from .cross_entropy import logits_loss, take_loss_arguments
 from .modeling_tercet_seq2seq import TercetSeq2SeqModel, TercetSeq2SeqPreTrainedModel
@@ -37,10 +44,34 @@ class TercetSeq2SeqReader(TercetSeq2SeqPreTrainedModel):
         self,
         input_ids: Tensor | None,
         attention_mask: Tensor | None,
+        decoder_input_ids: Tensor | None,
+        decoder_attention_mask: Tensor | None,
         position_ids: Tensor | None,
         **kwargs: Any,
     ) -> tuple[Seq2SeqModelOutput, Sequences]:
-        """Read a batch twice, and find the sequences in it; a cache is made only if it is asked for.
+        """Read a batch, and find the sequences that the decoder reads; a cache is made only if asked for.
+
+        Without `decoder_input_ids` the decoder reads the source again.
+        """
+        own = {"decoder_input_ids": decoder_input_ids, "decoder_attention_mask": decoder_attention_mask}
+        if decoder_input_ids is None:
+            own, sequences = self.read_again(input_ids, attention_mask, position_ids, kwargs)
+        else:
+            places, bounds = kwargs.get("decoder_position_ids"), kwargs.get("cu_seq_lens_q")
+            pad = self.config.pad_token_id
+            sequences = find_sequences(decoder_input_ids, decoder_attention_mask, places, bounds, pad)
+        arguments = {"use_cache": False} | kwargs | own
+        outputs = self.model(input_ids, attention_mask, position_ids=position_ids, **arguments)
+        return outputs, sequences
+
+    def read_again(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        arguments: dict[str, Any],
+    ) -> tuple[dict[str, Any], Sequences]:
+        """Give the decoder the source, shifted right behind the start token, and find its sequences.
 
         Raises:
             ValueError: If there are no ids that could be shifted, or the configuration names no start.
@@ -49,23 +80,20 @@ class TercetSeq2SeqReader(TercetSeq2SeqPreTrainedModel):
         if input_ids is None or start is None:
             missing = "input_ids" if input_ids is None else "config.decoder_start_token_id"
             raise ValueError(
-                f"{missing} is None: give it, as the decoder reads the ids of the source behind a start token"
+                f"{missing} is None: give it, as the decoder reads the ids of the source behind a start "
+                "token, or give decoder_input_ids"
             )
-        bounds = kwargs.get("cu_seq_lens_q")
+        bounds = arguments.get("cu_seq_lens_q")
         sequences = find_sequences(input_ids, attention_mask, position_ids, bounds, self.config.pad_token_id)
         shifted = F.pad(input_ids[:, :-1], (1, 0), value=start)
-        outputs = self.model(
-            input_ids,
-            attention_mask,
-            decoder_input_ids=shifted.index_put(sequences.first, input_ids.new_tensor(start)),
-            decoder_attention_mask=attention_mask,
-            position_ids=position_ids,
-            decoder_position_ids=position_ids,
-            **{"use_cache": False}
-            | kwargs
-            | {"cu_seq_lens_k": bounds, "max_length_k": kwargs.get("max_length_q")},
-        )
-        return outputs, sequences
+        own = {
+            "decoder_input_ids": shifted.index_put(sequences.first, input_ids.new_tensor(start)),
+            "decoder_attention_mask": attention_mask,
+            "decoder_position_ids": position_ids,
+            "cu_seq_lens_k": bounds,
+            "max_length_k": arguments.get("max_length_q"),
+        }
+        return own, sequences
 
 
 class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqReader):
@@ -73,7 +101,7 @@ class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqReader):
 
     def __init__(self, config: TercetSeq2SeqConfig):
         super().__init__(config)
-        self.classifier = SequenceHead(config, count_labels(config))
+        self.classifier = SequenceClassificationHead(config, count_labels(config))
         self.post_init()
 
     @can_return_tuple
@@ -81,17 +109,22 @@ class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqReader):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqSequenceClassifierOutput:
         """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
 
-        The source alone is given, as to `TercetEncoderModel.forward`. See `classification_loss` for the
+        The inputs are those of `TercetSeq2SeqModel.forward`; by default the decoder reads the source.
+        See `classification_loss` for the
         labels, and `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        outputs, sequences = self.read(input_ids, attention_mask, position_ids, **kwargs)
+        outputs, sequences = self.read(
+            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids, **kwargs
+        )
         logits = self.classifier(outputs.last_hidden_state, sequences)
         loss = None
         if labels is not None:
@@ -104,7 +137,7 @@ class TercetSeq2SeqForTokenClassification(TercetSeq2SeqReader):
 
     def __init__(self, config: TercetSeq2SeqConfig):
         super().__init__(config)
-        self.classifier = TokenHead(config, count_labels(config))
+        self.classifier = TokenClassificationHead(config, count_labels(config))
         self.post_init()
 
     @can_return_tuple
@@ -112,16 +145,21 @@ class TercetSeq2SeqForTokenClassification(TercetSeq2SeqReader):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqSequenceClassifierOutput:
         """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100.
 
-        The source alone is given, as to `TercetEncoderModel.forward`. See `LossArguments` for the loss.
+        The inputs are those of `TercetSeq2SeqModel.forward`; by default the decoder reads the source.
+        See `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        outputs, _ = self.read(input_ids, attention_mask, position_ids, **kwargs)
+        outputs, _ = self.read(
+            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids, **kwargs
+        )
         logits = self.classifier(outputs.last_hidden_state)
         loss = None if labels is None else logits_loss(logits, labels, **loss_arguments)
         return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
@@ -132,7 +170,7 @@ class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqReader):
 
     def __init__(self, config: TercetSeq2SeqConfig):
         super().__init__(config)
-        self.classifier = SequenceHead(config, num_labels=1)
+        self.classifier = SequenceClassificationHead(config, num_labels=1)
         self.post_init()
 
     @can_return_tuple
@@ -140,20 +178,23 @@ class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqReader):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqSequenceClassifierOutput:
         """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the right ones.
 
-        See `TercetForMultipleChoice.forward` for the inputs, of which the source alone is given.
+        See `TercetForMultipleChoice.forward` for the source; by default the decoder reads it, too.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        inputs = (input_ids, attention_mask, position_ids)
+        inputs = (input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids)
         rows = (None if each is None else each.flatten(0, -2) for each in inputs)
         outputs, sequences = self.read(*rows, **kwargs)
-        assert input_ids is not None  # or nothing could have been read
-        logits = self.classifier(outputs.last_hidden_state, sequences).view(len(input_ids), -1)
+        tokens = decoder_input_ids if input_ids is None else input_ids
+        assert tokens is not None  # or nothing could have been read
+        logits = self.classifier(outputs.last_hidden_state, sequences).view(len(tokens), -1)
         loss = None if labels is None else logits_loss(logits, labels.view(-1), **loss_arguments)
         return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
 
@@ -163,7 +204,7 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqReader):
 
     def __init__(self, config: TercetSeq2SeqConfig):
         super().__init__(config)
-        self.qa_outputs = TokenHead(config, 2)
+        self.qa_outputs = TokenClassificationHead(config, 2)
         self.post_init()
 
     @can_return_tuple
@@ -171,18 +212,23 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqReader):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqQuestionAnsweringModelOutput:
         """Score each token as the first and as the last of an answer: logits (B, T) each, and their loss.
 
-        The source alone is given, as to `TercetEncoderModel.forward`. See `span_loss` for the positions (S,),
+        The inputs are those of `TercetSeq2SeqModel.forward`; by default the decoder reads the source.
+        See `span_loss` for the positions (S,),
         and `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        outputs, sequences = self.read(input_ids, attention_mask, position_ids, **kwargs)
+        outputs, sequences = self.read(
+            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids, **kwargs
+        )
         start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
         return Seq2SeqQuestionAnsweringModelOutput(
             loss=span_loss(start, end, start_positions, end_positions, sequences, **loss_arguments),

@@ -18,9 +18,16 @@ from transformers.modeling_outputs import (
     SequenceClassifierOutputWithPast,
     TokenClassifierOutput,
 )
-from transformers.utils.generic import can_return_tuple
+from transformers.processing_utils import Unpack
+from transformers.utils.generic import TransformersKwargs, can_return_tuple
 
-from .classification import SequenceHead, TokenHead, classification_loss, count_labels, span_loss
+from .classification import (
+    SequenceClassificationHead,
+    TokenClassificationHead,
+    classification_loss,
+    count_labels,
+    span_loss,
+)
 from .configuration_tercet import TercetConfig
 from .cross_entropy import at_least_float32, logits_loss, take_loss_arguments
 from .outputs import TercetSentenceEmbeddingOutput
@@ -65,7 +72,7 @@ class TercetForSequenceClassification(TercetReader):
 
     def __init__(self, config: TercetConfig, model: TercetStack):
         super().__init__(config, model)
-        self.classifier = SequenceHead(config, count_labels(config))
+        self.classifier = SequenceClassificationHead(config, count_labels(config))
         self.post_init()
 
     @can_return_tuple
@@ -77,7 +84,7 @@ class TercetForSequenceClassification(TercetReader):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> SequenceClassifierOutputWithPast:
         """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
 
@@ -106,7 +113,7 @@ class TercetForTokenClassification(TercetReader):
 
     def __init__(self, config: TercetConfig, model: TercetStack):
         super().__init__(config, model)
-        self.classifier = TokenHead(config, count_labels(config))
+        self.classifier = TokenClassificationHead(config, count_labels(config))
         self.post_init()
 
     @can_return_tuple
@@ -118,7 +125,7 @@ class TercetForTokenClassification(TercetReader):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> TokenClassifierOutput:
         """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100.
 
@@ -140,7 +147,7 @@ class TercetForQuestionAnswering(TercetReader):
 
     def __init__(self, config: TercetConfig, model: TercetStack):
         super().__init__(config, model)
-        self.qa_outputs = TokenHead(config, 2)
+        self.qa_outputs = TokenClassificationHead(config, 2)
         self.post_init()
 
     @can_return_tuple
@@ -153,7 +160,7 @@ class TercetForQuestionAnswering(TercetReader):
         inputs_embeds: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> QuestionAnsweringModelOutput:
         """Score each token as the first and as the last of an answer: logits (B, T) each, and their loss.
 
@@ -179,7 +186,7 @@ class TercetForMultipleChoice(TercetReader):
 
     def __init__(self, config: TercetConfig, model: TercetStack):
         super().__init__(config, model)
-        self.classifier = SequenceHead(config, num_labels=1)
+        self.classifier = SequenceClassificationHead(config, num_labels=1)
         self.post_init()
 
     @can_return_tuple
@@ -191,7 +198,7 @@ class TercetForMultipleChoice(TercetReader):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> MultipleChoiceModelOutput:
         """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the right ones.
 
@@ -231,7 +238,7 @@ class TercetForSentenceEmbedding(TercetReader):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> TercetSentenceEmbeddingOutput:
         """Embed sequences: vectors (S, C), one row for each, padded or packed.
 

@@ -25,7 +25,7 @@ from accelerate import Accelerator
 from torch import Tensor
 from tqdm import tqdm
 
-from .disk import DiskFullError, explaining_a_full_disk, flush, replace_text
+from .disk import WriteError, explaining_a_full_disk, flush, replace_text
 from .evaluation import TARGETS, without_targets
 from .loop import Progress
 from .utilization import Utilization, wait_for
@@ -194,7 +194,7 @@ class Tracker:
             self.unwritten += json.dumps(as_json(record), allow_nan=False).encode() + b"\n"
             try:
                 self._append()
-            except DiskFullError as error:
+            except WriteError as error:
                 self.say(f"{error}; until then the log waits in memory")
         numbers = {name: value for name, value in record.items() if name not in {"step", "data"}}
         self.accelerator.log(numbers, step=record["step"])

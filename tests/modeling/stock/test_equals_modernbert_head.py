@@ -7,7 +7,7 @@ from transformers import ModernBertConfig, ModernBertForSequenceClassification
 from transformers.modeling_outputs import BaseModelOutput
 
 from tercet.modeling import TercetEncoderConfig
-from tercet.modeling.classification import SequenceHead
+from tercet.modeling.classification import SequenceClassificationHead
 from tercet.modeling.pooling import find_sequences
 
 HEAD = {
@@ -24,7 +24,7 @@ def test_the_head_equals_modernbert(stock_pooling, pooling, sizes, ragged, monke
     stock = ModernBertForSequenceClassification(config).eval()
     fields = {"norm_type": "layer_norm", "norm_eps": config.norm_eps, "classifier_pooling": pooling}
     fields |= {"classifier_act": "gelu", "classifier_norm": True, "classifier_bias": False}
-    ours = SequenceHead(TercetEncoderConfig(**sizes, **fields), num_labels=3)
+    ours = SequenceClassificationHead(TercetEncoderConfig(**sizes, **fields), num_labels=3)
     weights = stock.state_dict()
     ours.load_state_dict({name: weights[place] for name, place in HEAD.items()})
 
