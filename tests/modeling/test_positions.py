@@ -9,8 +9,8 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from tercet.modeling import TercetEncoderConfig
-from tercet.modeling.positions import POSITIONS, frequencies_of, rotate
-from tercet.modeling.rope_scaling import build_rope_scaling
+from tercet.modeling.positions import POSITIONS, rotate
+from tercet.modeling.rope_scaling import build_rope_scaling, frequencies_of
 
 T, C = 40, 16
 
@@ -103,29 +103,38 @@ def test_what_is_turned_in_part_is_a_smaller_head_turned_and_the_rest():
     assert not torch.allclose(turned[..., : C // 4], x[..., : C // 4], atol=1e-2)
 
 
-@pytest.mark.parametrize(
-    "rope_scaling",
-    [
-        {"rope_type": "linear", "factor": 4.0},
-        {
-            "rope_type": "llama3",
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 8192,
-        },
-    ],
-    ids=lambda rope_scaling: rope_scaling["rope_type"],
-)
-def test_stretched_wavelengths_are_those_of_transformers(rope_scaling):
-    base = 500_000.0
+LONGER = {
+    "linear": {"factor": 4.0},
+    "dynamic": {"factor": 4.0},
+    "llama3": {
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": 32},
+    "yarn of DeepSeek": {
+        "factor": 40.0,
+        "beta_fast": 16.0,
+        "beta_slow": 2.0,
+        "mscale": 1.0,
+        "mscale_all_dim": 0.5,
+        "truncate": False,
+    },
+}
+
+
+@pytest.mark.parametrize("name", LONGER)
+@pytest.mark.parametrize("last", [9, 200])
+def test_stretched_wavelengths_are_those_of_transformers(name, last):
+    described = LONGER[name] | {"rope_type": name.split()[0]}
     config = LlamaConfig(
-        head_dim=64, max_position_embeddings=131_072, rope_parameters=rope_scaling | {"rope_theta": base}
+        head_dim=64, max_position_embeddings=128, rope_parameters=described | {"rope_theta": 5e5}
     )
-    expected, _ = ROPE_INIT_FUNCTIONS[rope_scaling["rope_type"]](config)
-    plain = frequencies_of(64, base, torch.device("cpu"))
-    stretched = build_rope_scaling(rope_scaling).stretch(plain)
+    expected, factor = ROPE_INIT_FUNCTIONS[described["rope_type"]](config, seq_len=last + 1)
+    scaling = build_rope_scaling(described, 128)
+    stretched = scaling.stretch(5e5, 64, torch.arange(last + 1)[None])
     assert_close(stretched, expected, rtol=1e-5, atol=0)
-    # The last and longest ones grow in full. Of Llama's, the first and shortest stay.
-    assert_close(stretched[-1] * rope_scaling["factor"], plain[-1])
-    assert (stretched[0] == plain[0]) == (rope_scaling["rope_type"] == "llama3")
+    assert scaling.attention_factor == pytest.approx(factor)
+    plain = frequencies_of(64, 5e5, torch.device("cpu"))
+    assert torch.equal(stretched, plain) == (name == "dynamic" and last == 9)
