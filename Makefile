@@ -10,11 +10,11 @@ WORKERS ?= 2
 # Two workers with one thread each beat one worker with two threads on models as small as the tests'.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help demo test slow check format bench ecosystem soak clean
+.PHONY: help demo test slow check format bench ecosystem conformance soak clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.installed ## pretrain three tiny models on text this machine already has, teach them tasks, and report
 	$(BIN)/tercet demo --overwrite
@@ -42,6 +42,10 @@ bench: $(VENV)/.installed ## measure training, generation and the data beside st
 
 ecosystem: $(VENV)/.installed ## try what the libraries around do with our models, and write down what works
 	$(BIN)/python benchmarks/ecosystem.py --page docs/ecosystem.md
+
+conformance: $(VENV)/.installed ## run transformers' own tests of every model on ours, and on stock ones
+	$(BIN)/pip install --quiet 'parameterized>=0.9'
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/conformance.py --folder .conformance
 
 MINUTES ?= 60
 soak: $(VENV)/.installed ## train for an hour (MINUTES=60) under random kills: nothing may come of it

@@ -99,17 +99,17 @@ def test_who_sees_the_arguments_of_forward_finds_a_cache_of_transformers(writer)
     assert {type(layer) for layer in layers_of(arguments["past_key_values"])} == {DynamicLayer}
     exported = DynamoExporter().export(module, copy.deepcopy(arguments), DynamoConfig(dynamic=False))
     program = getattr(exported, "program", exported).module()
-    plain = plain_copy(arguments)
+    plain = plain_copy(arguments, module.config)
     expected = module(**copy.deepcopy(arguments)).logits
     assert_close(program(**plain)["logits"], expected, rtol=1e-4, atol=1e-5)
 
 
-def plain_copy(arguments: dict) -> dict:
+def plain_copy(arguments: dict, config) -> dict:
     """Copy arguments, without flags, with the keys and values so far in a new dynamic cache."""
     given = {name: copy.deepcopy(each) for name, each in arguments.items() if not isinstance(each, bool)}
     cache = given["past_key_values"]
     if not isinstance(cache, EncoderDecoderCache):
-        fresh = DynamicCache()
+        fresh = DynamicCache(config=config)
         for number, layer in enumerate(cache.layers):
             fresh.update(layer.keys, layer.values, number)
         given["past_key_values"] = fresh
