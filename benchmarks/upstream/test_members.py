@@ -44,7 +44,7 @@ class Seq2SeqTest(GenerativeSuite, unittest.TestCase):
         tercet.TercetSeq2SeqForQuestionAnswering,
     )
 
-    # The test changes a copy of an encoder-decoder's configuration, and so nothing. BART has no such positions.
+    # These change a copy of an encoder-decoder's configuration, and so nothing. BART has no such positions.
     test_model_rope_scaling_from_config_0_linear = None
     test_model_rope_scaling_from_config_1_dynamic = None
     test_model_rope_scaling_from_config_2_yarn = None
