@@ -1,7 +1,7 @@
 """Run transformers' own tests of every model on ours, and on stock models for comparison.
 
-The classes of tests come from the source distribution of the installed version, which `--folder` keeps; what
-it lacks is told in `upstream/suite.py`. What fails is listed, and what skips where the stock model's test passes.
+The classes of tests come from the source distribution of the installed version, kept in `--folder`; what it
+lacks is told in `upstream/suite.py`. What fails is listed, and what skips where the stock model passes.
 
 Usage:
     python benchmarks/conformance.py --folder .conformance

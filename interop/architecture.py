@@ -12,7 +12,7 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from ..modeling.configuration_tercet import DECODER_FIELDS, TercetConfig, TercetSeq2SeqConfig
+from ..modeling.configuration_tercet import DECODER_FIELDS, SHARED_FIELDS, TercetConfig, TercetSeq2SeqConfig
 from .weights import Table, below
 
 
@@ -247,15 +247,16 @@ def differences(wanted: Mapping[str, Any], offered: Mapping[str, Any]) -> list[s
 def in_effect(config: TercetConfig) -> dict[str, Any]:
     """Keep the fields that change what a model computes, once others have their values."""
     layer_types = {"layer_types": config.types_of_layers}
-    names = [*TercetConfig.__annotations__]
+    names = [*SHARED_FIELDS]
     if isinstance(config, TercetSeq2SeqConfig):
         layer_types["decoder_layer_types"] = config.decoder_config().types_of_layers
         names += [f"decoder_{name}" for name in DECODER_FIELDS]
     is_sliding = any("sliding_attention" in types for types in layer_types.values())
 
     ineffective = {"initializer_range", "pad_token_id", "bos_token_id", "eos_token_id"}
-    ineffective |= {name for name in TercetConfig.__annotations__ if name.startswith("classifier")}
-    ineffective |= {name for name in TercetConfig.__annotations__ if name.endswith("dropout")}
+    ineffective |= {"rope_parameters"}  # which say what four other fields do
+    ineffective |= {name for name in SHARED_FIELDS if name.startswith("classifier")}
+    ineffective |= {name for name in SHARED_FIELDS if name.endswith("dropout")}
     if config.position_embedding_type != "rotary":
         ineffective |= {"rope_theta", "partial_rotary_factor", "rope_scaling"}
     if config.position_embedding_type != "rotary" or not is_sliding:
@@ -263,7 +264,10 @@ def in_effect(config: TercetConfig) -> dict[str, Any]:
     if not is_sliding:
         ineffective |= {"sliding_window"}
     if config.position_embedding_type != "learned":
-        ineffective |= {"position_offset", "max_position_embeddings"}
+        ineffective |= {"position_offset"}
+        # Wavelengths that grow with the text do so from there.
+        if (config.rope_scaling or {}).get("rope_type") != "dynamic":
+            ineffective |= {"max_position_embeddings"}
     if config.position_embedding_type != "relative_bias":
         ineffective |= {"relative_attention_num_buckets", "relative_attention_max_distance"}
     values = {name: getattr(config, name) for name in names} | layer_types

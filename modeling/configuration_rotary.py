@@ -63,14 +63,16 @@ class RotaryConfig(PreTrainedConfig):
         for name, value in said.items():
             own = getattr(self, name)
             if name == "rope_scaling" and own:
-                own = scaling_of(own)
+                own = self._completed(scaling_of(own))
             if own not in (FIELDS[name], value):
                 raise ValueError(
                     f"{name} is {own!r}, but by rope_parameters it is {value!r}: give one of the two"
                 )
         vars(self)["_settled_rotary"] = True
         self.settle_rotary()
-        self.write_rotary()
+        if self._is_rotary():
+            self.write_rotary()
+            self.settle_rotary()
 
     def settle_rotary(self) -> None:
         """Take over what `rope_parameters` say, also if they were changed in place."""
@@ -99,7 +101,7 @@ class RotaryConfig(PreTrainedConfig):
         bases = {kind: one.pop("rope_theta", None) or self.rope_theta for kind, one in kinds.items()}
         part = self.partial_rotary_factor
         parts = {kind: one.pop("partial_rotary_factor", None) or part for kind, one in kinds.items()}
-        scalings = [scaling_of(one) for one in kinds.values()]
+        scalings = [self._completed(scaling_of(one)) for one in kinds.values()]
         if len(set(parts.values())) > 1 or any(each != scalings[0] for each in scalings):
             raise ValueError(
                 f"rope_parameters are {described}: all types of layers are stretched and turned alike, and "
@@ -113,6 +115,12 @@ class RotaryConfig(PreTrainedConfig):
             "rope_scaling": scalings[0],
             "partial_rotary_factor": next(iter(parts.values())),
         }
+
+    def _completed(self, scaling: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Say how long the sequences of the first training were, as transformers does where nobody has."""
+        if scaling is None or scaling.get("rope_type") not in ("llama3", "yarn"):
+            return scaling
+        return scaling | {STATED: scaling.get(STATED, getattr(self, "max_position_embeddings", None))}
 
     def _is_rotary(self) -> bool:
         return getattr(self, "position_embedding_type", None) == "rotary"

@@ -172,6 +172,10 @@ class TercetConfig(RotaryConfig):
         super().validate_architecture()
 
 
+SHARED_FIELDS = (*RotaryConfig.__annotations__, *TercetConfig.__annotations__)
+"""The fields that every member has."""
+
+
 @strict
 class TercetEncoderConfig(TercetConfig):
     """Encoder: every position sees every other. Sequences get labels from BERT's head.
@@ -283,5 +287,4 @@ class TercetSeq2SeqConfig(TercetConfig):
 
     def _shared_fields(self) -> dict[str, Any]:
         self.settle_rotary()
-        names = [*RotaryConfig.__annotations__, *TercetConfig.__annotations__]
-        return {name: copy.deepcopy(getattr(self, name)) for name in names}
+        return {name: copy.deepcopy(getattr(self, name)) for name in SHARED_FIELDS}
