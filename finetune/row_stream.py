@@ -28,11 +28,11 @@ def stream_rows(source: str, columns: Sequence[str]) -> IterableDataset:
         ValueError: It is of no known kind, or has no such column.
     """
     if source == STANDARD:
-        return IterableDataset.from_generator(lines_of_json, gen_kwargs={"columns": list(columns)})
+        return IterableDataset.from_generator(lines_of_json, gen_kwargs={"columns": tuple(columns)})
     for first in islice(stream_file(source, columns), 1):
         require_columns(source, list(first), columns)
     return IterableDataset.from_generator(
-        rows_of_file, gen_kwargs={"source": source, "columns": list(columns)}
+        rows_of_file, gen_kwargs={"source": source, "columns": tuple(columns)}
     )
 
 

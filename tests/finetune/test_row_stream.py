@@ -1,0 +1,35 @@
+"""Rows that are read as they are needed are whole: each with all of its columns."""
+
+import io
+import json
+
+from tercet.finetune.row_stream import lines_of_json, stream_rows
+
+from .conftest import ROWS, write_rows
+
+
+def test_every_row_of_a_stream_has_all_of_its_columns(tmp_path):
+    """As many rows as the file has: columns are no shards, which `datasets` would take lists for."""
+    for kind, columns in (
+        ("question_answering", ("question", "context")),
+        ("ranking", ("query", "positive")),
+    ):
+        rows = ROWS[kind](5, 0)
+        file = write_rows(tmp_path / "rows.jsonl", rows)
+        wanted = [{column: row[column] for column in columns} for row in rows]
+        assert list(stream_rows(str(file), columns)) == wanted
+        assert list(stream_rows(str(file), columns).skip(2)) == wanted[2:]
+
+
+def test_standard_input_has_all_columns(monkeypatch):
+    rows = ROWS["multiple_choice"](4, 0)
+    text = "".join(f"{json.dumps(row)}\n" for row in rows)
+    wanted = [{"query": row["query"], "choices": row["choices"]} for row in rows]
+    assert list(lines_of_json(("query", "choices"), io.StringIO(text))) == wanted
+    told = {}
+    monkeypatch.setattr(
+        "tercet.finetune.row_stream.IterableDataset.from_generator",
+        lambda generator, gen_kwargs: told.update(gen_kwargs) or generator,
+    )
+    stream_rows("-", ["query", "choices"])
+    assert not any(isinstance(value, list) for value in told.values()), "datasets takes lists for shards"
