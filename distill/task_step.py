@@ -84,7 +84,21 @@ def prepare_task(recipe: TaskStepRecipe) -> TaskStep:
         unlabelled = read_rows(DataRecipe(train=recipe.unlabelled), "train", columns)
     step = TaskStep(recipe, teacher, task, rows, unlabelled)
     encode_splits(recipe.data, rows, task, step.encoder)  # raises what is wrong with the rows
+    if unlabelled is not None:
+        encode_unlabelled(step, unlabelled)
     return step
+
+
+def encode_unlabelled(step: TaskStep, rows: Dataset) -> LabelledExamples:
+    """Encode further rows as the teacher reads them.
+
+    Raises:
+        ValueError: A row holds nothing that can be read.
+    """
+    try:
+        return step.task.examples(rows, step.encoder, labelled=False)
+    except ValueError as error:
+        raise ValueError(f"task.unlabelled ({step.recipe.unlabelled}): {error}") from None
 
 
 def require_answers(task: Task) -> None:
@@ -246,8 +260,7 @@ def training_split(step: TaskStep) -> Split:
     labelled = step.task.examples(rows, step.encoder)
     if step.unlabelled is None:
         return Split(rows, labelled)
-    others = step.task.examples(step.unlabelled, step.encoder, labelled=False)
-    return Split(rows, joined(labelled, others))
+    return Split(rows, joined(labelled, encode_unlabelled(step, step.unlabelled)))
 
 
 def joined(labelled: LabelledExamples, others: LabelledExamples) -> LabelledExamples:

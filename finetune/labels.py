@@ -13,7 +13,7 @@ from datasets import ClassLabel, Dataset, List
 from ..pretraining.bad_records import listed
 from .row_error import RowError
 from .row_files import WHOLE
-from .rows import values_of
+from .rows import lists_of, values_of
 
 TRUTHS = {"False": 0, "True": 1}
 """What truths are called, and which of two labels they stand for."""
@@ -84,18 +84,19 @@ class Labels:
         return np.array([self.number(value, row, column) for row, value in enumerate(values)], dtype=np.int64)
 
 
-def find_labels(rows: Dataset, column: str, names: Sequence[str] = ()) -> Labels:
-    """Find the labels of a column, whose values are labels or lists of labels.
+def find_labels(rows: Dataset, column: str, names: Sequence[str] = (), *, are_lists: bool = False) -> Labels:
+    """Find the labels of a column, whose values are labels, or lists of labels.
 
     Names come from the recipe, else from the data set, else they are the values: numbers in their order,
     others in that of the alphabet. Whoever wrote those names has numbered nothing.
 
     Raises:
-        ValueError: There are fewer than two, some have no name, or a value is no label.
+        ValueError: There are fewer than two, some have no name, or a value is no label, or no list of them.
     """
     feature = rows.features[column]
     feature = feature.feature if isinstance(feature, List) else feature
-    values = {written(value, row, column) for row, value in values_with_rows(rows, column)}
+    found = listed_values(rows, column) if are_lists else enumerate(values_of(rows, column))
+    values = {written(value, row, column) for row, value in found}
     known = list(names) or (list(feature.names) if isinstance(feature, ClassLabel) else [])
     if not known:
         names = sorted(values, key=int if all(map(WHOLE.fullmatch, values)) else str)
@@ -153,7 +154,11 @@ def written(value: Any, row: int, column: str) -> str:
     return str(value)
 
 
-def values_with_rows(rows: Dataset, column: str) -> Iterator[tuple[int, Any]]:
-    """List the values of a column, or those in its lists, with their rows."""
-    for row, value in enumerate(values_of(rows, column)):
-        yield from ((row, each) for each in value) if isinstance(value, list) else [(row, value)]
+def listed_values(rows: Dataset, column: str) -> Iterator[tuple[int, Any]]:
+    """List the values in the lists of a column, with their rows.
+
+    Raises:
+        RowError: A row has no list.
+    """
+    for row, values in enumerate(lists_of(rows, column, "labels")):
+        yield from ((row, value) for value in values)

@@ -22,6 +22,7 @@ from ..interop.model_folder import find_folder, load_config, load_tokenizer
 from ..modeling import TercetPreTrainedModel
 from ..training.precision import products_in
 from .answers import predict
+from .columns import as_rows
 from .encoding import TextEncoder
 from .prediction_file import Origin, PredictionFile, require_same_rows
 from .row_error import RowError
@@ -140,7 +141,7 @@ def predicted(
             continue
         try:
             rest = {name: values[skipped:] for name, values in columns.items()}
-            yield predictor.predict(Dataset.from_dict(rest))
+            yield predictor.predict(as_rows(rest))
         except RowError as error:
             raise error.moved(begins + skipped) from None
     if present.num_rows < earlier.num_rows:

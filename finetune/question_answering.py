@@ -11,6 +11,7 @@ Shapes: E examples, W windows of a row, T tokens of a window.
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -176,9 +177,11 @@ def read_answers(value: Any, row: int, column: str) -> list[Answer]:
         parts = (
             [(each["text"], each["answer_start"]) for each in value]
             if isinstance(value, list)
-            else [*zip(value["text"], value["answer_start"], strict=True)]
+            else [*zip(*(as_list(value[name]) for name in ("text", "answer_start")), strict=True)]
         )
-        answers = [Answer(text.strip(), begin + len(text) - len(text.lstrip())) for text, begin in parts]
+        answers = [
+            Answer(text.strip(), index(begin) + len(text) - len(text.lstrip())) for text, begin in parts
+        ]
     except (AttributeError, KeyError, TypeError, ValueError):
         raise RowError(
             row,
@@ -186,6 +189,13 @@ def read_answers(value: Any, row: int, column: str) -> list[Answer]:
             "list of {text, answer_start}: correct it",
         ) from None
     return [answer for answer in answers if answer.text]
+
+
+def as_list(value: Any) -> list[Any]:
+    """Give a list as it is; raise a `TypeError` for anything else, such as a text, which has letters."""
+    if not isinstance(value, list):
+        raise TypeError
+    return value
 
 
 def misplaced(answer: Answer, text: str, row: int) -> RowError:

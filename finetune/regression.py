@@ -11,7 +11,7 @@ from .bootstrap import bootstrap_interval
 from .examples import numbers
 from .number_metrics import SCORES, number_scores
 from .row_error import RowError
-from .rows import values_of
+from .rows import is_number, values_of
 from .task import Facts, Prediction
 from .task_recipes import RegressionRecipe
 from .text_objectives import RegressionObjective
@@ -105,6 +105,6 @@ def numbers_in(rows: Dataset, column: str) -> np.ndarray:
     """
     values = values_of(rows, column)
     for row, value in enumerate(values):
-        if not isinstance(value, (int, float)) or not np.isfinite(value):
+        if not is_number(value):
             raise RowError(row, f"has {value!r} in column {column!r}, which is no number: correct it")
     return np.array(values, dtype=np.float32)

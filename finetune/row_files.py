@@ -14,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import pyarrow as pa
 from datasets import Dataset, disable_progress_bars, enable_progress_bars, load_dataset
 
 from ..pretraining.bad_records import listed
 from ..pretraining.corpus_files import COMPRESSIONS, READERS, ending, first_line, records_of_file
+from .columns import as_rows
+from .row_error import RowError
 
 LINES = (".jsonl", ".csv", ".tsv")
 """Endings of the files whose lines are told apart."""
@@ -59,7 +60,8 @@ def read_file(source: str, columns: Sequence[str]) -> Dataset:
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: It is of no known kind or damaged, lacks a column, or has texts and numbers in the same.
+        ValueError: It is of no known kind or damaged, lacks a column, or a row's value is of
+            another kind than the others'.
     """
     path = find_file(source)
     if ending(path) in BUILDERS:
@@ -76,7 +78,10 @@ def read_file(source: str, columns: Sequence[str]) -> Dataset:
         require_columns(source, list(names), columns)
     if ending(path) in TABLES:
         values = {column: as_numbers(texts) for column, texts in values.items()}
-    return Dataset(pa.table({column: _as_array(source, column, values[column]) for column in columns}))
+    try:
+        return as_rows(values)
+    except RowError as error:
+        raise ValueError(f"{source}: {error}") from error
 
 
 def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -114,16 +119,6 @@ def as_numbers(texts: Sequence[str]) -> list[Any]:
         if written and all(map(pattern.fullmatch, written)):
             return [number(text) if text.strip() else None for text in texts]
     return list(texts)
-
-
-def _as_array(source: str, column: str, values: list[Any]) -> pa.Array | pa.ChunkedArray:
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, OverflowError, UnicodeError) as error:
-        raise ValueError(
-            f"{source} has values in column {column!r} that do not go together ({first_line(error)}): "
-            "correct them"
-        ) from error
 
 
 def _load(path: Path) -> Dataset:

@@ -1,5 +1,6 @@
 """Labelled rows: those of a file (`row_files.py`), or of a split of a data set on the Hub, checked once."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -105,6 +106,28 @@ def values_of(rows: Dataset, column: str) -> Sequence[Any]:
     return values
 
 
+def lists_of(rows: Dataset, column: str, of: str) -> Sequence[list[Any]]:
+    """Give a column of lists, which may be empty.
+
+    Args:
+        rows: Have it.
+        column: Its name.
+        of: What the lists hold, for the error.
+
+    Raises:
+        RowError: A row has no list there: neither a text nor a number is one of itself.
+    """
+    values = values_of(rows, column)
+    for row, value in enumerate(values):
+        if not isinstance(value, list):
+            raise RowError(
+                row,
+                f"has {value!r:.60} in column {column!r}, which is no list of {of}: write a list, such as "
+                '["a", "b"], into .jsonl, .json or .parquet; tables have none',
+            )
+    return values
+
+
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a number, and no truth."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Tell whether a value is a number: no truth, and neither infinite nor undefined."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -30,7 +30,7 @@ from .examples import LabelledExamples
 from .label_metrics import LabelRow, label_table
 from .labels import Labels, find_labels
 from .row_error import RowError
-from .rows import Row, values_of
+from .rows import Row, lists_of
 from .span_metrics import OUTSIDE, check_iob2, ratio, row_counts, span_scores, span_table
 from .task import Facts, Prediction, Task, TaskObjective
 from .task_recipes import TaggingRecipe
@@ -98,7 +98,7 @@ class Tagging(Task):
     @staticmethod
     def find(recipe: TaggingRecipe, train: Dataset) -> Facts:
         """Find the labels, and the most frequent one."""
-        labels = find_labels(train, recipe.tags, recipe.label_names)
+        labels = find_labels(train, recipe.tags, recipe.label_names, are_lists=True)
         tags = Tagging(recipe, labels.facts | {"most_frequent": ""}).references(train)
         return labels.facts | {"most_frequent": Counter(chain.from_iterable(tags)).most_common(1)[0][0]}
 
@@ -127,8 +127,8 @@ class Tagging(Task):
             ValueError: A row has none, or something that is no word.
         """
         column = self.recipe.words
-        for row, words in enumerate(texts := values_of(rows, column)):
-            if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+        for row, words in enumerate(texts := lists_of(rows, column, "words")):
+            if not words or not all(isinstance(word, str) for word in words):
                 raise RowError(
                     row,
                     f"has no list of words in column {column!r} ({str(words)[:40]}): correct it, or leave it "
@@ -143,7 +143,9 @@ class Tagging(Task):
             ValueError: A row has another number of labels than of words, an unknown one, or no valid IOB2.
         """
         column, tagged = self.recipe.tags, []
-        for row, (words, tags) in enumerate(zip(self.words_of(rows), values_of(rows, column), strict=True)):
+        for row, (words, tags) in enumerate(
+            zip(self.words_of(rows), lists_of(rows, column, "labels"), strict=True)
+        ):
             if len(words) != len(tags):
                 raise RowError(row, f"has {len(words)} words, but {len(tags)} labels: correct it")
             names = [self.labels.names[self.labels.number(tag, row, column)] for tag in tags]

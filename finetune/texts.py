@@ -14,7 +14,7 @@ from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
 from .label_metrics import DECISION_SCORES, LabelRow, count_confusions, label_scores, label_table, set_scores
 from .labels import Labels, find_labels
-from .rows import texts_of, values_of
+from .rows import lists_of, texts_of
 from .task import Facts, Prediction, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe
 from .text_objectives import MultiLabelObjective, SingleLabelObjective
@@ -175,7 +175,7 @@ class MultiLabel(LabellingTask):
     @staticmethod
     def find(recipe: MultiLabelRecipe, train: Dataset) -> Facts:
         """Find the labels."""
-        return find_labels(train, recipe.labels, recipe.label_names).facts
+        return find_labels(train, recipe.labels, recipe.label_names, are_lists=True).facts
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -183,10 +183,14 @@ class MultiLabel(LabellingTask):
         return self.labels.config_fields | {"problem_type": "multi_label_classification"}
 
     def references(self, rows: Dataset) -> np.ndarray:
-        """Say of each row and label whether it holds, (E, L)."""
+        """Say of each row and label whether it holds, (E, L).
+
+        Raises:
+            ValueError: A row has no list, or a label that is none of the task's.
+        """
         column = self.recipe.labels
         table = np.zeros((len(rows), len(self.labels)), dtype=np.int64)
-        for row, values in enumerate(values_of(rows, column)):
+        for row, values in enumerate(lists_of(rows, column, "labels")):
             for value in values:
                 table[row, self.labels.number(value, row, column)] = 1
         return table

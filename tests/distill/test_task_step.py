@@ -209,6 +209,14 @@ def test_controls_are_learned_alike(fine_tuned):
     assert set(scores) == {"teacher", "student", "without-teacher", "random"}
 
 
+def test_a_row_without_labels_that_cannot_be_read_is_told_before_anything_is_written(fine_tuned, tmp_path):
+    recipe = fine_tuned("classification", unlabelled=True)
+    write_rows(tmp_path / "more.jsonl", [{"text": "a cat"}, {"text": " "}])
+    with pytest.raises(ValueError, match=r"task\.unlabelled .*more\.jsonl\): row 2 has no text"):
+        distill(recipe)
+    assert not recipe.folder.exists()
+
+
 def test_a_task_of_no_use_without_labels_is_refused(fine_tuned):
     with pytest.raises(ValueError, match="rows of ranking without targets ask nothing"):
         distill(fine_tuned("ranking", unlabelled=True))

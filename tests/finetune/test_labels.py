@@ -88,11 +88,11 @@ def test_the_numbers_of_one_column_are_no_numbers_of_another_ones_names():
 
 def test_labels_in_lists_are_found():
     rows = column([["b", "a"], [], ["c"]])
-    assert find_labels(rows, "label").names == ["a", "b", "c"]
+    assert find_labels(rows, "label", are_lists=True).names == ["a", "b", "c"]
     rows = column([[1, 0], [2]], List(ClassLabel(names=["O", "B-X", "I-X"])))
-    assert find_labels(rows, "label").names == ["O", "B-X", "I-X"]
+    assert find_labels(rows, "label", are_lists=True).names == ["O", "B-X", "I-X"]
     rows = column([["1", "0"], ["10"]])
-    assert find_labels(rows, "label").names == ["0", "1", "10"]
+    assert find_labels(rows, "label", are_lists=True).names == ["0", "1", "10"]
 
 
 def test_a_configuration_knows_the_names():
@@ -155,7 +155,7 @@ def test_labels_are_the_same_in_all_files(tmp_path):
 )
 def test_what_cannot_be_labels_is_said_in_one_line(values, names, complaint):
     with pytest.raises(ValueError, match=complaint) as caught:
-        find_labels(column(values), "label", names)
+        find_labels(column(values), "label", names, are_lists=isinstance(values[0], list))
     assert "\n" not in str(caught.value)
 
 
