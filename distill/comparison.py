@@ -29,6 +29,7 @@ from ..training.batches import cut_evenly
 from ..training.evaluation import ratio
 from ..training.examples import ExampleSource, pick
 from ..training.objective import on_device
+from ..training.precision import choose_precision, products_in
 from .reading import Needs, read
 from .task_step import TaskStep
 
@@ -151,10 +152,14 @@ def as_kept(score: float, share: float, interval: tuple[float, float]) -> Kept:
 
 
 def predict_split(step: TaskStep, model: TercetPreTrainedModel, split: str) -> list[Prediction]:
-    """Let a model answer the rows of a split, as it reads them."""
-    rows = step.rows[split]
+    """Let a model answer the rows of a split, as it reads them, in the precision of the students' runs.
+
+    They are scored as they were trained: what rounding costs, it costs all of them.
+    """
+    rows, device = step.rows[split], next(model.parameters()).device
     encoder = encoder_of(model, step.teacher.tokenizer, step.recipe.data.max_length)
-    return judge(model.eval(), step.task, rows, step.task.examples(rows, encoder)).predictions
+    with products_in(choose_precision(step.recipe.training.precision, device), device):
+        return judge(model.eval(), step.task, rows, step.task.examples(rows, encoder)).predictions
 
 
 def keep_of_predictions(

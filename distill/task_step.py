@@ -6,7 +6,7 @@ teacher's task -> rows -> examples                   what all runs of the step h
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from ..training.packing import Ragged
 from ..training.precision import join_processes
 from ..training.run_folder import write_recipe
 from .cache import hash_of_model
+from .measured_rows import require_not_learned
 from .output import BEGINNING, BEGINNING_HASH
 from .recipe import StudentRecipe, TaskStepRecipe
 from .student import build_student
@@ -67,7 +68,8 @@ def prepare_task(recipe: TaskStepRecipe) -> TaskStep:
 
     Raises:
         FileNotFoundError: A file or model is not there.
-        ValueError: The teacher was not fine-tuned for a task, or the rows are not of it.
+        ValueError: The teacher was not fine-tuned for a task, the rows are not of it, or it has learned some
+            of those that the student is measured on.
     """
     teacher = load_source(recipe.teacher)
     task = load_task(teacher.folder)
@@ -86,6 +88,7 @@ def prepare_task(recipe: TaskStepRecipe) -> TaskStep:
     encode_splits(recipe.data, rows, task, step.encoder)  # raises what is wrong with the rows
     if unlabelled is not None:
         encode_unlabelled(step, unlabelled)
+    require_not_learned(recipe.teacher, teacher.folder, task, recipe.data, rows)
     return step
 
 
@@ -139,10 +142,9 @@ def learn_task(
     """
     processes = join_processes()
     beginning = folder / BEGINNING
-    schedule = step.recipe if is_taught else of_equal_length(step)
     with processes.main_process_first():
         path = write_beginning(step, student, beginning) if student.path is None else student.path
-        recipe = fine_tuning(schedule, step.task, folder, path)
+        recipe = fine_tuning(step.recipe, step.task, folder, path)
         if processes.is_main_process:
             folder.mkdir(parents=True, exist_ok=True)
             write_recipe(recipe, folder)
@@ -152,27 +154,31 @@ def learn_task(
     encoder = encoder_of(own.model, own.tokenizer, recipe.data.max_length)
     splits = encode_splits(recipe.data, step.rows, step.task, encoder)
     teach = partial(taught, step) if is_taught else None
-    read = {**splits, "train": training_split(step)} if is_taught else splits
+    whole = training_split(step)
+    read = {**splits, "train": whole} if is_taught else splits
+    # Of the control, too: it takes as many steps, and has as many checkpoints to choose from.
+    pace = whole.examples
     study = Study(step.task, splits, own)
     if processes.is_main_process:
         keep_rows(recipe, study)
     seeds = recipe.training.seeds
     results = {
-        seed: learn(recipe, step.task, read, seed_folder(folder, seed), seed, resume=resume, teach=teach)
+        seed: learn(
+            recipe,
+            step.task,
+            read,
+            seed_folder(folder, seed),
+            seed,
+            resume=resume,
+            teach=teach,
+            pace=pace,
+        )
         for seed in seeds
     }
     if processes.is_main_process:
         conclude(recipe, study, results, None)
     processes.wait_for_everyone()
     return recipe.model_folder
-
-
-def of_equal_length(step: TaskStep) -> TaskStepRecipe:
-    """Let who learns from labels alone read those rows so often that it takes as many steps."""
-    recipe, labelled = step.recipe, len(step.rows["train"])
-    unlabelled = 0 if step.unlabelled is None else len(step.unlabelled)
-    epochs = recipe.training.epochs * (labelled + unlabelled) / labelled
-    return replace(recipe, training=replace(recipe.training, epochs=epochs))
 
 
 def write_beginning(step: TaskStep, student: StudentRecipe, folder: Path) -> str:

@@ -49,6 +49,7 @@ def learn(
     *,
     resume: bool,
     teach: Callable[[TercetPreTrainedModel, torch.device], Objective] | None = None,
+    pace: LabelledExamples | None = None,
 ) -> dict[str, Any]:
     """Carry out the run of one seed and return its scores; one that is finished is not repeated.
 
@@ -60,6 +61,7 @@ def learn(
         seed: Of head, order and dropout.
         resume: Continue a run that is there.
         teach: Says what a model on a device learns, if that is more than the task's own objective.
+        pace: Examples by which steps and evaluations are counted, if others than those learned from.
 
     Raises:
         ValueError: The recipe does not fit the model, or a run is there and not to be continued.
@@ -67,7 +69,7 @@ def learn(
     """
     if (folder / SCORES).exists():
         return json.loads((folder / SCORES).read_text(encoding="utf-8"))
-    training = training_of(recipe.training, splits["train"].examples, seed)
+    training = training_of(recipe.training, splits["train"].examples, seed, pace)
     accelerator = build_accelerator(training, folder)
     beginning = load_beginning(recipe.model, task, seed)
     learner = learner_of(beginning.model, recipe)
@@ -92,9 +94,9 @@ def learn(
     results = results_of(judged, outcome, circumstances(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
-        model = beginning.model
-        if recipe.lora is not None:
-            model, weights = merged(learner, folder / ADAPTER)
+        model, weights = (
+            (beginning.model, weights) if recipe.lora is None else merged(learner, folder / ADAPTER)
+        )
         keep_model(model, weights, beginning.tokenizer, task, folder / MODEL)
         keep_results(folder, judged, results)
     accelerator.wait_for_everyone()
@@ -130,19 +132,23 @@ def require_whole_matrices(recipe: FineTuningRecipe, accelerator: Accelerator) -
         raise ValueError("lora merges whole matrices, but under FSDP a process holds pieces: launch copies")
 
 
-def training_of(schedule: FineTuningSchedule, examples: LabelledExamples, seed: int) -> TrainingRecipe:
+def training_of(
+    schedule: FineTuningSchedule, examples: LabelledExamples, seed: int, pace: LabelledExamples | None = None
+) -> TrainingRecipe:
     """Say in the engine's words how a seed's run learns.
 
-    Steps are cut by tokens: as many as `batch_size` rows have on average.
+    Steps are cut by tokens: as many as `batch_size` rows have on average. How many there are, and how many
+    evaluations, `pace` says, if given.
     """
-    total = int(examples.lengths.sum())
-    tokens = max(round(schedule.batch_size * total / len(examples)), int(examples.lengths.max()))
+    counted = examples if pace is None else pace
+    total = int(counted.lengths.sum())
+    tokens = max(round(schedule.batch_size * total / len(counted)), int(counted.lengths.max()))
     steps_per_epoch = -(-total // tokens)
     steps = max(1, round(schedule.epochs * steps_per_epoch))
     evaluate_every = max(1, steps_per_epoch // schedule.evaluations_per_epoch)
     return TrainingRecipe(
         steps=steps,
-        tokens_per_step=min(tokens, total),
+        tokens_per_step=min(tokens, int(examples.lengths.sum())),
         tokens_per_micro_batch=schedule.tokens_per_micro_batch,
         optimizer=OptimizerRecipe(
             learning_rate=schedule.learning_rate,

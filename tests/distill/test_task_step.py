@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,13 +11,15 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from tercet.configs.recipe import parse_recipe
-from tercet.distill.recipe import DistillationRecipe
+from tercet.distill.comparison import predict_split
+from tercet.distill.recipe import DistillationRecipe, StudentRecipe
 from tercet.distill.run import distill
 from tercet.distill.task_objective import SOFT, divergence
 from tercet.distill.task_step import prepare_task, require_same_beginning, taught, training_split
 from tercet.finetune.run import finetune
 from tercet.finetune.text_objectives import SingleLabelObjective
 from tercet.training.examples import pick
+from tercet.training.tracking import read_log
 
 from ..finetune.conftest import ROWS, bases, recipe_of, write_rows  # noqa: F401
 
@@ -154,14 +157,40 @@ def test_a_run_with_rows_without_labels_learns_from_them(fine_tuned):
     assert not all(torch.equal(alone[name], more[name]) for name in alone)
 
 
-def test_who_learns_from_labels_alone_reads_them_more_often_instead(fine_tuned):
-    recipe = fine_tuned("classification", unlabelled=True, report={"without_teacher": True})
+def test_who_learns_from_labels_alone_keeps_step_with_the_student(fine_tuned):
+    """It reads its rows more often instead, and has as many checkpoints to choose from, at the same steps."""
+    recipe = fine_tuned(
+        "classification", unlabelled=True, report={"without_teacher": True}, training={"epochs": 3}
+    )
     distill(recipe, overwrite=True)
-    steps = {}
+    logs = []
     for name in ("student", "without-teacher"):
         (log,) = (recipe.folder / name).rglob("log.jsonl")
-        steps[name] = max(json.loads(line)["step"] for line in log.read_text().splitlines())
-    assert steps["without-teacher"] == pytest.approx(steps["student"], abs=1)
+        records = read_log(log)
+        logs.append(
+            (
+                max(record["step"] for record in records),
+                [r["step"] for r in records if "evaluation/loss" in r],
+            )
+        )
+    assert logs[0] == logs[1]
+    assert len(logs[0][1]) == 3
+
+
+def test_student_and_teacher_are_scored_in_the_same_precision(fine_tuned):
+    """A student that is its teacher predicts what it predicts, to the last digit."""
+    training = {"precision": "bf16", "learning_rate": 1e-12}
+    recipe = fine_tuned("classification", training=training)
+    recipe = replace(recipe, student=StudentRecipe(path=recipe.task.teacher))
+    distill(recipe, overwrite=True)
+    step = prepare_task(recipe.task)
+    teachers = predict_split(step, step.teacher.model, "validation")
+    (file,) = (recipe.folder / "student" / "task").glob("predictions.jsonl")
+    assert [json.loads(line) for line in file.read_text().splitlines()] == teachers
+    exact = replace(
+        step, recipe=replace(step.recipe, training=replace(step.recipe.training, precision="fp32"))
+    )
+    assert predict_split(exact, step.teacher.model, "validation") != teachers
 
 
 def test_soft_labels_by_their_definition():
