@@ -55,8 +55,12 @@ def find_folder(name: str, revision: str | None = None) -> Path:
     return folder
 
 
-def load_config(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedConfig:
+def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTrainedConfig:
     """Load the configuration of a model.
+
+    Args:
+        folder: Where it lies.
+        trust_remote_code: Whether code that it brings along is run; left out where nobody can be asked.
 
     Raises:
         ValueError: It is no JSON, of no known type, has an impossible value, or needs code that is not
@@ -64,18 +68,16 @@ def load_config(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedC
     """
     try:
         with quietly():
-            return AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+            return AutoConfig.from_pretrained(folder, trust_remote_code=bool(trust_remote_code))
     except Exception as error:  # each in its own way
         if "trust_remote_code" in str(error):
-            raise ValueError(
-                f"{folder} brings code of its own: read that, then pass --trust-remote-code"
-            ) from error
+            raise untrusted(f"{folder} brings", trust_remote_code) from error
         raise ValueError(
             f"{folder / CONFIG} cannot be loaded ({first_line(error)}): repair it, or copy it again"
         ) from error
 
 
-def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase | None:
+def load_tokenizer(folder: Path, *, trust_remote_code: bool | None = None) -> PreTrainedTokenizerBase | None:
     """Load the tokenizer beside a model, if there is one; transformers itself would make up an empty one.
 
     Raises:
@@ -85,14 +87,28 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> PreTrain
         return None
     try:
         with quietly():
-            return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+            return AutoTokenizer.from_pretrained(folder, trust_remote_code=bool(trust_remote_code))
     except Exception as error:  # every kind fails in its own way
+        if "trust_remote_code" in str(error):
+            raise untrusted(f"the tokenizer in {folder} brings", trust_remote_code) from error
         raise ValueError(
             f"the tokenizer in {folder} cannot be loaded ({first_line(error)}): copy its files again"
         ) from error
 
 
-def require_tokenizer(folder: Path, name: str, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+def untrusted(who: str, trust_remote_code: bool | None) -> ValueError:
+    """Say that code would have to be run, and where that can be allowed: not wherever models are read."""
+    if trust_remote_code is None:
+        return ValueError(
+            f"{who} code of its own, which is not run here: name a model of transformers' own architectures, "
+            "or of Tercet's; only tercet fewshot and tercet doctor take --trust-remote-code"
+        )
+    return ValueError(f"{who} code of its own: read that, then pass --trust-remote-code")
+
+
+def require_tokenizer(
+    folder: Path, name: str, *, trust_remote_code: bool | None = None
+) -> PreTrainedTokenizerBase:
     """Load the tokenizer beside a model that a user has called by `name`.
 
     Raises:

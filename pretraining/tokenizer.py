@@ -15,6 +15,7 @@ from typing import Any, Literal
 from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from ..interop.model_folder import untrusted
 from .special_tokens import SENTINEL
 from .vocabularies import KINDS, SpecialTokens, too_small
 
@@ -109,8 +110,10 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
         ValueError: There is none, it is not a fast one, or it has no padding token.
     """
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)  # and nobody is asked
     except Exception as error:  # a folder, a network, a Hub: each fails in its own way
+        if "trust_remote_code" in str(error):
+            raise untrusted(f"tokenizer.path {path!r} brings", None) from error
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"tokenizer.path {path!r} could not be loaded ({reason}): check the path") from error
     if not tokenizer.is_fast:
