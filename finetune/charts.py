@@ -26,6 +26,9 @@ from ..pretraining.curves import (
     for_page,
 )
 
+SHOWN_CHARACTERS = 30
+"""Of a label's name, at most: longer ones would leave no room for the matrix."""
+
 LARGEST_MATRIX = 30
 """Labels that a chart of confusions still has room for."""
 
@@ -82,6 +85,7 @@ def draw_confusions(names: Sequence[str], counts: np.ndarray, file: Path) -> str
     """Draw the share of each label's rows (L, L) that were taken for each label; empty shares stay empty."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     size = 1.9 + 0.42 * len(names)
+    shown = [" ".join(name.split())[:SHOWN_CHARACTERS] for name in names]
     with rc_context(LOOK):
         figure = Figure(figsize=(min(size + 1.6, 10), min(size, 8.5)), layout="constrained")
         axes = figure.subplots()
@@ -90,8 +94,8 @@ def draw_confusions(names: Sequence[str], counts: np.ndarray, file: Path) -> str
         )
         for spine in axes.spines.values():
             spine.set_visible(False)
-        axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
-        axes.set_yticks(range(len(names)), names)
+        axes.set_xticks(range(len(names)), shown, rotation=45, ha="right", rotation_mode="anchor")
+        axes.set_yticks(range(len(names)), shown)
         axes.tick_params(length=0)
         axes.set_xlabel("predicted")
         axes.set_ylabel("right")

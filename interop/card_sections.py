@@ -1,6 +1,6 @@
 """The text of a model card, a function a section; a section of which nothing is known is left out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from importlib.metadata import version
 
@@ -8,6 +8,7 @@ import yaml
 
 from .certificate import Certificate
 from .finished_run import RECIPE, FinishedRun
+from .markdown import Code, as_code, escaped, in_fence, table
 from .model_folder import CERTIFICATE
 from .scores import METRICS, read_scores, what_is_scored
 from .stored_weights import StoredWeights
@@ -57,7 +58,7 @@ def sections(run: FinishedRun, weights: StoredWeights, usage: Usage, repo: str) 
 def introduction(run: FinishedRun, weights: StoredWeights, repo: str) -> Iterator[str]:
     """Say what the model is."""
     yield f"# {repo.partition('/')[2]}"
-    kind = KINDS.get(run.config.get("model_type", ""), f"`{run.config.get('model_type')}` model")
+    kind = KINDS.get(run.config.get("model_type", ""), f"{as_code(str(run.config.get('model_type')))} model")
     article = "An" if kind[0] in "aeiou" else "A"
     how = f", {origin(run)}" if origin(run) else ""
     yield f"{article} {kind} with {sum(weights.parameters.values()):,} parameters{how}, made with Tercet."
@@ -67,11 +68,11 @@ def origin(run: FinishedRun) -> str:
     """Say what the model began as and what it has learned since, or nothing if that is not known."""
     base, learned = run.recipe.get("model", {}).get("path"), run.recipe.get("objective", {}).get("kind")
     if run.teacher:
-        return f"distilled from {run.teacher}"
+        return f"distilled from {escaped(run.teacher)}"
     if run.task:
-        return f"fine-tuned from {base} for {run.task.replace('_', ' ')}"
+        return f"fine-tuned from {escaped(str(base))} for {run.task.replace('_', ' ')}"
     if learned:
-        beginning = f"further pretrained from {base}" if base else "pretrained from random weights"
+        beginning = f"further pretrained from {escaped(base)}" if base else "pretrained from random weights"
         return f"{beginning} by {learned.replace('_', ' ')}"
     return ""
 
@@ -124,7 +125,7 @@ def training(run: FinishedRun) -> Iterator[str]:
         text = yaml.safe_dump(run.recipe, sort_keys=False, allow_unicode=True).strip()
         parts.append(
             f"The whole recipe, which `tercet {command} {RECIPE}` runs again where its texts are:\n\n"
-            f"<details><summary>{RECIPE}</summary>\n\n```yaml\n{text}\n```\n\n</details>"
+            f"<details><summary>{RECIPE}</summary>\n\n{in_fence(text, 'yaml')}\n\n</details>"
         )
     if parts:
         yield "\n\n".join(["## Training", *parts])
@@ -139,9 +140,9 @@ def data(run: FinishedRun) -> Iterator[str]:
     rows = [
         [
             split,
-            f"`{text['name']}`",
+            Code(text["name"]),
             f"{text['bytes']:,}" if "bytes" in text else "",
-            f"`{text.get('sha256') or text.get('fingerprint')}`",
+            Code(text.get("sha256") or text.get("fingerprint")),
         ]
         for split, texts in run.texts.items()
         for text in texts
@@ -192,9 +193,3 @@ def citation() -> str:
         f"  title = {{{{{TITLE}}}}},\n  author = {{{{{AUTHORS}}}}},\n"
         f"  version = {{{version('tercet')}}},\n  license = {{{LICENSE}}},\n}}\n```"
     )
-
-
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Write a table in Markdown; what would end a cell is escaped."""
-    lines = [columns, [":---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)

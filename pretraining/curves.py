@@ -40,6 +40,7 @@ LOOK: dict[Any, Any] = {
     "grid.color": LINE,
     "grid.linewidth": 0.7,
     "svg.fonttype": "none",
+    "text.parse_math": False,  # labels are other people's: their dollars are no formulas
 }
 
 LABEL_DISTANCE = 0.075

@@ -3,21 +3,26 @@
 What is said in a report is decided once, by whoever lists its blocks; how it looks is decided here and there.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
+
+from ..interop.markdown import as_code, escaped, in_fence
+
+LINK = re.compile(r"\[([^\[\]]+)\]\(([\w./-]+)\)")
+"""Words in brackets, and a file beside the report: nothing that leads elsewhere."""
 
 BAR_WIDTH = 20
 """Characters of a bar that stands for a share of 1."""
 
 MARKS = {
     "plain": ("", ""),
-    "blank": ("`", "`"),
     "truth": ("**", "**"),
     "right": ("**", "**"),
     "wrong": ("_", "_"),
 }
-"""What Markdown puts around a run of text, by its role."""
+"""What Markdown puts around a run of text, by its role; what is `blank` is code."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Run:
 
     text: str
     role: str = "plain"
-    """One of `MARKS`: `blank` hides something, `truth` is what it hides, `right` and `wrong` are answers."""
+    """`plain`, or: `blank` hides something, `truth` is what it hides, `right` and `wrong` are answers."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,10 @@ class Heading:
 
 @dataclass(frozen=True)
 class Prose:
-    """A paragraph; `[words](file)` leads to a file that lies beside the report."""
+    """A paragraph; `[words](file)` leads to a file that lies beside the report, backquotes enclose code.
+
+    Nothing else has a meaning, here or in any other text of a block: what is other people's stands as it is.
+    """
 
     text: str
 
@@ -135,7 +143,8 @@ class Report:
 
 def as_markdown(report: Report) -> str:
     """Write a report as Markdown, with its figures as files beside it."""
-    parts = [f"# {report.title}", report.about, *(markdown(block) for block in report.blocks)]
+    head = [f"# {escaped(report.title)}", escaped(report.about)]
+    parts = [*head, *(markdown(block) for block in report.blocks)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -147,33 +156,33 @@ def markdown(block: Block) -> str:
 
 @markdown.register
 def _(block: Heading) -> str:
-    return f"## {block.text}"
+    return f"## {escaped(block.text)}"
 
 
 @markdown.register
 def _(block: Prose) -> str:
-    return block.text
+    return markdown_prose(block.text)
 
 
 @markdown.register
 def _(block: Table) -> str:
-    rows = [
-        [f"**{cell}**" if index == block.strong else cell for cell in row]
-        for index, row in enumerate(block.rows)
-    ]
+    cells = [[*map(escaped, row)] for row in block.rows]
+    if block.strong is not None:
+        cells[block.strong] = [f"**{cell}**" for cell in cells[block.strong]]
     rule = [":---", *["---:"] * (len(block.columns) - 1)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [block.columns, rule, *rows])
+    return "\n".join(f"| {' | '.join(row)} |" for row in [[*map(escaped, block.columns)], rule, *cells])
 
 
 @markdown.register
 def _(block: Figure) -> str:
-    return f"![{block.about}]({block.file})"
+    return f"![{escaped(block.about)}]({block.file})"
 
 
 @markdown.register
 def _(block: Cards) -> str:
     return "\n\n".join(
-        f"**{card.title}: {card.headline}** {card.about}\n\n{markdown_bars(card.bars)}"
+        f"**{escaped(card.title)}: {escaped(card.headline)}** {markdown_prose(card.about)}\n\n"
+        f"{markdown_bars(card.bars)}"
         for card in block.cards
     )
 
@@ -186,36 +195,47 @@ def _(block: Examples) -> str:
 
 def markdown_example(example: Example) -> str:
     """Write an example as a quotation, a line a line."""
-    lines = [f"> {line.label}: {''.join(map(markdown_run, line.runs))}  " for line in example.lines]
+    lines = [f"> {escaped(line.label)}: {''.join(map(markdown_run, line.runs))}  " for line in example.lines]
     return "\n".join(lines) + (f"\n\n{markdown_bars(example.bars)}" if example.bars else "")
 
 
 def markdown_bars(bars: Sequence[Bar]) -> str:
     """Draw bars of characters."""
-    width = max(len(bar.name) for bar in bars)
+    names = [" ".join(bar.name.split()) for bar in bars]
+    width = max(map(len, names))
     lines = [
-        f"{bar.name:<{width}}  {'█' * round(bar.share * BAR_WIDTH):<{BAR_WIDTH}}  {bar.shown}"
+        f"{name:<{width}}  {'█' * round(bar.share * BAR_WIDTH):<{BAR_WIDTH}}  {bar.shown}"
         + ("  <--" if bar.strong else "")
-        for bar in bars
+        for name, bar in zip(names, bars, strict=True)
     ]
-    return "\n".join(["```text", *lines, "```"])
+    return in_fence("\n".join(lines), "text")
 
 
 def markdown_run(run: Run) -> str:
     """Write a run of text; white space at its edges stays outside its marks, where Markdown wants it."""
-    opening, closing = MARKS[run.role]
-    text = run.text if run.role == "blank" else escaped(run.text)
-    core = text.strip()
+    core = run.text.strip()
     if not core:
-        return text
-    before, _, after = text.partition(core)
-    return f"{before}{opening}{core}{closing}{after}"
+        return escaped(run.text)
+    before, _, after = map(escaped, run.text.partition(core))
+    if run.role == "blank":
+        return f"{before}{as_code(core)}{after}"
+    opening, closing = MARKS[run.role]
+    return f"{before}{opening}{escaped(core)}{closing}{after}"
 
 
-def escaped(text: str) -> str:
-    """Keep Markdown from reading marks into other people's text."""
-    text = text.replace("\n", " ")
-    return "".join(f"\\{character}" if character in "\\`*_[]<>|#" else character for character in text)
+def markdown_prose(text: str) -> str:
+    """Keep links and code, and escape all else."""
+    parts = text.split("`")
+    return "".join(as_code(part) if index % 2 else linked(part) for index, part in enumerate(parts))
+
+
+def linked(text: str) -> str:
+    """Keep links, and escape all else."""
+    end, shown = 0, []
+    for link in LINK.finditer(text):
+        shown += [escaped(text[end : link.start()]), f"[{escaped(link[1])}]({link[2]})"]
+        end = link.end()
+    return "".join([*shown, escaped(text[end:])])
 
 
 def percent(share: float) -> str:

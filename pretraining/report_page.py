@@ -3,15 +3,25 @@
 Colours follow the reader's light or dark setting; charts are drawings that follow it, too.
 """
 
-import re
 from collections.abc import Sequence
 from functools import singledispatch
 from html import escape
 
-from .report import Bar, Block, Card, Cards, Example, Examples, Figure, Heading, Prose, Report, Run, Table
-
-LINK = re.compile(r"\[([^\[\]]+)\]\(([\w./-]+)\)")
-"""Words in brackets, and a file beside the report: nothing that leads elsewhere."""
+from .report import (
+    LINK,
+    Bar,
+    Block,
+    Card,
+    Cards,
+    Example,
+    Examples,
+    Figure,
+    Heading,
+    Prose,
+    Report,
+    Run,
+    Table,
+)
 
 STYLE = """
 :root {
@@ -128,7 +138,7 @@ def _(block: Prose) -> str:
 def _(block: Table) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in block.columns)
     rows = "".join(
-        f"<tr{mark(index == block.strong)}>{''.join(f'<td>{prose(cell)}</td>' for cell in row)}</tr>\n"
+        f"<tr{mark(index == block.strong)}>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n"
         for index, row in enumerate(block.rows)
     )
     return f'<div class="wide"><table>\n<tr>{head}</tr>\n{rows}</table></div>'

@@ -173,7 +173,7 @@ def test_the_card_tells_what_the_run_left(run):
     parameters = TercetDecoderForCausalLM.from_pretrained(run / "model").num_parameters()
     for fact in (f"{parameters:,} parameters", "4,321", "2.5e+09 FLOPs", "0:01:01", "ab" * 32, "1,234"):
         assert fact in text
-    assert "0.25 [0.2, 0.3]" in text
+    assert r"0.25 \[0.2, 0.3\]" in text
     assert "![curves](curves.png)" in text
 
 

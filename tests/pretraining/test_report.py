@@ -49,7 +49,7 @@ def test_page_and_markdown_say_the_same():
 def test_text_of_others_stays_text():
     page, markdown = as_page(REPORT), as_markdown(REPORT)
     assert "&lt;b&gt;*a*&lt;/b&gt; | [x](y) &amp; `z`" in page
-    assert r"\<b\>\*a\*\</b\> \| \[x\](y) & \`z\`" in markdown
+    assert r"\<b\>\*a\*\</b\> \| \[x\](y) \& \`z\`" in markdown
     assert "<b>" not in page + markdown
     assert "&lt;i&gt;" in page
 
@@ -87,3 +87,48 @@ def test_figure_is_a_file_in_markdown_and_a_drawing_on_the_page():
     report = Report("T", "a", [Figure("curves.png", "<svg></svg>", "Loss curves")])
     assert "![Loss curves](curves.png)" in as_markdown(report)
     assert '<figure role="img" aria-label="Loss curves"><svg></svg></figure>' in as_page(report)
+
+
+NASTY = [
+    "<script>x</script>",
+    "a|b",
+    "one\ntwo",
+    "`a",
+    "[x](y.html)",
+    "<img src=x onerror=y>",
+    'q" onload="z',
+]
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_other_peoples_text_is_read_as_it_is_in_every_block(text):
+    bars = [Bar(text, 0.5, text)]
+    report = Report(
+        text,
+        text,
+        [
+            Heading(text),
+            Prose(text if "[" not in text and "`" not in text else "words"),
+            Table([text, text], [[text, text], [text, text]], strong=1),
+            Figure("x.png", "<svg></svg>", text),
+            Cards([Card(text, text, text if "`" not in text and "[" not in text else "", bars)]),
+            Examples([Example([Line(text, [Run(text), Run(text, "blank"), Run(text, "wrong")])], bars)]),
+        ],
+    )
+    page, markdown = as_page(report), as_markdown(report)
+    assert not any(mark in page.replace(STYLE, "") for mark in ("<script", "<img", 'q" onload', 'y.html">'))
+    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", markdown, flags=re.DOTALL)
+    assert not re.search(r"(?<!\\)<(script|img)|(?<!\\)\]\(y\.html\)", outside)
+    rows = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert len(rows) == 4
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {3}
+
+
+def test_prose_keeps_its_links_and_its_code():
+    prose = Prose("More in [its report](runs/page.html), with `a|b` and f1_macro.")
+    assert as_markdown(Report("t", "a", [prose])).splitlines()[-1] == (
+        "More in [its report](runs/page.html), with `a|b` and f1\\_macro."
+    )
+    assert '<a href="runs/page.html">its report</a>, with <code>a|b</code>' in as_page(
+        Report("t", "a", [prose])
+    )
