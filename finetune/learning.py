@@ -94,13 +94,22 @@ def learn(
     results = results_of(judged, outcome, circumstances(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
-        model, weights = (
-            (beginning.model, weights) if recipe.lora is None else merged(learner, folder / ADAPTER)
-        )
+        model, weights = whole_model(beginning.model, weights, learner, recipe, folder)
         keep_model(model, weights, beginning.tokenizer, task, folder / MODEL)
         keep_results(folder, judged, results)
     accelerator.wait_for_everyone()
     return results
+
+
+def whole_model(
+    model: TercetPreTrainedModel,
+    weights: dict[str, Tensor],
+    learner: nn.Module,
+    recipe: FineTuningRecipe,
+    folder: Path,
+) -> tuple[TercetPreTrainedModel, dict[str, Tensor]]:
+    """Give a finished model and its weights; LoRA's additions are merged into them, and kept beside."""
+    return (model, weights) if recipe.lora is None else merged(learner, folder / ADAPTER)
 
 
 def results_of(judged: Mapping[str, Judged], outcome: Outcome, trained_on: dict[str, Any]) -> dict[str, Any]:
