@@ -12,7 +12,7 @@ from matplotlib.figure import Figure as Drawing
 
 from ..finetune.charts import drawn
 from ..finetune.output import MARKDOWN, PAGE
-from ..finetune.report import name_of_model
+from ..finetune.report import name_of_model, shown
 from ..interop.scores import METRICS, what_is_scored
 from ..pretraining.curves import FIRST, INK, LOOK, THIRD
 from ..pretraining.report import Bar, Block, Card, Cards, Figure, Heading, Prose, Report, Table, as_markdown
@@ -247,7 +247,7 @@ def about_cache(missing: Mapping[str, float]) -> str:
 
 def mean_and_deviation(told: Mapping[str, Any], metric: str) -> str:
     """Write a score's mean over the seeds, and its deviation."""
-    return f"{told['mean'][metric]:.4g} ± {told['standard_deviation'][metric]:.2g}"
+    return f"{shown(told['mean'][metric])} ± {shown(told['standard_deviation'][metric], 2)}"
 
 
 def metrics_of(told: Mapping[str, Any]) -> list[str]:

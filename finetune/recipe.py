@@ -93,6 +93,12 @@ class FineTuningSchedule:
     trackers: tuple[str, ...] = ()
     """Further places that receive the log, by `accelerate`'s names."""
 
+    def __post_init__(self):
+        if twice := {seed for seed in self.seeds if self.seeds.count(seed) > 1}:
+            raise ValueError(
+                f"training.seeds names {min(twice)} twice, which would be the same run: name each seed once"
+            )
+
 
 @dataclass(frozen=True)
 class LoraRecipe:

@@ -17,6 +17,9 @@ from .task_recipes import RegressionRecipe
 from .text_objectives import RegressionObjective
 from .texts import DIGITS, TextTask
 
+LARGEST = 1e18
+"""Numbers up to which squared errors, and sums of thousands of them, are finite in float32."""
+
 
 class Regression(TextTask):
     """A number for a text, or for a pair."""
@@ -101,10 +104,14 @@ def numbers_in(rows: Dataset, column: str) -> np.ndarray:
     """Give a column of numbers, (E,).
 
     Raises:
-        RowError: A value is none.
+        RowError: A value is none, or too large to be learned.
     """
     values = values_of(rows, column)
     for row, value in enumerate(values):
         if not is_number(value):
             raise RowError(row, f"has {value!r} in column {column!r}, which is no number: correct it")
+        if abs(value) > LARGEST:
+            raise RowError(
+                row, f"has {value:g} in column {column!r}, whose square no float32 holds: scale the numbers"
+            )
     return np.array(values, dtype=np.float32)

@@ -3,6 +3,7 @@
 Written as Markdown and as a page of HTML, from the same blocks as the reports of pretraining.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def build_report(
     best = summary["seeds"][str(summary["best_seed"])][split]
     rows, seeds = summary["rows"], len(summary["seeds"])
     return Report(
-        f"{KINDS[recipe.task.kind]}: {METRICS[criterion]} {best[criterion]:.3g}",
+        f"{KINDS[recipe.task.kind]}: {METRICS[criterion]} {shown(best[criterion], 3)}",
         f"{name_of_model(recipe.model.path)}, fine-tuned on {rows['train']:,} rows with "
         f"{seeds} seed{'s' if seeds > 1 else ''}, measured on {rows[split]:,} {split} rows.",
         [
@@ -100,14 +101,14 @@ def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
             if criterion in scores
         },
     }
-    scale = max(1.0, *map(abs, values.values()))
+    scale = max(1.0, *(abs(value or 0.0) for value in values.values()))
     bars = [
-        Bar(shown, max(value, 0.0) / scale, f"{value:.3g}", shown == "fine-tuned")
-        for shown, value in values.items()
+        Bar(who, max(value or 0.0, 0.0) / scale, shown(value, 3), who == "fine-tuned")
+        for who, value in values.items()
     ]
     low, high = summary["interval"]
     return Card(
-        f"{name} of the best seed", f"{best[criterion]:.3g}", f"95 % interval {low:.3g} to {high:.3g}.", bars
+        f"{name} of the best seed", shown(best[criterion], 3), f"95 % interval {low:.3g} to {high:.3g}.", bars
     )
 
 
@@ -135,7 +136,7 @@ def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     for name in names:
         row = [
             METRICS[name],
-            *(f"{scores[name]:.4g}" if name in scores else "" for scores in columns.values()),
+            *(shown(scores[name]) if name in scores else "" for scores in columns.values()),
         ]
         if len(summary["seeds"]) > 1:
             row.insert(2, mean_and_deviation(summary, split, name))
@@ -175,10 +176,9 @@ def comparisons(summary: Mapping[str, Any]) -> Iterator[Block]:
     criterion, split = summary["criterion"], summary["split"]
     if tried := summary.get("grid"):
         yield Heading("What was tried")
-        rows = [
-            [", ".join(in_words(each["values"])), f"{each['validation'][criterion]:.4g}"] for each in tried
-        ]
-        best = min(range(len(tried)), key=lambda index: tried[index]["shortfall"])
+        rows = [[", ".join(in_words(each["values"])), shown(each["validation"][criterion])] for each in tried]
+        shortfalls = [math.inf if each["shortfall"] is None else each["shortfall"] for each in tried]
+        best = shortfalls.index(min(shortfalls))
         yield Table(["setting", f"{METRICS[criterion]} (validation)"], rows, strong=best)
     if before := summary.get("before_adaptation"):
         yield Heading("What further pretraining brought")
@@ -192,7 +192,12 @@ def comparisons(summary: Mapping[str, Any]) -> Iterator[Block]:
 
 def mean_and_deviation(told: Mapping[str, Any], split: str, name: str) -> str:
     """Write a score's mean over the seeds, and its deviation."""
-    return f"{told['mean'][split][name]:.4g} ± {told['standard_deviation'][split][name]:.2g}"
+    return f"{shown(told['mean'][split][name])} ± {shown(told['standard_deviation'][split][name], 2)}"
+
+
+def shown(value: float | None, digits: int = 4) -> str:
+    """Write a score, or a dash where it is not defined."""
+    return "-" if value is None else f"{value:.{digits}g}"
 
 
 def by_label(recipe: FineTuningRecipe, study: Study, predictions: Sequence[Prediction]) -> Iterator[Block]:

@@ -16,6 +16,7 @@ from ..training.consistency import require_consistent
 from ..training.disk import replace_text
 from ..training.precision import join_processes
 from ..training.run_folder import writing
+from ..training.tracking import as_json
 from .adaptation import adapt
 from .grid import combinations, in_words, varied
 from .learning import learn
@@ -97,5 +98,5 @@ def best_of_grid(recipe: FineTuningRecipe, study: Study, *, resume: bool) -> Fin
     for each in tried:
         each["shortfall"] = study.task.shortfall(each["validation"])
     if join_processes().is_main_process:
-        replace_text(recipe.folder / GRID_SCORES, json.dumps(tried, indent=2) + "\n")
+        replace_text(recipe.folder / GRID_SCORES, json.dumps([*map(as_json, tried)], indent=2) + "\n")
     return varied(recipe, min(tried, key=lambda each: each["shortfall"])["values"])

@@ -115,8 +115,8 @@ def judge_untrained(recipe: FineTuningRecipe, study: Study) -> Judged:
         return judge(model.eval(), study.task, split.rows, split.examples)
 
 
-def spread(study: Study, results: Results) -> dict[str, dict[str, dict[str, float]]]:
-    """Give the mean of each score over the seeds, and its standard deviation."""
+def spread(study: Study, results: Results) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Give the mean of each score over the seeds, and its standard deviation; `None` where one has none."""
     return {
         "mean": {name: across(results, name, np.mean) for name in study.measured},
         "standard_deviation": {name: across(results, name, deviation) for name in study.measured},
@@ -124,7 +124,7 @@ def spread(study: Study, results: Results) -> dict[str, dict[str, dict[str, floa
 
 
 def across(results: Results, split: str, reduce: Callable[[list[float]], Any]) -> dict[str, float]:
-    """Reduce each score of a split over the seeds to one number."""
+    """Reduce each score of a split over the seeds to one number; nan if a seed has none."""
     names = next(iter(results.values()))[split]
     return {
         name: float(reduce([as_scores(result[split])[name] for result in results.values()])) for name in names

@@ -35,7 +35,7 @@ class ClassificationRecipe:
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Probability that is spread over all labels instead of resting on the right one."""
     criterion: Literal["accuracy", "f1", "f1_macro", "matthews_correlation"] = "accuracy"
-    """Score by which the best checkpoint is chosen."""
+    """Score by which the best checkpoint is chosen; `f1` is of the second of two labels."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,13 @@ class TaggingRecipe:
     """What the numbers 0, 1, ... in that column are called."""
     criterion: Literal["span_f1", "accuracy"] | None = None
     """Score by which the best checkpoint is chosen; `span_f1` with `iob2`, else `accuracy`, if left out."""
+
+    def __post_init__(self):
+        if self.criterion == "span_f1" and self.scheme == "none":
+            raise ValueError(
+                "task.criterion is span_f1, but task.scheme is none, which marks no spans: leave out "
+                "task.criterion, or set task.scheme=iob2"
+            )
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,11 @@ class Classification(LabellingTask):
     def find(recipe: ClassificationRecipe, train: Dataset) -> Facts:
         """Find the labels, and the share of the rows that has each."""
         labels = find_labels(train, recipe.label, recipe.label_names)
+        if recipe.criterion == "f1" and len(labels) != 2:
+            raise ValueError(
+                f"task.criterion is f1, which is of two labels, but there are {len(labels)}: set "
+                "task.criterion=f1_macro"
+            )
         counts = np.bincount(labels.numbers_of(train, recipe.label), minlength=len(labels))
         return labels.facts | {"shares": (counts / counts.sum()).tolist()}
 

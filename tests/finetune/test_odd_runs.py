@@ -1,0 +1,74 @@
+"""What is odd about a run is said before it learns, and scores that are not defined end none."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from tercet.finetune.answers import ask
+from tercet.finetune.run import finetune
+from tercet.finetune.splits import find_task, read_splits
+from tercet.finetune.study import prepare
+from tercet.finetune.summary import across, deviation
+
+from .conftest import write_rows
+
+
+def test_f1_of_more_than_two_labels_is_refused(recipe_of):
+    recipe = recipe_of("classification", task={"criterion": "f1"})
+    with pytest.raises(
+        ValueError, match=r"criterion is f1, which is of two labels, but there are 4: set task"
+    ):
+        prepare(recipe)
+
+
+def test_spans_cannot_be_scored_where_none_are_marked(recipe_of):
+    with pytest.raises(ValueError, match=r"task\.criterion is span_f1, but task\.scheme is none"):
+        recipe_of("tagging", task={"criterion": "span_f1", "scheme": "none"})
+
+
+def test_a_seed_is_named_once(recipe_of):
+    with pytest.raises(ValueError, match=r"training\.seeds names 3 twice"):
+        recipe_of("classification", training={"seeds": [3, 1, 3]})
+
+
+@pytest.mark.parametrize("number", [1e30, -3e37, 1e300])
+def test_a_number_that_float32_cannot_square_is_told(number, recipe_of, tmp_path):
+    recipe = recipe_of("regression")
+    rows = [{"text": f"cat {value}", "score": value} for value in (1.0, 2.0, number)]
+    write_rows(tmp_path / "train.jsonl", rows)
+    with pytest.raises(ValueError, match=r"data\.train: row 3 has .* whose square no float32 holds: scale"):
+        find_task(recipe, read_splits(recipe))
+
+
+def test_a_score_that_is_not_defined_is_the_worst(recipe_of):
+    task = find_task(recipe := recipe_of("regression"), read_splits(recipe))
+    assert task.shortfall({"pearson": math.nan}) == task.shortfall({"pearson": None}) == math.inf
+    assert task.shortfall({"pearson": -0.5}) == 0.5
+    results = {
+        0: {"validation": {"loss": None, "pearson": 0.5}},
+        1: {"validation": {"loss": 1, "pearson": 1}},
+    }
+    assert across(results, "validation", np.mean) == {"loss": None, "pearson": 0.75}
+    assert across(results, "validation", deviation)["loss"] is None
+
+
+def test_a_split_without_a_target_has_no_loss_and_its_run_a_report(recipe_of, tmp_path):
+    """Words of which the tokenizer leaves nothing are no targets: nothing was measured, which is not 0."""
+    recipe = recipe_of("tagging", training={"epochs": 1}, grid={"training.learning_rate": [1e-3, 1e-4]})
+    write_rows(tmp_path / "validation.jsonl", [{"tokens": ["\u200b"], "tags": ["O"]}] * 2)
+    finetune(recipe)
+    scores = json.loads((recipe.folder / "scores.json").read_text())
+    assert scores["mean"]["validation"]["loss"] is None
+    assert "| - |" in (recipe.folder / "report.md").read_text()
+    finetune(recipe, resume=True)
+
+
+def test_rows_without_labels_have_no_loss(recipe_of):
+    study = prepare(recipe_of("classification"))
+    examples = study.splits["train"].examples
+    blank = type(examples)({name: field for name, field in examples.fields.items() if name != "labels"})
+    answers, loss = ask(study.beginning.model.eval(), study.task.objective(), blank, 4096)
+    assert len(answers) == 16
+    assert math.isnan(loss)
