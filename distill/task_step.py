@@ -83,7 +83,7 @@ def prepare_task(recipe: TaskStepRecipe) -> TaskStep:
     if recipe.unlabelled is not None:
         require_answers(task)
         columns = task.inputs_in(task.recipe)
-        unlabelled = read_rows(DataRecipe(train=recipe.unlabelled), "train", columns)
+        unlabelled = read_rows(DataRecipe(train=recipe.unlabelled), "train", columns, "task.unlabelled")
     step = TaskStep(recipe, teacher, task, rows, unlabelled)
     encode_splits(recipe.data, rows, task, step.encoder)  # raises what is wrong with the rows
     if unlabelled is not None:

@@ -103,7 +103,7 @@ def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
     }
     scale = max(1.0, *(abs(value or 0.0) for value in values.values()))
     bars = [
-        Bar(who, max(value or 0.0, 0.0) / scale, shown(value, 3), who == "fine-tuned")
+        Bar(who, max(0.0, value or 0.0) / scale, shown(value, 3), who == "fine-tuned")
         for who, value in values.items()
     ]
     low, high = summary["interval"]
@@ -197,7 +197,7 @@ def mean_and_deviation(told: Mapping[str, Any], split: str, name: str) -> str:
 
 def shown(value: float | None, digits: int = 4) -> str:
     """Write a score, or a dash where it is not defined."""
-    return "-" if value is None else f"{value:.{digits}g}"
+    return "-" if value is None or math.isnan(value) else f"{value:.{digits}g}"
 
 
 def by_label(recipe: FineTuningRecipe, study: Study, predictions: Sequence[Prediction]) -> Iterator[Block]:

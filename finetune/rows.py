@@ -16,13 +16,14 @@ Row = dict[str, Any]
 """The values of one row, by the names of the columns."""
 
 
-def read_rows(data: DataRecipe, split: str, columns: Sequence[str]) -> Dataset:
+def read_rows(data: DataRecipe, split: str, columns: Sequence[str], key: str | None = None) -> Dataset:
     """Read one split of a task's data, and make sure that it has rows, and something in every column.
 
     Args:
         data: Names files, or a data set on the Hub.
         split: `train`, `validation` or `test`.
         columns: Needed ones.
+        key: What names the rows in the recipe, if that is not `data` and the split.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -32,7 +33,7 @@ def read_rows(data: DataRecipe, split: str, columns: Sequence[str]) -> Dataset:
     place = source if data.dataset is None else f"{data.dataset}, split {source}"
     rows = read_file(source, columns) if data.dataset is None else read_split(data, source)
     if not len(rows):
-        raise ValueError(f"{place} has no rows: name one that has some in data.{split}")
+        raise ValueError(f"{place} has no rows: name one that has some in {key or f'data.{split}'}")
     require_columns(place, rows.column_names, columns)
     for column in columns:
         try:

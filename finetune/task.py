@@ -196,12 +196,9 @@ class Task(ABC):
         return {}
 
     def shortfall(self, scores: Mapping[str, float | None]) -> float:
-        """Turn scores into one number that falls as the model learns, by the criterion.
-
-        A score that is not defined, or `None` as files have it, is worse than all others.
-        """
+        """Turn scores into one that falls as the model learns, by the criterion; infinite if undefined."""
         score = scores[self.criterion]
-        if score is None or not math.isfinite(score):
+        if score is None or math.isnan(score):
             return math.inf
         return -score if self.metrics[self.criterion] else score
 

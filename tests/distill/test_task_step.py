@@ -243,6 +243,9 @@ def test_a_row_without_labels_that_cannot_be_read_is_told_before_anything_is_wri
     write_rows(tmp_path / "more.jsonl", [{"text": "a cat"}, {"text": " "}])
     with pytest.raises(ValueError, match=r"task\.unlabelled .*more\.jsonl\): row 2 has no text"):
         distill(recipe)
+    (tmp_path / "more.jsonl").write_text("")
+    with pytest.raises(ValueError, match=r"more\.jsonl has no rows: name one that has some in task\.unl"):
+        distill(recipe)
     assert not recipe.folder.exists()
 
 

@@ -3,14 +3,12 @@
 import json
 import math
 
-import numpy as np
 import pytest
 
 from tercet.finetune.answers import ask
 from tercet.finetune.run import finetune
 from tercet.finetune.splits import find_task, read_splits
 from tercet.finetune.study import prepare
-from tercet.finetune.summary import across, deviation
 
 from .conftest import write_rows
 
@@ -46,12 +44,6 @@ def test_a_score_that_is_not_defined_is_the_worst(recipe_of):
     task = find_task(recipe := recipe_of("regression"), read_splits(recipe))
     assert task.shortfall({"pearson": math.nan}) == task.shortfall({"pearson": None}) == math.inf
     assert task.shortfall({"pearson": -0.5}) == 0.5
-    results = {
-        0: {"validation": {"loss": None, "pearson": 0.5}},
-        1: {"validation": {"loss": 1, "pearson": 1}},
-    }
-    assert across(results, "validation", np.mean) == {"loss": None, "pearson": 0.75}
-    assert across(results, "validation", deviation)["loss"] is None
 
 
 def test_a_split_without_a_target_has_no_loss_and_its_run_a_report(recipe_of, tmp_path):
