@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..finetune.answer_metrics import exact_match, word_f1
+from ..finetune.answer_metrics import exact_match as squad_exact_match
+from ..finetune.answer_metrics import word_f1
 from ..finetune.bootstrap import bootstrap_interval, mean_interval
 from ..finetune.text_metrics import bleu, score_of_rows, tokenization_for
 from .choosing import WAYS, compared, probabilities
@@ -22,6 +23,9 @@ Record = dict[str, Any]
 
 NUM_BINS = 10
 """Bins of confidence in a reliability plot."""
+
+MEANS_OF_WRITING = ("exact_match", "squad_exact_match", "f1")
+"""Scores of what was written that are means over items."""
 
 
 def criterion_of(task: Common) -> str:
@@ -92,11 +96,12 @@ def record_text(item: Item, scores: Sequence[Score]) -> Record:
 
 
 def record_writing(item: Item, written: str) -> Record:
-    """Compare what was written with the nearest right answer."""
+    """Compare what was written with the nearest right answer: as it is, and as SQuAD does."""
     return {
         "written": written,
         "references": list(item.references),
-        "exact_match": exact_match(written, item.references),
+        "exact_match": float(written.strip() in [answer.strip() for answer in item.references]),
+        "squad_exact_match": squad_exact_match(written, item.references),
         "f1": word_f1(written, item.references),
     }
 
@@ -105,7 +110,7 @@ def scores_of(task: Common, records: Sequence[Record]) -> dict[str, float]:
     """Give all scores of some records."""
     if isinstance(task, GenerationRecipe):
         texts, references = written(records)
-        means = {name: float(np.mean([record[name] for record in records])) for name in ("exact_match", "f1")}
+        means = {name: float(np.mean([record[name] for record in records])) for name in MEANS_OF_WRITING}
         return {**means, "bleu": bleu(texts, references, tokenization_for(references))}
     if is_choosing(task):
         ways = [way for way in WAYS if way in records[0]["is_right"]]

@@ -33,7 +33,8 @@ Results = Mapping[str, Any]
 NAMES = {
     "accuracy": "accuracy",
     "exact_match": "exact match",
-    "f1": "F1",
+    "squad_exact_match": "exact match as in SQuAD",
+    "f1": "F1 as in SQuAD",
     "bleu": "BLEU",
     "bits_per_byte": "bits per byte",
     "perplexity": "perplexity of the answer",

@@ -131,8 +131,10 @@ class GenerationRecipe(Common):
     """What ends an answer, beside the end-of-sequence token."""
     max_new_tokens: Positive = 32
     """Tokens of an answer, at most."""
-    score: Literal["exact_match", "f1", "bleu"] = "exact_match"
-    """Which score decides; all are reported."""
+    score: Literal["exact_match", "squad_exact_match", "f1", "bleu"] = "exact_match"
+    """Which score decides; all are reported. `exact_match` compares texts as they are, spaces at both ends
+    aside. `squad_exact_match` and `f1` leave case, punctuation and articles out, as SQuAD does (Rajpurkar et
+    al., 2016, section 6.1): for answers in words, not for numbers, letters and signs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,11 @@
 """Scores of answers that are spans of text, as SQuAD counts them (Rajpurkar et al., 2016, section 6.1; 2018).
 
 An answer is compared with every right one, and scored by the nearest. Case, punctuation, articles and spaces
-do not count. Where there is no answer, the empty text is right. Two deviations: scores are 0 to 1, as all
-others here, and what is written without spaces is compared by characters, not as one long word.
+do not count. Where there is no answer, what is empty without them is right. Three deviations: scores are 0 to
+1, as all others here; what is written without spaces is compared by characters, not as one long word; and a
+right answer that is nothing but articles and punctuation, such as "A" or "-", is compared as it is written.
+SQuAD's scripts equal it to any other such text ("the", "?"; 1.1) or take it for no answer (2.0), which
+does for spans of an encyclopedia, where it is rare, and is wrong for letters and signs.
 """
 
 import re
@@ -47,18 +50,39 @@ def answer_scores(found: Sequence[str], references: Sequence[Sequence[str]]) -> 
 
 
 def exact_match(found: str, right_answers: Sequence[str]) -> float:
-    """Give 1 if an answer equals a right one once both are normalized, else 0."""
-    return float(normalize(found) in right_texts(right_answers))
+    """Give 1 if an answer equals a right one once both are normalized, else 0.
+
+    >>> exact_match("The cat.", ["cat"]), exact_match("the", ["A"]), exact_match("A", ["A"])
+    (1.0, 0.0, 1.0)
+    """
+    return max(float(are_equal(found, answer)) for answer in right_texts(right_answers))
 
 
 def word_f1(found: str, right_answers: Sequence[str]) -> float:
     """Give the F1 of an answer's words, order aside, with those of the nearest right answer."""
-    return max(overlap(words_of(found), words_of(answer)) for answer in right_texts(right_answers))
+    return max(
+        float(are_equal(found, answer))
+        if is_as_written(answer)
+        else overlap(words_of(found), words_of(answer))
+        for answer in right_texts(right_answers)
+    )
 
 
 def right_texts(right_answers: Sequence[str]) -> list[str]:
-    """Normalize what is right: all answers that are more than articles and punctuation, else no answer."""
-    return [text for text in map(normalize, right_answers) if text] or [""]
+    """Give all right answers that are not empty, else the empty text, which says that there is none."""
+    return [answer for answer in right_answers if answer.strip()] or [""]
+
+
+def are_equal(found: str, right: str) -> bool:
+    """Tell whether an answer is the right one."""
+    if is_as_written(right):
+        return found.strip() == right.strip()
+    return normalize(found) == normalize(right)
+
+
+def is_as_written(right: str) -> bool:
+    """Tell whether a right answer has text, but nothing that counts."""
+    return bool(right.strip()) and not normalize(right)
 
 
 def words_of(answer: str) -> list[str]:

@@ -163,7 +163,11 @@ class SpanF1(OfflineMetric):
 
 
 class SquadAnswers(OfflineMetric):
-    """Exact match and F1 of answers; a reference is the list of all right answers, empty if there is none."""
+    """Exact match and F1 of answers, case, punctuation and articles aside, as SQuAD counts them.
+
+    A reference is the list of all right answers, empty if there is none. The metric `exact_match` compares
+    texts as they are.
+    """
 
     prediction = TEXT
     reference = List(TEXT)

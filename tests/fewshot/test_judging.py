@@ -52,6 +52,32 @@ def test_calibration_error_is_that_of_fine_tuning(monkeypatch):
     assert sum(found["count"]) == 200
 
 
+@pytest.mark.parametrize(
+    ("written", "right", "exact", "squad", "f1"),
+    [
+        (" cat\n", ["cat"], 1, 1, 1),
+        ("dog", ["cat", " dog "], 1, 1, 1),
+        ("The cat.", ["cat"], 0, 1, 1),
+        ("the cat ran", ["cat"], 0, 0, 2 / 3),
+        ("12", ["-12"], 0, 1, 1),
+        ("35", ["3.5"], 0, 1, 1),
+        (" the", ["A"], 0, 0, 0),
+        ("!", ["?"], 0, 0, 0),
+        ("", ["..."], 0, 0, 0),
+        (" A", ["A"], 1, 1, 1),
+        ("", ["cat"], 0, 0, 0),
+    ],
+)
+def test_exact_match_compares_texts_and_the_form_of_squad_has_its_own_name(written, right, exact, squad, f1):
+    record = record_writing(Item(0, (), references=tuple(right)), written)
+    names = ("exact_match", "squad_exact_match", "f1")
+    assert [record[name] for name in names] == pytest.approx([exact, squad, f1])
+    for name, value in zip(names, (exact, squad, f1), strict=True):
+        task = GenerationRecipe(kind="generation", context="", answers="", score=name)
+        assert scores_of(task, [record])[name] == pytest.approx(value)
+        assert interval_of(task, [[record]]) == pytest.approx((value, value))
+
+
 def test_bleu_and_its_interval_are_means_over_conditions_and_parts_have_the_same_score():
     task = GenerationRecipe(kind="generation", context="", answers="", score="bleu")
     references = [f"the {animal} sat under the big tree {n}" for n, animal in enumerate(["cat", "dog"] * 6)]
