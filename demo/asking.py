@@ -76,7 +76,11 @@ def asking_chapter(asked: Asked) -> Iterator[Block]:
         "probable a name is without the line is divided out. In brackets the 95 % interval."
     )
     members = list(asked.of_members.values())
-    rows = [[f"K = {count}", *(cell(shots[count]) for shots in members)] for count in members[0]]
+    counts = sorted({count for shots in members for count in shots}, key=int)
+    rows = [
+        [f"K = {count}", *(cell(shots[count]) if count in shots else "" for shots in members)]
+        for count in counts
+    ]
     rows += [[name, *(f"{100 * value:.1f}" for _ in asked.of_members)] for name, value in baselines.items()]
     yield Table(["accuracy in %", *asked.of_members], rows)
     verdicts = [verdict(member, shots) for member, shots in asked.of_members.items()]

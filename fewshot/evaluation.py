@@ -38,14 +38,19 @@ class Outcome:
     """What a model answers in one condition."""
 
     condition: Condition
-    records: list[Record]
-    """One for each item, in their order."""
+    records: list[Record | None]
+    """One for each item, in their order; none where demonstrations were asked for, and not one fitted."""
     dropped: int
     """Demonstrations that did not fit, over all items."""
     cut: int
     """Items whose own context did not fit."""
     prompt_hash: str
     """SHA-256 of all prompts and answers."""
+
+    @property
+    def counted(self) -> list[Record]:
+        """The records that there are: a row without a demonstration is none of K > 0."""
+        return [record for record in self.records if record is not None]
 
 
 class Evaluation:
@@ -93,14 +98,15 @@ class Evaluation:
                 for item in self.items.test
             ]
             questions = self.pose(drawn)
-            records = [
-                describe(question, condition) | own
-                for question, own in zip(questions, self.answer(questions), strict=True)
-            ]
+            asked = [question for question in questions if question.demonstrations or not condition.shots]
+            records = {
+                question.item.number: describe(question, condition) | own
+                for question, own in zip(asked, self.answer(asked), strict=True)
+            }
             texts = repr([[(p.context, p.answers, p.suffix) for p in q.prompts] for q in questions])
             yield Outcome(
                 condition,
-                records,
+                [records.get(question.item.number) for question in questions],
                 sum(question.dropped for question in questions),
                 sum(question.cut > 0 for question in questions),
                 sha256(texts.encode()).hexdigest(),

@@ -4,14 +4,14 @@ A record is plain data, one line of the log: the prompt, its tokens and what the
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..finetune.answer_metrics import exact_match as squad_exact_match
 from ..finetune.answer_metrics import word_f1
-from ..finetune.bootstrap import bootstrap_interval, mean_interval
+from ..finetune.bootstrap import bootstrap_interval
 from ..finetune.text_metrics import bleu, score_of_rows, tokenization_for
 from .choosing import WAYS, compared, probabilities
 from .items import Item, is_choosing
@@ -153,23 +153,36 @@ def worth_of(task: Common, record: Record) -> float:
     return float(record["is_right"][way_of(task)] if is_choosing(task) else record["is_right"])
 
 
-def interval_of(task: Common, conditions: Sequence[Sequence[Record]]) -> tuple[float, float]:
-    """Give the 95 % interval of the criterion: rows are drawn again, with what all seeds made of them."""
+def interval_of(task: Common, conditions: Sequence[Sequence[Record | None]]) -> tuple[float, float]:
+    """Give the 95 % interval of the criterion: rows are drawn again, with what all seeds made of them.
+
+    Args:
+        task: What was asked.
+        conditions: The records of all rows in every condition, none where a row does not count.
+    """
+    counts = np.array([[record is not None for record in own] for own in conditions])
+    scores = [score_of_drawn(task, [record for record in own if record is not None]) for own in conditions]
+    # Of each condition, where among its records those of a row stand, or -1.
+    places = np.where(counts, counts.cumsum(axis=1) - 1, -1)[:, counts.any(axis=0)]
+
+    def mean_of(rows: np.ndarray) -> float:
+        drawn = [own[rows] for own in places]
+        parts = [own[own >= 0] for own in drawn]
+        return float(np.mean([score(part) for score, part in zip(scores, parts, strict=True) if len(part)]))
+
+    return bootstrap_interval(mean_of, places.shape[1])
+
+
+def score_of_drawn(task: Common, records: Sequence[Record]) -> Callable[[np.ndarray], float]:
+    """Give the function that computes the criterion of some of the records, by their places (E,)."""
     name = criterion_of(task)
     if name == "bleu":
-        scores = []
-        for records in conditions:
-            texts, references = written(records)
-            scores.append(score_of_rows("bleu", texts, references, tokenize=tokenization_for(references)))
-        return bootstrap_interval(
-            lambda rows: float(np.mean([score(rows) for score in scores])), len(conditions[0])
-        )
+        texts, references = written(records)
+        return score_of_rows("bleu", texts, references, tokenize=tokenization_for(references))
     if name == "bits_per_byte":
-        records = conditions[0]
-        return bootstrap_interval(lambda rows: bits_per_byte([records[row] for row in rows]), len(records))
-    return mean_interval(
-        np.array([[worth_of(task, each) for each in own] for own in conditions]).mean(axis=0)
-    )
+        return lambda places: bits_per_byte([records[place] for place in places])
+    values = np.array([worth_of(task, record) for record in records])
+    return lambda places: float(values[places].mean())
 
 
 def reliability(records: Sequence[Record], way: str) -> dict[str, Any]:
@@ -195,17 +208,13 @@ def reliability(records: Sequence[Record], way: str) -> dict[str, Any]:
     }
 
 
-def by_group(task: Common, items: Sequence[Item], records: Sequence[Record]) -> dict[str, float]:
-    """Give the criterion of each group of items, if there are any."""
+def by_group(task: Common, records: Sequence[Record]) -> dict[str, float]:
+    """Give the criterion of each group of items."""
     groups: dict[str, list[Record]] = {}
-    for item, record in zip(items, records, strict=True):
-        groups.setdefault(item.group, []).append(record)
+    for record in records:
+        groups.setdefault(record["group"], []).append(record)
     name = criterion_of(task)
-    return (
-        {group: scores_of(task, own)[name] for group, own in sorted(groups.items())}
-        if len(groups) > 1
-        else {}
-    )
+    return {group: scores_of(task, own)[name] for group, own in sorted(groups.items())}
 
 
 def baselines_of(task: Common, items: Sequence[Item]) -> dict[str, float]:

@@ -26,6 +26,7 @@ from .choosing import WAYS
 from .judging import is_better_higher
 from .output import MARKDOWN, PAGE, RELIABILITY, SHOTS
 from .recipe import FewShotRecipe
+from .room import room
 from .shown_items import some_items
 
 Results = Mapping[str, Any]
@@ -74,7 +75,7 @@ def build_report(recipe: FewShotRecipe, results: Results) -> Report:
     return Report(
         f"{KINDS[results['task']]}: {NAMES[criterion]} {best:.3g}",
         f"{recipe.folder.name}: {results['items']:,} items, asked without training; shots: "
-        f"{', '.join(results['models'][0]['shots'])}.",
+        f"{', '.join(map(str, all_shots(results)))}.",
         [
             Cards([glance(model, results) for model in results["models"]]),
             Prose(doubts(results)),
@@ -87,6 +88,11 @@ def build_report(recipe: FewShotRecipe, results: Results) -> Report:
             *what_was_asked(results),
         ],
     )
+
+
+def all_shots(results: Results) -> list[int]:
+    """List every K of which any model has a score."""
+    return sorted({int(count) for model in results["models"] for count in model["shots"]})
 
 
 def best_of(results: Results) -> float:
@@ -154,9 +160,7 @@ def shots(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
     ]
     heads = ["", NAMES[criterion], "95 % interval", "standard error", "draws", "dropped", "cut"]
     yield Table(heads, rows)
-    yield Prose(
-        "Dropped are demonstrations that did not fit, cut are items whose own context did not, in all draws."
-    )
+    yield from room(results, [label(model, results) for model in results["models"]])
     yield from ties(results)
 
 
@@ -216,10 +220,11 @@ def sureness(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
 def groups(results: Results) -> Iterator[Block]:
     """Show the score of every group, with the largest K."""
     last = [list(model["shots"].values())[-1]["groups"] for model in results["models"]]
-    if not last[0] or len(last[0]) > MOST_GROUPS:
+    names = sorted({group for own in last for group in own})
+    if not all(last) or len(names) > MOST_GROUPS:
         return
     yield Heading("By group")
-    rows = [[group, *(f"{own[group]:.3f}" for own in last)] for group in last[0]]
+    rows = [[group, *(f"{own[group]:.3f}" if group in own else "" for own in last)] for group in names]
     rows.append(["mean of the groups", *(f"{sum(own.values()) / len(own):.3f}" for own in last)])
     yield Table(["", *(label(model, results) for model in results["models"])], rows, strong=len(rows) - 1)
 

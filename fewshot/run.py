@@ -68,7 +68,7 @@ def ask_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trust_rem
                 log(name, outcome)
             weights = before, hash_weights(subject.model)
             assert weights[0] == weights[1], "asking has changed weights"
-            models.append(summarize_model(recipe, items, subject, weights, outcomes, contamination))
+            models.append(summarize_model(recipe, subject, weights, outcomes, contamination))
     conclude(recipe, items, models, contamination)
     return recipe.folder
 
@@ -92,7 +92,7 @@ def partial_items(file: Path) -> Iterator[Any]:
     def log(model: str, outcome: Outcome) -> None:
         if not opened:
             opened.append(partial.open("w", encoding="utf-8"))
-        for record in outcome.records:
+        for record in outcome.counted:
             opened[0].write(json.dumps({"model": model} | record, ensure_ascii=False) + "\n")
 
     try:

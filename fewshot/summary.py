@@ -12,14 +12,12 @@ from .evaluation import Outcome
 from .items import is_choosing
 from .judging import by_group, criterion_of, interval_of, reliability, scores_of, way_of
 from .recipe import FewShotRecipe
-from .rows import Items
 from .subject import Subject
 from .task_recipes import Common, MinimalPairRecipe
 
 
 def summarize_model(
     recipe: FewShotRecipe,
-    items: Items,
     subject: Subject,
     weights: tuple[str, str],
     outcomes: Sequence[Outcome],
@@ -29,19 +27,26 @@ def summarize_model(
 
     Args:
         recipe: What was asked.
-        items: The rows.
         subject: The model.
         weights: Hash of its weights before, and after.
         outcomes: Of all conditions.
         contamination: Which items stand in a corpus, if that was looked for.
+
+    Raises:
+        ValueError: Demonstrations were asked for throughout, and not one fits.
     """
     shots = sorted({outcome.condition.shots for outcome in outcomes})
+    by_shots = {count: [each for each in outcomes if each.condition.shots == count] for count in shots}
     of_shots = {
-        str(count): summarize_shots(
-            recipe, items, [each for each in outcomes if each.condition.shots == count], contamination
-        )
-        for count in shots
+        str(count): summarize_shots(recipe, own, contamination)
+        for count, own in by_shots.items()
+        if any(outcome.counted for outcome in own)
     }
+    if not of_shots:
+        raise ValueError(
+            f"no demonstration fits into any prompt of {subject.name}, which reads {subject.max_length:,} "
+            "tokens: add 0 to asking.shots, shorten the templates, or ask a model that reads more"
+        )
     return {
         "name": subject.name,
         "member": subject.member,
@@ -50,19 +55,33 @@ def summarize_model(
         "weights_sha256": weights[0],
         "weights_unchanged": weights[0] == weights[1],
         "shots": of_shots,
+        "fitted": {str(count): what_fitted(own) for count, own in by_shots.items() if count},
+    }
+
+
+def what_fitted(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Say of one K how many demonstrations stood in the prompts that count, and how many prompts had none."""
+    num_shown = [len(record["demonstrations"]) for outcome in outcomes for record in outcome.counted]
+    num_prompts = sum(len(outcome.records) for outcome in outcomes)
+    return {
+        "prompts": num_prompts,
+        "without": num_prompts - len(num_shown),
+        "mean": float(np.mean(num_shown)) if num_shown else 0.0,
     }
 
 
 def summarize_shots(
-    recipe: FewShotRecipe, items: Items, outcomes: Sequence[Outcome], contamination: Contamination | None
+    recipe: FewShotRecipe, outcomes: Sequence[Outcome], contamination: Contamination | None
 ) -> dict[str, Any]:
-    """Join the seeds and orders of one K."""
+    """Join the seeds and orders of one K, as far as any prompt holds a demonstration."""
+    outcomes = [outcome for outcome in outcomes if outcome.counted]
     task, name = recipe.task, criterion_of(recipe.task)
     conditions = [
         {
             "seed": outcome.condition.seed,
             "order": outcome.condition.order,
-            "scores": as_json(scores_of(task, outcome.records)),
+            "scores": as_json(scores_of(task, outcome.counted)),
+            "items": len(outcome.counted),
             "dropped": outcome.dropped,
             "cut": outcome.cut,
             "prompt_sha256": outcome.prompt_hash,
@@ -70,7 +89,7 @@ def summarize_shots(
         for outcome in outcomes
     ]
     values = [condition["scores"][name] for condition in conditions]
-    everything = [record for outcome in outcomes for record in outcome.records]
+    everything = [record for outcome in outcomes for record in outcome.counted]
     summary = {
         "mean": float(np.mean(values)),
         "standard_error": standard_error(outcomes, values),
@@ -79,7 +98,7 @@ def summarize_shots(
         "dropped": sum(outcome.dropped for outcome in outcomes),
         "cut": sum(outcome.cut for outcome in outcomes),
         "conditions": conditions,
-        "groups": mean_groups(recipe, items, outcomes),
+        "groups": mean_groups(task, outcomes),
     }
     if is_choosing(task):
         summary["reliability"] = reliability(everything, way_of(task))
@@ -95,13 +114,13 @@ def summarize_shots(
 
 def score_of_part(task: Common, outcomes: Sequence[Outcome], mask: np.ndarray) -> float | None:
     """Give the mean criterion of some items; of none there is none."""
-    if not mask.any():
-        return None
     name = criterion_of(task)
     parts = [
-        [record for record, is_in in zip(outcome.records, mask, strict=True) if is_in] for outcome in outcomes
+        [record for record, is_in in zip(outcome.records, mask, strict=True) if is_in and record]
+        for outcome in outcomes
     ]
-    return float(np.mean([scores_of(task, own)[name] for own in parts]))
+    scores = [scores_of(task, own)[name] for own in parts if own]
+    return float(np.mean(scores)) if scores else None
 
 
 def standard_error(outcomes: Sequence[Outcome], values: Sequence[float]) -> float | None:
@@ -120,7 +139,10 @@ def mean_scores(conditions: Sequence[dict[str, Any]]) -> dict[str, float | None]
     return {name: None if None in own else float(np.mean(own)) for name, own in values.items()}
 
 
-def mean_groups(recipe: FewShotRecipe, items: Items, outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """Give the mean criterion of each group."""
-    each = [by_group(recipe.task, items.test, outcome.records) for outcome in outcomes]
-    return {group: float(np.mean([own[group] for own in each])) for group in each[0]}
+def mean_groups(task: Common, outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Give the mean criterion of each group, if there are several."""
+    each = [by_group(task, outcome.counted) for outcome in outcomes]
+    groups = sorted({group for own in each for group in own})
+    if len(groups) < 2:
+        return {}
+    return {group: float(np.mean([own[group] for own in each if group in own])) for group in groups}

@@ -11,7 +11,7 @@ from tercet.fewshot.judging import interval_of, record_writing, reliability, sco
 from tercet.fewshot.prefix_tree import by_size, common_length
 from tercet.fewshot.request import Request, Score
 from tercet.fewshot.summary import score_of_part
-from tercet.fewshot.task_recipes import GenerationRecipe
+from tercet.fewshot.task_recipes import CompletionRecipe, GenerationRecipe
 from tercet.fewshot.windows import rolling
 from tercet.finetune.label_metrics import calibration_error
 
@@ -100,6 +100,25 @@ def test_bleu_and_its_interval_are_means_over_conditions_and_parts_have_the_same
         np.mean([scores_of(task, outcome.records)["bleu"] for outcome in outcomes])
     )
     assert score_of_part(task, outcomes, np.zeros(12, dtype=bool)) is None
+
+
+def test_intervals_draw_rows_of_which_some_conditions_know_nothing():
+    """A mean over conditions, each over the drawn rows that it has; against the definition, draw by draw."""
+    task = CompletionRecipe(kind="completion", context="", answer="")
+    rng = np.random.default_rng(0)
+    hits, counts = rng.random((3, 40)) < 0.6, rng.random((3, 40)) < 0.7
+    counts[:, 5] = False
+    records = [
+        [{"is_right": bool(hit)} if count else None for hit, count in zip(*own, strict=True)]
+        for own in zip(hits, counts, strict=True)
+    ]
+    rows = [row for row in range(40) if counts[:, row].any()]
+    draws, means = np.random.default_rng(0), []
+    for _ in range(1000):
+        drawn = [rows[place] for place in draws.integers(len(rows), size=len(rows))]
+        parts = [[own[row]["is_right"] for row in drawn if own[row] is not None] for own in records]
+        means.append(np.mean([np.mean(part) for part in parts if part]))
+    assert interval_of(task, records) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])))
 
 
 def test_contamination_is_a_common_run_of_words():

@@ -1,6 +1,10 @@
 """Evaluations from recipe to report: all kinds of tasks, all members, and what the report says of them."""
 
+import shutil
+from pathlib import Path
+
 import pytest
+from transformers import AutoTokenizer
 
 from tercet.__main__ import main
 from tercet.fewshot.explanation import explain
@@ -159,3 +163,56 @@ def test_contexts_that_are_too_long_lose_their_beginning(recipe_of, saved):
     results, items = read(fewshot(recipe))
     assert results["models"][0]["shots"]["0"]["cut"] == 12
     assert all(item["cut"] > 0 for item in items)
+
+
+def test_a_row_without_a_demonstration_is_none_of_any_k_above_0(recipe_of, saved):
+    long = "{{ ('the cat ' * 85) if gold else '' }}{{ text }}\nAnswer:"
+    parts = {"asking": {"shots": [0, 1, 4], "seeds": [0, 1]}, "task": {"context": long}}
+    demonstrations = {"where": "gold == 1 or number < 9", "demonstrations": "rows.jsonl"}
+    recipe = recipe_of("multiple_choice", [saved("decoder")], **parts, data=demonstrations)
+    results, items = read(fewshot(recipe))
+    (model,) = results["models"]
+    for item in items:
+        assert item["shots"] == 0 or item["demonstrations"]
+    for count in (1, 4):
+        own = [item for item in items if item["shots"] == count]
+        assert 0 < len(own) < 24
+        assert model["fitted"][str(count)] == {
+            "prompts": 24,
+            "without": 24 - len(own),
+            "mean": pytest.approx(sum(len(item["demonstrations"]) for item in own) / len(own)),
+        }
+        for condition in model["shots"][str(count)]["conditions"]:
+            right = [item["is_right"]["raw"] for item in own if item["seed"] == condition["seed"]]
+            assert condition["items"] == len(right)
+            assert condition["scores"]["accuracy"] == pytest.approx(sum(right) / len(right))
+    report = (recipe.folder / "report.md").read_text()
+    assert f"{model['fitted']['1']['without']} of 24 prompts had room for no demonstration" in report
+
+
+def test_what_no_demonstration_fits_is_neither_listed_nor_charted(recipe_of, saved, tmp_path):
+    roomy = Path(shutil.copytree(saved("t5"), tmp_path / "t5"))
+    AutoTokenizer.from_pretrained(roomy, model_max_length=2000).save_pretrained(roomy)
+    parts = {"task": {"description": "the cat sat. " * 60}, "asking": {"shots": [0, 1, 4], "seeds": [0, 1]}}
+    recipe = recipe_of("classification", [saved("decoder"), roomy], **parts)
+    results, items = read(fewshot(recipe))
+    ours, other = results["models"]
+    assert list(ours["shots"]) == ["0"]
+    assert {item["shots"] for item in items if item["model"] == ours["name"]} == {0}
+    assert list(other["shots"]) == ["0", "1", "4"]
+    report = (recipe.folder / "report.md").read_text()
+    assert "decoder, K = 4: not one demonstration fitted into any prompt" in report
+    assert "| decoder, K = 4 |" not in report
+    recipe = recipe_of("classification", [saved("decoder")], **parts | {"asking": {"shots": [1, 4]}})
+    with pytest.raises(ValueError, match=r"no demonstration fits .* which reads 192 tokens: add 0 to asking"):
+        fewshot(recipe, overwrite=True)
+
+
+def test_reports_say_how_a_context_was_cut(recipe_of, saved):
+    for words, is_cut in ((150, True), (1, False)):
+        context = {"context": f"{{{{ 'the cat ' * {words} }}}} {{{{ text }}}} ="}
+        recipe = recipe_of("completion", [saved("decoder")], task=context, asking={"shots": [0]})
+        fewshot(recipe, overwrite=True)
+        assert (
+            "cut off behind what opens a text, once for all" in (recipe.folder / "report.md").read_text()
+        ) == is_cut
