@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .items import Item
+from .items import Item, row_error
 from .recipe import AskingRecipe
 
 
@@ -19,10 +19,13 @@ class Demonstrations:
         items: Rows to draw from.
         recipe: How.
         are_test: Whether they are the rows that are asked about, with the same numbers.
+        place: Where the rows stand that are asked about, for messages.
     """
 
-    def __init__(self, items: Sequence[Item], recipe: AskingRecipe, *, are_test: bool):
-        self.recipe, self.are_test = recipe, are_test
+    def __init__(
+        self, items: Sequence[Item], recipe: AskingRecipe, *, are_test: bool, place: str = "data.test"
+    ):
+        self.recipe, self.are_test, self.place = recipe, are_test, place
         self.items: dict[str, list[Item]] = {}
         for item in items:
             self.items.setdefault(item.match, []).append(item)
@@ -44,10 +47,11 @@ class Demonstrations:
             if len(drawn) == shots:
                 break
         if len(drawn) < shots:
-            raise ValueError(
-                f"asking.shots is {shots}, but row {item.number + 1:,} has {len(drawn)} others to "
-                "demonstrate it, that read differently and have the same task.match: ask for fewer"
+            error = ValueError(
+                f"asking.shots is {shots}, but there are {len(drawn)} other rows to demonstrate this one "
+                "that read differently and have the same task.match: ask for fewer"
             )
+            raise row_error(self.place, item.number, error)
         if order:
             places = np.random.default_rng([seed, order, shots]).permutation(len(drawn))
             drawn = [drawn[place] for place in places]

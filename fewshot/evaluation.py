@@ -71,8 +71,10 @@ class Evaluation:
         asking = recipe.asking
         self.recipe, self.task, self.items, self.subject = recipe, recipe.task, items, subject
         self.encoder = subject.prompts(asking.policy)
-        self.prompter = Prompter(subject, self.encoder, recipe.task)
-        self.drawer = Demonstrations(items.demonstrations, asking, are_test=items.are_one_split)
+        self.prompter = Prompter(subject, self.encoder, recipe.task, items.place)
+        self.drawer = Demonstrations(
+            items.demonstrations, asking, are_test=items.are_one_split, place=items.place
+        )
         hiding = asking.pseudo_log_likelihood if subject.member == "encoder" else ""
         settings = hash_settings(subject.model)
         name = name_of_answers(

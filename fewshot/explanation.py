@@ -24,12 +24,14 @@ def explain(recipe: FewShotRecipe, *, trust_remote_code: bool = False) -> str:
     if not recipe.models:
         raise ValueError("no model is named: pass --model, or set models in the recipe")
     items = read_items(recipe)
-    drawer = Demonstrations(items.demonstrations, recipe.asking, are_test=items.are_one_split)
+    drawer = Demonstrations(
+        items.demonstrations, recipe.asking, are_test=items.are_one_split, place=items.place
+    )
     drawn = [drawer.draw(items.test[0], max(recipe.asking.shots), recipe.asking.seeds[0])]
     lines = []
     for name in recipe.models:
         subject = load_subject(name, trust_remote_code=trust_remote_code)
-        prompter = Prompter(subject, subject.prompts(recipe.asking.policy), recipe.task)
+        prompter = Prompter(subject, subject.prompts(recipe.asking.policy), recipe.task, items.place)
         if isinstance(recipe.task, GenerationRecipe):
             (question,) = prompter.pose_to_write(items.test[:1], drawn, recipe.task.max_new_tokens)
         else:

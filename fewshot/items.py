@@ -21,6 +21,11 @@ from .task_recipes import (
 from .templates import MARK, Row, Template
 
 
+def row_error(place: str, number: int, error: ValueError) -> ValueError:
+    """Say of what is wrong with a row where it stands: its file, and its number from 1."""
+    return ValueError(f"{place}, row {number + 1:,}: {error}")
+
+
 @dataclass(frozen=True)
 class Item:
     """One row as a question, without demonstrations."""

@@ -5,11 +5,12 @@ is too long, the beginning of its context is cut off, as lm-evaluation-harness d
 well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from .boundary import Prompt, PromptEncoder
-from .items import Item
+from .items import Item, row_error
 from .request import Request
 from .subject import Subject
 from .task_recipes import Common, PerplexityRecipe
@@ -38,10 +39,11 @@ class Prompter:
         subject: The model.
         encoder: What cuts its prompts.
         task: Says what stands between the parts of a prompt.
+        place: Where the rows stand, for messages.
     """
 
-    def __init__(self, subject: Subject, encoder: PromptEncoder, task: Common):
-        self.subject, self.encoder, self.task = subject, encoder, task
+    def __init__(self, subject: Subject, encoder: PromptEncoder, task: Common, place: str = "data.test"):
+        self.subject, self.encoder, self.task, self.place = subject, encoder, task, place
 
     def pose(self, items: Sequence[Item], demonstrations: Sequence[list[Item]]) -> list[Question]:
         """Put items with their demonstrations.
@@ -54,11 +56,11 @@ class Prompter:
         waiting = list(range(len(items)))
         while waiting:
             prompts = [self.prompts(items[number], shown[number]) for number in waiting]
-            encoded = iter(self.encoder.encode([prompt for own in prompts for prompt in own]))
-            requests = [[request for _ in own for request in next(encoded)] for own in prompts]
+            requests = self.encode([items[number] for number in waiting], prompts)
             too_long = []
             for number, own, asked in zip(waiting, prompts, requests, strict=True):
-                excess = max(map(self.excess, asked), default=0)
+                with self.naming(items[number]):
+                    excess = max(map(self.excess, asked), default=0)
                 if excess and shown[number]:
                     del shown[number][0]
                     too_long.append(number)
@@ -78,8 +80,9 @@ class Prompter:
             shown = list(own)
             while True:
                 (prompt,) = self.prompts(item, shown)
-                request = Request(self.encoder.context_of(prompt.context), (0,) * room)
-                excess = self.subject.excess(request)
+                with self.naming(item):
+                    request = Request(self.encoder.context_of(prompt.context), (0,) * room)
+                    excess = self.subject.excess(request)
                 if not excess or not shown:
                     break
                 del shown[0]
@@ -87,6 +90,25 @@ class Prompter:
             asked = [Request(context, ())]
             questions.append(Question(item, (prompt,), asked, shown, len(own) - len(shown), excess))
         return questions
+
+    def encode(self, items: Sequence[Item], prompts: Sequence[tuple[Prompt, ...]]) -> list[list[Request]]:
+        """Give the requests of each item, all encoded at once; if that fails, find out which one is wrong."""
+        try:
+            encoded = iter(self.encoder.encode([prompt for own in prompts for prompt in own]))
+        except ValueError:
+            for item, own in zip(items, prompts, strict=True):
+                with self.naming(item):
+                    self.encoder.encode(own)
+            raise
+        return [[request for _ in own for request in next(encoded)] for own in prompts]
+
+    @contextmanager
+    def naming(self, item: Item) -> Iterator[None]:
+        """Say of what is wrong with an item in which row of which file it stands."""
+        try:
+            yield
+        except ValueError as error:
+            raise row_error(self.place, item.number, error) from None
 
     def excess(self, request: Request) -> int:
         """Count the tokens that are too many; texts by themselves are read in windows instead."""

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from .templates import is_missing
+
 
 def texts_in(name: str, values: Any, least: int = 2) -> list[str]:
     """Give a list of texts that all say something.
@@ -14,7 +16,7 @@ def texts_in(name: str, values: Any, least: int = 2) -> list[str]:
         raise ValueError(f"{name} gives {values!r:.60}, not a list of {least} or more: correct the row")
     texts = [value if isinstance(value, str) else str(value) for value in values]
     for number, text in enumerate(texts):
-        if values[number] is None or not text.strip():
+        if is_missing(values[number]) or not text.strip():
             raise ValueError(
                 f"{name} gives the empty answer {values[number]!r} (number {number}): fill it in, or "
                 "leave the row out with data.where"
@@ -37,6 +39,10 @@ def place_of(
     """
     if labels and len(labels) != len(choices):
         raise ValueError(f"task.labels names {len(labels)} labels for {len(choices)} choices: name as many")
+    if is_missing(right):
+        raise ValueError(
+            f"task.right gives {right}: say which answer is right, or leave the row out with data.where"
+        )
     names, name = [str(label) for label in labels] or list(choices), str(right)
     by_name = names.index(name) if name in names else None
     by_number = int(right) if not labels and name.isdecimal() and int(right) < len(choices) else None

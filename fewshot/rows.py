@@ -13,7 +13,7 @@ from ..finetune.row_files import TABLES, as_numbers, find_file, stream_file
 from ..finetune.rows import read_split
 from ..pretraining.corpus_files import ending
 from .demonstrations import require_labels
-from .items import Asking, AskingChoice, Item, asking_of
+from .items import Asking, AskingChoice, Item, asking_of, row_error
 from .recipe import DataRecipe, FewShotRecipe
 from .templates import Row, Template
 
@@ -29,6 +29,8 @@ class Items:
     """Whether demonstrations are drawn from the rows that are asked about."""
     columns: Row
     """The first row, for the names of its columns."""
+    place: str
+    """The file of the rows that are asked about, or the name of their split, for messages."""
 
 
 def read_items(recipe: FewShotRecipe) -> Items:
@@ -61,7 +63,9 @@ def read_items(recipe: FewShotRecipe) -> Items:
         own = f"{len(demonstrations):,} rows{', one of which is asked about' if are_one_split else ''}"
         place = data.place(data.demonstrations or data.test)
         raise ValueError(f"asking.shots is {most}, but {place} has {own}: ask for fewer, or name more rows")
-    return Items(asking, chosen(test, data.limit), demonstrations, are_one_split, rows[0])
+    return Items(
+        asking, chosen(test, data.limit), demonstrations, are_one_split, rows[0], data.place(data.test)
+    )
 
 
 def ask(asking: Asking, data: DataRecipe, split: str, rows: list[Row]) -> list[Item]:
@@ -81,7 +85,7 @@ def ask(asking: Asking, data: DataRecipe, split: str, rows: list[Row]) -> list[I
             if condition is None or condition(row):
                 items.append(asking.item(number, row))
         except ValueError as error:
-            raise ValueError(f"{place}, row {number + 1:,}: {error}") from None
+            raise row_error(place, number, error) from None
     if not items:
         raise ValueError(
             f"{place} has no rows{' of which data.where is true' if condition else ''}: name some"

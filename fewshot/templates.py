@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError, meta
+from jinja2 import StrictUndefined, TemplateError, Undefined, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ..interop.messages import first_line
@@ -21,8 +21,21 @@ MARK = "\0"
 
 def required(value: Any) -> Any:
     """Return a value that a text shall show, or raise a `ValueError` if there is none."""
-    if value is None:
-        raise ValueError("a value is null")
+    if is_missing(value):
+        raise ValueError("a value is null" if value is None else "a value is NaN")
+    return value
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a row has no value here: null, or the NaN that tables write for it."""
+    return value is None or (isinstance(value, float) and value != value)
+
+
+def defined(value: Any) -> Any:
+    """Return what an expression gives, or raise an `UndefinedError` if it names what a row does not have."""
+    for part in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(part, Undefined):
+            str(part)  # a strict one raises, and says what it is
     return value
 
 
@@ -74,7 +87,7 @@ class Template:
             ValueError: The row has no value for a name, or none that the template can use.
         """
         try:
-            return self.evaluate({**row, "row": row})
+            return defined(self.evaluate({**row, "row": row}))
         except Exception as error:  # whatever an expression may do with a value
             raise ValueError(
                 f"{self.name} = {self.source!r} cannot be filled in ({first_line(error)}): correct the row, "

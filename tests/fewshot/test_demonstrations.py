@@ -73,5 +73,5 @@ def test_rows_are_demonstrated_by_their_match_only():
     worlds = [Item(n, (), demonstration=f"q{n}", match=str(n % 2)) for n in range(12)]
     drawer = Demonstrations(worlds, AskingRecipe(), are_test=True)
     assert {each.match for each in drawer.draw(worlds[0], 5, 0)} == {"0"}
-    with pytest.raises(ValueError, match="row 1 has 5 others to demonstrate it"):
+    with pytest.raises(ValueError, match=r"row 1: asking\.shots is 6, but there are 5 other rows"):
         drawer.draw(worlds[0], 6, 0)

@@ -33,8 +33,8 @@ WRONG = {
         r"rows.jsonl, row 3: task.choices gives the empty answer ' ' \(number 1\): fill it in",
     ),
     "long answer": (
-        {"task": COMPLETION | {"answer": "{{ 'cat ' * 300 }}"}},
-        r"an answer of \d+ tokens is longer than what .*decoder reads \(192 tokens\): shorten it",
+        {"task": COMPLETION | {"answer": "{{ 'cat ' * (300 if gold else 1) }}"}},
+        r"row 2: an answer of \d+ tokens is longer than what .*decoder reads \(192 tokens\): shorten it",
     ),
     "long suffix": (
         {"models": ["encoder"], "task": TASK | {"suffix": " cat" * 300}},
@@ -56,6 +56,46 @@ WRONG = {
     "null among choices": (
         {"rows": [ROWS[0] | {"choices": ["yes", None]}]},
         r"row 1: task.choices gives the empty answer None \(number 1\): fill it in",
+    ),
+    "right answer that is null": (
+        {"rows": [*ROWS, ROWS[0] | {"gold": None}]},
+        r"rows.jsonl, row 3: task.right gives None: say which answer is right, or leave the row out",
+    ),
+    "right answer that is NaN": (
+        {"rows": [*ROWS, ROWS[0] | {"gold": float("nan")}]},
+        r"rows.jsonl, row 3: task.right gives nan: say which answer is right, or leave the row out",
+    ),
+    "right answer that is missing": (
+        {"rows": [*ROWS, {"question": "the fish", "choices": ["yes", "no"]}]},
+        r"rows.jsonl, row 3: task.right = 'gold' cannot be filled in \('gold' is undefined\): correct",
+    ),
+    "condition on what is missing": (
+        {"rows": [*ROWS, {"question": "the fish", "choices": ["yes", "no"]}], "data": {"where": "gold"}},
+        r"rows.jsonl, row 3: data.where = 'gold' cannot be filled in \('gold' is undefined\): correct",
+    ),
+    "group that is missing": (
+        {"rows": [ROWS[0] | {"kind": 1}, ROWS[1]], "task": TASK | {"group": "kind"}},
+        r"rows.jsonl, row 2: task.group = 'kind' cannot be filled in \('kind' is undefined\): correct",
+    ),
+    "missing among choices": (
+        {"rows": [ROWS[0] | {"other": "a"}, ROWS[1]], "task": TASK | {"choices": "[question, other]"}},
+        r"row 2: task.choices = '\[question, other\]' cannot be filled in \('other' is undefined\): correct",
+    ),
+    "NaN in a text": (
+        {"rows": [*ROWS, ROWS[0] | {"question": float("nan")}]},
+        r"rows.jsonl, row 3: task.context = .* cannot be filled in \(a value is NaN\): correct the row",
+    ),
+    "NaN among choices": (
+        {"rows": [*ROWS, ROWS[0] | {"choices": ["yes", float("nan")]}]},
+        r"rows.jsonl, row 3: task.choices gives the empty answer nan \(number 1\): fill it in",
+    ),
+    "too few to demonstrate a row": (
+        {"rows": [*ROWS, ROWS[0], ROWS[0]], "asking": {"shots": [3]}},
+        r"rows.jsonl, row 1: asking.shots is 3, but there are 1 other rows to demonstrate this one",
+    ),
+    "answer without tokens": (
+        {"models": ["encoder"], "rows": [*ROWS, ROWS[0] | {"choices": ["yes", "\x07"]}]},
+        r"rows.jsonl, row 3: the answer ' .x07' has no tokens of its own: an answer must have text",
     ),
     "one choice": ({"rows": [ROWS[0] | {"choices": ["yes"]}]}, r"not a list of 2 or more: correct the row"),
     "no rows": ({"data": {"where": "gold == 7"}}, r"has no rows of which data.where is true: name some"),
