@@ -1,6 +1,7 @@
 """Rows as questions: what is asked about a row, what is right, and how the row looks as a demonstration."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +51,11 @@ class Item:
     def answers(self) -> tuple[str, ...]:
         """All answers, in their order."""
         return tuple(answer for prompt in self.prompts for answer in prompt.answers)
+
+    def is_right(self, choice: int) -> bool:
+        """Tell whether an answer is the right one, or reads just like it."""
+        texts = [(prompt.context, answer) for prompt in self.prompts for answer in prompt.answers]
+        return texts[choice] == texts[self.right]
 
 
 class Asking(ABC):
@@ -102,6 +108,11 @@ class AskingChoice(Asking):
             if isinstance(recipe.choices, str)
             else None
         )
+        twice = [choice for choice, count in Counter(recipe.choices).items() if count > 1]
+        if self.choices is None and twice:
+            raise ValueError(
+                f"task.choices has {twice[0]!r} more than once: give every choice a text of its own"
+            )
 
     @property
     def has_fixed_choices(self) -> bool:
@@ -171,7 +182,8 @@ class AskingPartially(Asking):
     def ask(self, number: int, row: Row) -> Item:
         """Ask which context makes the continuation likeliest."""
         contexts = texts_in("task.contexts", self.contexts(row))
-        answer = self.recipe.delimiter + self.continuation(row)
+        texts = texts_in("task.continuation", [self.continuation(row)], least=1)
+        answer = self.recipe.delimiter + texts[0]
         right = place_of(self.right(row), contexts, (), are_fixed=False)
         prompts = tuple(Prompt(context, (answer,)) for context in contexts)
         return Item(number, prompts, right, demonstration=contexts[right] + answer)

@@ -61,7 +61,7 @@ def record_choice(
         "values": {way: own.tolist() for way, own in values.items()},
         "choices": choices,
         "right": question.item.right,
-        "is_right": {way: choice == question.item.right for way, choice in choices.items()},
+        "is_right": {way: question.item.is_right(choice) for way, choice in choices.items()},
         "confidence": float(sure.max()),
     }
     return record | tied_pair(values) if isinstance(task, MinimalPairRecipe) else record

@@ -70,10 +70,20 @@ class KeptScores:
         def find(numbers: list[int]) -> Iterator[tuple[int, Any]]:
             self.asked += len(numbers)
             for place, score in self.scorer.score([requests[number] for number in numbers]):
-                yield place, [list(score.log_likelihoods), score.is_greedy]
+                yield place, [require_numbers(score.log_likelihoods), score.is_greedy]
 
         answers = self.kept.ask([request.digest for request in requests], find)
         return [Score(tuple(values), is_greedy) for values, is_greedy in answers]
+
+
+def require_numbers(log_likelihoods: Sequence[float]) -> list[float]:
+    """Return the scores of an answer's tokens, or raise a `ValueError` if one is no number."""
+    if any(value != value for value in log_likelihoods):
+        raise ValueError(
+            f"the model gives an answer the log-likelihoods {list(log_likelihoods)!r:.60}: its numbers "
+            "overflow, so set asking.precision=fp32, and see what tercet doctor says of it"
+        )
+    return list(log_likelihoods)
 
 
 def name_of_answers(*circumstances: object) -> str:

@@ -163,6 +163,7 @@ def load_subject(name: str, precision: Precision = "fp32", *, trust_remote_code:
     else:
         model = load_foreign(folder, name, member, trust_remote_code)
     require_fit(tokenizer, model.config)
+    require_askable(name, model)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if model.can_generate():
@@ -198,6 +199,27 @@ def require_vocabulary_head(name: str, model: PreTrainedModel, member: Member) -
         raise ValueError(
             f"{name} is a {type(model).__name__}, which gives no probabilities of tokens: name a model as it "
             f"was pretrained ({' or '.join(OURS[member])})"
+        )
+
+
+def require_askable(name: str, model: PreTrainedModel) -> None:
+    """Raise a `ValueError` if what a model says would be no number, or it cannot read at all."""
+    for weight, tensor in model.named_parameters():
+        if not tensor.isfinite().all():
+            raise ValueError(
+                f"{name} has weights that are not finite ({weight}): its training has failed, so "
+                "name an earlier checkpoint"
+            )
+    config: Any = model.config
+    if config.model_type in ROBERTA_LIKE and config.pad_token_id is None:
+        raise ValueError(
+            f"{name} is of type {config.model_type}, which counts positions from its pad, but its "
+            "configuration has no pad_token_id: set it in config.json (1 in published models)"
+        )
+    if getattr(config, "attention_type", "") == "block_sparse":
+        raise ValueError(
+            f"{name} reads long texts by sparse attention and short ones by full, so that what it says of a "
+            "text depends on the texts beside it: set attention_type to original_full in config.json"
         )
 
 

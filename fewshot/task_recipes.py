@@ -127,7 +127,7 @@ class GenerationRecipe(Common):
     """Whether any of several answers is right."""
     delimiter: str = " "
     """What stands between."""
-    stop: tuple[str, ...] = ("\n",)
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ("\n",)
     """What ends an answer, beside the end-of-sequence token."""
     max_new_tokens: Positive = 32
     """Tokens of an answer, at most."""

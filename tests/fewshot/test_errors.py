@@ -1,12 +1,17 @@
 """Whatever is wrong is said in one line, with the value and the remedy."""
 
+from contextlib import nullcontext
+from copy import deepcopy
+
 import pytest
-from transformers import AutoTokenizer, XLMConfig, XLNetConfig
+from transformers import AutoTokenizer, BigBirdConfig, BigBirdForMaskedLM, XLMConfig, XLNetConfig
 
 from tercet.configs.recipe import parse_recipe
+from tercet.fewshot.kept_scores import KeptScores
 from tercet.fewshot.recipe import FewShotRecipe
+from tercet.fewshot.request import Request, Score, Scorer
 from tercet.fewshot.run import fewshot
-from tercet.fewshot.subject import load_subject, member_of
+from tercet.fewshot.subject import load_subject, member_of, require_askable
 from tercet.modeling import TercetDecoderForSequenceClassification
 from tercet.pretraining.tokenizer import train_tokenizer
 
@@ -97,6 +102,14 @@ WRONG = {
         {"models": ["encoder"], "rows": [*ROWS, ROWS[0] | {"choices": ["yes", "\x07"]}]},
         r"rows.jsonl, row 3: the answer ' .x07' has no tokens of its own: an answer must have text",
     ),
+    "continuation without text": (
+        {"task": {"kind": "partial_evaluation", "contexts": "choices", "continuation": " ", "right": "gold"}},
+        r"rows.jsonl, row 1: task.continuation gives the empty answer ' ' \(number 0\): fill it in",
+    ),
+    "choices that are equal": (
+        {"task": TASK | {"choices": ["yes", "no", "yes"]}},
+        r"task.choices has 'yes' more than once: give every choice a text of its own",
+    ),
     "one choice": ({"rows": [ROWS[0] | {"choices": ["yes"]}]}, r"not a list of 2 or more: correct the row"),
     "no rows": ({"data": {"where": "gold == 7"}}, r"has no rows of which data.where is true: name some"),
     "empty file": ({"rows": []}, r"rows.jsonl has no rows: name a file that has some"),
@@ -157,11 +170,33 @@ WRONG = {
         {"models": ["encoder"], "task": COMPLETION | {"kind": "generation", "answer": None}},
         r"is an encoder, which cannot write: give the task choices instead",
     ),
+    "weights that are not finite": (
+        {"models": ["decoder-broken"]},
+        r"decoder-broken has weights that are not finite \(model\.\S+\): its training has failed",
+    ),
+    "positions that begin behind no pad": (
+        {"models": ["roberta-without-pad"]},
+        r"roberta, which counts positions from its pad, but its configuration has no pad_token_id: set it",
+    ),
     "head for labels": (
         {"models": ["classifier"]},
         r"is a TercetDecoderForSequenceClassification, which gives no probabilities of tokens",
     ),
 }
+
+
+def broken(saved, tmp_path, name):
+    """Save a model whose weights or settings are not those of one that can be asked."""
+    model = load_subject(str(saved(name.partition("-")[0])))
+    weights, config = deepcopy(model.model), deepcopy(model.model.config)
+    if name == "roberta-without-pad":
+        config.pad_token_id = None
+        weights.config = config
+    else:
+        next(weights.parameters()).data[3] = float("nan")
+    weights.save_pretrained(tmp_path / name)
+    model.tokenizer.save_pretrained(tmp_path / name)
+    return tmp_path / name
 
 
 @pytest.fixture
@@ -174,6 +209,8 @@ def model_of(saved, tmp_path):
         elif name == "encoder-without-mask":
             tokenizer = AutoTokenizer.from_pretrained(saved("encoder"))
             tokenizer.mask_token = None
+        elif name in ("decoder-broken", "roberta-without-pad"):
+            return broken(saved, tmp_path, name)
         elif name == "classifier":
             decoder = load_subject(str(saved("decoder")))
             TercetDecoderForSequenceClassification(decoder.model.config).save_pretrained(tmp_path / name)
@@ -201,6 +238,34 @@ def test_only_unknown_models_are_said_to_be_unknown(saved, monkeypatch):
     monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", fail)
     with pytest.raises(ValueError, match="automatic conversion failed"):
         load_subject(str(saved("gpt2")))
+
+
+def test_attention_that_depends_on_the_batch_is_refused():
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
+    for kind, is_refused in (("block_sparse", True), ("original_full", False)):
+        model = BigBirdForMaskedLM(BigBirdConfig(**sizes, vocab_size=99, attention_type=kind))
+        with pytest.raises(ValueError, match="set attention_type to") if is_refused else nullcontext():
+            require_askable("bird", model)
+
+
+def test_scores_that_are_no_numbers_are_neither_kept_nor_counted(tmp_path):
+    class Overflowing(Scorer):
+        def score(self, requests):
+            yield 0, Score((-1.0, float("nan")), False)
+
+    kept = KeptScores(Overflowing(), tmp_path / "answers.jsonl")
+    with pytest.raises(
+        ValueError, match=r"log-likelihoods \[-1.0, nan\]: its numbers overflow, so set asking"
+    ):
+        kept.score_all([Request((1,), (2, 3))])
+    assert not (tmp_path / "answers.jsonl").read_text()
+
+
+def test_a_stop_string_has_text():
+    task = {"kind": "generation", "context": "{{ question }}", "answers": "a", "stop": ["\n", ""]}
+    data = {"task": task, "data": {"test": "rows.jsonl"}, "output": "run"}
+    with pytest.raises(ValueError, match=r"task\..*stop.*at least 1 character"):
+        parse_recipe(FewShotRecipe, data)
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tercet.fewshot.items import asking_of
+from tercet.fewshot.boundary import Prompt
+from tercet.fewshot.items import Item, asking_of
 from tercet.fewshot.row_answers import place_of
 from tercet.fewshot.task_recipes import ClozeRecipe
 
@@ -52,3 +53,10 @@ def test_a_right_answer_that_may_be_two_is_refused():
         place_of(1, STARS, [])
     with pytest.raises(ValueError, match=r"gives 5, but a number counts the 3 choices of a row, from 0: to"):
         place_of(5, ["5", "6", "7"], [], are_fixed=False)
+
+
+def test_an_answer_that_reads_like_the_right_one_is_right():
+    twice = Item(0, (Prompt("q", (" a", " b", " b")),), right=2)
+    assert [twice.is_right(choice) for choice in range(3)] == [False, True, True]
+    contexts = Item(0, (Prompt("x", (" a",)), Prompt("y", (" a",)), Prompt("y", (" a",))), right=1)
+    assert [contexts.is_right(choice) for choice in range(3)] == [False, True, True]
