@@ -4,6 +4,7 @@ Weights are looked at before they are loaded (`stored_weights.py`), and only as 
 pickle is executed.
 """
 
+import json
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
@@ -12,6 +13,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrained
 from .messages import first_line, quietly
 
 CONFIG = "config.json"
+GENERATION_CONFIG = "generation_config.json"
 CERTIFICATE = "certificate.json"
 
 WANTED = [
@@ -64,8 +66,9 @@ def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTr
 
     Raises:
         ValueError: It is no JSON, of no known type, has an impossible value, or needs code that is not
-            trusted.
+            trusted; or its way to write is damaged.
     """
+    require_generation_config(folder)
     try:
         with quietly():
             return AutoConfig.from_pretrained(folder, trust_remote_code=bool(trust_remote_code))
@@ -75,6 +78,24 @@ def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTr
         raise ValueError(
             f"{folder / CONFIG} cannot be loaded ({first_line(error)}): repair it, or copy it again"
         ) from error
+
+
+def require_generation_config(folder: Path) -> None:
+    """Refuse a damaged file of how a model writes, which transformers would replace in silence.
+
+    Raises:
+        ValueError: It is no JSON, or not an object.
+    """
+    file = folder / GENERATION_CONFIG
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    except ValueError as error:
+        raise ValueError(
+            f"{file} cannot be read ({first_line(error)}): repair it, or remove it if nothing shall "
+            "differ from the configuration"
+        ) from error
+    if not isinstance(settings, dict):
+        raise ValueError(f"{file} is no object of settings: copy it again, or remove it")
 
 
 def load_tokenizer(folder: Path, *, trust_remote_code: bool | None = None) -> PreTrainedTokenizerBase | None:

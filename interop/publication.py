@@ -19,11 +19,10 @@ from huggingface_hub.utils import validate_repo_id
 
 from .finished_run import RECIPE, TASK, FinishedRun, find_run, read_facts, without_folders
 from .model_card import CARD, build_card, what_is_missing
-from .model_folder import CERTIFICATE, CONFIG
+from .model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG
 from .remote_code import add_auto_map, code_files
 from .stored_weights import inspect_weights
 
-GENERATION_CONFIG = "generation_config.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER = (
     "tokenizer.json",

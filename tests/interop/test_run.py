@@ -231,3 +231,14 @@ def test_damaged_tokenizer_is_told(folder, tmp_path: Path, capsys) -> None:
     assert f"the tokenizer in {source} cannot be loaded" in complaint(
         capsys, "import", source, tmp_path / "ours"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "what"), [("{", "cannot be read"), ("[]", "is no object of settings"), ("", "cannot")]
+)
+def test_a_damaged_way_to_write_is_not_lost_in_silence(folder, tmp_path: Path, capsys, text, what) -> None:
+    source = folder("GPT2LMHeadModel")
+    (source / "generation_config.json").write_text(text)
+    for command in (["import", source, tmp_path / "ours"], ["doctor", source]):
+        assert f"generation_config.json {what}" in complaint(capsys, *command)
+    assert not (tmp_path / "ours").exists()
