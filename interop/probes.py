@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..modeling.cross_entropy import IGNORE
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from ..modeling.targets import IGNORE
 from .conversion import counterpart_of
 from .task_heads import LAST_TOKEN
 

@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from .configuration_tercet import TercetConfig
 from .cross_entropy import (
-    IGNORE,
     LossArguments,
     at_least_float32,
     cross_entropy_sum,
@@ -23,6 +22,7 @@ from .dropout import Dropout
 from .feed_forward import build_activation
 from .normalization import build_norm
 from .pooling import POOLING, Sequences
+from .targets import IGNORE, checked_labels, checked_shares
 
 
 class SequenceClassificationHead(nn.Module):
@@ -100,9 +100,10 @@ def classification_loss(
     Where the configuration names no problem, the first labels do, and it is written down there, as in
     transformers, whose pipelines read it. Labels are integers (S,) in single-label classification, and
     numbers (S, L), or (S,) if L is 1, in the others, whose mean is over all of them.
+    `checked_labels` and `checked_shares` say which are refused.
 
     Raises:
-        ValueError: If labels shall be smoothed where they are not one of several.
+        ValueError: If a label is out of range, or labels shall be smoothed that are not one of several.
     """
     if config.problem_type is None:
         config.problem_type = problem_of(labels, count_labels(config))
@@ -115,6 +116,8 @@ def classification_loss(
             label_smoothing=label_smoothing,
         )
     require_no_smoothing(config.problem_type, label_smoothing)
+    if config.problem_type == "multi_label_classification":
+        labels = checked_shares(labels)
     logits = at_least_float32(logits).flatten()
     total = LOSSES_OF_NUMBERS[config.problem_type](logits, labels.flatten().to(logits.dtype), reduction="sum")
     num_targets = torch.full((), logits.numel(), device=logits.device)
@@ -150,7 +153,8 @@ def span_loss(
 
     Each is the cross-entropy of one position (S,) or (S, 1) among the tokens of its sequence, under logits
     (B, T). A position beyond them asks nothing, as in transformers, where pads are candidates, too: here they
-    are not, so that padding changes no loss.
+    are not, so that padding changes no loss. Nor does `IGNORE`; another one below 0 is a `ValueError`, where
+    transformers takes it for the first token.
     """
     if start_positions is None or end_positions is None:
         return None
@@ -170,7 +174,8 @@ def position_loss(
     """Cross-entropy of one position (S,) of each sequence, in its row, or from its first packed token."""
     require_no_smoothing("a position", label_smoothing)
     is_own = sequences.is_own
-    columns = sequences.origins + positions.view(-1).clamp(min=0)
+    positions = checked_labels(positions, None, "positions").view(-1)
+    columns = (sequences.origins + positions).where(positions >= 0, IGNORE)
     is_target = is_own & (columns[:, None] == torch.arange(is_own.shape[1], device=is_own.device))
     labels = columns.masked_fill(~is_target.any(-1), IGNORE)
     candidates = torch.where(is_own, at_least_float32(logits), -torch.inf)  # (S, T)

@@ -18,11 +18,9 @@ from torch.nn import functional as F
 from transformers.utils import logging
 
 from .blocked_weights import is_plain
+from .targets import IGNORE, checked_labels
 
 logger = logging.get_logger(__name__)
-
-IGNORE = -100
-"""Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""
 
 CHUNK_BYTES = {"cpu": 2**26}
 """Logits held at a time, in bytes, by the type of the device."""
@@ -109,10 +107,14 @@ def reduce_loss(
 
 
 def cross_entropy_sum(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Sum of the cross-entropies of `labels` (...) under `logits` (..., V), in float32."""
+    """Sum of the cross-entropies of `labels` (...) under `logits` (..., V), in float32.
+
+    Raises:
+        ValueError: If a label is neither `IGNORE` nor in [0, V); see `checked_labels`.
+    """
     return F.cross_entropy(
         at_least_float32(logits.flatten(0, -2)),
-        labels.flatten(),
+        checked_labels(labels, logits.shape[-1]).flatten(),
         ignore_index=IGNORE,
         reduction="sum",
         label_smoothing=label_smoothing,
@@ -139,7 +141,11 @@ def linear_cross_entropy(
         bias: (V,), or none.
         labels: (N,), none of them `IGNORE`.
         label_smoothing: Mass that is spread over the vocabulary.
+
+    Raises:
+        ValueError: If a label is not in [0, V); see `checked_labels`.
     """
+    labels = checked_labels(labels, len(weight))
     device = hidden_states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     return _LinearCrossEntropy.apply(hidden_states, weight, bias, labels, label_smoothing, dtype)

@@ -26,11 +26,12 @@ from transformers.utils.output_capturing import capture_outputs
 from .attention import CrossAttention, SelfAttention
 from .block import Block
 from .configuration_tercet import TercetDecoderConfig
-from .cross_entropy import IGNORE, take_loss_arguments
+from .cross_entropy import take_loss_arguments
 from .dot_product import single_query_attention
 from .generation import TercetGenerativeModel
 from .packing import Layout, Mask, Masks, PackedSequences, Padding, positions_in, sequence_ids, within
 from .stack import TercetStack, kernel_arguments, require_tokens
+from .targets import IGNORE
 
 
 class TercetDecoderModel(TercetStack):

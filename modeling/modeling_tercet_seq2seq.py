@@ -19,13 +19,14 @@ from transformers.processing_utils import Unpack
 from transformers.utils.generic import TransformersKwargs, can_return_tuple
 
 from .configuration_tercet import TercetSeq2SeqConfig
-from .cross_entropy import IGNORE, take_loss_arguments
+from .cross_entropy import take_loss_arguments
 from .generation import TercetGenerativeModel
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import bounds_of, restarts
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack import require_nothing_asked
+from .targets import IGNORE, checked_labels
 from .tracing import is_tracing
 
 TABLE = "embeddings.embed_tokens.weight"
@@ -243,13 +244,14 @@ class TercetSeq2SeqForConditionalGeneration(
         """Shift labels (B, T) right, behind the start token: what the decoder reads while it is taught.
 
         Raises:
-            ValueError: If the configuration names no token to start with.
+            ValueError: If the configuration names no token to start with, or a label is out of range.
         """
         if self.config.decoder_start_token_id is None or self.config.pad_token_id is None:
             raise ValueError(
                 "decoder_start_token_id or pad_token_id is None: set both in the configuration, "
                 "or pass decoder_input_ids"
             )
+        labels = checked_labels(labels, self.config.vocab_size)
         start = torch.full_like(labels[:, :1], self.config.decoder_start_token_id)
         shifted = torch.cat((start, labels[:, :-1]), dim=1)
         return shifted.masked_fill(shifted == IGNORE, self.config.pad_token_id)

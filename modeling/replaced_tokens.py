@@ -7,6 +7,7 @@ Shapes: B batch, T positions, C model width. Packed input is (1, N) instead of (
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_outputs import TokenClassifierOutput
@@ -15,12 +16,13 @@ from transformers.utils.generic import TransformersKwargs, can_return_tuple
 
 from .classification import require_no_smoothing
 from .configuration_tercet import TercetEncoderConfig
-from .cross_entropy import IGNORE, at_least_float32, reduce_loss, take_loss_arguments
+from .cross_entropy import at_least_float32, reduce_loss, take_loss_arguments
 from .feed_forward import build_activation
 from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import Masks
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack import require_nothing_asked
+from .targets import IGNORE, checked_labels
 
 
 class ReplacedTokenHead(nn.Module):
@@ -99,13 +101,16 @@ def replaced_token_loss(
     Pads are never asked. A replacement that happens to be the original token counts as original (section 2).
 
     Raises:
-        ValueError: If labels shall be smoothed.
+        ValueError: If labels shall be smoothed, or one of them is none of the three (`checked_labels`).
     """
     require_no_smoothing("whether a token is replaced", label_smoothing)
-    is_target = labels != IGNORE
     if isinstance(attention_mask, Tensor) and attention_mask.shape == labels.shape:
-        is_target = is_target & (attention_mask != 0)
+        labels = labels.masked_fill(attention_mask == 0, IGNORE)
+    labels = checked_labels(labels, 2)
+    is_target = labels != IGNORE
     logits = at_least_float32(logits)
-    losses = F.binary_cross_entropy_with_logits(logits, (labels == 1).to(logits.dtype), reduction="none")
+    # Elsewhere than on a CPU a wrong label comes behind the two, and makes the loss nan.
+    asked = (labels == 1).to(logits.dtype).masked_fill(labels > 1, torch.nan)
+    losses = F.binary_cross_entropy_with_logits(logits, asked, reduction="none")
     total = losses.masked_fill(~is_target, 0).sum()
     return reduce_loss(total, is_target.sum(), reduction, num_items_in_batch)

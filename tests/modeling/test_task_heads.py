@@ -37,7 +37,7 @@ def answers(task, batch, side: str) -> dict[str, Tensor]:
     lengths = torch.tensor([len(ids) for ids in batch.sequences])
     if "Token" in task.__name__:
         ids, mask = batch.padded(side)
-        return {"labels": (ids % 3).masked_fill(mask == 0, -100)}
+        return {"labels": (ids % (2 if "ReplacedToken" in task.__name__ else 3)).masked_fill(mask == 0, -100)}
     if "QuestionAnswering" in task.__name__:
         first = lengths.max() - lengths if side == "left" else 0
         return {"start_positions": first + lengths // 2, "end_positions": first + lengths - 1}
@@ -57,7 +57,7 @@ def packed(task, batch) -> dict[str, Tensor]:
     inputs = batch.packed()
     found = answers(task, batch, "right")
     if "Token" in task.__name__:
-        found = {"labels": inputs["input_ids"] % 3}
+        found = {"labels": inputs["input_ids"] % (2 if "ReplacedToken" in task.__name__ else 3)}
     return inputs | found
 
 

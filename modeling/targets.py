@@ -1,0 +1,57 @@
+"""What a label may be, in every head, in training as in evaluation.
+
+A label is an integer of any width: `IGNORE` where nothing is asked, else from 0 to the number of answers - 1.
+Nothing else is silently learned or ignored: tensors count negative indices from the end, so that a stray -1
+would teach the last word. On a CPU a wrong label is a `ValueError`. Other devices would have to wait for the
+answer: there it is made an index behind the last answer, at which their kernels stop.
+"""
+
+import torch
+from torch import Tensor
+
+from .tracing import is_tracing
+
+IGNORE = -100
+"""Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""
+
+
+def checked_labels(labels: Tensor, num_answers: int | None, name: str = "labels") -> Tensor:
+    """Return labels of any shape as int64, once they are known to be `IGNORE` or in [0, num_answers).
+
+    Raises:
+        ValueError: If they are no integers, or one of them is out of range (found on the CPU).
+    """
+    if labels.is_floating_point() or labels.is_complex():
+        raise ValueError(
+            f"{name} are {labels.dtype}: give integers, {IGNORE} where nothing is asked, "
+            "or set problem_type if they are numbers"
+        )
+    labels = labels.long()
+    is_wrong = (labels < 0) & (labels != IGNORE)
+    if num_answers is not None:
+        is_wrong |= labels >= num_answers
+    if labels.is_cpu and not is_tracing():
+        if is_wrong.any():
+            raise ValueError(
+                f"{name} hold {labels[is_wrong][0].item()}: give {IGNORE} where nothing is asked, and else "
+                + ("0 or more" if num_answers is None else f"0 to {num_answers - 1}")
+            )
+        return labels
+    return labels.masked_fill(is_wrong, torch.iinfo(torch.int32).max)
+
+
+def checked_shares(labels: Tensor) -> Tensor:
+    """Return labels that say of each answer whether it holds, once they are known to be in [0, 1].
+
+    Raises:
+        ValueError: If one of them is not (found on the CPU; elsewhere it becomes nan, and the loss with it).
+    """
+    is_wrong = ~((labels >= 0) & (labels <= 1))
+    if labels.is_cpu and not is_tracing():
+        if is_wrong.any():
+            raise ValueError(
+                f"labels hold {labels[is_wrong][0].item()}: in multi-label classification each is "
+                "1 (holds), 0 (does not), or a share between them"
+            )
+        return labels
+    return labels.masked_fill(is_wrong, torch.nan) if labels.is_floating_point() else labels

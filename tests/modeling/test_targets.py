@@ -1,0 +1,65 @@
+"""One rule for labels: in every head, in training as in evaluation."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tercet.modeling import TercetEncoderForMaskedLM, TercetEncoderForSequenceClassification
+from tercet.modeling.targets import IGNORE, checked_shares
+
+LABELS = ("labels", "next_sentence_label", "start_positions")
+
+
+def learning(task_builder, architecture, examples):
+    inputs = examples(architecture)
+    names = [name for name in LABELS if name in inputs]
+    if not names:
+        pytest.skip("learns from no labels")
+    return task_builder(architecture, num_labels=3), inputs, names
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_a_negative_label_other_than_ignore_is_refused(architecture, task_builder, examples, is_training):
+    model, inputs, names = learning(task_builder, architecture, examples)
+    for name in names:
+        wrong = inputs[name].clone()
+        wrong.view(-1)[1] = -1
+        with pytest.raises(ValueError, match="hold -1: give -100"):
+            model.train(is_training)(**inputs | {name: wrong})
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_a_label_behind_the_last_answer_is_refused(architecture, task_builder, examples, is_training):
+    model, inputs, names = learning(task_builder, architecture, examples)
+    for name in set(names) - {"start_positions"}:  # a position behind the end asks nothing
+        wrong = inputs[name].clone()
+        wrong.view(-1)[1] = 61
+        with pytest.raises(ValueError, match="hold 61: give -100"):
+            model.train(is_training)(**inputs | {name: wrong})
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_labels_of_four_bytes_teach_as_those_of_eight(architecture, task_builder, examples, is_training):
+    model, inputs, names = learning(task_builder, architecture, examples)
+    model.train(is_training)
+    short = {name: value.int() for name, value in inputs.items() if "label" in name or "positions" in name}
+    assert names
+    assert short
+    assert_close(model(**inputs | short).loss, model(**inputs).loss, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_labels_that_are_no_integers_are_refused(task_builder, examples, is_training):
+    model, inputs, _ = learning(task_builder, TercetEncoderForMaskedLM, examples)
+    with pytest.raises(ValueError, match=r"labels are torch\.float32"):
+        model.train(is_training)(**inputs | {"labels": inputs["labels"].float()})
+
+
+def test_multi_label_classification_refuses_what_is_no_share(task_builder, examples):
+    inputs = examples(TercetEncoderForSequenceClassification)
+    model = task_builder(TercetEncoderForSequenceClassification, num_labels=3)
+    labels = torch.zeros(4, 3)
+    labels[1, 1] = IGNORE
+    with pytest.raises(ValueError, match=r"labels hold -100\.0"):
+        model(**inputs | {"labels": labels})
+    assert checked_shares(torch.tensor([0.0, 0.5, 1.0])).tolist() == [0, 0.5, 1]
