@@ -69,8 +69,8 @@ def keep_rows(recipe: FineTuningRecipe, study: Study) -> None:
 
 
 def read_predictions(file: Path) -> list[Prediction]:
-    """Read predictions back."""
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    """Read predictions back; other ends of a line that Unicode knows may stand in their texts."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
 
 
 def summarize(
