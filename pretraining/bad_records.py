@@ -24,6 +24,30 @@ class Record(NamedTuple):
     """Why it cannot be read; empty if it can."""
 
 
+class DamageError(Exception):
+    """From a line or row on, a file is no file of its kind; the cause says why.
+
+    Args:
+        number: Of that line or row.
+    """
+
+    def __init__(self, number: int):
+        self.number = number
+
+
+class Limit(NamedTuple):
+    """How long a record may be."""
+
+    characters: int = 2**28
+    """At most; the default holds four hundred novels."""
+    remedy: str = "shorten it"
+    """What to do about one that is longer."""
+
+    def problem(self) -> str:
+        """Say of a record that it is too long."""
+        return f"has more than {self.characters:,} characters ({self.remedy})"
+
+
 @dataclass
 class Tally:
     """What a reading of a corpus met."""

@@ -6,15 +6,14 @@
     .parquet       a row is a record
 
 A bad record does not end the reading of its file: bytes that are not UTF-8 become surrogates (PEP 383), which
-no text holds. What is compressed is read as a stream, and Arrow notices where it breaks off.
+no text holds. What is compressed is read as a stream, and Arrow notices where it breaks off. No line is read
+beyond the most characters that a record may have: a small compressed file may hold one of any length.
 """
 
-import csv
 import json
 import shutil
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from io import BufferedReader, TextIOWrapper
@@ -25,7 +24,8 @@ from typing import Any, BinaryIO
 import pyarrow
 from pyarrow.parquet import ParquetFile
 
-from .bad_records import Record, foreign_character, listed
+from .bad_records import DamageError, Limit, Record, foreign_character, listed
+from .tables import table_rows
 
 Row = dict[str, Any]
 """Contents of a row by the names of the columns."""
@@ -79,22 +79,23 @@ def _file(path: Path) -> Path:
     return path
 
 
-def records_of_file(file: Path, columns: Sequence[str]) -> Iterator[Record]:
+def records_of_file(file: Path, columns: Sequence[str], limit: Limit | None = None) -> Iterator[Record]:
     """Read the records of a file; one that is damaged ends with a bad record.
 
     Args:
         file: Its ending says what it is.
         columns: Those that are needed.
+        limit: How long a record may be.
 
     Raises:
         ValueError: The file cannot be opened, or has no such columns.
     """
     unit, read = READERS[ending(file)]
     try:
-        for number, row in read(file, columns):
+        for number, row in read(file, columns, limit or Limit()):
             place = f"{file}, {unit} {number}"
             yield Record(place, {}, row) if isinstance(row, str) else Record(place, row)
-    except _DamageError as damage:
+    except DamageError as damage:
         problem = f"cannot be read from here on ({first_line(damage.__cause__)})"
         yield Record(f"{file}, {unit} {damage.number}", {}, problem)
     except OSError as error:
@@ -112,30 +113,34 @@ def first_line(error: BaseException | None) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-class _DamageError(Exception):
-    """From a line or row on, a file is no file of its kind; the cause says why."""
-
-    def __init__(self, number: int):
-        self.number = number
-
-
-def _rows_of_text(file: Path, columns: Sequence[str]) -> Iterator[Numbered]:
+def _rows_of_text(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
     _require_columns(file, ["text"], columns)
-    for has_text, group in groupby(_lines(file), lambda numbered: bool(numbered[1].strip())):
-        numbers, lines = zip(*group, strict=True)
-        text = "".join(lines)
-        if has_text and not foreign_character(text):
-            yield numbers[0], {"text": text}
-        elif has_text:
-            problems = map(_problem_of_bytes, lines)
-            yield next(
-                (number, problem) for number, problem in zip(numbers, problems, strict=True) if problem
-            )
+    for has_text, group in groupby(_lines(file, limit), lambda numbered: bool(numbered[1].strip())):
+        if has_text:
+            yield _document(group, limit)
 
 
-def _rows_of_json(file: Path, columns: Sequence[str]) -> Iterator[Numbered]:
-    for number, line in _lines(file):
-        if line.strip():
+def _document(numbered: Iterable[tuple[int, str]], limit: Limit) -> Numbered:
+    """Join the lines of a document."""
+    lines: list[str] = []
+    first = size = 0
+    for number, line in numbered:
+        first, size = first or number, size + len(line)
+        if size > limit.characters:
+            return first, limit.problem()
+        lines.append(line)
+    text = "".join(lines)
+    if foreign_character(text):
+        problems = map(_problem_of_bytes, lines)
+        return next((number, problem) for number, problem in enumerate(problems, first) if problem)
+    return first, {"text": text}
+
+
+def _rows_of_json(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
+    for number, line in _lines(file, limit):
+        if len(line) > limit.characters:
+            yield number, limit.problem()
+        elif line.strip():
             yield number, _problem_of_bytes(line) or _parsed(line)
 
 
@@ -149,38 +154,22 @@ def _parsed(line: str) -> Row | str:
     return row if isinstance(row, dict) else f"not keys with values but {type(row).__name__}"
 
 
-def _rows_of_csv(file: Path, columns: Sequence[str], delimiter: str) -> Iterator[Numbered]:
-    rows = _fields_of_csv(file, delimiter)
+def _rows_of_csv(file: Path, columns: Sequence[str], limit: Limit, delimiter: str) -> Iterator[Numbered]:
+    # Line ends within quotes are text, so they stay what they are.
+    rows = table_rows(_lines(file, limit, newline=""), delimiter, limit)
     number, names = next(rows, (0, list(columns)))
-    if isinstance(names, str):  # without names, no field means anything
-        raise _DamageError(number) from ValueError(names)
+    problem = names if isinstance(names, str) else _problem_of_bytes("".join(names))
+    if isinstance(names, str) or problem:  # without names, no field means anything
+        raise DamageError(number) from ValueError(problem)
     _require_columns(file, names, columns)
     for number, fields in rows:
         if isinstance(fields, str):
             yield number, fields
-        elif len(fields) != len(names):
-            yield number, f"not valid CSV ({len(fields)} fields under {len(names)} names)"
         else:
-            yield number, dict(zip(names, fields, strict=True))
+            yield number, _problem_of_bytes("".join(fields)) or dict(zip(names, fields, strict=True))
 
 
-def _fields_of_csv(file: Path, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
-    """Read the rows that are not blank, or what is wrong with them."""
-    csv.field_size_limit(sys.maxsize)
-    # Line ends within quotes are text, so they stay what they are.
-    reader = csv.reader((line for _, line in _lines(file, newline="")), delimiter=delimiter, strict=True)
-    while True:
-        number = reader.line_num + 1
-        try:
-            if fields := next(reader):
-                yield number, _problem_of_bytes("".join(fields)) or fields
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield number, f"not valid CSV ({error})"
-
-
-def _rows_of_parquet(file: Path, columns: Sequence[str]) -> Iterator[Numbered]:
+def _rows_of_parquet(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
     number = 0
     with _seekable(file) as source, _damage_at(lambda: number + 1):
         table = ParquetFile(source, page_checksum_verification=True)
@@ -188,7 +177,8 @@ def _rows_of_parquet(file: Path, columns: Sequence[str]) -> Iterator[Numbered]:
         for batch in table.iter_batches(ROWS_AT_ONCE, columns=list(columns), use_threads=False):
             for scalars in zip(*(batch.column(name) for name in columns), strict=True):
                 number += 1
-                yield number, _values(columns, scalars)
+                row = _values(columns, scalars)
+                yield number, limit.problem() if _size(row) > limit.characters else row
 
 
 def _values(columns: Sequence[str], scalars: Sequence[pyarrow.Scalar]) -> Row | str:
@@ -196,6 +186,11 @@ def _values(columns: Sequence[str], scalars: Sequence[pyarrow.Scalar]) -> Row | 
         return {name: scalar.as_py() for name, scalar in zip(columns, scalars, strict=True)}
     except UnicodeDecodeError as error:
         return _not_utf8(error.object[error.start])
+
+
+def _size(row: Row | str) -> int:
+    """Count the characters of a row's texts."""
+    return sum(len(value) for value in row.values() if isinstance(value, str)) if isinstance(row, dict) else 0
 
 
 @contextmanager
@@ -211,13 +206,22 @@ def _seekable(file: Path) -> Iterator[BinaryIO]:
         yield unpacked
 
 
-def _lines(file: Path, newline: str | None = None) -> Iterator[tuple[int, str]]:
-    """Read the lines of a file, numbered from 1; `newline` is that of `open`."""
-    number = 0
+def _lines(file: Path, limit: Limit, newline: str | None = None) -> Iterator[tuple[int, str]]:
+    """Read the lines of a file, numbered from 1; one that is too long is cut where it shows.
+
+    Args:
+        file: Compressed or not.
+        limit: One character more is read of a line.
+        newline: That of `open`.
+    """
+    number, most = 0, limit.characters + 1
     with _damage_at(lambda: number + 1), _unpacked(file) as source:
-        for line in TextIOWrapper(source, "utf-8", errors="surrogateescape", newline=newline):
+        text = TextIOWrapper(source, "utf-8", errors="surrogateescape", newline=newline)
+        while line := text.readline(most):
             number += 1
             yield number, line.removeprefix("\ufeff") if number == 1 else line
+            while len(line) == most and not line.endswith(("\n", "\r")):  # pass over its rest
+                line = text.readline(most)
 
 
 def _unpacked(file: Path) -> BinaryIO:
@@ -238,7 +242,7 @@ def _damage_at(number: Callable[[], int]) -> Iterator[None]:
     except (pyarrow.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         if getattr(error, "errno", None) is not None:  # of the machine, not of the file
             raise
-        raise _DamageError(number()) from error
+        raise DamageError(number()) from error
 
 
 def _problem_of_bytes(text: str) -> str:
@@ -260,7 +264,7 @@ def _require_columns(file: Path, names: Sequence[str], columns: Sequence[str]) -
             raise ValueError(f"{file} has {has} {column!r}: name one of its columns {listed(names)}")
 
 
-READERS: dict[str, tuple[str, Callable[[Path, Sequence[str]], Iterator[Numbered]]]] = {
+READERS: dict[str, tuple[str, Callable[[Path, Sequence[str], Limit], Iterator[Numbered]]]] = {
     ".txt": ("line", _rows_of_text),
     ".jsonl": ("line", _rows_of_json),
     ".csv": ("line", partial(_rows_of_csv, delimiter=",")),

@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from datasets import Dataset, IterableDataset, load_dataset
 
-from .bad_records import Record, Tally, problem_of, refusal
+from .bad_records import Limit, Record, Tally, problem_of, refusal
 from .cache import cache_folder, made_once, name_of
 from .corpus_files import READERS, ending, find_files, first_line, records_of_file
 from .documentation import documentation_file
@@ -48,6 +48,8 @@ class Documents(ABC):
     """Columns that a record must all have: both, for the sides of a pair to stay in step."""
     skip_bad_records: bool
     """Whether bad records are left out, counted and told of, instead of being refused."""
+    limit: Limit
+    """How long a record may be."""
 
     def __iter__(self) -> Iterator[str]:
         """Read the documents, and warn at the end if some were skipped."""
@@ -102,7 +104,7 @@ class Documents(ABC):
 
     def _reading(self) -> tuple[object, ...]:
         """Say what is read of the source, for its fingerprint."""
-        return self.column, self.required, self.skip_bad_records
+        return self.column, self.required, self.skip_bad_records, self.limit.characters
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class FileDocuments(Documents):
     def records(self) -> Iterator[Record]:
         """Read one file after another."""
         for file in self.files:
-            yield from records_of_file(file, self.required)
+            yield from records_of_file(file, self.required, self.limit)
 
     def fingerprint(self) -> str:
         """List paths, sizes and times of last change."""
@@ -196,6 +198,7 @@ def open_documents(
     split: str = "train",
     streaming: bool = False,
     skip_bad_records: bool = False,
+    largest_record: int = Limit().characters,
     cache: str | Path | None = None,
 ) -> Documents:
     """Find the documents that a recipe names.
@@ -207,6 +210,7 @@ def open_documents(
         split: `train` or `validation`, where the source itself is divided: the embedded corpus and the Hub.
         streaming: Do not download a data set of the Hub, read it over the network.
         skip_bad_records: Leave out and count what cannot be read, instead of refusing it.
+        largest_record: Characters of a record at most; one that is longer is bad.
         cache: Folder for the embedded corpus.
 
     Raises:
@@ -214,17 +218,20 @@ def open_documents(
         ValueError: A file has an unknown ending, or a folder has no file with a known one.
     """
     required = tuple(required) or (column,)
+    limit = Limit(largest_record, "corpus.largest_record=... allows for more")
     if source == "documentation":
         file = documentation_file(split, cache_folder(cache))
-        return FileDocuments("text", ("text",), skip_bad_records, (file,))
+        return FileDocuments("text", ("text",), skip_bad_records, limit, (file,))
     if isinstance(source, str) and not _is_path(source):
         dataset, _, config = source.partition(":")
-        return HubDocuments(column, required, skip_bad_records, dataset, config or None, split, streaming)
+        return HubDocuments(
+            column, required, skip_bad_records, limit, dataset, config or None, split, streaming
+        )
     sources = [source] if isinstance(source, str | Path) else source
     files = tuple(file for entry in sources for file in find_files(named_path(entry, "corpus")))
     if not files:
         raise ValueError(f"corpus is {source!r}: name at least one file")
-    return FileDocuments(column, required, skip_bad_records, files)
+    return FileDocuments(column, required, skip_bad_records, limit, files)
 
 
 def identify_file(file: Path, cache: Path) -> dict[str, Any]:

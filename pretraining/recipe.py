@@ -63,6 +63,9 @@ class CorpusRecipe:
     skip_bad_records: bool = False
     """Whether records that are no text (broken lines, wrong encodings, missing columns) are left out, counted
     and told of, instead of ending the run with the place of the first."""
+    largest_record: Annotated[int, Field(ge=1)] = 2**28
+    """Characters of a record (a document, a row, a line) at most; one that is longer is a bad one. It bounds
+    the memory that a single record takes, whatever a compressed file unpacks to."""
     streaming: bool = False
     """Whether a data set of the Hub is read over the network instead of being downloaded."""
     sequence_length: Annotated[int, Field(ge=8)] = 128

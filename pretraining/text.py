@@ -70,6 +70,7 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
             split=split,
             streaming=corpus.streaming,
             skip_bad_records=corpus.skip_bad_records,
+            largest_record=corpus.largest_record,
             cache=corpus.cache,
         )
         for column in columns

@@ -126,6 +126,36 @@ def test_bad_records_are_skipped_and_counted_on_demand(tmp_path, name, content, 
         assert list(documents) == [*kept, "Good."]
 
 
+@pytest.mark.parametrize("mark", [",", "\t"])
+@pytest.mark.parametrize("compression", PACK)
+def test_a_stray_quote_costs_its_own_row_alone(tmp_path, compression, mark):
+    rows = ["text,n", "a,1", '"b,2', "c,3", '"d', 'd",4', '"e ""f"" g,5', "h,6", '"i "j"', 'k.",7', "l,8"]
+    content = "\n".join(rows).replace(",", mark).encode()
+    file = write(
+        tmp_path, f"{'part.csv' if mark == ',' else 'part.tsv'}{compression}", PACK[compression](content)
+    )
+    records = list(open_documents(file).records())
+    assert [record.row["text"] for record in records if record.row] == ["a", "c", "d\nd", "h", "l"]
+    bad = [record.place.rpartition(" ")[2] for record in records if record.problem]
+    assert bad == ["3", "7", "9", "10"]
+
+
+@pytest.mark.parametrize(("ending", "head"), [(".txt", ""), (".jsonl", ""), (".csv", "text\n")])
+def test_a_record_that_is_too_long_is_bad_and_the_next_is_read(tmp_path, ending, head):
+    texts = ["a" * 50, "b" * 500_000, "c" * 50]
+    lines = [
+        json.dumps({"text": text}) if ending == ".jsonl" else text + "\n" * (ending == ".txt")
+        for text in texts
+    ]
+    content = gzip.compress((head + "\n".join(lines)).encode())
+    file = write(tmp_path, f"part{ending}.gz", content)
+    with pytest.raises(ValueError, match=r"line \d: has more than 1,000 char.*corpus\.largest_record="):
+        list(open_documents(file, largest_record=1000))
+    with pytest.warns(UserWarning, match="skipped 1 of 3 records"):
+        documents = list(open_documents(file, largest_record=1000, skip_bad_records=True))
+    assert documents == [texts[0], texts[2]]
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("compression", PACK)
 def test_lines_end_in_every_house_style_and_nowhere_else(tmp_path, end, compression):

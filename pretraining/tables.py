@@ -1,0 +1,154 @@
+"""Rows of a table in lines (CSV, TSV; RFC 4180): what a stray quote swallows is given back.
+
+A text within quotes may go on over lines, so that one quote too many makes a single text of all that follows,
+up to the next quote or the end of the file. Python's `csv` loses those lines. Here a row that turns out to be
+none costs the line that it begins on: the lines behind it are read again, each as the beginning of a row. A
+text goes on over lines for `MOST_QUOTED` characters at most.
+"""
+
+import csv
+import re
+import sys
+from collections import deque
+from collections.abc import Iterator
+
+from .bad_records import DamageError, Limit
+
+MOST_QUOTED = 2**24
+"""Characters of a row that goes on over several lines, at most: without it, a quote could fill the memory."""
+
+Fields = tuple[int, list[str] | str]
+"""The line on which a row begins, and its fields or what is wrong with it."""
+
+
+def table_rows(lines: Iterator[tuple[int, str]], delimiter: str, limit: Limit) -> Iterator[Fields]:
+    """Read the rows that are not blank; the first, the names, says how many fields each of the others has.
+
+    Args:
+        lines: Numbered, with their ends.
+        delimiter: What stands between fields.
+        limit: How long a line may be; one that is longer is bad.
+
+    Raises:
+        DamageError: The lines break off.
+    """
+    csv.field_size_limit(sys.maxsize)
+    ahead = Lookahead(lines, limit)
+    reader = csv.reader(ahead, delimiter=delimiter, strict=True)
+    names, is_behind_bad = 0, False
+    while True:
+        ahead.keep()
+        try:
+            fields = next(reader)
+        except StopIteration:
+            if ahead.damage is not None:
+                raise ahead.damage from None
+            return
+        except (csv.Error, TooLongError) as error:
+            yield ahead.first, str(error) if isinstance(error, TooLongError) else f"not valid CSV ({error})"
+            ahead.give_back()
+            is_behind_bad = True
+            continue
+        if not fields:
+            continue
+        problem = f"{len(fields)} fields under {names} names" if names and len(fields) != names else ""
+        if is_behind_bad and not problem and has_loose_quote(ahead.text, delimiter):
+            problem = (
+                "a quote in a text that begins with none, behind a bad row: is this the end of that row?"
+            )
+        is_behind_bad = bool(problem)
+        yield ahead.first, f"not valid CSV ({problem})" if problem else fields
+        if problem and any(is_row(line, delimiter, names) for line in ahead.behind):
+            ahead.give_back()
+        names = names or len(fields)
+
+
+class TooLongError(Exception):
+    """A line or row has more characters than it may have."""
+
+
+class Lookahead(Iterator[str]):
+    """Lines that can be given back: all but the first since the last `keep`.
+
+    Args:
+        lines: Numbered lines.
+        limit: How long a line may be.
+    """
+
+    def __init__(self, lines: Iterator[tuple[int, str]], limit: Limit):
+        self.lines, self.limit = lines, limit
+        self.again: deque[tuple[int, str]] = deque()
+        self.taken: list[tuple[int, str]] = []
+        self.size = 0
+        self.damage: DamageError | None = None
+        """Why there are no more lines, if they broke off; told when all that are whole have been read."""
+
+    def __next__(self) -> str:
+        """Take a line.
+
+        Raises:
+            TooLongError: It, or the row that it continues, is too long.
+        """
+        number, line = self.again.popleft() if self.again else self._new()
+        self.taken.append((number, line))
+        self.size += len(line)
+        if len(line) > self.limit.characters:
+            raise TooLongError(self.limit.problem())
+        if len(self.taken) > 1 and self.size > MOST_QUOTED:
+            raise TooLongError(
+                f"not valid CSV (a quote is not closed within {MOST_QUOTED:,} characters: a longer text "
+                "stands on one line, or in a .jsonl file)"
+            )
+        return line
+
+    def keep(self) -> None:
+        """Begin a row: what was taken stays taken."""
+        self.taken.clear()
+        self.size = 0
+
+    def give_back(self) -> None:
+        """Offer the lines behind the first one again."""
+        self.again.extendleft(reversed(self.taken[1:]))
+        self.keep()
+
+    @property
+    def first(self) -> int:
+        """The number of the first line taken."""
+        return self.taken[0][0]
+
+    @property
+    def behind(self) -> list[str]:
+        """The lines behind the first."""
+        return [line for _, line in self.taken[1:]]
+
+    @property
+    def text(self) -> str:
+        """All that was taken."""
+        return "".join(line for _, line in self.taken)
+
+    def _new(self) -> tuple[int, str]:
+        if self.damage is not None:
+            raise StopIteration
+        try:
+            return next(self.lines)
+        except DamageError as damage:
+            self.damage = damage
+            raise StopIteration from None
+
+
+def is_row(line: str, delimiter: str, names: int) -> bool:
+    """Tell whether a line of a table of several columns is a whole row."""
+    try:
+        return names > 1 and len(next(csv.reader([line], delimiter=delimiter, strict=True), [])) == names
+    except csv.Error:
+        return False
+
+
+def has_loose_quote(text: str, delimiter: str) -> bool:
+    r"""Tell whether a row has a quote inside a text that none encloses, which RFC 4180 forbids.
+
+    >>> [has_loose_quote(text, ",") for text in ('5" pipe,1', 'end.",1', '"a, ""b,",1', "plain")]
+    [True, True, False, False]
+    """
+    field = rf'(?:"(?:[^"]|"")*"|[^"{delimiter}]*)'
+    return '"' in text and not re.fullmatch(rf"{field}(?:{delimiter}{field})*", text.rstrip("\r\n"))
