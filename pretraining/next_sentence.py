@@ -3,20 +3,25 @@
     [CLS] the man went to the store [SEP] he bought a gallon of milk [SEP]      0: B is what follows A
     [CLS] the man went to the store [SEP] penguins are flightless birds [SEP]   1: B is from another document
 
-A and B are runs of whole sentences that fill the sequence; pairs are drawn as by `create_pretraining_data.py`
-of the paper's code: a stretch of a document is cut at a random sentence, and half of the time its rest is
-replaced by a random one and goes back to be used next; one tenth of the pairs is shorter; what is too long is
-cut at the ends.
+A and B are runs of whole sentences that fill the sequence. As in `create_pretraining_data.py` of the paper's
+code a document is cut into stretches, each stretch at a random sentence; half of the time its rest is
+replaced by another document's; one tenth of the pairs is shorter; what is too long is cut at the ends.
 
-Deviations: a stretch has two sentences where the document has two left; the random document is never A's own;
-a random B is about as long as the B that it replaces, so that lengths do not tell the label; a last sentence
-left alone, whose B must be random, is made up for by other pairs, so that the labels stay 50/50; pairs are
-drawn anew for every epoch.
+The law: no length tells the label. Stretches of different documents whose second parts are about equally long
+are coupled, both parts are cut to the shorter one's length, and only then a coin says whether they are
+traded. So a couple's pairs have the same lengths (of A, of B, of both) whichever way it falls, and every text
+is as often a true B as a random one: a document's first sentence is neither.
 
-Legend: P pairs of an epoch, S packed sequences (pairs) of a batch, D documents, n chosen tokens.
+Deviations: the paper draws a random B anywhere, and lets the rest that it replaces begin the next pair; here
+stretches trade, so that every text is read once in an epoch, and documents are drawn in proportion to their
+length. A document that has more stretches than all others together borrows from them. A stretch has two
+sentences or more; documents of one sentence, which nothing follows, are left out, with a warning. The labels
+are 50/50 exactly. Pairs are drawn anew for every epoch.
+
+Legend: P pairs of an epoch, S packed sequences (pairs) of a batch, D documents, n coins.
 """
 
-from array import array
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +37,7 @@ from .corpus import TokenizedCorpus
 from .masked_language_modeling import MaskedLanguageModeling
 from .rates import check_share
 from .special_tokens import required_token_id
+from .stretches import cut_documents, find_partners
 from .token_scores import target_positions, token_scores, without_targets
 
 NEXT, RANDOM = 0, 1
@@ -102,14 +108,17 @@ class SentencePairs(PackableExamples):
 
 
 class NextSentencePairs:
-    """An `ExampleSource` of sentence pairs, drawn anew from (`seed`, epoch); every document begins some.
+    """An `ExampleSource` of sentence pairs, drawn anew from (`seed`, epoch).
 
     Args:
-        corpus: At least two documents.
+        corpus: At least two documents of two sentences or more.
         tokenizer: Has [CLS] and [SEP].
         sequence_length: The most tokens of a pair, special ones included.
         seed: Of all draws.
         short_rate: Share of pairs that aim at a random, shorter length, so that the model meets such too.
+
+    Raises:
+        ValueError: Fewer than two documents have two sentences, or those with one hold most of the text.
     """
 
     def __init__(
@@ -130,120 +139,98 @@ class NextSentencePairs:
             raise ValueError(
                 f"sequence_length is {sequence_length}, but [CLS] A [SEP] B [SEP] has 5 or more: raise it"
             )
-        bounds = np.stack([corpus.document_offsets[:-1], corpus.document_offsets[1:]], axis=1)
-        self.documents = bounds[bounds[:, 1] > bounds[:, 0]]  # (D, 2), into sentences
-        if len(self.documents) < 2:
-            raise ValueError(
-                f"next-sentence prediction draws sentences from other documents, but the corpus has "
-                f"{len(self.documents)}: put a blank line between documents, or choose "
-                f"masked_language_modeling"
-            )
+        self.documents = documents_with_a_next_sentence(corpus)
 
     def epoch(self, number: int) -> SentencePairs:
         """Draw the pairs of epoch `number`."""
         rng = np.random.default_rng([self.seed, number])
+        offsets = self.corpus.sentence_offsets
         order = rng.permutation(len(self.documents))
-        sentences = np.diff(self.documents[order]).cumsum()
-        blocks = np.split(order, np.flatnonzero(np.diff(sentences // BLOCK)) + 1)
-        walk = Walk()
-        pairs = zip(*(self.block(documents, walk, rng) for documents in blocks), strict=True)
-        first, second, labels = (np.concatenate(parts) for parts in pairs)
+        bounds = self.documents[order]
+        blocks = np.flatnonzero(np.diff(np.diff(bounds).cumsum() // BLOCK)) + 1
+        stretches = np.concatenate(
+            [
+                cut_documents(block, offsets, self.budget, self.short_rate, rng)
+                for block in np.split(bounds, blocks)
+            ]
+        )  # (P, 2), into sentences
+        start, stop = stretches.T
+        split = start + 1 + (rng.random(len(start)) * (stop - start - 1)).astype(np.int64)
+        first, second = offsets[np.stack([start, split], axis=1)], offsets[np.stack([split, stop], axis=1)]
+        document = self.documents[:, 0].searchsorted(start, side="right")
+        second, labels = trade(second, document, rng)
+        shorten(first, second, self.budget, rng)
         return SentencePairs(self.corpus, self.cls_id, self.sep_id, first, second, labels)
 
-    def block(
-        self, documents: np.ndarray, walk: "Walk", rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Draw the pairs of some documents (D,): A's and B's places, (P, 2) each, and the labels (P,).
 
-        First a pair is drawn for every sentence, as if it began one; then the walk tells which ones do.
-        """
-        offsets = self.corpus.sentence_offsets
-        first, last = self.documents[documents].T
-        counts = last - first
-        start, last = stretches(first, counts), last.repeat(counts)  # of pairs, one for each sentence (S,)
-        tokens = np.full(len(start), self.budget)
-        is_short = rng.random(len(start)) < self.short_rate
-        tokens[is_short] = rng.integers(2, self.budget + 1, size=is_short.sum())
-        stop = np.minimum(np.maximum(offsets.searchsorted(offsets[start] + tokens), start + 2), last)
-        split = start + 1 + (rng.random(len(start)) * (stop - start - 1)).astype(np.int64)
-        is_random = rng.random(len(start)) < 0.5
+def documents_with_a_next_sentence(corpus: TokenizedCorpus) -> np.ndarray:
+    """Find the documents of two sentences or more, as bounds among the sentences (D, 2).
 
-        shift = start - np.arange(len(start))
-        chosen = walk.follow(counts, split - shift, stop - shift, is_random)  # (P,)
-        start, split, stop, is_random = start[chosen], split[chosen], stop[chosen], is_random[chosen]
-        parts = np.stack([offsets[start], offsets[split], offsets[stop]], axis=1)
-        room = np.maximum(tokens[chosen] - (parts[:, 1] - parts[:, 0]), 1)
-        rest = parts[:, 2] - parts[:, 1]
-        wanted = np.minimum(np.where(rest == 0, room, rest), room)
-        a, b = parts[:, :2].copy(), parts[:, 1:].copy()
-        b[is_random] = self.elsewhere(documents.repeat(counts)[chosen][is_random], wanted[is_random], rng)
-        shorten(a, b, self.budget, rng)
-        return a, b, np.where(is_random, RANDOM, NEXT)
-
-    def elsewhere(self, document: np.ndarray, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw whole sentences (P, 2) from other documents, until `wanted` (P,) tokens are reached.
-
-        Near the end of a document they begin earlier, so that they do not run out.
-        """
-        other = rng.integers(len(self.documents) - 1, size=len(document))
-        other += other >= document
-        first, last = self.documents[other].T
-        offsets = self.corpus.sentence_offsets
-        latest = np.searchsorted(offsets, offsets[last] - wanted, side="right") - 1
-        start = np.maximum(np.minimum(rng.integers(first, last), latest), first)
-        stop = np.clip(np.searchsorted(offsets, offsets[start] + wanted), start + 1, last)
-        return np.stack([offsets[start], offsets[stop]], axis=1)
+    Warns of those with one, and raises `ValueError` if too little is left without them.
+    """
+    bounds = np.stack([corpus.document_offsets[:-1], corpus.document_offsets[1:]], axis=1)
+    counts = bounds[:, 1] - bounds[:, 0]
+    num_alone, num_longer = int((counts == 1).sum()), int((counts > 1).sum())
+    share = float(np.diff(corpus.token_offsets)[counts == 1].sum() / max(corpus.num_tokens, 1))
+    told = (
+        f"{num_alone:,} of {num_alone + num_longer:,} documents ({share:.1%} of the tokens) have one sentence"
+    )
+    remedy = "put one sentence on a line and a blank line between documents"
+    if num_longer < 2 or share > 0.5:
+        raise ValueError(
+            f"next-sentence prediction needs two documents or more of two sentences or more, and most of "
+            f"the text in such, but the corpus has {num_longer:,}, and {told}: {remedy}, or choose "
+            f"masked_language_modeling"
+        )
+    if num_alone:
+        warnings.warn(f"{told}, which nothing follows, and are left out: {remedy}", stacklevel=3)
+    return bounds[counts > 1]
 
 
-class Walk:
-    """The way through documents, from pair to pair; it remembers how many random pairs were too many."""
+def trade(
+    second: np.ndarray, document: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Trade half of the second parts (P, 2) for such of other documents: the new ones, and the labels (P,).
 
-    def __init__(self) -> None:
-        self.owed = 0
+    Their lengths do not depend on the labels: a part, and the one that stands in for it, are cut to the
+    shorter one's length first.
+    """
+    sizes = second[:, 1] - second[:, 0]
+    partners = find_partners(sizes, document, rng)
+    partner, labels = np.empty_like(sizes), np.empty_like(sizes)
+    partner[partners.couples] = partners.couples[:, ::-1]
+    partner[partners.borrowers] = partners.lenders
+    labels[partners.couples] = coins(len(partners.couples), rng)[:, None]
+    labels[partners.borrowers] = coins(len(partners.borrowers), rng)
+    traded = second[np.where(labels == RANDOM, partner, np.arange(len(sizes)))]
+    cut(traded, traded[:, 1] - traded[:, 0] - np.minimum(sizes, sizes[partner]), rng)
+    return traded, labels
 
-    def follow(
-        self, counts: np.ndarray, split: np.ndarray, stop: np.ndarray, is_random: np.ndarray
-    ) -> np.ndarray:
-        """Find the sentences at which pairs begin (P,), in documents of `counts` sentences (D,), end to end.
 
-        Where the next pair begins depends on the label of this one, so this is a loop over pairs, in plain
-        numbers: behind its A (at `split`, (S,)) if B is random, else behind its B (at `stop`, (S,)).
-        `is_random` (S,) is changed where a label has to be.
-        """
-        chosen, owed, end = array("q"), self.owed, 0
-        splits, stops, labels = split.data, stop.data, is_random.data
-        for count in counts.tolist():
-            start, end = end, end + count
-            while start < end:
-                chosen.append(start)
-                split_here, stop_here = splits[start], stops[start]
-                if split_here == stop_here:  # nothing follows: one random pair too many, in half of the cases
-                    labels[start] = True
-                    owed += 1
-                elif labels[start] and owed >= 2:  # a random pair made a true one moves the balance by two
-                    labels[start] = False
-                    owed -= 2
-                start = split_here if labels[start] else stop_here
-        self.owed = owed
-        return np.frombuffer(chosen, dtype=np.int64)
+def coins(number: int, rng: np.random.Generator) -> np.ndarray:
+    """Toss coins (n,), as many 0 as 1; a coin decides which is more frequent where `number` is odd."""
+    return (rng.permutation(number) + rng.integers(2)) % 2
 
 
 def shorten(first: np.ndarray, second: np.ndarray, budget: int, rng: np.random.Generator) -> None:
-    """Cut both parts (P, 2) in place to `budget` tokens together, a token at a time from the longer one.
-
-    Each token comes off the front or the back by a coin, so that the model does not learn where texts are
-    cut.
-    """
+    """Cut both parts (P, 2) in place to `budget` tokens together, a token at a time from the longer one."""
     a, b = first[:, 1] - first[:, 0], second[:, 1] - second[:, 0]
     excess = np.maximum(a + b - budget, 0)
     from_longer = np.minimum(excess, np.abs(a - b))
-    from_both = excess - from_longer
-    cut_a = np.where(a > b, from_longer, 0) + from_both // 2
-    cut_b = excess - cut_a
-    for part, cut in ((first, cut_a), (second, cut_b)):
-        front = rng.binomial(cut, 0.5)
-        part[:, 0] += front
-        part[:, 1] -= cut - front
+    cut_a = np.where(a > b, from_longer, 0) + (excess - from_longer) // 2
+    cut(first, cut_a, rng)
+    cut(second, excess - cut_a, rng)
+
+
+def cut(part: np.ndarray, excess: np.ndarray, rng: np.random.Generator) -> None:
+    """Cut `excess` (P,) tokens off parts (P, 2) in place.
+
+    Each comes off the front or the back by a coin, so that the model does not learn where texts are cut.
+    """
+    where = np.flatnonzero(excess)
+    front = rng.binomial(excess[where], 0.5)
+    part[where, 0] += front
+    part[where, 1] -= excess[where] - front
 
 
 class MaskedLanguageModelingWithNextSentence(Objective):

@@ -6,10 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe
+from tercet.pretraining.corpus import TokenizedCorpus
 from tercet.pretraining.recipe import PretrainingRecipe
 
 WORDS = ["the", "a", "cat", "dog", "fish", "tree", "sat", "ran", "ate", "saw", "under", "over", "big", "and"]
@@ -22,6 +27,8 @@ PRESETS = {
     "denoising": ("seq2seq-tiny", "byte_bpe"),
 }
 """Of every objective, a preset and a tokenizer."""
+
+SIGNS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
 
 TINY = {
     "hidden_size": 32,
@@ -104,3 +111,25 @@ def recipe_on(ragged_texts, tmp_path):
         return parse_recipe(PretrainingRecipe, data), file
 
     return recipe_on
+
+
+@pytest.fixture
+def pair_tokenizer() -> PreTrainedTokenizerFast:
+    words = [*SIGNS, *(f"w{i}" for i in range(50))]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "[UNK]")),
+        **dict(zip(("pad_token", "cls_token", "sep_token", "mask_token", "unk_token"), SIGNS, strict=True)),
+    )
+
+
+def make_corpus(documents: list[list[int]], numbered: bool = True) -> TokenizedCorpus:
+    """Documents as lists of sentence lengths; tokens are numbered from 10 so that each tells its place."""
+    sizes = np.array([size for document in documents for size in document])
+    total = int(sizes.sum())
+    return TokenizedCorpus(
+        tokens=np.arange(10, total + 10, dtype=np.uint32) if numbered else np.full(total, 7, dtype=np.uint16),
+        word_starts=np.ones(total, dtype=bool),
+        sentence_offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        document_offsets=np.concatenate([[0], np.cumsum([len(document) for document in documents])]),
+        document_bytes=np.ones(len(documents), dtype=np.int64),
+    )
