@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
 from ..pretraining.cache import cache_folder
-from ..pretraining.documents import identify_file
+from ..pretraining.digests import identify_file
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .recipe import DataRecipe, FineTuningRecipe

@@ -47,11 +47,13 @@ def find_files(path: Path) -> list[Path]:
 
     Raises:
         FileNotFoundError: There is nothing.
-        ValueError: A file has an unknown ending or is none, or a folder has no corpus file or holds itself.
+        ValueError: A file has an unknown ending or is none, or a folder has no corpus file, holds itself, or
+            has a file both packed and unpacked.
     """
     try:
         if path.is_dir():
             if files := list(_files_below(path, ())):
+                _require_once(files)
                 return files
             raise ValueError(f"folder {path} has no corpus files: their names end in {KNOWN_ENDINGS}")
         if not path.exists():
@@ -71,6 +73,18 @@ def _files_below(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
             yield from _files_below(path, (*above, folder.resolve()))
         elif ending(path) in READERS:
             yield _file(path)
+
+
+def _require_once(files: Sequence[Path]) -> None:
+    """Refuse `base.txt` beside `base.txt.gz`: the same text would count twice."""
+    found: dict[Path, Path] = {}
+    for file in files:
+        unpacked = file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
+        if (other := found.setdefault(unpacked, file)) is not file:
+            raise ValueError(
+                f"folder {file.parent} has {other.name} and {file.name}, the same text twice by their names: "
+                f"remove one, or list the files to read"
+            )
 
 
 def _file(path: Path) -> Path:

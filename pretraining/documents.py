@@ -11,7 +11,6 @@
 Files are read as streams: what should be read more than once is tokenized once (`tokenization.py`).
 """
 
-import hashlib
 import logging
 import re
 from abc import ABC, abstractmethod
@@ -23,8 +22,9 @@ from typing import Any, cast
 from datasets import Dataset, IterableDataset, load_dataset
 
 from .bad_records import Limit, Record, Tally, problem_of, refusal
-from .cache import cache_folder, made_once, name_of
+from .cache import cache_folder
 from .corpus_files import READERS, ending, find_files, first_line, records_of_file
+from .digests import identify_file
 from .documentation import documentation_file
 from .paths import named_path
 
@@ -232,24 +232,6 @@ def open_documents(
     if not files:
         raise ValueError(f"corpus is {source!r}: name at least one file")
     return FileDocuments(column, required, skip_bad_records, limit, files)
-
-
-def identify_file(file: Path, cache: Path) -> dict[str, Any]:
-    """Give a file's name, size and SHA-256; it is read only if it has changed since the last time."""
-    state = file.stat()
-    size = state.st_size
-    folder = cache / "digests" / name_of(str(file.resolve()), size, state.st_mtime_ns)
-
-    def write(target: Path) -> None:
-        with file.open("rb") as contents:
-            digest = hashlib.file_digest(contents, "sha256").hexdigest()
-        (target / "sha256").write_text(digest)
-
-    return {
-        "name": file.name,
-        "bytes": size,
-        "sha256": (made_once(folder, write) / "sha256").read_text(),
-    }
 
 
 def _is_path(source: str) -> bool:

@@ -2,7 +2,7 @@
 
 kind                                               member      reads
 masked_language_modeling                           encoder     running text
-masked_language_modeling_with_next_sentence        encoder     pairs of sentence runs (documents of several sentences)
+masked_language_modeling_with_next_sentence        encoder     pairs of sentence runs (documents with several)
 causal_language_modeling                           decoder     running text
 translation                                        seq2seq     pairs of texts
 span_corruption                                    seq2seq     running text

@@ -211,3 +211,19 @@ def test_closed_files_and_folders_are_named(tmp_path):
     (tmp_path / "inner").mkdir(mode=0)
     with pytest.raises(ValueError, match="inner cannot be read: check its permissions"):
         open_documents(tmp_path)
+
+
+@pytest.mark.parametrize("twin", ["part.txt.gz", "part.txt.zst", "part.txt.GZ"])
+def test_a_file_beside_its_packed_twin_is_refused(tmp_path, twin):
+    """In a folder; who lists the files means them all."""
+    inner = tmp_path / "corpus" / "inner"
+    inner.mkdir(parents=True)
+    pack = PACK[Path(twin).suffix.lower()]
+    files = [write(inner, "part.txt"), write(inner, twin, pack(b"Other."))]
+    write(inner, "part.jsonl", b'{"text": "Row."}')
+    told = rf"inner has part.txt and {twin}, the same text twice by their names: remove one"
+    with pytest.raises(ValueError, match=told):
+        open_documents(tmp_path / "corpus")
+    assert list(open_documents(files)) == ["Good.", "Other."]
+    files[1].rename(inner / f"other{twin}")
+    assert sorted(open_documents(tmp_path / "corpus")) == ["Good.", "Other.", "Row."]
