@@ -142,16 +142,20 @@ def find_plots(output: Path) -> list[Path]:
 
 
 def without_folders(value: Any) -> Any:
-    """Shorten absolute paths to their names: where things lie on a machine is nobody else's business.
+    """Shorten absolute paths, and relative ones that go upward, to their names.
+
+    Where things lie on a machine is nobody else's business.
 
     >>> from tercet.interop.finished_run import without_folders
     >>> without_folders({"corpus": {"train": ["/home/me/books.txt", "data/more.txt"]}, "steps": 3})
     {'corpus': {'train': ['books.txt', 'data/more.txt']}, 'steps': 3}
+    >>> without_folders(["../../client/letters.txt", "runs/../../client/model", "It ends ..."])
+    ['letters.txt', 'model', 'It ends ...']
     """
     if isinstance(value, dict):
         return {key: without_folders(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [without_folders(entry) for entry in value]
-    if isinstance(value, str) and value.startswith(("/", "~")):
+    if isinstance(value, str) and (value.startswith(("/", "~")) or ".." in Path(value).parts):
         return Path(value).name
     return value

@@ -4,8 +4,8 @@
     the tokenizer's files                                     the code of `modeling/` that the model needs
     README.md: the model card                                 recipe.yaml, certificate.json, plots
 
-Checkpoints, optimizer states, logs and caches stay, and absolute paths are shortened to names. All is looked
-at before anything is sent: what is damaged or missing shows here.
+Checkpoints, optimizer states, logs and caches stay, and paths that are absolute or go upward are shortened to
+names. All is looked at before anything is sent: what is damaged or missing shows here.
 """
 
 import json

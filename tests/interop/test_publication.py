@@ -97,6 +97,27 @@ def test_no_absolute_path_is_sent(run):
     assert yaml.safe_load(published(run)["recipe.yaml"])["corpus"]["train"] == "books.txt"
 
 
+def test_no_path_that_goes_upward_is_sent(run):
+    """Not in the recipe, and not in the card, which shows it and says what the model began as."""
+    recipe = {
+        "model": {"path": "../../alice/client/base"},
+        "corpus": {"train": ["../../alice/client/mails.txt", "runs/../../alice/more.txt", "data/own.txt"]},
+        "objective": {"kind": "causal_language_modeling"},
+        "output": "..",
+    }
+    (run / "model" / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    tokenizer = {"name_or_path": "../alice/tok"}
+    (run / "model" / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    files = published(run)
+    assert not any(b"alice" in content for content in files.values())
+    assert yaml.safe_load(files["recipe.yaml"])["corpus"]["train"] == [
+        "mails.txt",
+        "more.txt",
+        "data/own.txt",
+    ]
+    assert "further pretrained from base by" in card_of(run).text
+
+
 def test_code_that_was_saved_with_a_model_stays_its_own(run):
     config = json.loads((run / "model" / "config.json").read_text())
     config["auto_map"] = {"AutoModelForCausalLM": "mine.Model"}
