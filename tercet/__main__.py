@@ -1,8 +1,11 @@
 """The command line's entry: what went wrong becomes one line, and the exit code says whose fault it was.
 
-Exit codes: 0 done, 1 failure, 2 wrong usage (of an option, a recipe, a file), 130 interrupted.
+Exit codes: 0 done, 1 failure, 2 wrong usage (of an option, a recipe, a file), 130 interrupted, 141 nobody
+reads the output any more, as after `tercet recipes | head`.
 """
 
+import os
+import select
 import sys
 from collections.abc import Sequence
 
@@ -11,14 +14,29 @@ from .command_line import parse
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `--debug` lets exceptions through with their traceback."""
-    options = parse(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            return carry_out(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here an error can still be told, and not when Python ends
+    except BrokenPipeError as error:
+        if not is_unread(error):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        return 141
+
+
+def carry_out(arguments: Sequence[str]) -> int:
+    """Run one command, and say in one line what went wrong."""
+    options = parse(arguments)
     try:
         options.run(options)
     except KeyboardInterrupt as interruption:
         print(f"tercet {options.command}: {interruption or 'interrupted'}", file=sys.stderr)
         return 130
     except Exception as error:
-        if options.debug:
+        if options.debug or is_unread(error):
             raise
         print(f"tercet {options.command}: {one_line(error)}", file=sys.stderr)
         return 2 if isinstance(error, (ValueError, FileNotFoundError)) else 1
@@ -40,6 +58,18 @@ def is_said_in_full(error: Exception) -> bool:
     from .training.disk import WriteError
 
     return isinstance(error, WriteError)
+
+
+def is_unread(error: Exception) -> bool:
+    """Tell whether an error says that whoever read the output has left; other pipes may break, too."""
+    if not isinstance(error, BrokenPipeError):
+        return False
+    try:
+        output = select.poll()
+        output.register(sys.stdout.fileno(), select.POLLOUT)
+    except (AttributeError, ValueError, OSError):  # no such call on this system, or no file behind the output
+        return False
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
 
 
 if __name__ == "__main__":

@@ -124,3 +124,33 @@ def test_overrides_and_options_stand_in_any_order():
 def test_unknown_recipe_is_refused(capsys):
     assert main(["pretrain", "no-such-recipe"]) == 2
     assert "no-such-recipe" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["recipes"], ["recipes", "--debug"], ["--help"], ["pretrain", "--help"]]
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_ends_the_command_in_silence(arguments, unbuffered):
+    """As in `tercet recipes | head -1`; the exit code is that of a program which the signal ends."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", "tercet", *arguments],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_another_pipe_that_breaks_is_a_failure(monkeypatch, capfd):
+    monkeypatch.setattr(command_line, "demo", fail_with(BrokenPipeError("a worker has left")))
+    assert main(["demo"]) == 1
+    assert "BrokenPipeError: a worker has left" in capfd.readouterr().err
+
+
+def test_a_closed_output_is_no_failure():
+    program = "import sys; sys.stdout = None; from tercet.__main__ import main; sys.exit(main(['recipes']))"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
