@@ -20,7 +20,7 @@ from ..finetune.splits import MEASURED, read_splits
 from ..finetune.task import Task
 from ..interop.finished_run import RECIPE, TEXTS, read_facts
 from ..pretraining.cache import cache_folder
-from ..pretraining.documents import identify_file
+from ..pretraining.digests import identify_file
 
 SPLITS = ("train", *MEASURED)
 

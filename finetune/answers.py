@@ -4,7 +4,6 @@ Examples of like length are read together, as many at once as fit, and answers c
 examples.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
