@@ -115,8 +115,8 @@ def judge_untrained(recipe: FineTuningRecipe, study: Study) -> Judged:
         return judge(model.eval(), study.task, split.rows, split.examples)
 
 
-def spread(study: Study, results: Results) -> dict[str, dict[str, dict[str, float | None]]]:
-    """Give the mean of each score over the seeds, and its standard deviation; `None` where one has none."""
+def spread(study: Study, results: Results) -> dict[str, dict[str, dict[str, float]]]:
+    """Give the mean of each score over the seeds, and its standard deviation; nan where a seed has none."""
     return {
         "mean": {name: across(results, name, np.mean) for name in study.measured},
         "standard_deviation": {name: across(results, name, deviation) for name in study.measured},

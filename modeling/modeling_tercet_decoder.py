@@ -3,6 +3,9 @@
 Shapes: B batch, T positions, C model width, V vocabulary, S source positions. Packed: (1, N) and (1, M).
 """
 
+# transformers types its mixin's methods for a protocol that not even its own models meet.
+# pyright: reportIncompatibleMethodOverride=false
+
 from typing import Any
 
 import torch
@@ -19,8 +22,7 @@ from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
     CausalLMOutputWithPast,
 )
-from transformers.processing_utils import Unpack
-from transformers.utils.generic import TransformersKwargs, can_return_tuple, merge_with_config_defaults
+from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from .attention import CrossAttention, SelfAttention
@@ -29,6 +31,7 @@ from .configuration_tercet import TercetDecoderConfig
 from .cross_entropy import take_loss_arguments
 from .dot_product import single_query_attention
 from .generation import TercetGenerativeModel
+from .keywords import Keywords
 from .packing import Layout, Mask, Masks, PackedSequences, Padding, positions_in, sequence_ids, within
 from .stack import TercetStack, kernel_arguments, require_tokens
 from .targets import IGNORE
@@ -69,7 +72,7 @@ class TercetDecoderModel(TercetStack):
         max_length_q: int | None = None,
         max_length_k: int | None = None,
         asked: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """States (B, T, C) of the new tokens (B, T), which also read the cached ones.
 
@@ -228,7 +231,7 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> CausalLMOutputWithPast:
         """Predict the next token: logits (B, T, V), and the loss of `labels` (B, T), the tokens themselves.
 

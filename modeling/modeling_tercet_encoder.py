@@ -8,13 +8,13 @@ Shapes: B batch, T positions, C model width, V vocabulary. Packed input is (1, N
 from torch import Tensor
 from transformers.masking_utils import create_bidirectional_mask, create_bidirectional_sliding_window_mask
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, NextSentencePredictorOutput
-from transformers.processing_utils import Unpack
-from transformers.utils.generic import TransformersKwargs, can_return_tuple, merge_with_config_defaults
+from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_tercet import TercetEncoderConfig
 from .cross_entropy import LossArguments, logits_loss, take_loss_arguments
 from .heads import NextSentenceHead
+from .keywords import Keywords
 from .outputs import TercetForPreTrainingOutput
 from .packing import Masks
 from .pooling import find_sequences
@@ -46,7 +46,7 @@ class TercetEncoderModel(TercetStack):
         cu_seq_lens_q: Tensor | None = None,
         max_length_q: int | None = None,
         asked: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> BaseModelOutput:
         """Contextual states (B, T, C) of tokens (B, T).
 
@@ -102,7 +102,7 @@ class TercetEncoderForMaskedLM(TercetVocabularyModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> MaskedLMOutput:
         """Predict tokens: logits (B, T, V), and the loss where `labels` (B, T) is not -100.
 
@@ -137,7 +137,7 @@ class TercetEncoderForNextSentencePrediction(TercetPreTrainedModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> NextSentencePredictorOutput:
         """Judge pairs: logits (B, 2), and the loss of `labels` (B,): 0 if B follows, 1 if it is random."""
         loss_arguments = take_loss_arguments(kwargs)
@@ -178,7 +178,7 @@ class TercetEncoderForPreTraining(TercetVocabularyModel):
         labels: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> TercetForPreTrainingOutput:
         """Predict tokens and judge pairs, with the loss of `labels` (B, T), of `next_sentence_label` (B,),
         and their sum.

@@ -3,6 +3,9 @@
 Shapes: B batch, S source positions, T target positions, C model width, V vocabulary. Packed: (1, M), (1, N).
 """
 
+# transformers types its mixin's methods for a protocol that not even its own models meet.
+# pyright: reportIncompatibleMethodOverride=false
+
 from typing import Any, cast
 
 import torch
@@ -15,12 +18,12 @@ from transformers.modeling_outputs import (
     Seq2SeqLMOutput,
     Seq2SeqModelOutput,
 )
-from transformers.processing_utils import Unpack
-from transformers.utils.generic import TransformersKwargs, can_return_tuple
+from transformers.utils.generic import can_return_tuple
 
 from .configuration_tercet import TercetSeq2SeqConfig
 from .cross_entropy import take_loss_arguments
 from .generation import TercetGenerativeModel
+from .keywords import Keywords
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import bounds_of, restarts
@@ -105,7 +108,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         cu_seq_lens_k: Tensor | None = None,
         max_length_q: int | None = None,
         max_length_k: int | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> Seq2SeqModelOutput:
         """States (B, T, C) of the target's tokens (B, T), which read the source (B, S).
 
@@ -185,7 +188,7 @@ class TercetSeq2SeqForConditionalGeneration(
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> Seq2SeqLMOutput:
         """Predict the target: logits (B, T, V), and the loss of `labels` (B, T), each the token after its
         decoder input.

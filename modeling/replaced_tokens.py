@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_outputs import TokenClassifierOutput
-from transformers.processing_utils import Unpack
-from transformers.utils.generic import TransformersKwargs, can_return_tuple
+from transformers.utils.generic import can_return_tuple
 
 from .classification import require_no_smoothing
 from .configuration_tercet import TercetEncoderConfig
 from .cross_entropy import at_least_float32, reduce_loss, take_loss_arguments
 from .feed_forward import build_activation
+from .keywords import Keywords
 from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import Masks
 from .pretrained_tercet import TercetPreTrainedModel
@@ -68,7 +68,7 @@ class TercetEncoderForReplacedTokenDetection(TercetPreTrainedModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> TokenClassifierOutput:
         """Judge tokens: logits (B, T), above 0 where a token seems replaced, and the loss of `labels`.
 

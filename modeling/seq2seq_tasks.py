@@ -17,8 +17,7 @@ from transformers.modeling_outputs import (
     Seq2SeqQuestionAnsweringModelOutput,
     Seq2SeqSequenceClassifierOutput,
 )
-from transformers.processing_utils import Unpack
-from transformers.utils.generic import TransformersKwargs, can_return_tuple
+from transformers.utils.generic import can_return_tuple
 
 from .classification import (
     SequenceClassificationHead,
@@ -29,6 +28,7 @@ from .classification import (
 )
 from .configuration_tercet import TercetSeq2SeqConfig
 from .cross_entropy import logits_loss, take_loss_arguments
+from .keywords import Keywords
 from .modeling_tercet_seq2seq import TercetSeq2SeqModel, TercetSeq2SeqPreTrainedModel
 from .pooling import Sequences, find_sequences
 
@@ -113,7 +113,7 @@ class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqReader):
         decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> Seq2SeqSequenceClassifierOutput:
         """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
 
@@ -149,7 +149,7 @@ class TercetSeq2SeqForTokenClassification(TercetSeq2SeqReader):
         decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> Seq2SeqSequenceClassifierOutput:
         """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100.
 
@@ -182,7 +182,7 @@ class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqReader):
         decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> Seq2SeqSequenceClassifierOutput:
         """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the right ones.
 
@@ -217,7 +217,7 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqReader):
         position_ids: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> Seq2SeqQuestionAnsweringModelOutput:
         """Score each token as the first and as the last of an answer: logits (B, T) each, and their loss.
 

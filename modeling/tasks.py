@@ -18,8 +18,7 @@ from transformers.modeling_outputs import (
     SequenceClassifierOutputWithPast,
     TokenClassifierOutput,
 )
-from transformers.processing_utils import Unpack
-from transformers.utils.generic import TransformersKwargs, can_return_tuple
+from transformers.utils.generic import can_return_tuple
 
 from .classification import (
     SequenceClassificationHead,
@@ -30,6 +29,7 @@ from .classification import (
 )
 from .configuration_tercet import TercetConfig
 from .cross_entropy import at_least_float32, logits_loss, take_loss_arguments
+from .keywords import Keywords
 from .outputs import TercetSentenceEmbeddingOutput
 from .pooling import POOLING, Sequences, find_sequences
 from .pretrained_tercet import TercetPreTrainedModel
@@ -84,7 +84,7 @@ class TercetForSequenceClassification(TercetReader):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> SequenceClassifierOutputWithPast:
         """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
 
@@ -125,7 +125,7 @@ class TercetForTokenClassification(TercetReader):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> TokenClassifierOutput:
         """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100.
 
@@ -160,7 +160,7 @@ class TercetForQuestionAnswering(TercetReader):
         inputs_embeds: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> QuestionAnsweringModelOutput:
         """Score each token as the first and as the last of an answer: logits (B, T) each, and their loss.
 
@@ -198,7 +198,7 @@ class TercetForMultipleChoice(TercetReader):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> MultipleChoiceModelOutput:
         """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the right ones.
 
@@ -238,7 +238,7 @@ class TercetForSentenceEmbedding(TercetReader):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Keywords,
     ) -> TercetSentenceEmbeddingOutput:
         """Embed sequences: vectors (S, C), one row for each, padded or packed.
 

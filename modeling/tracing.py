@@ -1,6 +1,7 @@
 """Forward passes that `torch.compile` or an export writes down, or that `torch.func` transforms."""
 
 import torch
+from torch._C._functorch import peek_interpreter_stack
 
 
 def is_tracing() -> bool:
@@ -12,5 +13,5 @@ def is_tracing() -> bool:
     return (
         torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or peek_interpreter_stack() is not None
     )

@@ -20,7 +20,7 @@ def share_of_unknown(tokens: Iterable[np.ndarray], tokenizer: PreTrainedTokenize
 
     A tokenizer of bytes knows everything: the unknown token that it may have by name has another use.
     """
-    unknown, others = tokenizer.unk_token_id, {tokenizer.bos_token_id, tokenizer.eos_token_id}
+    unknown, others = tokenizer.unk_token_id, (tokenizer.bos_token_id, tokenizer.eos_token_id)
     parts = list(tokens)
     total = sum(map(len, parts))
     if unknown is None or unknown in others:

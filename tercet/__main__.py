@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()  # here an error can still be told, and not when Python ends
     except BrokenPipeError as error:
-        if not is_unread(error):
+        if sys.stdout is None or not is_unread(error):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         return 141

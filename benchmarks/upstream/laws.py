@@ -6,16 +6,16 @@ answers like the model, with caches of transformers' own.
 
 import copy
 import inspect
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch.testing import assert_close
 from transformers import DynamicCache, GenerationConfig, GenerationMixin
 from transformers.cache_utils import EncoderDecoderCache
-from transformers.exporters import DynamoConfig, DynamoExporter
+from transformers.exporters.configs import DynamoConfig
+from transformers.exporters.exporter_dynamo import DynamoExporter
 from transformers.exporters.utils import decompose_prefill_decode
-from transformers.processing_utils import Unpack
-from transformers.utils import TransformersKwargs
+from transformers.utils.generic import TransformersKwargs
 
 NEW = 5
 """Tokens that are generated."""
@@ -27,6 +27,7 @@ class SharedLaws:
     model_tester: Any
     all_generative_model_classes: Any
     all_model_classes: Any
+    _prepare_for_class: Any
     skipTest: Any  # noqa: N815 (unittest's own name)
 
     def each(self):
@@ -130,7 +131,7 @@ class ExportLaws(SharedLaws):
 @torch.no_grad()
 def exported(model, inputs):
     """Export a model with these arguments, and give what runs the graph."""
-    program = DynamoExporter().export(model, copy.deepcopy(inputs), DynamoConfig(dynamic=False))
+    program: Any = DynamoExporter().export(model, copy.deepcopy(inputs), DynamoConfig(dynamic=False))
     return getattr(program, "program", program).module()
 
 

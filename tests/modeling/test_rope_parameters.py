@@ -114,6 +114,7 @@ def test_both_ways_to_say_it_are_one(name, tmp_path):
 def test_what_is_changed_later_takes_effect():
     config = TercetDecoderConfig(**SIZES)
     config.rope_theta = 7.0
+    assert config.rope_parameters is not None
     assert config.rope_parameters["rope_theta"] == 7.0
     config.rope_parameters = {"rope_type": "linear", "factor": 2.0, "rope_theta": 9.0}
     assert (config.rope_theta, config.rope_scaling) == (9.0, {"rope_type": "linear", "factor": 2.0})

@@ -2,17 +2,18 @@
 
 import copy
 import inspect
+from typing import Unpack
 
 import pytest
 import torch
 from torch.testing import assert_close
 from transformers import DynamicCache, GenerationMixin
 from transformers.cache_utils import DynamicLayer, EncoderDecoderCache
-from transformers.exporters import DynamoConfig, DynamoExporter
+from transformers.exporters.configs import DynamoConfig
+from transformers.exporters.exporter_dynamo import DynamoExporter
 from transformers.exporters.utils import decompose_prefill_decode
 from transformers.models.auto import modeling_auto
-from transformers.processing_utils import Unpack
-from transformers.utils import TransformersKwargs
+from transformers.utils.generic import TransformersKwargs
 
 import tercet
 from tercet import modeling

@@ -54,8 +54,8 @@ def test_threads_return_after_a_quiet_time_that_doubles_while_it_was_too_short()
 def test_a_growth_that_nothing_disturbs_ends_the_doubling():
     policy = ThreadPolicy(2)
     for contended in (1, *[0] * 5, 1, *[0] * 11):  # too early once, then not
-        threads = policy.decide(contended, seconds=1.0)
-    assert threads == 2
+        policy.decide(contended, seconds=1.0)
+    assert policy.threads == 2
     assert policy.needed == QUIET
 
 
