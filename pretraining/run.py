@@ -37,6 +37,7 @@ from .chunks import StreamedExamples
 from .corpus import TokenizedCorpus
 from .curves import draw_log
 from .held_out import UNKNOWN, build_held_out, examples_of
+from .held_out_overlap import warn_of_overlap
 from .model import build_config, build_model
 from .objective_recipes import build_objective
 from .output import (
@@ -79,6 +80,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
 def pretrain_alone(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) -> Path:
     """Pretrain in a folder that nobody else writes."""
     run_folder(recipe).require_claimable(resume=resume, overwrite=overwrite)
+    warn_of_overlap(recipe)
     accelerator = build_accelerator(recipe.training, recipe.folder)
     with accelerator.main_process_first():
         tokenizer = prepare_tokenizer(recipe, prepared_tokenizer(recipe, overwrite=overwrite))

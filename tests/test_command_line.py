@@ -127,9 +127,8 @@ def test_unknown_recipe_is_refused(capsys):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["recipes"], ["recipes", "--debug"], ["--help"], ["pretrain", "--help"]]
+    ("arguments", "unbuffered"), [(["recipes"], ""), (["recipes", "--debug"], "1"), (["--help"], "")]
 )
-@pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_leaves_ends_the_command_in_silence(arguments, unbuffered):
     """As in `tercet recipes | head -1`; the exit code is that of a program which the signal ends."""
     reader, writer = os.pipe()

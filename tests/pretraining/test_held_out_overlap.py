@@ -1,0 +1,62 @@
+"""A run says so if it measures on text that it learns from."""
+
+import gzip
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tercet.pretraining.held_out_overlap import shared_files, warn_of_overlap
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def test_files_are_shared_by_place_and_by_contents(tmp_path):
+    learned = [
+        write(tmp_path / "train", name, text) for name, text in (("a", "One."), ("b", "Two."), ("c", "3"))
+    ]
+    link = tmp_path / "link"
+    link.symlink_to(learned[0])
+    copy, other = write(tmp_path, "copy", "Two."), write(tmp_path, "other", "Six.")
+    measured = [link, copy, other, learned[2], write(tmp_path, "longer", "Seven.")]
+    assert shared_files(learned, measured, tmp_path / "cache") == [link, copy, learned[2]]
+
+
+def test_only_files_of_equal_size_are_read(tmp_path, monkeypatch):
+    learned, measured = write(tmp_path, "a", "One."), write(tmp_path, "b", "Twenty.")
+    monkeypatch.setattr("tercet.pretraining.held_out_overlap.identify_file", None)
+    assert shared_files([learned], [measured, learned], tmp_path / "cache") == [learned]
+
+
+@pytest.fixture
+def recipe_reading(recipe_of, texts, tmp_path):
+    def build(train, validation):
+        recipe = recipe_of("masked_language_modeling", texts, tmp_path / "run")
+        cache = str(tmp_path / "cache")
+        return replace(recipe, corpus=replace(recipe.corpus, train=train, validation=validation, cache=cache))
+
+    return build
+
+
+def test_validation_on_training_text_is_told(recipe_reading, tmp_path):
+    train = write(tmp_path / "train", "a.txt", "One.").parent
+    copy, other = write(tmp_path, "copy.txt", "One."), write(tmp_path, "other.txt", "Six.")
+    told = r"^1 of 1 files of corpus.validation are learned from as well \(.*a.txt\), so that their scores"
+    with pytest.warns(UserWarning, match=told):
+        warn_of_overlap(recipe_reading(str(train), str(train)))
+    with pytest.warns(UserWarning, match=r"^1 of 2 files of .*copy.txt\), .* choose other files$"):
+        warn_of_overlap(recipe_reading(str(train), [str(copy), str(other)]))
+
+
+def test_held_out_text_is_not_warned_of(recipe_reading, tmp_path):
+    train, other = write(tmp_path / "train", "a.txt", "One."), write(tmp_path, "other.txt", "Six.")
+    packed = tmp_path / "other.txt.gz"
+    packed.write_bytes(gzip.compress(b"Six."))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_overlap(recipe_reading(str(train), [str(other), str(packed)]))
