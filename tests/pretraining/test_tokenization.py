@@ -127,6 +127,40 @@ def test_skipped_records_are_told_of_again_when_the_corpus_comes_from_the_cache(
         tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
 
 
+@pytest.mark.parametrize(("tokenized_before", "kept"), [(1, 0), (5, 4), (8, 8)])
+def test_an_interrupted_tokenization_goes_on_with_the_next_shard(
+    tmp_path, calls, monkeypatch, tokenized_before, kept
+):
+    """Shards of two documents here: what is whole is not tokenized again, and the corpus is the same."""
+    file = tmp_path / "texts.txt"
+    file.write_bytes(b"\xe9\n\n" + "\n\n".join(TEXTS[:3] * 3).encode())
+    documents = open_documents(file, skip_bad_records=True)
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
+    with pytest.warns(UserWarning, match="skipped 1 of 10"):
+        whole = tokenized_corpus(documents, tokenizer, tmp_path / "whole")
+    monkeypatch.setattr(tokenization, "CHARACTERS_AT_ONCE", 1)
+    monkeypatch.setattr(tokenization, "BATCHES_OF_A_SHARD", 2)
+    recorded, calls[:] = tokenization._tokenize, []
+
+    def interrupted(texts, backend):
+        if len(calls) == tokenized_before:
+            raise KeyboardInterrupt
+        return recorded(texts, backend)
+
+    monkeypatch.setattr(tokenization, "_tokenize", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tokenized_corpus(documents, tokenizer, tmp_path / "cache")
+    monkeypatch.setattr(tokenization, "_tokenize", recorded)
+    calls.clear()
+    with pytest.warns(UserWarning, match="skipped 1 of 10"):
+        corpus = tokenized_corpus(documents, tokenizer, tmp_path / "cache")
+    assert calls == [[text] for text in (TEXTS[:3] * 3)[kept:]]
+    assert corpus.tally == whole.tally
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(whole, name), getattr(corpus, name))
+    assert [folder.name for folder in (tmp_path / "cache" / "tokenized").iterdir()] == [corpus.folder.name]
+
+
 def test_a_tokenizer_must_be_fast():
     with pytest.raises(ValueError, match="is not a fast tokenizer"):
         tokenize(TEXTS, object())  # pyright: ignore[reportArgumentType]
