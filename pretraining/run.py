@@ -80,7 +80,6 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
 def pretrain_alone(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) -> Path:
     """Pretrain in a folder that nobody else writes."""
     run_folder(recipe).require_claimable(resume=resume, overwrite=overwrite)
-    warn_of_overlap(recipe)
     accelerator = build_accelerator(recipe.training, recipe.folder)
     with accelerator.main_process_first():
         tokenizer = prepare_tokenizer(recipe, prepared_tokenizer(recipe, overwrite=overwrite))
@@ -168,7 +167,7 @@ def require_shorter(sequence_length: int, longest: int) -> None:
 
 
 def require_inputs(recipe: PretrainingRecipe) -> None:
-    """Find the texts and the tokenizer that a recipe names.
+    """Find the texts and the tokenizer that a recipe names, and warn if it measures on what it learns from.
 
     Raises:
         FileNotFoundError: A named file or folder does not exist.
@@ -176,6 +175,7 @@ def require_inputs(recipe: PretrainingRecipe) -> None:
     """
     open_text(recipe, "train")
     open_text(recipe, "validation")
+    warn_of_overlap(recipe)
     if recipe.tokenizer.path is not None:
         load_tokenizer(recipe.tokenizer.path)
 
