@@ -43,7 +43,14 @@ WRITTEN = (
 
 MAY_DIFFER = {
     *("steps", "tokens_per_micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "trackers"),
-    *("measure_utilization", "peak_flops", "num_workers", "max_skipped_steps", "retain_heap"),
+    *(
+        "measure_utilization",
+        "peak_flops",
+        "num_workers",
+        "max_skipped_steps",
+        "adaptive_threads",
+        "retain_heap",
+    ),
 }
 """Keys of `general.training` that a resumed run may change: with others, finished students would have learned
 otherwise than those that they are compared with."""

@@ -177,6 +177,7 @@ def training_of(
         trackers=schedule.trackers,
         measure_utilization=False,
         num_workers=schedule.num_workers,
+        adaptive_threads=schedule.adaptive_threads,
     )
 
 

@@ -90,6 +90,8 @@ class FineTuningSchedule:
     """One run for each: they differ in the new head, the order of rows and dropout."""
     num_workers: Annotated[int, Field(ge=0)] = 0
     """Processes that prepare batches ahead."""
+    adaptive_threads: bool = False
+    """Whether fewer threads compute while other programs hold the cores; see `TrainingRecipe`."""
     trackers: tuple[str, ...] = ()
     """Further places that receive the log, by `accelerate`'s names."""
 

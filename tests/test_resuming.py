@@ -37,7 +37,14 @@ DISTILLATION = {
 
 BOOKKEEPING = (
     *("steps", "tokens_per_micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "trackers"),
-    *("measure_utilization", "peak_flops", "num_workers", "max_skipped_steps", "retain_heap"),
+    *(
+        "measure_utilization",
+        "peak_flops",
+        "num_workers",
+        "max_skipped_steps",
+        "adaptive_threads",
+        "retain_heap",
+    ),
 )
 MORE = (
     *("evaluate_every", "patience", "max_grad_norm", "precision", "compile", "optimizer.learning_rate"),
@@ -47,7 +54,7 @@ MORE = (
 )
 """What a run of the engine takes up on resuming: `tests/training/test_resumed_recipes.py` shows it."""
 
-OF_THE_ROWS = ("seeds", "tokens_per_micro_batch", "num_workers", "trackers")
+OF_THE_ROWS = ("seeds", "tokens_per_micro_batch", "num_workers", "adaptive_threads", "trackers")
 """What fine-tuning hands on to the engine, and which runs there are: those that are finished stay."""
 
 OF_THE_TEXT = ("cache", "skip_bad_records")
@@ -116,10 +123,10 @@ def test_a_refusal_names_the_key_and_the_rest_is_taken_up(case, tmp_path):
     recipe = parse_recipe(kind, data | {"output": str(tmp_path)})
     earlier = functools.reduce(with_another, sorted(takes_effect), recipe_data(recipe))
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(earlier))
-    rules.require_claimable(recipe, resume=True, overwrite=False)
+    rules.run_folder(recipe).require_claimable(resume=True, overwrite=False)
     refused = sorted(set(leaves(kind)) - takes_effect)
     for key in refused[:: len(refused) // 6]:
         (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(with_another(earlier, key)))
         with pytest.raises(ValueError, match="of the recipe is not what") as raised:
-            rules.require_claimable(recipe, resume=True, overwrite=False)
+            rules.run_folder(recipe).require_claimable(resume=True, overwrite=False)
         assert key.startswith(str(raised.value).split()[0])

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tercet.training import cpu, loop, stages
 from tercet.training import fit as fitting
-from tercet.training import loop, stages
 from tercet.training.evaluation import HeldOut
 from tercet.training.fit import CHECKPOINTS, fit
 from tercet.training.precision import build_accelerator
@@ -60,6 +60,7 @@ TAKE_EFFECT = {
     "peak_flops": (1e9, "utilizations", {"measure_utilization": True, "peak_flops": 1e12}),
     "num_workers": (1, "num_workers", {}),
     "max_skipped_steps": (2, "max_skipped_steps", {}),
+    "adaptive_threads": (True, "adapts_threads", {}),
     "retain_heap": (True, "retains_heap", {}),
 }
 """What takes effect: another value, where that shows, and what the run says besides."""
@@ -105,13 +106,18 @@ def run(toys, tmp_path, monkeypatch):
             seen.num_workers = num_workers
             return endless(*args, num_workers=0, **options)
 
+        def adapt(is_wanted):
+            seen.adapts_threads = is_wanted
+            return lambda: None
+
         def count(limit, *args):
             seen.max_skipped_steps = limit
             return counter(limit, *args)
 
         endless, counter = stages.endless_steps, loop.NonFiniteSteps
         with monkeypatch.context() as patch:
-            patch.setattr(fitting, "retain_heap", lambda: setattr(seen, "retains_heap", True))
+            patch.setattr(cpu, "retain_heap", lambda: setattr(seen, "retains_heap", True))
+            patch.setattr(fitting, "thread_adapter", adapt)
             patch.setattr(fitting, "prepare_model", prepare)
             patch.setattr(stages, "endless_steps", deliver)
             patch.setattr(loop, "NonFiniteSteps", count)
