@@ -1,4 +1,4 @@
-"""Templates of a task, in Jinja: sandboxed, strict about names, and checked before anything is read.
+"""Templates of a task, in Jinja: sandboxed, bounded, strict about names, checked before anything is read.
 
 Names are those of a row's columns. `row` is the row itself, for names that are none.
 """
@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError, Undefined, meta
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import TemplateError, Undefined, meta
 
 from ..interop.messages import first_line
+from .template_budget import budget_of, whole
+from .template_sandbox import BudgetedEnvironment
 
 Row = dict[str, Any]
 """The values of one row, by the names of the columns."""
@@ -39,9 +40,7 @@ def defined(value: Any) -> Any:
     return value
 
 
-ENVIRONMENT = ImmutableSandboxedEnvironment(
-    undefined=StrictUndefined, keep_trailing_newline=True, finalize=required
-)
+ENVIRONMENT = BudgetedEnvironment(finalize=required)
 
 
 class Template:
@@ -61,16 +60,25 @@ class Template:
         self.name, self.source = name, source
         self.text = f"{{{{ {source} }}}}" if is_expression else source.replace(hole, MARK) if hole else source
         try:
-            self.names = meta.find_undeclared_variables(ENVIRONMENT.parse(self.text)) - {"row"}
-            self.evaluate = (
-                ENVIRONMENT.compile_expression(source, undefined_to_none=False)
-                if is_expression
-                else ENVIRONMENT.from_string(self.text).render
-            )
-        except TemplateError as error:
+            self._compile(is_expression)
+        except (
+            TemplateError,
+            RecursionError,
+            SyntaxError,
+            MemoryError,
+        ) as error:  # all are the source's fault
             raise ValueError(
                 f"{name} = {source!r} is no template ({first_line(error)}): correct it"
             ) from None
+
+    def _compile(self, is_expression: bool) -> None:
+        with budget_of(self.text):
+            self.names = meta.find_undeclared_variables(ENVIRONMENT.parse(self.text)) - {"row"}
+            self.evaluate = (
+                ENVIRONMENT.compile_expression(self.source, undefined_to_none=False)
+                if is_expression
+                else ENVIRONMENT.from_string(self.text).render
+            )
 
     def require_columns(self, source: str, columns: Iterable[str]) -> None:
         """Raise a `ValueError` if the template names a column that rows do not have."""
@@ -84,10 +92,12 @@ class Template:
         """Fill in a row.
 
         Raises:
-            ValueError: The row has no value for a name, or none that the template can use.
+            ValueError: The row has no value for a name, or none that the template can use, or filling it in
+                makes more or takes longer than it may (`template_budget`).
         """
         try:
-            return defined(self.evaluate({**row, "row": row}))
+            with budget_of(self.text):
+                return whole(defined(self.evaluate({**row, "row": row})))
         except Exception as error:  # whatever an expression may do with a value
             raise ValueError(
                 f"{self.name} = {self.source!r} cannot be filled in ({first_line(error)}): correct the row, "
