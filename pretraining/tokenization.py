@@ -10,6 +10,10 @@ A long text is tokenized in shards, each whole or not there, which then become o
 goes on with the next shard, and only reads again, ten times as fast, what it had. Meanwhile a corpus takes
 twice its room on the disk.
 
+An encoding takes a hundred times the memory of its text, so at most about `CHARACTERS_AT_ONCE` are encoded
+before the few bytes a token that a corpus keeps are taken from them: the sentences of a long document come
+some at a time. A sentence that is long by itself is cut between two words (`long_sentences.py`).
+
 The parallelism is the tokenizer's own threads. On two cores they were faster (1.4 million tokens a second)
 than two processes (0.8 million), which have to send what they made.
 """
@@ -29,12 +33,14 @@ from .bad_records import Tally
 from .cache import cache_folder, made_once, name_of
 from .corpus import TokenizedCorpus, offsets, save_corpus, token_kind
 from .documents import Documents
+from .long_sentences import pieces_of
 from .sentences import split_sentences
 
 EDITION = 2
 """To be raised whenever the same text gives another corpus."""
-CHARACTERS_AT_ONCE = 2_000_000
-BATCHES_OF_A_SHARD = 32
+CHARACTERS_AT_ONCE = 1_000_000
+"""Characters that are encoded together, give or take a piece of a sentence."""
+BATCHES_OF_A_SHARD = 64
 """Some ten seconds of two cores, which an interruption costs at most."""
 
 
@@ -122,21 +128,50 @@ def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _tokenize(texts: Sequence[str], backend: Tokenizer) -> TokenizedCorpus:
-    documents = [split_sentences(text) for text in texts]
-    encodings = backend.encode_batch(list(chain.from_iterable(documents)), add_special_tokens=False)
-    lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
-    document_of_sentence = np.repeat(np.arange(len(documents)), [len(sentences) for sentences in documents])
+    kind, num_sentences = token_kind(backend.get_vocab_size()), 0
+    counted: list[np.ndarray] = []  # per portion, (3, pieces): document, sentence, tokens
+    tokens, starts = [np.empty(0, kind)], [np.empty(0, bool)]
+    for portion in _portions(_pieces(texts, backend)):
+        documents, begins, pieces = zip(*portion, strict=True)
+        encodings = backend.encode_batch(list(pieces), add_special_tokens=False)
+        lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
+        tokens.append(np.fromiter(_ids(encodings), dtype=kind, count=lengths.sum()))
+        starts.append(_word_starts(encodings, offsets(lengths[lengths > 0])))
+        counted.append(np.stack([np.array(documents), np.cumsum(begins) + num_sentences - 1, lengths]))
+        num_sentences += sum(begins)
+    document, sentence, lengths = np.concatenate([np.empty((3, 0), np.int64), *counted], axis=1)
+    lengths = np.bincount(sentence, weights=lengths, minlength=num_sentences).astype(np.int64)
+    document_of_sentence = np.zeros(num_sentences, dtype=np.int64)
+    document_of_sentence[sentence] = document
     has_tokens = lengths > 0  # not so a sentence of control characters
-    token_offsets = offsets(lengths[has_tokens])
     return TokenizedCorpus(
-        tokens=np.fromiter(
-            _ids(encodings), dtype=token_kind(backend.get_vocab_size()), count=token_offsets[-1]
-        ),
-        word_starts=_word_starts(encodings, token_offsets),
-        sentence_offsets=token_offsets,
-        document_offsets=offsets(np.bincount(document_of_sentence[has_tokens], minlength=len(documents))),
+        tokens=np.concatenate(tokens),
+        word_starts=np.concatenate(starts),
+        sentence_offsets=offsets(lengths[has_tokens]),
+        document_offsets=offsets(np.bincount(document_of_sentence[has_tokens], minlength=len(texts))),
         document_bytes=np.array([len(text.encode()) for text in texts], dtype=np.int64),
     )
+
+
+def _pieces(texts: Sequence[str], backend: Tokenizer) -> Iterator[tuple[int, bool, str]]:
+    """Cut documents into sentences, and long ones into pieces: document, whether a sentence begins, text."""
+    for number, text in enumerate(texts):
+        for sentence in split_sentences(text):
+            for place, piece in enumerate(pieces_of(sentence, backend)):
+                yield number, place == 0, piece
+
+
+def _portions(pieces: Iterable[tuple[int, bool, str]]) -> Iterator[list[tuple[int, bool, str]]]:
+    """Collect pieces until they are as many characters as are encoded together."""
+    portion, size = [], 0
+    for piece in pieces:
+        portion.append(piece)
+        size += len(piece[2])
+        if size >= CHARACTERS_AT_ONCE:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 def _ids(encodings: Sequence[Encoding]) -> Iterator[int]:

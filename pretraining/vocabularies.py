@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from .long_sentences import pieces_of
+
 COVERAGE = 0.9999
 """Share of a corpus' characters that the vocabulary covers; the rarest become unknown."""
 
@@ -170,10 +172,12 @@ def _common_lines(documents: Iterable[str], alphabet: list[str]) -> Iterable[str
 
 
 def _parts(texts: Iterable[str]) -> Iterator[str]:
-    """Cut texts that have very long words; leave the others whole."""
+    """Cut texts that have very long words, and long ones between words; a trainer holds a text many times."""
     for text in texts:
-        size = LONGEST_WORD if LONG.search(text) else max(len(text), 1)
-        yield from (text[start : start + size] for start in range(0, len(text), size))
+        if LONG.search(text):
+            yield from (text[start : start + LONGEST_WORD] for start in range(0, len(text), LONGEST_WORD))
+        elif text:
+            yield from pieces_of(text)
 
 
 def _continues(backend: Tokenizer, character: str) -> bool:

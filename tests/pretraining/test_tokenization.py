@@ -1,12 +1,19 @@
 """A tokenized corpus against its definition: tokenizing every document by itself."""
 
+import random
+import subprocess
+import sys
+
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
-from tercet.pretraining import tokenization
+from tercet.pretraining import long_sentences, tokenization
 from tercet.pretraining.corpus import ARRAYS
 from tercet.pretraining.documents import open_documents
-from tercet.pretraining.tokenization import tokenize, tokenized_corpus
+from tercet.pretraining.long_sentences import pieces_of
+from tercet.pretraining.tokenization import text_backend, tokenize, tokenized_corpus
 from tercet.pretraining.tokenizer import train_tokenizer
 from tercet.pretraining.vocabularies import KINDS
 
@@ -100,6 +107,82 @@ def test_batches_do_not_change_the_corpus(tmp_path, monkeypatch):
     parts = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "parts")
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+
+
+WORDS = [
+    "the",
+    "doors",
+    "Are",
+    "red,",
+    "and",
+    "3.5",
+    "houses",
+    "old;",
+    "unbelievable\u00e9",
+    "says",
+    "\U0001f600",
+    "(so)",
+]
+
+
+def long_text(characters):
+    """A text without an end of a sentence."""
+    draw = random.Random(0)
+    return "".join(draw.choice(WORDS) + draw.choice([" ", " ", "  ", "\t"]) for _ in range(characters // 6))
+
+
+@pytest.mark.parametrize("longest", [50, 500])
+def test_a_long_sentence_is_encoded_in_pieces_with_the_same_tokens(tokenizer, monkeypatch, longest):
+    texts = [long_text(20_000), "One. " + long_text(3000), "x" * 2000, "\x00", TEXTS[1]]
+    whole = tokenize(texts, tokenizer)
+    monkeypatch.setattr(long_sentences, "LONGEST_PIECE", longest)
+    monkeypatch.setattr(tokenization, "CHARACTERS_AT_ONCE", 1000)
+    pieces = tokenize(texts, tokenizer)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))
+    sentence = texts[0]
+    cut = list(pieces_of(sentence, text_backend(tokenizer)))
+    assert "".join(cut) == sentence
+    assert len(cut) > 10
+    assert max(map(len, cut)) < 3 * longest + 100
+
+
+def test_a_sentence_is_not_cut_where_the_tokenizer_joins_words():
+    backend = Tokenizer(WordLevel({"[UNK]": 0}, "[UNK]"))  # a text is one word
+    assert list(pieces_of(long_text(500_000), backend)) == [long_text(500_000)]
+
+
+PEAK = """
+import resource, sys
+from tercet.pretraining.tokenization import tokenized_corpus
+from tercet.pretraining.documents import open_documents
+from tercet.pretraining.tokenizer import load_tokenizer
+from pathlib import Path
+folder = Path(sys.argv[1])
+tokenizer = load_tokenizer(str(folder))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+tokenized_corpus(open_documents(folder / "text.txt"), tokenizer, folder / "cache")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
+def test_a_vocabulary_is_the_same_however_long_the_texts_are_that_it_is_learned_from(monkeypatch, kind):
+    texts = [long_text(30_000)]
+    whole = train_tokenizer(texts, kind, 300)
+    monkeypatch.setattr(long_sentences, "LONGEST_PIECE", 200)
+    assert train_tokenizer(texts, kind, 300).get_vocab() == whole.get_vocab()
+
+
+@pytest.mark.parametrize("end", [" ", pytest.param(".\n", marks=pytest.mark.slow)])
+def test_a_document_of_megabytes_takes_a_bounded_share_of_memory(tmp_path, end):
+    train_tokenizer(TEXTS, "byte_bpe", 400).save_pretrained(tmp_path)
+    line = "The doors are red and the house is old and nobody lives there" + end
+    (tmp_path / "text.txt").write_text(line * (6_000_000 // len(line)))
+    ran = subprocess.run(
+        [sys.executable, "-c", PEAK, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert int(ran.stdout.splitlines()[-1]) < 300_000  # KiB; all at once it was 600,000 and more
 
 
 def test_a_broken_corpus_leaves_no_cache(tmp_path):
