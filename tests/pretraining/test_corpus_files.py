@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -154,6 +155,22 @@ def test_a_record_that_is_too_long_is_bad_and_the_next_is_read(tmp_path, ending,
     with pytest.warns(UserWarning, match="skipped 1 of 3 records"):
         documents = list(open_documents(file, largest_record=1000, skip_bad_records=True))
     assert documents == [texts[0], texts[2]]
+
+
+@pytest.mark.parametrize("compression", [".gz", ".zst"])
+@pytest.mark.parametrize("ending", [".txt", ".jsonl", ".csv"])
+def test_a_record_of_any_length_is_not_read_into_memory_beyond_the_bound(tmp_path, ending, compression):
+    content = b"text\n" + b"a" * 50_000_000 + b"\n"
+    file = write(tmp_path, f"part{ending}{compression}", PACK[compression](content))
+    del content
+    tracemalloc.start()
+    try:
+        records = list(open_documents(file, largest_record=10_000).records())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert any("has more than 10,000 characters" in record.problem for record in records)
+    assert peak < 10_000_000
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
