@@ -9,8 +9,8 @@
     documentation        the embedded corpus (`documentation.py`)
 
 Files are read as streams: what should be read more than once is tokenized once (`tokenization.py`).
-No more of a record is held than `corpus.largest_record` characters (268 million by default), whatever a packed
-file holds: a bound of 16 million keeps reading below 100 MB. A longer record is a bad one.
+No more of a record is held than `corpus.largest_record` characters (268 million by default), whatever a
+packed file holds: a bound of 16 million keeps reading below 100 MB. A longer record is a bad one.
 """
 
 import logging
