@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from ..modeling.seq2seq_tasks import TercetSeq2SeqReader
 from ..modeling.targets import IGNORE
 from .conversion import counterpart_of
 from .task_heads import LAST_TOKEN
@@ -125,7 +126,8 @@ def probes_for(
         texts = {name: ended(rows, stock.config.eos_token_id) for name, rows in texts.items()}
     if counterpart.values == LAST_TOKEN and stock.config.pad_token_id is None:
         texts = {f"{name}, row {i}": [row] for name, rows in texts.items() for i, row in enumerate(rows, 1)}
-    has_target = "decoder_input_ids" in signature(ours.forward).parameters
+    takes_target = "decoder_input_ids" in signature(ours.forward).parameters
+    has_target = takes_target and not isinstance(ours, TercetSeq2SeqReader)
     num_choices = NUM_CHOICES if "MultipleChoice" in counterpart.stock else None
     return [
         Probe(name, *padded(rows, pad_id(stock.config)), has_target, num_choices)

@@ -9,6 +9,7 @@ from datasets import Dataset
 from tercet.finetune.columns import as_rows
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.prediction import predicted
+from tercet.finetune.prediction_file import Origin
 from tercet.finetune.row_stream import stream_rows
 from tercet.finetune.splits import encode_splits, find_task, read_splits
 from tercet.finetune.tasks import columns_of
@@ -124,7 +125,8 @@ def test_rows_to_be_predicted_are_told_alike(kind, recipe_of, tmp_path, families
             rows[5][column] = value
             file = write_rows(tmp_path / "rows.jsonl", rows)
             with pytest.raises(ValueError, match="row 6 "):
-                sum(map(len, predicted(reader, stream_rows(str(file), columns), 0)))
+                made = Origin("", "fp32"), Origin("", "fp32")
+                sum(map(len, predicted(reader, str(file), stream_rows(str(file), columns), *made)))
 
 
 @pytest.mark.parametrize(

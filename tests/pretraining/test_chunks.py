@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tercet.pretraining.bad_records import Record
+from tercet.pretraining.bad_records import Limit, Record
 from tercet.pretraining.chunks import FullSequences, ParallelPairs, StreamedExamples
 from tercet.pretraining.corpus import TokenizedCorpus, offsets
 from tercet.pretraining.documents import Documents, open_documents
@@ -206,7 +206,7 @@ class Numbers(Documents):
 
 @pytest.fixture
 def stream():
-    documents = Numbers("text", ("text",), False, [])
+    documents = Numbers("text", ("text",), False, Limit(), [])
     tokenizer = train_tokenizer(documents, "characters", 100)
     documents.reads.clear()
 
