@@ -124,8 +124,8 @@ def test_rows_to_be_predicted_are_told_alike(kind, recipe_of, tmp_path, families
             rows = ROWS[kind](12, 0)
             rows[5][column] = value
             file = write_rows(tmp_path / "rows.jsonl", rows)
+            made = Origin("", "fp32"), Origin("", "fp32")
             with pytest.raises(ValueError, match="row 6 "):
-                made = Origin("", "fp32"), Origin("", "fp32")
                 sum(map(len, predicted(reader, str(file), stream_rows(str(file), columns), *made)))
 
 
