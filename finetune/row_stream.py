@@ -43,12 +43,15 @@ def rows_of_file(source: str, columns: Sequence[str]) -> Iterator[Row]:
 
 
 def lines_of_json(columns: Sequence[str], file: TextIO = sys.stdin) -> Iterator[Row]:
-    """Read lines of JSON, as they come.
+    """Read lines of JSON, as they come; a byte order mark and blank lines are no rows.
 
     Raises:
         ValueError: A line is no object with these columns.
     """
     for number, line in enumerate(file):
+        line = line.removeprefix("\ufeff") if number == 0 else line
+        if not line.strip():
+            continue
         try:
             row = json.loads(line)
             yield {column: row[column] for column in columns}

@@ -33,3 +33,9 @@ def test_standard_input_has_all_columns(monkeypatch):
     )
     stream_rows("-", ["query", "choices"])
     assert not any(isinstance(value, list) for value in told.values()), "datasets takes lists for shards"
+
+
+def test_standard_input_may_begin_with_a_mark_and_end_with_blank_lines():
+    """As files may: an editor's byte order mark and last line feeds are no part of any row."""
+    told = io.StringIO('\ufeff{"text": "one"}\n{"text": "two"}\n\n \n')
+    assert list(lines_of_json(("text",), told)) == [{"text": "one"}, {"text": "two"}]
