@@ -1,5 +1,6 @@
 """The rows that are asked about, and those that demonstrate, read and turned into items."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +10,7 @@ from datasets import Dataset
 from pyarrow.parquet import ParquetFile
 
 from ..finetune.recipe import DataRecipe as SplitsRecipe
-from ..finetune.row_files import TABLES, as_numbers, find_file, stream_file
+from ..finetune.row_files import TABLES, find_file, number_of, stream_file
 from ..finetune.rows import read_split
 from ..pretraining.corpus_files import ending
 from .demonstrations import require_labels
@@ -107,10 +108,39 @@ def read_rows(data: DataRecipe, split: str) -> list[Row]:
 
 
 def with_numbers(rows: list[Row]) -> list[Row]:
-    """Read the columns of a table that hold nothing but numbers as numbers."""
+    """Read the columns of a table that hold nothing but numbers as numbers, which prompts show as written."""
     names = list(rows[0]) if rows else []
     columns: list[list[Any]] = [as_numbers([row[name] for row in rows]) for name in names]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def as_numbers(texts: Sequence[str]) -> list[Any]:
+    """Read a table's column as numbers if it holds nothing else, with `None` where it holds nothing.
+
+    >>> as_numbers(["1", "", "-2"]), as_numbers(["1", ".5"]), as_numbers(["007", "", "NA"])
+    ([1, None, -2], [1.0, 0.5], ['007', '', 'NA'])
+    >>> str(as_numbers(["19.90"])[0])
+    '19.90'
+    """
+    written = [text for text in texts if text.strip()]
+    found = [number_of(text) for text in written]
+    if not found or None in found:
+        return list(texts)
+    number = int if all(isinstance(each, int) for each in found) else WrittenNumber
+    return [number(text) if text.strip() else None for text in texts]
+
+
+class WrittenNumber(float):
+    """A number of a table, which compares and computes as one, and is shown as it is written there."""
+
+    def __new__(cls, text: str) -> "WrittenNumber":
+        """Read it."""
+        number = super().__new__(cls, text)
+        number.text = text.strip()
+        return number
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def chosen(items: list[Item], limit: int | None) -> list[Item]:

@@ -4,6 +4,7 @@ A column holds names, or the numbers 0, 1, ... of names that the data set or the
 writes a label does not matter: 1, 1.0 and "1" are the same one, and so are true and "True".
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from ..pretraining.bad_records import listed
 from .row_error import RowError
 from .row_files import WHOLE
 from .rows import lists_of, values_of
+
+WHOLE_LABEL = re.compile(rf"(?P<number>{WHOLE.pattern})(\.0*)?", re.ASCII)
+"""A whole number as tables write it: 1, or 1.0 where others have gaps."""
 
 TRUTHS = {"False": 0, "True": 1}
 """What truths are called, and which of two labels they stand for."""
@@ -143,6 +147,8 @@ def written(value: Any, row: int, column: str) -> str:
     Raises:
         RowError: It is no label.
     """
+    if isinstance(value, str) and (whole := WHOLE_LABEL.fullmatch(value.strip())):
+        return str(int(whole["number"]))
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if not isinstance(value, str | int) or value == "":

@@ -25,7 +25,8 @@ from ..training.packing import Ragged, boundaries, restarting_positions
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers
 from .row_error import RowError
-from .rows import is_number, texts_of, values_of
+from .row_files import number_of
+from .rows import texts_of, values_of
 from .task import Facts, Prediction, Task, TaskObjective
 from .task_recipes import MultipleChoiceRecipe
 from .text_objectives import in_rows, inputs_of
@@ -127,13 +128,15 @@ class MultipleChoice(Task):
             ValueError: A row has no such choice.
         """
         column = self.recipe.label
-        right = values_of(rows, column)
-        for row, (number, own) in enumerate(zip(right, self.choices_of(rows), strict=True)):
-            if not is_number(number) or number != int(number) or not 0 <= number < len(own):
+        values, right = values_of(rows, column), []
+        for row, (value, own) in enumerate(zip(values, self.choices_of(rows), strict=True)):
+            number = number_of(value)
+            if number is None or number != int(number) or not 0 <= number < len(own):
                 raise RowError(
-                    row, f"has {number!r} in column {column!r}, but choices 0 to {len(own) - 1}: correct it"
+                    row, f"has {value!r} in column {column!r}, but choices 0 to {len(own) - 1}: correct it"
                 )
-        return [int(number) for number in right]
+            right.append(int(number))
+        return right
 
     def objective(self) -> MultipleChoiceObjective:
         """Cross-entropy among the choices of a row."""

@@ -11,7 +11,8 @@ from .bootstrap import bootstrap_interval
 from .examples import numbers
 from .number_metrics import SCORES, number_scores
 from .row_error import RowError
-from .rows import is_number, values_of
+from .row_files import number_of
+from .rows import values_of
 from .task import Facts, Prediction
 from .task_recipes import RegressionRecipe
 from .text_objectives import RegressionObjective
@@ -107,11 +108,12 @@ def numbers_in(rows: Dataset, column: str) -> np.ndarray:
         RowError: A value is none, or too large to be learned.
     """
     values = values_of(rows, column)
-    for row, value in enumerate(values):
-        if not is_number(value):
+    found = [number_of(value) for value in values]
+    for row, (value, number) in enumerate(zip(values, found, strict=True)):
+        if number is None:
             raise RowError(row, f"has {value!r} in column {column!r}, which is no number: correct it")
-        if abs(value) > LARGEST:
+        if abs(number) > LARGEST:
             raise RowError(
-                row, f"has {value:g} in column {column!r}, whose square no float32 holds: scale the numbers"
+                row, f"has {number:g} in column {column!r}, whose square no float32 holds: scale the numbers"
             )
-    return np.array(values, dtype=np.float32)
+    return np.array(found, dtype=np.float32)

@@ -5,10 +5,11 @@
     .json               by `datasets`: a list of objects, or lines of them
     .gz .zst            any of these, compressed: train.csv.gz
 
-In tables, nothing stands for a missing value: `NA` and `null` are texts like all others. A column that has
-only numbers is one of numbers, with gaps where a row has nothing; codes like 007 are texts.
+The cells of a table are the texts that stand there: nothing stands for a missing value, and `NA`, `007` and
+`19.90` are texts like all others. What needs a number makes it of the text (`number_of`).
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -76,8 +77,6 @@ def read_file(source: str, columns: Sequence[str]) -> Dataset:
             values[column].append(row.get(column))
     if names:
         require_columns(source, list(names), columns)
-    if ending(path) in TABLES:
-        values = {column: as_numbers(texts) for column, texts in values.items()}
     try:
         return as_rows(values)
     except RowError as error:
@@ -108,17 +107,17 @@ def require_columns(source: str, names: Sequence[str], columns: Sequence[str]) -
             raise ValueError(f"{source} has no column {column!r}: name one of its columns {listed(names)}")
 
 
-def as_numbers(texts: Sequence[str]) -> list[Any]:
-    """Read a table's column as numbers if it holds nothing else, with `None` where it holds nothing.
+def number_of(value: Any) -> int | float | None:
+    """Give the number that a value is, or that a text writes; `None` if it is none.
 
-    >>> as_numbers(["1", "", "-2"]), as_numbers(["1", ".5"]), as_numbers(["007", "", "NA"])
-    ([1, None, -2], [1.0, 0.5], ['007', '', 'NA'])
+    >>> [number_of(value) for value in (1, " -2", "19.90", "007", "NA", True, float("nan"))]
+    [1, -2, 19.9, None, None, None, None]
     """
-    written = [text for text in map(str.strip, texts) if text]
-    for pattern, number in ((WHOLE, int), (NUMBER, float)):
-        if written and all(map(pattern.fullmatch, written)):
-            return [number(text) if text.strip() else None for text in texts]
-    return list(texts)
+    if isinstance(value, str):
+        text = value.strip()
+        return int(text) if WHOLE.fullmatch(text) else float(text) if NUMBER.fullmatch(text) else None
+    is_one = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return value if is_one else None
 
 
 def _load(path: Path) -> Dataset:

@@ -1,6 +1,8 @@
 """Rows are read as they stand in their files, and whatever is wrong with them is said in one line."""
 
+import csv
 import gzip
+import io
 import json
 from pathlib import Path
 
@@ -11,7 +13,8 @@ import zstandard
 from datasets import ClassLabel, Dataset, Features, Value
 
 from tercet.finetune.recipe import DataRecipe
-from tercet.finetune.row_files import as_numbers, read_file, stream_file
+from tercet.finetune.regression import numbers_in
+from tercet.finetune.row_files import number_of, read_file, stream_file
 from tercet.finetune.row_stream import stream_rows
 from tercet.finetune.rows import read_rows, split_off, texts_of, values_of
 
@@ -97,29 +100,41 @@ def test_parquet_keeps_the_names_of_labels(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("written", "read"),
+    ("written", "number"),
     [
-        (["0", "1", "-12"], [0, 1, -12]),
-        (["1.5", "2", "-3e-2", ".5", "4."], [1.5, 2.0, -0.03, 0.5, 4.0]),
-        (["1", "", "3"], [1, None, 3]),
-        (["1.5", " ", "3"], [1.5, None, 3.0]),
-        ([" 1", "2 "], [1, 2]),
-        (["", ""], ["", ""]),
-        (["007", "12"], ["007", "12"]),
-        (["1", "", "NA"], ["1", "", "NA"]),
-        (["nan", "inf"], ["nan", "inf"]),
-        (["1_000", "2"], ["1_000", "2"]),
-        (["٣", "4"], ["٣", "4"]),
-        (["+49", "1"], ["+49", "1"]),
-        (["true", "false"], ["true", "false"]),
-        (["9" * 18, "1"], [int("9" * 18), 1]),
-        (["9" * 19, "1"], ["9" * 19, "1"]),
+        ("0", 0), ("-12", -12), (" 1", 1), ("1.5", 1.5), ("-3e-2", -0.03), (".5", 0.5), ("4.", 4.0),
+        ("19.90", 19.9),
+        ("9" * 18, int("9" * 18)), ("9" * 19, None), ("", None), ("007", None), ("NA", None), ("nan", None),
+        ("1_000", None), ("٣", None), ("+49", None), ("true", None),
+        (3, 3), (2.5, 2.5), (True, None), (float("inf"), None), (None, None), ([1], None),
     ],
-)
-def test_a_column_of_numbers_is_one_of_numbers_and_no_other(written, read):
-    found = as_numbers(written)
-    assert found == read
-    assert list(map(type, found)) == list(map(type, read))
+)  # fmt: skip
+def test_a_number_is_what_is_written_as_one_and_no_other(written, number):
+    found = number_of(written)
+    assert (found, type(found)) == (number, type(number))
+
+
+def test_what_is_no_number_is_named_with_its_own_row(file):
+    rows = read_file(file("rows.csv", "score\n1\n2.5\n3\n4\n5\nsix\n7\n"), ["score"])
+    with pytest.raises(ValueError, match="row 6 has 'six' in column 'score', which is no number"):
+        numbers_in(rows, "score")
+
+
+CELLS = ["19.90", "007", "1.0", "1", " 2", "NA", "1e3", "-0", "3.", "١", "two\nlines", '5" pipe', "a,b"]
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_a_cell_of_a_table_is_the_text_that_stands_there_for_every_reader(file, delimiter):
+    """Also in a column that has numbers alone."""
+    for cells in (CELLS, ["19.90", "2", "1e3"]):
+        table = io.StringIO()
+        csv.writer(table, delimiter=delimiter).writerows(
+            [["text", "label"], *([cell, "x"] for cell in cells)]
+        )
+        source = file(f"rows.{'csv' if delimiter == ',' else 'tsv'}", table.getvalue())
+        whole = read_file(source, ["text"])
+        assert texts_of(whole, "text") == cells
+        assert [row["text"] for row in stream_rows(source, ["text"])] == cells
 
 
 def test_whether_a_column_has_numbers_is_said_by_all_of_its_rows(file):
@@ -137,7 +152,7 @@ def test_whether_a_column_has_numbers_is_said_by_all_of_its_rows(file):
 def test_marks_and_ends_of_lines_are_no_text(file, mark, end):
     table = f'{mark}text,label{end}one,1{end}"first{end}second, ""quoted""",2{end}{end}Grüße 🌍,3'
     inner = f'first{end}second, "quoted"'
-    assert columns(file("rows.csv", table), "text", "label") == [["one", inner, "Grüße 🌍"], [1, 2, 3]]
+    assert columns(file("rows.csv", table), "text", "label") == [["one", inner, "Grüße 🌍"], ["1", "2", "3"]]
     lines = f'{mark}{{"text": "one", "label": 1}}{end}{end}{{"text": "Grüße 🌍", "label": 2}}{end}'
     assert columns(file("rows.jsonl", lines), "text", "label") == [["one", "Grüße 🌍"], [1, 2]]
 

@@ -1,0 +1,21 @@
+"""Columns of tables: numbers compare as numbers, and prompts show what is written."""
+
+from tercet.fewshot.recipe import DataRecipe
+from tercet.fewshot.rows import as_numbers, read_rows
+from tercet.fewshot.templates import Template
+
+
+def test_a_number_of_a_table_is_shown_as_it_is_written_and_compares_as_a_number(tmp_path):
+    (tmp_path / "rows.csv").write_text("price,code\n19.90,007\n2,1\n1e3,2\n")
+    rows = read_rows(DataRecipe(test="rows.csv", folder=str(tmp_path)), "rows.csv")
+    shown = Template("prompt", "{{ price }} {{ code }}")
+    assert [shown(row) for row in rows] == ["19.90 007", "2 1", "1e3 2"]
+    is_dear = Template("data.where", "price > 15 and price * 2 < 40", is_expression=True)
+    assert [is_dear(row) for row in rows] == [True, False, False]
+
+
+def test_a_column_of_numbers_has_nothing_else():
+    assert as_numbers(["1", "", "3"]) == [1, None, 3]
+    assert as_numbers(["1.5", " ", "3"]) == [1.5, None, 3.0]
+    for texts in (["", ""], ["007", "12"], ["1", "", "NA"], ["nan", "inf"]):
+        assert as_numbers(texts) == texts
