@@ -2,6 +2,7 @@
 
 from ..modeling.configuration_tercet import TercetDecoderConfig
 from .architecture import Architecture, Counterpart, Field
+from .llama import rope_scaling
 from .rearrangements import ChunkedByHead
 from .task_heads import ANSWERS, LABELS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT
 from .weights import Via
@@ -22,13 +23,14 @@ GPT_NEOX = Architecture(
         "rope_theta": Field(
             lambda stock: stock.rope_parameters["rope_theta"],
             lambda config: {
-                "rope_parameters": {
-                    "rope_type": "default",
+                "rope_parameters": (config.rope_scaling or {"rope_type": "default"})
+                | {
                     "rope_theta": config.rope_theta,
                     "partial_rotary_factor": config.partial_rotary_factor,
                 }
             },
         ),
+        "rope_scaling": Field(lambda stock: rope_scaling(stock.rope_parameters), lambda config: {}),
         "partial_rotary_factor": Field(
             lambda stock: stock.rope_parameters["partial_rotary_factor"], lambda config: {}
         ),

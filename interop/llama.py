@@ -12,7 +12,8 @@ def rope_scaling(rope_parameters: Mapping[str, Any]) -> dict[str, Any] | None:
     """Take what stretches rotary positions out of everything that describes them."""
     if rope_parameters["rope_type"] == "default":
         return None
-    return {name: value for name, value in rope_parameters.items() if name != "rope_theta"}
+    others = {"rope_theta", "partial_rotary_factor"}
+    return {name: value for name, value in rope_parameters.items() if name not in others}
 
 
 FIELDS = {

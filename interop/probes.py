@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..modeling.configuration_tercet import TercetConfig
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from ..modeling.seq2seq_tasks import TercetSeq2SeqReader
 from ..modeling.targets import IGNORE
@@ -28,6 +29,12 @@ TEXTS = (
 """Sentences of different lengths, with numbers, marks and a foreign word."""
 
 MOST_TOKENS = 48
+"""Tokens of a row of which everything is compared."""
+
+MOST_LONG, MOST_OF_A_WINDOW = 1024, 8192
+"""Tokens of a row of which predictions alone are compared: as many as a model reads, but no more than these; or
+as many as reach beyond its window."""
+
 NUM_RANDOM = 4
 NUM_CHOICES = 2
 """Rows from which a model chooses one: as many as divide the random ones and the texts."""
@@ -44,6 +51,8 @@ class Probe:
         has_target: Whether a decoder is given the same beside the source; those with the head of a task make
             their input of the source.
         num_choices: Of how many rows a model chooses one, if it does.
+        is_long: Whether it shows what short texts do not: all positions, and what lies beyond a window.
+            Predictions alone are compared on it, in one pass.
     """
 
     name: str
@@ -51,6 +60,7 @@ class Probe:
     attention_mask: Tensor
     has_target: bool
     num_choices: int | None
+    is_long: bool = False
 
     @property
     def lengths(self) -> list[int]:
@@ -89,12 +99,17 @@ class Probe:
             labels["next_sentence_label"] = rows % 2
         if "labels" in taken:
             labels["labels"] = self._labels_of(type(model).__name__, model.config)
-        return labels
+        return {
+            label: value.to(model.dtype) if value.is_floating_point() else value
+            for label, value in labels.items()
+        }
 
     def _labels_of(self, name: str, config: Any) -> Tensor:
         if self.num_choices is not None:
             return torch.arange(len(self.input_ids) // self.num_choices) % self.num_choices
-        if "SequenceClassification" in name or "NextSentencePrediction" in name:
+        if "SequenceClassification" in name:
+            return labels_of_rows(len(self.input_ids), config)
+        if "NextSentencePrediction" in name:
             return torch.arange(len(self.input_ids)) % config.num_labels
         if "TokenClassification" in name:
             num_labels = config.num_labels
@@ -103,6 +118,21 @@ class Probe:
         else:
             num_labels = config.vocab_size
         return (self.input_ids % num_labels).masked_fill(self.attention_mask == 0, IGNORE)
+
+
+def labels_of_rows(num_rows: int, config: Any) -> Tensor:
+    """Give rows something to learn, by transformers' rule of what a head of labels is for.
+
+    One of the labels (B,), each of them or not (B, L), or numbers (B, L), (B,) if there is one.
+    """
+    rows = torch.arange(num_rows)
+    kind = config.problem_type or ("regression" if config.num_labels == 1 else "single_label_classification")
+    if kind == "single_label_classification":
+        return rows % config.num_labels
+    grid = rows[:, None] + torch.arange(config.num_labels)
+    if kind == "multi_label_classification":
+        return (grid % 2).float()
+    return (grid[:, 0] if config.num_labels == 1 else grid).float() / num_rows
 
 
 def probes_for(
@@ -118,6 +148,12 @@ def probes_for(
     """
     limit = min(MOST_TOKENS, getattr(ours.config, "max_position_embeddings", None) or MOST_TOKENS)
     texts = {"random ids": random_rows(stock.config, limit, seed)}
+    long = {
+        f"random ids, {length} tokens": random_rows(stock.config, length, seed, num_rows=NUM_CHOICES)
+        for length in long_lengths(ours.config)
+        if length > limit
+    }
+    texts |= long
     if tokenizer is not None:
         encoded = tokenizer(list(TEXTS), truncation=True, max_length=limit)["input_ids"]
         texts["text"] = [[token for token in row if token != pad_id(stock.config)] for row in encoded]
@@ -130,17 +166,33 @@ def probes_for(
     has_target = takes_target and not isinstance(ours, TercetSeq2SeqReader)
     num_choices = NUM_CHOICES if "MultipleChoice" in counterpart.stock else None
     return [
-        Probe(name, *padded(rows, pad_id(stock.config)), has_target, num_choices)
+        Probe(
+            name, *padded(rows, pad_id(stock.config)), has_target, num_choices, name.split(", row")[0] in long
+        )
         for name, rows in texts.items()
     ]
 
 
-def random_rows(config: Any, limit: int, seed: int) -> list[list[int]]:
+def long_lengths(config: TercetConfig) -> list[int]:
+    """Say how long texts must be to show all positions of a model, and what lies beyond its window.
+
+    Both have a bound, `MOST_LONG` and `MOST_OF_A_WINDOW`. Wavelengths that grow with the text do so behind
+    the positions that a model was made for, of which these therefore read a few.
+    """
+    is_dynamic = (config.rope_scaling or {}).get("rope_type") == "dynamic"
+    lengths = {min(config.max_position_embeddings, MOST_LONG) + 8 * is_dynamic}
+    if config.sliding_window is not None:
+        beyond = min(2 * config.sliding_window + 8, MOST_OF_A_WINDOW)
+        lengths.add(min(beyond, config.max_position_embeddings))
+    return sorted(lengths)
+
+
+def random_rows(config: Any, limit: int, seed: int, num_rows: int = NUM_RANDOM) -> list[list[int]]:
     """Draw rows of different lengths from the whole vocabulary, except for the pad."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.arange(config.vocab_size)
     ids = ids[ids != pad_id(config)]
-    lengths = [limit, *torch.randint(2, limit, (NUM_RANDOM - 1,), generator=generator).tolist()]
+    lengths = [limit, *torch.randint(2, limit, (num_rows - 1,), generator=generator).tolist()]
     return [ids[torch.randint(len(ids), (length,), generator=generator)].tolist() for length in lengths]
 
 

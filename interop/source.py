@@ -12,7 +12,7 @@ from .architectures import architecture_of
 from .messages import quietly, shortened
 from .model_folder import find_folder, load_config
 from .stored_weights import inspect_weights
-from .weights import Dropped, look_up
+from .weights import Dropped, look_up, tied_names
 
 
 class Attempt(NamedTuple):
@@ -20,7 +20,8 @@ class Attempt(NamedTuple):
 
     Args:
         model: With this head.
-        missing: Tensors that it needs and the files do not have, or in another shape.
+        missing: Tensors that it needs and the files do not have, or in another shape. What ours has no use
+            for, such as the pooler of a model that was built without one, is not needed.
         surplus: Tensors of the files that it has no place for.
     """
 
@@ -88,5 +89,11 @@ def attempt(folder: Path, architecture: Architecture, counterpart: Counterpart) 
         for name in sorted(found["unexpected_keys"])
         if not isinstance(look_up(name, table, model.config, present), Dropped)
     ]
-    missing = {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])}
+    alone = {names[0] for names in tied_names(model) if len(names) == 1}
+    left_out = {
+        name
+        for name in found["missing_keys"]
+        if name in alone and isinstance(look_up(name, table, model.config, present), Dropped)
+    }
+    missing = {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])} - left_out
     return Attempt(model, sorted(missing), surplus)

@@ -8,17 +8,24 @@ from .patient import Patient
 
 
 def missing_tensors(patient: Patient) -> Finding:
-    """Every weight comes from the file; what is missing or of another shape was drawn at random."""
+    """Every weight comes from the file, and has the shape that the configuration gives it."""
     missing = list(patient.loading["missing_keys"])
     mismatched = [
-        f"{name} {tuple(in_file)} for {tuple(expected)}"
+        f"{name} is {tuple(in_file)} in the file and {tuple(expected)} by the configuration"
         for name, in_file, expected in patient.loading["mismatched_keys"]
     ]
-    if not missing and not mismatched:
+    if mismatched:
+        also = f"; and missing, so drawn at random: {listed(missing)}" if missing else ""
+        return Finding(
+            "failed",
+            f"of another shape, so drawn at random: {listed(mismatched)}{also}",
+            "bring config.json that was saved with these weights, or the weights that go with it",
+        )
+    if not missing:
         return Finding("ok", "every weight is in the file")
     return Finding(
         "failed",
-        f"random, since not in the file: {listed([*missing, *mismatched])}",
+        f"random, since not in the file: {listed(missing)}",
         "load with the architecture that was saved, or train before use",
     )
 

@@ -120,7 +120,7 @@ def test_what_is_no_number_is_named_with_its_own_row(file):
         numbers_in(rows, "score")
 
 
-CELLS = ["19.90", "007", "1.0", "1", " 2", "NA", "1e3", "-0", "3.", "١", "two\nlines", '5" pipe', "a,b"]
+CELLS = ["19.90", "007", "1.0", "1", " 2", "NA", "1e3", "-0", "3.", "١", "two\nlines", '5" pipe', "a,b"]  # noqa: RUF001
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t"])

@@ -201,3 +201,62 @@ def test_choices_are_compared_with_their_loss(stock) -> None:
     found = {each.what: each for each in compare(model, ours, probes_for(model, ours, None), "float64")}
     assert {*found} == {"predictions, padded", "loss", "gradients"}
     assert found["predictions, padded"].relative > 1e-3 > found["loss"].relative
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Bert", "DistilBert", "Roberta", "GPT2", "Bart", "Llama"],
+)
+@pytest.mark.parametrize(
+    ("problem", "num_labels"),
+    [("multi_label_classification", 3), ("regression", 1), ("regression", 2), (None, 1)],
+)
+def test_labels_of_every_kind_come_in_and_go_out(
+    stock, name: str, problem: str | None, num_labels: int
+) -> None:
+    model = stock(f"{name}ForSequenceClassification", problem_type=problem, num_labels=num_labels)
+    ours = from_stock(model)
+    certificate = certify(model, ours)
+    assert certificate.holds, certificate.verdict()
+    assert {"loss", "gradients"} <= {each.what for each in certificate.differences}
+    again = to_stock(ours, model.config.model_type)
+    assert (again.config.problem_type or "regression") == (problem or "regression")
+
+
+SCALINGS = {
+    "linear": {"factor": 2.0},
+    "dynamic": {"factor": 2.0},
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": 16},
+}
+
+
+@pytest.mark.parametrize("rope_type", SCALINGS)
+@pytest.mark.parametrize("name", ["GPTNeoXForCausalLM", "LlamaForCausalLM", "Qwen3ForCausalLM"])
+def test_scaled_positions_come_in_and_go_out(stock, name: str, rope_type: str) -> None:
+    scaling = {"rope_type": rope_type, "rope_theta": 50.0, **SCALINGS[rope_type]}
+    if name.startswith("GPTNeoX"):
+        scaling["partial_rotary_factor"] = 0.5
+    model = stock(name, rope_parameters=scaling, max_position_embeddings=64)
+    ours = from_stock(model)
+    certificate = certify(model, ours)
+    assert certificate.holds, certificate.verdict()
+    plain = stock(name, rope_parameters=scaling | {"rope_type": "default"}, max_position_embeddings=64)
+    assert not certify(plain, ours).holds, "the scaling shows"
+    assert certify(to_stock(ours, model.config.model_type), ours).holds
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "lengths"),
+    [
+        ("BertForMaskedLM", {"max_position_embeddings": 100}, [100]),
+        ("GPT2LMHeadModel", {"n_positions": 3000}, [1024]),
+        ("MistralForCausalLM", {"sliding_window": 30, "max_position_embeddings": 200}, [68, 200]),
+        ("LlamaForCausalLM", {"max_position_embeddings": 40}, []),
+    ],
+)
+def test_probes_reach_beyond_windows_and_to_the_last_position(stock, name, options, lengths) -> None:
+    model = stock(name, **options)
+    ours = from_stock(model)
+    long = [probe for probe in probes_for(model, ours, None) if probe.is_long]
+    assert [max(probe.lengths) for probe in long] == lengths
+    assert certify(model, ours).holds

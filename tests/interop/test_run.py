@@ -100,6 +100,24 @@ def test_pooler_that_no_head_reads_is_left_behind(folder, stock) -> None:
     assert type(load_stock(str(source))).__name__ == "BertForMaskedLM"
 
 
+@pytest.mark.parametrize("name", ["BertModel", "RobertaModel"])
+def test_model_that_was_built_without_a_pooler_comes_in(folder, tmp_path: Path, name: str) -> None:
+    source = folder(name)
+    tensors = load_file(source / "model.safetensors")
+    kept = {key: tensor for key, tensor in tensors.items() if "pooler" not in key}
+    assert len(kept) == len(tensors) - 2
+    save_file(kept, source / "model.safetensors", {"format": "pt"})
+    assert type(load_stock(str(source))).__name__ == name
+    assert main(["import", str(source), str(tmp_path / "ours")]) == 0
+
+
+def test_model_is_not_replaced_by_what_it_becomes(folder, capsys) -> None:
+    source = folder("BertForMaskedLM")
+    before = {path.name: path.read_bytes() for path in source.iterdir()}
+    complaint(capsys, "import", source, source, "--overwrite")
+    assert {path.name: path.read_bytes() for path in source.iterdir()} == before
+
+
 def test_output_in_use_is_refused(folder, tmp_path: Path, capsys) -> None:
     source, output = folder("BertForMaskedLM"), tmp_path / "ours"
     assert main(["import", str(source), str(output)]) == 0
