@@ -5,7 +5,6 @@ rows that the teacher has learned by heart. Which these are, the teacher's recip
 again, and found by what a model reads of them. Rows that the teacher was measured on itself are in order.
 """
 
-import json
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -16,6 +15,7 @@ from datasets import Dataset
 from pydantic import TypeAdapter
 
 from ..finetune.recipe import BeginningRecipe, DataRecipe, FineTuningRecipe
+from ..finetune.shared_rows import contents
 from ..finetune.splits import MEASURED, read_splits
 from ..finetune.task import Task
 from ..interop.finished_run import RECIPE, TEXTS, read_facts
@@ -23,9 +23,6 @@ from ..pretraining.cache import cache_folder
 from ..pretraining.digests import identify_file
 
 SPLITS = ("train", *MEASURED)
-
-Contents = str
-"""What a model reads of a row."""
 
 
 def require_not_learned(
@@ -108,12 +105,6 @@ def same_file(file: str, others: Iterable[str], noted: list[dict[str, Any]]) -> 
         ):
             return path
     raise ValueError(f"{file} is not there any more, or has changed")
-
-
-def contents(rows: Dataset, columns: Iterable[str]) -> list[Contents]:
-    """Give what a model reads of each row."""
-    values = zip(*(rows[column][:] for column in columns), strict=True)
-    return [json.dumps(each, ensure_ascii=False, default=str) for each in values]
 
 
 def complaint(name: str, folder: Path, data: DataRecipe, split: str, known: list[bool]) -> str:

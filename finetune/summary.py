@@ -23,9 +23,13 @@ from .answers import Judged, judge
 from .output import GRID_SCORES, PREDICTIONS, SCORES, SEED, seed_folder
 from .recipe import FineTuningRecipe
 from .report import write_report
+from .shared_rows import count_shared, tell_of_shared
 from .splits import identify
 from .study import Results, Study
 from .task import Prediction
+
+SHARED = "shared_rows"
+"""Where the scores say how many measured rows are among those that were learned from."""
 
 READING_NOTHING = "without reading"
 UNTRAINED = "untrained"
@@ -62,8 +66,12 @@ def conclude(recipe: FineTuningRecipe, study: Study, results: Results, before: R
 
 
 def keep_rows(recipe: FineTuningRecipe, study: Study) -> None:
-    """Write which rows a run reads, before it reads them: whoever resumes it may have others."""
+    """Write which rows a run reads, before it reads them: whoever resumes it may have others.
+
+    Rows that are learned from and measured on as well are told of.
+    """
     texts = identify(recipe.data, {name: split.rows for name, split in study.splits.items()})
+    tell_of_shared(study)
     goes_on = any(recipe.folder.glob(f"{SEED}*"))
     keep_texts(recipe.folder / TEXTS, texts, goes_on=goes_on)
 
@@ -90,6 +98,7 @@ def summarize(
         "rows": {name: len(split.rows) for name, split in study.splits.items()},
         "seeds": {str(seed): result for seed, result in results.items()},
         "best_seed": best_seed,
+        SHARED: count_shared(study),
         UNKNOWN: {name: unknown_in(study, name) for name in study.measured},
         **spread(study, results),
         "interval": list(task.interval(predictions, references)),

@@ -32,8 +32,8 @@ MOST_TOKENS = 48
 """Tokens of a row of which everything is compared."""
 
 MOST_LONG, MOST_OF_A_WINDOW = 1024, 8192
-"""Tokens of a row of which predictions alone are compared: as many as a model reads, but no more than these; or
-as many as reach beyond its window."""
+"""Tokens of a row of which predictions alone are compared: as many as a model reads, but no more than these;
+or as many as reach beyond its window."""
 
 NUM_RANDOM = 4
 NUM_CHOICES = 2

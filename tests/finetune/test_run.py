@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -104,6 +105,18 @@ def test_the_share_of_unknown_tokens_is_told(recipe_of, capsys):
         f"the validation rows: {share:.2%} of its tokens are unknown to the tokenizer"
         in capsys.readouterr().err
     )
+
+
+def test_rows_that_are_learned_and_measured_are_told(recipe_of, tmp_path, capsys):
+    recipe = recipe_of("classification", training={"epochs": 1})
+    learned = [json.loads(line) for line in open(recipe.data.train)]
+    test = write_rows(tmp_path / "test.jsonl", [*learned[:3], *ROWS["classification"](7, 9)])
+    recipe = replace(recipe, data=replace(recipe.data, test=str(test)))
+    finetune(recipe)
+    line = "3 of the 10 test rows read like a training row"
+    assert line in capsys.readouterr().err
+    assert line in (recipe.folder / "report.md").read_text()
+    assert scores_of(recipe)["shared_rows"]["test"] == 3
 
 
 def test_runs_are_functions_of_their_seed(recipe_of):

@@ -1,0 +1,42 @@
+"""Rows that are learned from and measured on as well: their scores say how well a model remembers."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+
+from datasets import Dataset
+
+from .study import Study
+
+
+def contents(rows: Dataset, columns: Iterable[str]) -> list[str]:
+    """Give what a model reads of each row."""
+    values = zip(*(rows[column][:] for column in columns), strict=True)
+    return [json.dumps(each, ensure_ascii=False, default=str) for each in values]
+
+
+def count_shared(study: Study) -> dict[str, int]:
+    """Count the rows of each measured split of which a model reads the same as of a training row."""
+    columns = study.task.inputs_in(study.task.recipe)
+    learned = set(contents(study.splits["train"].rows, columns))
+    return {
+        split: sum(each in learned for each in contents(study.splits[split].rows, columns))
+        for split in study.measured
+    }
+
+
+def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[str]:
+    """Say of each split how many of its rows are learned from, if any are."""
+    return [
+        f"{number:,} of the {rows[split]:,} {split} rows read like a training row: of these, a score says "
+        "how well the model remembers"
+        for split, number in shared.items()
+        if number
+    ]
+
+
+def tell_of_shared(study: Study) -> None:
+    """Say on the screen how many rows are learned from and measured on."""
+    rows = {name: len(split.rows) for name, split in study.splits.items()}
+    for line in shared_in_words(count_shared(study), rows):
+        print(line, file=sys.stderr, flush=True)
