@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -109,7 +110,7 @@ def test_the_share_of_unknown_tokens_is_told(recipe_of, capsys):
 
 def test_rows_that_are_learned_and_measured_are_told(recipe_of, tmp_path, capsys):
     recipe = recipe_of("classification", training={"epochs": 1})
-    learned = [json.loads(line) for line in open(recipe.data.train)]
+    learned = [json.loads(line) for line in Path(recipe.data.train).read_text().split("\n") if line]
     test = write_rows(tmp_path / "test.jsonl", [*learned[:3], *ROWS["classification"](7, 9)])
     recipe = replace(recipe, data=replace(recipe.data, test=str(test)))
     finetune(recipe)
