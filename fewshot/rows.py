@@ -133,6 +133,8 @@ def as_numbers(texts: Sequence[str]) -> list[Any]:
 class WrittenNumber(float):
     """A number of a table, which compares and computes as one, and is shown as it is written there."""
 
+    text: str
+
     def __new__(cls, text: str) -> "WrittenNumber":
         """Read it."""
         number = super().__new__(cls, text)
@@ -140,6 +142,7 @@ class WrittenNumber(float):
         return number
 
     def __str__(self) -> str:
+        """Show it as it is written."""
         return self.text
 
 

@@ -102,7 +102,8 @@ def whole(value: Any) -> Any:
         require_bits(value.bit_length())
     elif isinstance(value, Mapping):
         for key, each in value.items():
-            whole(key), whole(each)
+            whole(key)
+            whole(each)
     elif isinstance(value, list | tuple | Set):
         for each in value:
             whole(each)

@@ -31,7 +31,8 @@ def spend_on_formatting(pattern: Any, values: Any) -> None:
     values = list(values.values()) if isinstance(values, Mapping) else values
     values = values if isinstance(values, tuple | list) else [values]
     longest = max((shown(value) for value in values), default=0)
-    stars = sum(map(width, values)) if (b"*" if isinstance(pattern, bytes) else "*") in pattern else 0
+    has_stars = b"*" in pattern if isinstance(pattern, bytes) else "*" in pattern
+    stars = sum(map(width, values)) if has_stars else 0
     spend(len(pattern) + places * longest + widths_in(pattern) + stars)
 
 

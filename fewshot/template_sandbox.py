@@ -122,7 +122,7 @@ class _BudgetedFormatter(SandboxedFormatter):
         return whole(super().format_field(value, format_spec))
 
 
-def _filter(node: nodes.Expr, name: Literal["counted steps", "whole value", "joined texts"]) -> nodes.Filter:
+def _filter(node: nodes.Node, name: Literal["counted steps", "whole value", "joined texts"]) -> nodes.Filter:
     return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
 
 
