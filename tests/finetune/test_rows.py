@@ -1,8 +1,6 @@
 """Rows are read as they stand in their files, and whatever is wrong with them is said in one line."""
 
-import csv
 import gzip
-import io
 import json
 from pathlib import Path
 
@@ -13,8 +11,7 @@ import zstandard
 from datasets import ClassLabel, Dataset, Features, Value
 
 from tercet.finetune.recipe import DataRecipe
-from tercet.finetune.regression import numbers_in
-from tercet.finetune.row_files import number_of, read_file, stream_file
+from tercet.finetune.row_files import read_file, stream_file
 from tercet.finetune.row_stream import stream_rows
 from tercet.finetune.rows import read_rows, split_off, texts_of, values_of
 
@@ -97,44 +94,6 @@ def test_parquet_keeps_the_names_of_labels(tmp_path):
     assert rows.features["label"].names == ["no", "yes"]
     assert rows["text"][:] == TEXTS
     assert [row["text"] for row in stream_file(str(path), ["text"])] == TEXTS
-
-
-@pytest.mark.parametrize(
-    ("written", "number"),
-    [
-        ("0", 0), ("-12", -12), (" 1", 1), ("1.5", 1.5), ("-3e-2", -0.03), (".5", 0.5), ("4.", 4.0),
-        ("19.90", 19.9),
-        ("9" * 18, int("9" * 18)), ("9" * 19, None), ("", None), ("007", None), ("NA", None), ("nan", None),
-        ("1_000", None), ("٣", None), ("+49", None), ("true", None),
-        (3, 3), (2.5, 2.5), (True, None), (float("inf"), None), (None, None), ([1], None),
-    ],
-)  # fmt: skip
-def test_a_number_is_what_is_written_as_one_and_no_other(written, number):
-    found = number_of(written)
-    assert (found, type(found)) == (number, type(number))
-
-
-def test_what_is_no_number_is_named_with_its_own_row(file):
-    rows = read_file(file("rows.csv", "score\n1\n2.5\n3\n4\n5\nsix\n7\n"), ["score"])
-    with pytest.raises(ValueError, match="row 6 has 'six' in column 'score', which is no number"):
-        numbers_in(rows, "score")
-
-
-CELLS = ["19.90", "007", "1.0", "1", " 2", "NA", "1e3", "-0", "3.", "١", "two\nlines", '5" pipe', "a,b"]  # noqa: RUF001
-
-
-@pytest.mark.parametrize("delimiter", [",", "\t"])
-def test_a_cell_of_a_table_is_the_text_that_stands_there_for_every_reader(file, delimiter):
-    """Also in a column that has numbers alone."""
-    for cells in (CELLS, ["19.90", "2", "1e3"]):
-        table = io.StringIO()
-        csv.writer(table, delimiter=delimiter).writerows(
-            [["text", "label"], *([cell, "x"] for cell in cells)]
-        )
-        source = file(f"rows.{'csv' if delimiter == ',' else 'tsv'}", table.getvalue())
-        whole = read_file(source, ["text"])
-        assert texts_of(whole, "text") == cells
-        assert [row["text"] for row in stream_rows(source, ["text"])] == cells
 
 
 def test_whether_a_column_has_numbers_is_said_by_all_of_its_rows(file):
