@@ -39,9 +39,8 @@ def as_array(column: str, values: Sequence[Any]) -> pa.Array | pa.ChunkedArray:
         array = pa.array(values)
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
         raise odd_value(column, values, error) from error
-    if pa.types.is_integer(array.type) or pa.types.is_floating(
-        array.type
-    ):  # truths among them became 0 and 1
+    has_numbers = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+    if has_numbers:  # and truths among them became 0 and 1
         for row, value in enumerate(values):
             if isinstance(value, bool):
                 raise RowError(

@@ -21,7 +21,7 @@ from .charts import LARGEST_MATRIX, draw_confusions, draw_learning
 from .grid import in_words
 from .output import CONFUSIONS, MARKDOWN, PAGE, seed_folder
 from .recipe import FineTuningRecipe
-from .shared_rows import shared_in_words
+from .shared_rows import SHARED, shared_in_words
 from .study import Study
 from .task import Prediction
 
@@ -71,7 +71,7 @@ def build_report(
         [
             Cards([glance(summary, best)]),
             Prose(doubts(summary)),
-            *(Prose(f"{line}.") for line in shared_in_words(summary["shared_rows"], rows)),
+            *(Prose(f"{line}.") for line in shared_in_words(summary[SHARED], rows)),
             score_table(summary, best),
             *curve(recipe, study, summary),
             *comparisons(summary),

@@ -116,8 +116,12 @@ def number_of(value: Any) -> int | float | None:
     if isinstance(value, str):
         text = value.strip()
         return int(text) if WHOLE.fullmatch(text) else float(text) if NUMBER.fullmatch(text) else None
-    is_one = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return value if is_one else None
+    return value if is_number(value) else None
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a number: no truth, and neither infinite nor undefined."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _load(path: Path) -> Dataset:

@@ -1,6 +1,5 @@
 """Labelled rows: those of a file (`row_files.py`), or of a split of a data set on the Hub, checked once."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -10,7 +9,7 @@ from datasets import Dataset, load_dataset
 from ..pretraining.corpus_files import first_line
 from .recipe import DataRecipe
 from .row_error import RowError
-from .row_files import read_file, require_columns
+from .row_files import is_number, read_file, require_columns
 
 Row = dict[str, Any]
 """The values of one row, by the names of the columns."""
@@ -127,8 +126,3 @@ def lists_of(rows: Dataset, column: str, of: str) -> Sequence[list[Any]]:
                 '["a", "b"], into .jsonl, .json or .parquet; tables have none',
             )
     return values
-
-
-def is_number(value: Any) -> bool:
-    """Tell whether a value is a number: no truth, and neither infinite nor undefined."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

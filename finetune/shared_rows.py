@@ -8,6 +8,9 @@ from datasets import Dataset
 
 from .study import Study
 
+SHARED = "shared_rows"
+"""Where the scores say how many measured rows are among those that were learned from."""
+
 
 def contents(rows: Dataset, columns: Iterable[str]) -> list[str]:
     """Give what a model reads of each row."""

@@ -23,13 +23,10 @@ from .answers import Judged, judge
 from .output import GRID_SCORES, PREDICTIONS, SCORES, SEED, seed_folder
 from .recipe import FineTuningRecipe
 from .report import write_report
-from .shared_rows import count_shared, tell_of_shared
+from .shared_rows import SHARED, count_shared, tell_of_shared
 from .splits import identify
 from .study import Results, Study
 from .task import Prediction
-
-SHARED = "shared_rows"
-"""Where the scores say how many measured rows are among those that were learned from."""
 
 READING_NOTHING = "without reading"
 UNTRAINED = "untrained"

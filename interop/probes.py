@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..modeling.classification import problem_of
 from ..modeling.configuration_tercet import TercetConfig
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from ..modeling.seq2seq_tasks import TercetSeq2SeqReader
@@ -60,7 +61,7 @@ class Probe:
     attention_mask: Tensor
     has_target: bool
     num_choices: int | None
-    is_long: bool = False
+    is_long: bool
 
     @property
     def lengths(self) -> list[int]:
@@ -126,7 +127,7 @@ def labels_of_rows(num_rows: int, config: Any) -> Tensor:
     One of the labels (B,), each of them or not (B, L), or numbers (B, L), (B,) if there is one.
     """
     rows = torch.arange(num_rows)
-    kind = config.problem_type or ("regression" if config.num_labels == 1 else "single_label_classification")
+    kind = config.problem_type or problem_of(rows, config.num_labels)
     if kind == "single_label_classification":
         return rows % config.num_labels
     grid = rows[:, None] + torch.arange(config.num_labels)
@@ -148,12 +149,10 @@ def probes_for(
     """
     limit = min(MOST_TOKENS, getattr(ours.config, "max_position_embeddings", None) or MOST_TOKENS)
     texts = {"random ids": random_rows(stock.config, limit, seed)}
-    long = {
-        f"random ids, {length} tokens": random_rows(stock.config, length, seed, num_rows=NUM_CHOICES)
-        for length in long_lengths(ours.config)
-        if length > limit
-    }
-    texts |= long
+    for length in long_lengths(ours.config):
+        if length > limit:
+            rows = random_rows(stock.config, length, seed, num_rows=NUM_CHOICES)
+            texts[f"random ids, {length} tokens"] = rows
     if tokenizer is not None:
         encoded = tokenizer(list(TEXTS), truncation=True, max_length=limit)["input_ids"]
         texts["text"] = [[token for token in row if token != pad_id(stock.config)] for row in encoded]
@@ -167,7 +166,11 @@ def probes_for(
     num_choices = NUM_CHOICES if "MultipleChoice" in counterpart.stock else None
     return [
         Probe(
-            name, *padded(rows, pad_id(stock.config)), has_target, num_choices, name.split(", row")[0] in long
+            name,
+            *padded(rows, pad_id(stock.config)),
+            has_target,
+            num_choices,
+            is_long=max(map(len, rows)) > limit,
         )
         for name, rows in texts.items()
     ]

@@ -89,9 +89,8 @@ def require_positions(config: PreTrainedConfig) -> None:
     if config.position_embedding_type == "rotary":
         require_pairs(config.head_dim, config.partial_rotary_factor, config.rotary_dim)
     config.settle_rotary()
-    build_rope_scaling(
-        config.rope_scaling, config.max_position_embeddings
-    )  # which refuses what it cannot build
+    # What cannot be built is refused by its builder.
+    build_rope_scaling(config.rope_scaling, config.max_position_embeddings)
     if config.position_embedding_type.startswith("sinusoidal"):
         name = "hidden_size" if config.embedding_size is None else "embedding_size"
         require_even(name, config.embedding_width)

@@ -11,6 +11,9 @@ from typing import Any
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from .layer_types import LAYER_TYPES
+from .rope_scaling import STATED
+
 DEFAULT = "default"
 FIELDS = {
     "rope_theta": 10_000.0,
@@ -93,10 +96,10 @@ class RotaryConfig(PreTrainedConfig):
             return {}
         nested = {key: dict(value) for key, value in described.items() if isinstance(value, dict)}
         kinds = nested or {"full_attention": described}
-        if nested and (len(nested) != len(described) or not set(nested) <= set(LAYERS)):
+        if nested and (len(nested) != len(described) or not set(nested) <= set(LAYER_TYPES)):
             raise ValueError(
                 f"rope_parameters have the keys {sorted(described)}: give one dictionary for all layers, or "
-                f"one each for {' and '.join(LAYERS)}"
+                f"one each for {' and '.join(LAYER_TYPES)}"
             )
         bases = {kind: one.pop("rope_theta", None) or self.rope_theta for kind, one in kinds.items()}
         part = self.partial_rotary_factor
@@ -108,7 +111,7 @@ class RotaryConfig(PreTrainedConfig):
                 "may differ in their rope_theta alone"
             )
         base = next(iter(bases.values()))
-        full, local = bases.get(LAYERS[0], base), bases.get(LAYERS[1])
+        full, local = bases.get(LAYER_TYPES[0], base), bases.get(LAYER_TYPES[1])
         return {
             "rope_theta": full,
             "local_rope_theta": local,
@@ -131,7 +134,7 @@ class RotaryConfig(PreTrainedConfig):
         if self.local_rope_theta is None:
             return common | {"rope_theta": self.rope_theta}
         bases = (self.rope_theta, self.local_rope_theta)
-        return {kind: common | {"rope_theta": base} for kind, base in zip(LAYERS, bases, strict=True)}
+        return {kind: common | {"rope_theta": base} for kind, base in zip(LAYER_TYPES, bases, strict=True)}
 
     # transformers would settle and check `rope_parameters` by rules of its own.
 
@@ -153,16 +156,9 @@ class RotaryConfig(PreTrainedConfig):
         return {name: given[name] for name in given if name not in ("rope_parameters", "_settled_rotary")}
 
 
-LAYERS = ("full_attention", "sliding_attention")
-"""Types of layers, each of which may have a base of its own."""
-
-
 def scaling_of(described: dict[str, Any]) -> dict[str, Any] | None:
     """Take from transformers' description what stretches wavelengths, if anything does."""
     numbers = {("rope_type" if key == "type" else key): value for key, value in described.items()}
     if numbers.get("rope_type", DEFAULT) == DEFAULT and set(numbers) <= {"rope_type", STATED}:
         return None
     return numbers
-
-
-STATED = "original_max_position_embeddings"

@@ -10,24 +10,21 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from .cache import cache_folder
 from .digests import identify_file
-from .documents import FileDocuments
-from .recipe import PretrainingRecipe
-from .text import open_text
+from .documents import Documents, FileDocuments
 
 
-def warn_of_overlap(recipe: PretrainingRecipe) -> None:
+def warn_of_overlap(learned: Documents, measured: Documents, cache: Path) -> None:
     """Warn if files of the validation text are files of the training text, too, by name or by contents.
 
-    Raises:
-        FileNotFoundError: A named file or folder does not exist.
-        ValueError: The text cannot be read.
+    Args:
+        learned: The training text.
+        measured: The validation text.
+        cache: Keeps the hashes of files that are equally long.
     """
-    learned, measured = (open_text(recipe, split)[0] for split in ("train", "validation"))
     if not isinstance(learned, FileDocuments) or not isinstance(measured, FileDocuments):
         return
-    shared = shared_files(learned.files, measured.files, cache_folder(recipe.corpus.cache))
+    shared = shared_files(learned.files, measured.files, cache)
     if shared:
         more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
         warnings.warn(

@@ -32,7 +32,7 @@ from ..training.run_folder import writing
 from ..training.sharding import whole_weights
 from ..training.stages import build_stages, cut_held_out
 from ..training.tracking import LOG, as_json, read_log
-from .cache import made_once
+from .cache import cache_folder, made_once
 from .chunks import StreamedExamples
 from .corpus import TokenizedCorpus
 from .curves import draw_log
@@ -173,9 +173,8 @@ def require_inputs(recipe: PretrainingRecipe) -> None:
         FileNotFoundError: A named file or folder does not exist.
         ValueError: A text has no such columns, or the tokenizer cannot be loaded.
     """
-    open_text(recipe, "train")
-    open_text(recipe, "validation")
-    warn_of_overlap(recipe)
+    learned, measured = (open_text(recipe, split)[0] for split in ("train", "validation"))
+    warn_of_overlap(learned, measured, cache_folder(recipe.corpus.cache))
     if recipe.tokenizer.path is not None:
         load_tokenizer(recipe.tokenizer.path)
 

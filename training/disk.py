@@ -132,8 +132,3 @@ def is_missing_below(path: Path, missing: object) -> bool:
         return not path.absolute().parent.exists()
     path, folder = path.absolute(), Path(missing).absolute().parent
     return not folder.exists() and (folder == path.parent or folder.is_relative_to(path))
-
-
-def is_disk_full(error: BaseException | None) -> bool:
-    """Tell whether a full disk is behind an error."""
-    return reason_of(error, Path()) in NO_ROOM

@@ -25,7 +25,7 @@ ACTIVE = 0.3
 """Share of an interval that a thread runs or waits if it takes part in the computation."""
 
 CONTENDED = 0.25
-"""Share of its time that a thread waits for a core if others hold it; beside nobody it is below 0.02."""
+"""Share of its time that a thread waits for a core if others hold it."""
 
 QUIET, LONGEST_QUIET = 5.0, 80.0
 """Seconds without waiting after which a thread is added: at first, and at most, doubled whenever it was too

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tercet.pretraining.held_out_overlap import shared_files, warn_of_overlap
+from tercet.pretraining.held_out_overlap import shared_files
+from tercet.pretraining.run import require_inputs
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -48,9 +49,9 @@ def test_validation_on_training_text_is_told(recipe_reading, tmp_path):
     copy, other = write(tmp_path, "copy.txt", "One."), write(tmp_path, "other.txt", "Six.")
     told = r"^1 of 1 files of corpus.validation are learned from as well \(.*a.txt\), so that their scores"
     with pytest.warns(UserWarning, match=told):
-        warn_of_overlap(recipe_reading(str(train), str(train)))
+        require_inputs(recipe_reading(str(train), str(train)))
     with pytest.warns(UserWarning, match=r"^1 of 2 files of .*copy.txt\), .* choose other files$"):
-        warn_of_overlap(recipe_reading(str(train), [str(copy), str(other)]))
+        require_inputs(recipe_reading(str(train), [str(copy), str(other)]))
 
 
 def test_held_out_text_is_not_warned_of(recipe_reading, tmp_path):
@@ -59,4 +60,4 @@ def test_held_out_text_is_not_warned_of(recipe_reading, tmp_path):
     packed.write_bytes(gzip.compress(b"Six."))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_overlap(recipe_reading(str(train), [str(other), str(packed)]))
+        require_inputs(recipe_reading(str(train), [str(other), str(packed)]))

@@ -2,10 +2,18 @@
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
-from tercet.training.disk import DiskFullError, WriteError, explaining_a_full_disk, is_disk_full, replace_text
+from tercet.training.disk import (
+    NO_ROOM,
+    DiskFullError,
+    WriteError,
+    explaining_a_full_disk,
+    reason_of,
+    replace_text,
+)
 
 
 def no_room(*arguments):
@@ -39,9 +47,9 @@ def test_a_full_disk_says_where_how_much_and_what_to_do(tmp_path):
 def test_what_torch_and_safetensors_make_of_a_full_disk_is_understood():
     wrapped = RuntimeError("unexpected pos 704 vs 598")
     wrapped.__context__ = OSError(errno.ENOSPC, "No space left on device")
-    assert is_disk_full(wrapped)
-    assert is_disk_full(RuntimeError("I/O error: No space left on device (os error 28)"))
-    assert is_disk_full(OSError(errno.EDQUOT, "Disk quota exceeded"))
+    quoted = RuntimeError("I/O error: No space left on device (os error 28)")
+    for error in (wrapped, quoted, OSError(errno.EDQUOT, "Disk quota exceeded")):
+        assert reason_of(error, Path("file")) in NO_ROOM
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "bad"), RuntimeError("os error 2"), ValueError("28")])
