@@ -33,10 +33,10 @@ from tercet.modeling import (
     TercetEncoderForPreTraining,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.pretraining.causal_language_modeling import CausalLanguageModeling
-from tercet.pretraining.masked_language_modeling import Corruption, DynamicMasking, MaskedLanguageModeling
-from tercet.pretraining.next_sentence import MaskedLanguageModelingWithNextSentence
-from tercet.pretraining.translation import Translation
+from tercet.objectives.causal_language_modeling import CausalLanguageModeling
+from tercet.objectives.masked_language_modeling import Corruption, DynamicMasking, MaskedLanguageModeling
+from tercet.objectives.next_sentence import MaskedLanguageModelingWithNextSentence
+from tercet.objectives.translation import Translation
 from tercet.training.objective import Batch, Example, Objective
 from tercet.training.packing import select_sequences, sequence_lengths
 

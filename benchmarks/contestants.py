@@ -22,8 +22,8 @@ from torch.optim import AdamW
 from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedTokenizerBase, get_scheduler
 
+from tercet.objectives.recipes import build_objective
 from tercet.pretraining.model import build_model
-from tercet.pretraining.objective_recipes import build_objective
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import build_source, build_source_of_length
 from tercet.pretraining.text import prepare_tokenizer

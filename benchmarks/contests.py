@@ -26,13 +26,13 @@ from transformers import (
 )
 
 from tercet.configs.recipe import load_recipe
-from tercet.pretraining.held_out import examples_of
-from tercet.pretraining.objective_recipes import (
+from tercet.objectives.recipes import (
     CausalLanguageModelingRecipe,
     MaskedLanguageModelingRecipe,
     ObjectiveRecipe,
     build_objective,
 )
+from tercet.pretraining.held_out import examples_of
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import tokenize_text
 from tercet.training.examples import Examples

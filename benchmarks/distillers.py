@@ -27,9 +27,9 @@ from tercet.distill.signals import SoftTargets
 from tercet.distill.state_signals import Cosine
 from tercet.distill.teacher import LiveTeacher
 from tercet.modeling import TercetEncoderForMaskedLM
-from tercet.pretraining.masked_language_modeling import MaskedLanguageModeling, StaticMasking
-from tercet.pretraining.next_sentence import MaskedLanguageModelingWithNextSentence
-from tercet.pretraining.objective_recipes import MaskedLanguageModelingRecipe
+from tercet.objectives.masked_language_modeling import MaskedLanguageModeling, StaticMasking
+from tercet.objectives.next_sentence import MaskedLanguageModelingWithNextSentence
+from tercet.objectives.recipes import MaskedLanguageModelingRecipe
 from tercet.pretraining.recipe import CorpusRecipe
 from tercet.training.loop import Progress, train
 from tercet.training.objective import IGNORE, Batch, Example

@@ -29,11 +29,11 @@ from transformers import (
 
 from tercet.configs.recipe import parse_recipe
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.row_files import read_file
 from tercet.finetune.run import finetune
 from tercet.finetune.task import Task
 from tercet.finetune.tasks import build_task, columns_of
 from tercet.interop.messages import quietly
+from tercet.text.row_files import read_file
 from tercet.training.heap import retain_heap
 
 BATCH_SIZE, RATE, WARMUP, DECAY = 32, 2e-4, 0.1, 0.01

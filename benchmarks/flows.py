@@ -24,9 +24,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from tercet.pretraining.bad_records import Tally
-from tercet.pretraining.corpus import TokenizedCorpus, offsets, save_corpus
-from tercet.pretraining.objective_recipes import (
+from tercet.objectives.recipes import (
     CausalLanguageModelingRecipe,
     Corpus,
     DenoisingRecipe,
@@ -38,7 +36,9 @@ from tercet.pretraining.objective_recipes import (
     build_examples,
     build_objective,
 )
-from tercet.pretraining.special_tokens import SENTINEL, is_special
+from tercet.text.bad_records import Tally
+from tercet.text.corpus import TokenizedCorpus, offsets, save_corpus
+from tercet.text.special_tokens import SENTINEL, is_special
 from tercet.training.batches import StepDataset
 from tercet.training.examples import Examples
 

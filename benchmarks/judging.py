@@ -12,9 +12,9 @@ from datasets import Dataset
 from fine_tuners import FILES, TASKS, Contest, parse_task
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from tercet.finetune.row_files import read_file
 from tercet.finetune.tasks import build_task, columns_of
 from tercet.interop.messages import quietly
+from tercet.text.row_files import read_file
 
 BATCH_SIZE = 64
 

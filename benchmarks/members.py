@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reporting import publish
 
+from reporting import publish
 from tercet.configs.recipe import load_recipe
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.row_files import read_file
 from tercet.finetune.run import finetune
 from tercet.finetune.tasks import columns_of
 from tercet.interop.scores import METRICS
+from tercet.text.row_files import read_file
 
 MEMBERS = ("encoder", "decoder", "seq2seq")
 TASKS = ("cola", "mrpc", "stsb", "sst2", "trec", "rte", "conll2003")

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from tercet.pretraining.curves import FIRST, INK, LOOK, QUIET, SECOND, THIRD
+from tercet.reporting.curves import FIRST, INK, LOOK, QUIET, SECOND, THIRD
 
 HEAD = """\
 | race | side | parameters | steps | tokens | time in all | its last loss | time to the target | sooner |

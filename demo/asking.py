@@ -11,7 +11,7 @@ from ..configs.recipe import load_recipe
 from ..fewshot.output import PAGE, RESULTS
 from ..fewshot.recipe import FewShotRecipe
 from ..fewshot.run import fewshot
-from ..pretraining.report import Block, Heading, Prose, Table
+from ..reporting.blocks import Block, Heading, Prose, Table
 from .teaching import ROWS
 
 ASKED = "asked"

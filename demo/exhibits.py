@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import singledispatch
 
-from ..pretraining.report import Bar, Block, Example, Examples, Line, Prose, Run, percent
+from ..reporting.blocks import Bar, Block, Example, Examples, Line, Prose, Run, percent
 from .showing import Continuation, FilledMask, JudgedPair, RestoredSpans, Shown
 
 CHOSEN: dict[type, str] = {

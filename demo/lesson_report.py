@@ -5,10 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..finetune.charts import draw_confusions
-from ..finetune.label_metrics import count_confusions
 from ..finetune.output import PAGE
-from ..pretraining.report import (
+from ..metrics.label_metrics import count_confusions
+from ..reporting.blocks import (
     Bar,
     Block,
     Card,
@@ -23,6 +22,7 @@ from ..pretraining.report import (
     Table,
     percent,
 )
+from ..reporting.charts import draw_confusions
 from .showing import evenly_spaced
 from .tasks import STAND_IN
 from .teaching import FINETUNED, FROM_SCRATCH, PRETRAINED, RANDOM_WEIGHTS, Answers, Lesson

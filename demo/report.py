@@ -14,9 +14,8 @@ from statistics import mean
 import torch
 
 from ..pretraining.comparison import Scores
-from ..pretraining.curves import draw, panel_of
 from ..pretraining.recipe import PretrainingRecipe
-from ..pretraining.report import (
+from ..reporting.blocks import (
     Bar,
     Block,
     Card,
@@ -29,6 +28,7 @@ from ..pretraining.report import (
     number,
     percent,
 )
+from ..reporting.curves import draw, panel_of
 from ..training.tracking import Record
 from .asking import Asked, asking_chapter
 from .exhibits import example_blocks

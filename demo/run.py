@@ -31,15 +31,15 @@ from ..distill.recipe import DistillationRecipe
 from ..fewshot.recipe import FewShotRecipe
 from ..finetune.recipe import FineTuningRecipe
 from ..interop.messages import quietly
-from ..pretraining.cache import cache_folder
 from ..pretraining.comparison import compare
-from ..pretraining.documentation import SPLITS, Document, read_documentation
 from ..pretraining.output import MODEL
 from ..pretraining.recipe import PretrainingRecipe
-from ..pretraining.report import as_markdown
-from ..pretraining.report_page import as_page
 from ..pretraining.run import pretrain
 from ..pretraining.text import open_text
+from ..reporting.blocks import as_markdown
+from ..reporting.page import as_page
+from ..text.cache import cache_folder
+from ..text.documentation import SPLITS, Document, read_documentation
 from ..training.disk import replace_text
 from ..training.ownership import OWN, begin, is_ours, is_unfinished, remove
 from ..training.run_folder import HIDDEN, writing

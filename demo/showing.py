@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..pretraining.sentences import split_sentences
-from ..pretraining.span_corruption import SpanCorruption, splice
-from ..pretraining.special_tokens import required_token_id, sentinel_ids
-from ..pretraining.tokenizer import frame_ids
+from ..objectives.span_corruption import SpanCorruption, splice
+from ..text.sentences import split_sentences
+from ..text.special_tokens import required_token_id, sentinel_ids
+from ..text.tokenizer import frame_ids
 from ..training.objective import Example
 
 SHORTEST_WORD = 5

@@ -13,7 +13,7 @@ from ..distill.recipe import DistillationRecipe
 from ..distill.report import cards, kept_of, kept_table
 from ..distill.report_sizes import about_speed, size_table
 from ..distill.run import distill
-from ..pretraining.report import Block, Cards, Heading, Prose
+from ..reporting.blocks import Block, Cards, Heading, Prose
 from .teaching import Lesson
 
 DISTILLED = "distilled"

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..pretraining.documentation import Docstring, Document, package_of
+from ..text.documentation import Docstring, Document, package_of
 from .showing import evenly_spaced
 
 Row = dict[str, Any]

@@ -15,16 +15,16 @@ import numpy as np
 from datasets import Dataset
 
 from ..configs.recipe import load_recipe
-from ..finetune.bootstrap import mean_interval
 from ..finetune.output import PREDICTIONS
 from ..finetune.recipe import FineTuningRecipe
-from ..finetune.row_files import read_file
 from ..finetune.run import finetune
 from ..finetune.summary import read_predictions
 from ..finetune.task import Prediction
 from ..finetune.tasks import columns_of, load_task
+from ..metrics.bootstrap import mean_interval
 from ..pretraining.output import MODEL
 from ..pretraining.recipe import PretrainingRecipe
+from ..text.row_files import read_file
 from .tasks import SPLITS
 from .yardsticks import YARDSTICKS
 

@@ -26,11 +26,11 @@ from torch import Tensor
 
 from ..configs.recipe import recipe_data
 from ..modeling.cross_entropy import at_least_float32
-from ..pretraining.cache import cache_folder, name_of
-from ..pretraining.corpus import offsets, token_kind
-from ..pretraining.paths import named_path
+from ..objectives.token_objective import TokenObjective
 from ..pretraining.recipe import CorpusRecipe
-from ..pretraining.token_objective import TokenObjective
+from ..text.cache import cache_folder, name_of
+from ..text.corpus import offsets, token_kind
+from ..text.paths import named_path
 from ..training.batches import cut_evenly
 from ..training.disk import explaining_a_full_disk
 from ..training.examples import gather, has_field, pick

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..pretraining.corpus import token_kind
+from ..text.corpus import token_kind
 from ..training.objective import Batch
 from ..training.packing import stretches
 from .cache import ABOUT, KINDS, Binding

@@ -17,14 +17,14 @@ import torch
 from torch.nn import functional as F
 
 from ..finetune.answers import judge
-from ..finetune.bootstrap import bootstrap_interval
 from ..finetune.splits import encoder_of
 from ..finetune.task import Prediction, Task
-from ..finetune.text_metrics import score_of_rows
 from ..interop.run import load_ours
+from ..metrics.bootstrap import bootstrap_interval
+from ..metrics.text_metrics import score_of_rows
 from ..modeling import TercetPreTrainedModel
 from ..modeling.cross_entropy import at_least_float32
-from ..pretraining.token_objective import TokenObjective
+from ..objectives.token_objective import TokenObjective
 from ..training.batches import cut_evenly
 from ..training.evaluation import ratio
 from ..training.examples import ExampleSource, pick

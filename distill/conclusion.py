@@ -17,7 +17,7 @@ from ..interop.messages import quietly
 from ..interop.model_folder import load_config
 from ..pretraining.held_out import TranslationMeasure
 from ..pretraining.output import EVALUATION, MODEL, RECIPE, TEXTS
-from ..pretraining.texts_read import read_texts
+from ..text.texts_read import read_texts
 from ..training.disk import replace_text
 from ..training.precision import join_processes
 from ..training.run_folder import delete

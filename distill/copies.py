@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..pretraining.causal_language_modeling import CausalLanguageModeling
-from ..pretraining.masked_language_modeling import MaskedLanguageModeling, StaticMasking
-from ..pretraining.token_objective import TokenObjective
-from ..pretraining.translation import Translation
+from ..objectives.causal_language_modeling import CausalLanguageModeling
+from ..objectives.masked_language_modeling import MaskedLanguageModeling, StaticMasking
+from ..objectives.token_objective import TokenObjective
+from ..objectives.translation import Translation
 from ..training.examples import Examples, ExampleSource, PackableExamples, PackedExamples, pick
 from ..training.objective import Example
 from ..training.packing import Ragged

@@ -13,12 +13,12 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
+from ..objectives.token_objective import TokenObjective
 from ..pretraining.held_out import UNKNOWN
 from ..pretraining.output import EVALUATION, TEXTS
 from ..pretraining.run import extent, identify, save
-from ..pretraining.texts_read import keep_texts
-from ..pretraining.token_objective import TokenObjective
-from ..pretraining.unknown_tokens import tell_of_unknown
+from ..text.texts_read import keep_texts
+from ..text.unknown_tokens import tell_of_unknown
 from ..training.checkpoint import latest
 from ..training.circumstances import circumstances
 from ..training.disk import replace_text

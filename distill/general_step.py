@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import cast
 
 from ..modeling import TercetConfig
+from ..objectives.recipes import build_objective
+from ..objectives.token_objective import TokenObjective
 from ..pretraining.held_out import build_held_out
 from ..pretraining.model import MODELS, require_positions
-from ..pretraining.objective_recipes import build_objective
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
 from ..pretraining.run import build_source
-from ..pretraining.token_objective import TokenObjective
 from ..training.evaluation import HeldOut
 from ..training.examples import ExampleSource
 from .recipe import GeneralRecipe

@@ -13,9 +13,9 @@ import torch
 from accelerate import Accelerator
 
 from ..modeling import TercetPreTrainedModel
-from ..pretraining.cache import made_once
 from ..pretraining.model import MODELS, require_positions
-from ..pretraining.tokenizer import frame_ids
+from ..text.cache import made_once
+from ..text.tokenizer import frame_ids
 from ..training.evaluation import evaluation_mode
 from ..training.examples import ExampleSource, pick
 from ..training.objective import on_device

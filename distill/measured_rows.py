@@ -19,8 +19,8 @@ from ..finetune.shared_rows import contents
 from ..finetune.splits import MEASURED, read_splits
 from ..finetune.task import Task
 from ..interop.finished_run import RECIPE, TEXTS, read_facts
-from ..pretraining.cache import cache_folder
-from ..pretraining.digests import identify_file
+from ..text.cache import cache_folder
+from ..text.digests import identify_file
 
 SPLITS = ("train", *MEASURED)
 

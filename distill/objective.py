@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..modeling.cross_entropy import at_least_float32
-from ..pretraining.token_objective import TokenObjective
-from ..pretraining.token_scores import token_scores
+from ..objectives.token_objective import TokenObjective
+from ..objectives.token_scores import token_scores
 from ..training.examples import gather
 from ..training.objective import Batch, Example, Objective
 from ..training.packing import Ragged

@@ -28,9 +28,9 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from ..modeling import TercetPreTrainedModel
 from ..modeling.blocked_weights import blocked_weights
-from ..pretraining.causal_language_modeling import CausalLanguageModeling
-from ..pretraining.teacher_forcing import TeacherForcing
-from ..pretraining.token_objective import Places, TokenObjective
+from ..objectives.causal_language_modeling import CausalLanguageModeling
+from ..objectives.teacher_forcing import TeacherForcing
+from ..objectives.token_objective import Places, TokenObjective
 from ..training.evaluation import evaluation_mode
 from ..training.objective import Batch
 from ..training.sharding import sharding_plugin

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ..finetune.recipe import DataRecipe, FineTuningSchedule
-from ..pretraining.objective_recipes import ObjectiveRecipe, Share
-from ..pretraining.paths import named_path
+from ..objectives.recipes import ObjectiveRecipe, Share
 from ..pretraining.recipe import CorpusRecipe
+from ..text.paths import named_path
 from ..training.recipe import NonNegative, Positive, TrainingRecipe
 from .layers import LayerChoice
 from .signal_recipes import PUBLISHED, SignalRecipe, Temperature

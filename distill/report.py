@@ -10,13 +10,13 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure as Drawing
 
-from ..finetune.charts import drawn
 from ..finetune.output import MARKDOWN, PAGE
-from ..finetune.report import name_of_model, shown
 from ..interop.scores import METRICS, what_is_scored
-from ..pretraining.curves import FIRST, INK, LOOK, THIRD
-from ..pretraining.report import Bar, Block, Card, Cards, Figure, Heading, Prose, Report, Table, as_markdown
-from ..pretraining.report_page import as_page
+from ..reporting.blocks import Bar, Block, Card, Cards, Figure, Heading, Prose, Report, Table, as_markdown
+from ..reporting.charts import drawn
+from ..reporting.curves import FIRST, INK, LOOK, THIRD
+from ..reporting.page import as_page
+from ..reporting.wording import format_score, name_of_model
 from ..training.disk import replace_text
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .recipe import DistillationRecipe
@@ -247,7 +247,7 @@ def about_cache(missing: Mapping[str, float]) -> str:
 
 def mean_and_deviation(told: Mapping[str, Any], metric: str) -> str:
     """Write a score's mean over the seeds, and its deviation."""
-    return f"{shown(told['mean'][metric])} ± {shown(told['standard_deviation'][metric], 2)}"
+    return f"{format_score(told['mean'][metric])} ± {format_score(told['standard_deviation'][metric], 2)}"
 
 
 def metrics_of(told: Mapping[str, Any]) -> list[str]:

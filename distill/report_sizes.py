@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..pretraining.report import Table
+from ..reporting.blocks import Table
 from .output import STUDENT, TEACHER
 
 PUBLISHED = {

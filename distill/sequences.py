@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ..pretraining.bad_records import Tally
-from ..pretraining.cache import cache_folder, made_once, name_of
-from ..pretraining.chunks import ParallelPairs
-from ..pretraining.corpus import TokenizedCorpus, offsets, save_corpus, token_kind
+from ..objectives.writing import write
 from ..pretraining.recipe import CorpusRecipe
-from ..pretraining.special_tokens import required_token_id
-from ..pretraining.writing import write
+from ..text.bad_records import Tally
+from ..text.cache import cache_folder, made_once, name_of
+from ..text.chunks import ParallelPairs
+from ..text.corpus import TokenizedCorpus, offsets, save_corpus, token_kind
+from ..text.special_tokens import required_token_id
 from ..training.examples import ExampleSource
 from .cache import hash_of_examples, hash_of_model
 from .copies import Copies

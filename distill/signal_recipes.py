@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..pretraining.objective_recipes import Share
+from ..objectives.recipes import Share
 from ..training.recipe import Positive
 
 Weight = Annotated[float, Field(gt=0)]

@@ -20,8 +20,7 @@ from ..finetune.examples import LabelledExamples, numbers
 from ..finetune.learning import learn
 from ..finetune.model import load_beginning
 from ..finetune.output import seed_folder
-from ..finetune.recipe import BeginningRecipe, DataRecipe, FineTuningRecipe
-from ..finetune.rows import read_rows
+from ..finetune.recipe import BeginningRecipe, FineTuningRecipe
 from ..finetune.splits import Split, encode_splits, encoder_of, read_splits
 from ..finetune.study import Study
 from ..finetune.summary import conclude, keep_rows
@@ -30,7 +29,8 @@ from ..finetune.tasks import load_task
 from ..interop.messages import quietly
 from ..interop.model_folder import find_folder
 from ..modeling import TercetPreTrainedModel
-from ..pretraining.cache import made_once
+from ..text.cache import made_once
+from ..text.rows import read_rows
 from ..training.disk import replace_text
 from ..training.objective import IGNORE
 from ..training.packing import Ragged
@@ -83,7 +83,7 @@ def prepare_task(recipe: TaskStepRecipe) -> TaskStep:
     if recipe.unlabelled is not None:
         require_answers(task)
         columns = task.inputs_in(task.recipe)
-        unlabelled = read_rows(DataRecipe(train=recipe.unlabelled), "train", columns, "task.unlabelled")
+        unlabelled = read_rows(recipe.unlabelled, columns, "task.unlabelled")
     step = TaskStep(recipe, teacher, task, rows, unlabelled)
     encode_splits(recipe.data, rows, task, step.encoder)  # raises what is wrong with the rows
     if unlabelled is not None:

@@ -9,11 +9,11 @@ Other machines: python examples/compare_sizes.py devices=256 device=a100
 
 import sys
 
-from tercet.pretraining.layouts import Zero
-from tercet.pretraining.model_costs import build_planned_model, count
-from tercet.pretraining.plan import Outlook, Plan, plan_run
-from tercet.pretraining.plan_recipe import load_plan
-from tercet.pretraining.plan_report import digits, duration, short, size, table
+from tercet.planning.device_layouts import Zero
+from tercet.planning.model_costs import build_planned_model, count
+from tercet.planning.plan import Outlook, Plan, plan_run
+from tercet.planning.recipe import load_plan
+from tercet.planning.report import digits, duration, short, size, table
 
 TOKENS_PER_STEP = {
     "decoder-base": 2**19,

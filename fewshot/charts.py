@@ -12,8 +12,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..finetune.charts import drawn
-from ..pretraining.curves import FIRST, INK, LABEL_DISTANCE, LOOK, QUIET, SECOND, THIRD, apart
+from ..reporting.charts import drawn
+from ..reporting.curves import FIRST, INK, LABEL_DISTANCE, LOOK, QUIET, SECOND, THIRD, apart
 
 COLOURS = (FIRST, SECOND, THIRD, INK)
 """Of the models, in their order; a fifth has the first one's again, dashed."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..finetune.unspaced import space_out
-from ..pretraining.documents import open_documents
+from ..metrics.unspaced import space_out
+from ..text.documents import open_documents
 from .items import Item
 from .recipe import ContaminationRecipe
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..finetune.answer_metrics import exact_match as squad_exact_match
-from ..finetune.answer_metrics import word_f1
-from ..finetune.bootstrap import bootstrap_interval
-from ..finetune.text_metrics import bleu, score_of_rows, tokenization_for
+from ..metrics.answer_metrics import exact_match as squad_exact_match
+from ..metrics.answer_metrics import word_f1
+from ..metrics.bootstrap import bootstrap_interval
+from ..metrics.text_metrics import bleu, score_of_rows, tokenization_for
 from .choosing import WAYS, compared, probabilities
 from .items import Item, is_choosing
 from .prompting import Question

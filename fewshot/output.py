@@ -5,8 +5,7 @@ items.jsonl      every item, with prompt, tokens and scores          report.md, 
 answers/         what models have said, by the contents of the question, for the next time     reliability.png
 """
 
-from ..pretraining.output import RECIPE
-from ..training.run_folder import RunFolder
+from ..training.run_folder import RECIPE, RunFolder
 from .recipe import FewShotRecipe
 
 RESULTS = "results.json"

@@ -6,8 +6,7 @@ Written as Markdown and as a page of HTML, from the same blocks as the reports o
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..finetune.report import name_of_model
-from ..pretraining.report import (
+from ..reporting.blocks import (
     Bar,
     Block,
     Card,
@@ -18,8 +17,9 @@ from ..pretraining.report import (
     Report,
     Table,
 )
-from ..pretraining.report import as_markdown as in_markdown
-from ..pretraining.report_page import as_page
+from ..reporting.blocks import as_markdown as in_markdown
+from ..reporting.page import as_page
+from ..reporting.wording import name_of_model
 from ..training.disk import replace_text
 from .charts import Band, draw_reliability, draw_shots
 from .choosing import WAYS

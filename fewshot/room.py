@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..pretraining.report import Block, Prose
+from ..reporting.blocks import Block, Prose
 
 COLUMNS = (
     "Dropped are demonstrations that did not fit, cut are items whose own context did not, in all draws."

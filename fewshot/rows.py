@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from datasets import Dataset
 from pyarrow.parquet import ParquetFile
 
-from ..finetune.recipe import DataRecipe as SplitsRecipe
-from ..finetune.row_files import TABLES, find_file, number_of, stream_file
-from ..finetune.rows import read_split
-from ..pretraining.corpus_files import ending
+from ..text.corpus_files import ending
+from ..text.row_files import TABLES, find_file, number_of, stream_file
+from ..text.rows import read_split
 from .demonstrations import require_labels
 from .items import Asking, AskingChoice, Item, asking_of, row_error
 from .recipe import DataRecipe, FewShotRecipe
@@ -97,8 +95,7 @@ def ask(asking: Asking, data: DataRecipe, split: str, rows: list[Row]) -> list[I
 def read_rows(data: DataRecipe, split: str) -> list[Row]:
     """Read all columns of a file, or of a split of a data set on the Hub."""
     if data.dataset is not None:
-        splits = SplitsRecipe(train=split, dataset=data.dataset, subset=data.subset)
-        return cast(list[Row], cast(Dataset, read_split(splits, split)).to_list())
+        return cast(list[Row], read_split(data.dataset, data.subset, split).to_list())
     path = find_file(data.place(split))
     names: list[str] = ParquetFile(path).schema_arrow.names if ending(path) == ".parquet" else []
     rows = list(stream_file(str(path), names))

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..pretraining.report import Block, Example, Examples, Heading, Line, Run
+from ..reporting.blocks import Block, Example, Examples, Heading, Line, Run
 from .judging import way_of
 from .output import ITEMS
 from .recipe import FewShotRecipe

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..finetune.summary import deviation
+from ..metrics.bootstrap import deviation
 from ..training.tracking import as_json
 from .contamination import Contamination
 from .evaluation import Outcome

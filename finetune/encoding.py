@@ -13,8 +13,8 @@ from typing import Any, cast
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from ..text.row_error import RowError
 from ..training.packing import Ragged, ragged
-from .row_error import RowError
 
 NO_WORD = -1
 """Number of the word of a token that begins none."""

@@ -16,21 +16,21 @@ from datasets import Dataset
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from ..pretraining.denoising import ended
-from ..pretraining.sentences import split_sentences
-from ..pretraining.special_tokens import required_token_id
-from ..pretraining.streams import one_step_late, one_stream, side_by_side
-from ..pretraining.token_scores import without_targets
-from ..pretraining.writing import read_out, write
+from ..metrics.text_metrics import rouge_of_each, score_of_rows, text_scores, tokenization_for
+from ..objectives.denoising import ended
+from ..objectives.streams import one_step_late, one_stream, side_by_side
+from ..objectives.token_scores import without_targets
+from ..objectives.writing import read_out, write
+from ..text.rows import texts_of
+from ..text.sentences import split_sentences
+from ..text.special_tokens import required_token_id
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example
 from ..training.packing import Ragged, pack
 from .encoding import TextEncoder
 from .examples import LabelledExamples
-from .rows import texts_of
 from .task import Facts, Prediction, Task, TaskObjective
 from .task_recipes import GenerationRecipe
-from .text_metrics import rouge_of_each, score_of_rows, text_scores, tokenization_for
 
 FILLER = 0
 """Id that sources are filled with to be written for together: any will do, since it is hidden."""

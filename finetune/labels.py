@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from datasets import ClassLabel, Dataset, List
 
-from ..pretraining.bad_records import listed
-from .row_error import RowError
-from .row_files import WHOLE
-from .rows import lists_of, values_of
+from ..text.bad_records import listed
+from ..text.row_error import RowError
+from ..text.row_files import WHOLE
+from ..text.rows import lists_of, values_of
 
 WHOLE_LABEL = re.compile(rf"(?P<number>{WHOLE.pattern})(\.0*)?", re.ASCII)
 """A whole number as tables write it: 1, or 1.0 where others have gaps."""

@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..modeling.packing import bounds_of, longest
-from ..pretraining.streams import one_stream
+from ..objectives.streams import one_stream
+from ..text.row_error import RowError
+from ..text.row_files import number_of
+from ..text.rows import texts_of, values_of
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example
 from ..training.packing import Ragged, boundaries, restarting_positions
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers
-from .row_error import RowError
-from .row_files import number_of
-from .rows import texts_of, values_of
 from .task import Facts, Prediction, Task, TaskObjective
 from .task_recipes import MultipleChoiceRecipe
 from .text_objectives import in_rows, inputs_of

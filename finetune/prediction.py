@@ -20,13 +20,13 @@ from .. import modeling
 from ..interop.messages import quietly
 from ..interop.model_folder import find_folder, load_config, load_tokenizer
 from ..modeling import TercetPreTrainedModel
+from ..text.columns import as_rows
+from ..text.row_error import RowError
+from ..text.row_stream import STANDARD, stream_rows
 from ..training.precision import products_in
 from .answers import predict
-from .columns import as_rows
 from .encoding import TextEncoder
 from .prediction_file import Origin, PredictionFile, require_same_rows
-from .row_error import RowError
-from .row_stream import STANDARD, stream_rows
 from .splits import encoder_of
 from .task import Prediction, Task
 from .tasks import load_task

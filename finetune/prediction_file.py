@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from ..text.row_stream import STANDARD
 from ..training.disk import explaining_a_full_disk, flush, partial_path, replace_text
 from ..training.inputs import require_apart
 from ..training.lock import locked
 from ..training.manifest import hash_of
-from .row_stream import STANDARD
 
 READ = (".safetensors", ".json", ".txt", ".model", ".jinja")
 """Endings of the files of a model by which it is told from others."""

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from datasets import Dataset
 
+from ..metrics.answer_metrics import answer_scores, exact_match, word_f1
+from ..metrics.bootstrap import mean_interval
+from ..text.row_error import RowError
+from ..text.rows import texts_of, values_of
 from ..training.packing import Ragged
-from .answer_metrics import answer_scores, exact_match, word_f1
-from .bootstrap import mean_interval
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
 from .question_answering_objective import QuestionAnsweringObjective
-from .row_error import RowError
-from .rows import texts_of, values_of
 from .task import Facts, Prediction, Task
 from .task_recipes import QuestionAnsweringRecipe
 from .texts import DIGITS

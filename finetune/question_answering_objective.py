@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..pretraining.streams import one_stream
+from ..objectives.streams import one_stream
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example
 from .task import TaskObjective

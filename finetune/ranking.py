@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from datasets import Dataset
 
+from ..metrics.bootstrap import mean_interval
+from ..metrics.ranking_metrics import query_scores
 from ..modeling import TercetConfig
+from ..text.rows import texts_of
 from ..training.packing import Ragged, ragged
-from .bootstrap import mean_interval
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
-from .ranking_metrics import query_scores
 from .ranking_objective import RankingObjective
-from .rows import texts_of
 from .sentence_vectors import vector_files
 from .task import Facts, Prediction, Task
 from .task_recipes import RankingRecipe

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..modeling.packing import bounds_of, sequence_ids
-from ..pretraining.streams import one_stream
+from ..objectives.streams import one_stream
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example
 from ..training.packing import Ragged, restarting_positions

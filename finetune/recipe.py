@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..pretraining.objective_recipes import ObjectiveRecipe
+from ..objectives.recipes import ObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe
 from ..training.recipe import Fraction, NonNegative, Positive, TrainingRecipe
 from .task_recipes import TaskRecipe

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
+from ..metrics.bootstrap import bootstrap_interval
+from ..metrics.number_metrics import SCORES, number_scores
+from ..text.row_error import RowError
+from ..text.row_files import number_of
+from ..text.rows import values_of
 from ..training.packing import Ragged
-from .bootstrap import bootstrap_interval
 from .examples import numbers
-from .number_metrics import SCORES, number_scores
-from .row_error import RowError
-from .row_files import number_of
-from .rows import values_of
 from .task import Facts, Prediction
 from .task_recipes import RegressionRecipe
 from .text_objectives import RegressionObjective

@@ -5,19 +5,19 @@ Written as Markdown and as a page of HTML, from the same blocks as the reports o
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..interop.scores import METRICS
 from ..pretraining.output import CURVES
-from ..pretraining.report import Bar, Block, Card, Cards, Examples, Figure, Heading, Prose, Report, Table
-from ..pretraining.report import as_markdown as in_markdown
-from ..pretraining.report_page import as_page
+from ..reporting.blocks import Bar, Block, Card, Cards, Examples, Figure, Heading, Prose, Report, Table
+from ..reporting.blocks import as_markdown as in_markdown
+from ..reporting.charts import LARGEST_MATRIX, draw_confusions, draw_learning
+from ..reporting.page import as_page
+from ..reporting.wording import format_score, name_of_model
 from ..training.disk import replace_text
 from ..training.tracking import LOG, read_log
-from .charts import LARGEST_MATRIX, draw_confusions, draw_learning
 from .grid import in_words
 from .output import CONFUSIONS, MARKDOWN, PAGE, seed_folder
 from .recipe import FineTuningRecipe
@@ -65,7 +65,7 @@ def build_report(
     best = summary["seeds"][str(summary["best_seed"])][split]
     rows, seeds = summary["rows"], len(summary["seeds"])
     return Report(
-        f"{KINDS[recipe.task.kind]}: {METRICS[criterion]} {shown(best[criterion], 3)}",
+        f"{KINDS[recipe.task.kind]}: {METRICS[criterion]} {format_score(best[criterion], 3)}",
         f"{name_of_model(recipe.model.path)}, fine-tuned on {rows['train']:,} rows with "
         f"{seeds} seed{'s' if seeds > 1 else ''}, measured on {rows[split]:,} {split} rows.",
         [
@@ -82,16 +82,6 @@ def build_report(
     )
 
 
-def name_of_model(path: str) -> str:
-    """Say which model a path or id means: runs write theirs into folders that are all called `model`.
-
-    >>> name_of_model("runs/encoder-english/model"), name_of_model("google-bert/bert-base-uncased")
-    ('encoder-english', 'bert-base-uncased')
-    """
-    *above, last = Path(path).parts
-    return above[-1] if last == "model" and above else last
-
-
 def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
     """Show the criterion beside what needs no learning."""
     criterion, name = summary["criterion"], METRICS[summary["criterion"]]
@@ -105,12 +95,15 @@ def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
     }
     scale = max(1.0, *(abs(value or 0.0) for value in values.values()))
     bars = [
-        Bar(who, max(0.0, value or 0.0) / scale, shown(value, 3), who == "fine-tuned")
+        Bar(who, max(0.0, value or 0.0) / scale, format_score(value, 3), who == "fine-tuned")
         for who, value in values.items()
     ]
     low, high = summary["interval"]
     return Card(
-        f"{name} of the best seed", shown(best[criterion], 3), f"95 % interval {low:.3g} to {high:.3g}.", bars
+        f"{name} of the best seed",
+        format_score(best[criterion], 3),
+        f"95 % interval {low:.3g} to {high:.3g}.",
+        bars,
     )
 
 
@@ -138,7 +131,7 @@ def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     for name in names:
         row = [
             METRICS[name],
-            *(shown(scores[name]) if name in scores else "" for scores in columns.values()),
+            *(format_score(scores[name]) if name in scores else "" for scores in columns.values()),
         ]
         if len(summary["seeds"]) > 1:
             row.insert(2, mean_and_deviation(summary, split, name))
@@ -178,7 +171,10 @@ def comparisons(summary: Mapping[str, Any]) -> Iterator[Block]:
     criterion, split = summary["criterion"], summary["split"]
     if tried := summary.get("grid"):
         yield Heading("What was tried")
-        rows = [[", ".join(in_words(each["values"])), shown(each["validation"][criterion])] for each in tried]
+        rows = [
+            [", ".join(in_words(each["values"])), format_score(each["validation"][criterion])]
+            for each in tried
+        ]
         shortfalls = [math.inf if each["shortfall"] is None else each["shortfall"] for each in tried]
         best = shortfalls.index(min(shortfalls))
         yield Table(["setting", f"{METRICS[criterion]} (validation)"], rows, strong=best)
@@ -194,12 +190,8 @@ def comparisons(summary: Mapping[str, Any]) -> Iterator[Block]:
 
 def mean_and_deviation(told: Mapping[str, Any], split: str, name: str) -> str:
     """Write a score's mean over the seeds, and its deviation."""
-    return f"{shown(told['mean'][split][name])} ± {shown(told['standard_deviation'][split][name], 2)}"
-
-
-def shown(value: float | None, digits: int = 4) -> str:
-    """Write a score, or a dash where it is not defined."""
-    return "-" if value is None or math.isnan(value) else f"{value:.{digits}g}"
+    mean, deviation = (told[kind][split][name] for kind in ("mean", "standard_deviation"))
+    return f"{format_score(mean)} ± {format_score(deviation, 2)}"
 
 
 def by_label(recipe: FineTuningRecipe, study: Study, predictions: Sequence[Prediction]) -> Iterator[Block]:

@@ -10,13 +10,13 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
-from ..pretraining.cache import cache_folder
-from ..pretraining.digests import identify_file
+from ..text.cache import cache_folder
+from ..text.digests import identify_file
+from ..text.row_error import RowError
+from ..text.rows import divide, read_rows, split_off
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .recipe import DataRecipe, FineTuningRecipe
-from .row_error import RowError
-from .rows import divide, read_rows, split_off
 from .task import Task
 from .tasks import build_task, columns_of
 
@@ -44,7 +44,10 @@ def read_splits(recipe: FineTuningRecipe) -> dict[str, Dataset]:
     """
     columns = columns_of(recipe.task)
     named = [split for split in ("train", *MEASURED) if getattr(recipe.data, split) is not None]
-    rows = {split: read_rows(recipe.data, split, columns) for split in named}
+    source = {"dataset": recipe.data.dataset, "subset": recipe.data.subset}
+    rows = {
+        split: read_rows(getattr(recipe.data, split), columns, f"data.{split}", **source) for split in named
+    }
     if "validation" not in rows:
         rows["train"], rows["validation"] = split_off(rows["train"], recipe.data.validation_share, SEED)
     return {split: rows[split] for split in ("train", *MEASURED) if split in rows}

@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 from ..interop.finished_run import EVALUATION, TEXTS
+from ..metrics.bootstrap import deviation
 from ..pretraining.held_out import UNKNOWN
 from ..pretraining.output import MODEL, RECIPE
-from ..pretraining.texts_read import keep_texts
-from ..pretraining.unknown_tokens import share_of_unknown, tell_of_unknown
+from ..text.texts_read import keep_texts
+from ..text.unknown_tokens import share_of_unknown, tell_of_unknown
 from ..training.disk import replace_text
 from ..training.precision import choose_precision, join_processes, products_in
 from ..training.run_folder import delete
@@ -135,11 +136,6 @@ def across(results: Results, split: str, reduce: Callable[[list[float]], Any]) -
     return {
         name: float(reduce([as_scores(result[split])[name] for result in results.values()])) for name in names
     }
-
-
-def deviation(values: list[float]) -> float:
-    """Estimate the standard deviation of which these are a sample; 0 of a single value."""
-    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
 def for_card(recipe: FineTuningRecipe, study: Study, summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,20 +18,20 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..pretraining.report import Example as Shown
-from ..pretraining.report import Line, Run
-from ..pretraining.streams import one_stream
+from ..metrics.bootstrap import bootstrap_interval
+from ..metrics.label_metrics import LabelRow, label_table
+from ..metrics.span_metrics import OUTSIDE, check_iob2, ratio, row_counts, span_scores, span_table
+from ..objectives.streams import one_stream
+from ..reporting.blocks import Example as Shown
+from ..reporting.blocks import Line, Run
+from ..text.row_error import RowError
+from ..text.rows import Row, lists_of
 from ..training.examples import gather, has_field
 from ..training.objective import IGNORE, Batch, Example
 from ..training.packing import Ragged
-from .bootstrap import bootstrap_interval
 from .encoding import NO_WORD, TextEncoder
 from .examples import LabelledExamples
-from .label_metrics import LabelRow, label_table
 from .labels import Labels, find_labels
-from .row_error import RowError
-from .rows import Row, lists_of
-from .span_metrics import OUTSIDE, check_iob2, ratio, row_counts, span_scores, span_table
 from .task import Facts, Prediction, Task, TaskObjective
 from .task_recipes import TaggingRecipe
 from .text_objectives import inputs_of

@@ -14,15 +14,15 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 
+from ..metrics.bootstrap import bootstrap_interval
+from ..metrics.label_metrics import LabelRow
 from ..modeling import TercetConfig
-from ..pretraining.report import Example as Shown
-from ..pretraining.report import Line, Run
+from ..reporting.blocks import Example as Shown
+from ..reporting.blocks import Line, Run
+from ..text.rows import Row
 from ..training.objective import Batch, Objective
-from .bootstrap import bootstrap_interval
 from .encoding import TextEncoder
 from .examples import LabelledExamples
-from .label_metrics import LabelRow
-from .rows import Row
 
 SHOWN_CHARACTERS = 600
 """Of a text in a report, at most."""

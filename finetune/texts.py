@@ -8,13 +8,20 @@ import numpy as np
 import torch
 from datasets import Dataset
 
+from ..metrics.bootstrap import bootstrap_interval
+from ..metrics.label_metrics import (
+    DECISION_SCORES,
+    LabelRow,
+    count_confusions,
+    label_scores,
+    label_table,
+    set_scores,
+)
+from ..text.rows import lists_of, texts_of
 from ..training.packing import Ragged
-from .bootstrap import bootstrap_interval
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
-from .label_metrics import DECISION_SCORES, LabelRow, count_confusions, label_scores, label_table, set_scores
 from .labels import Labels, find_labels
-from .rows import lists_of, texts_of
 from .task import Facts, Prediction, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe
 from .text_objectives import MultiLabelObjective, SingleLabelObjective

@@ -18,9 +18,9 @@ import numpy as np
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerFast
 
+from ..text.row_error import RowError
 from ..training.packing import Ragged, ragged
 from .encoding import TextEncoder
-from .row_error import RowError
 
 NO_CHARACTER = -1
 """Where a token begins and ends that stands for no character of the text."""

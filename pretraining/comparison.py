@@ -16,20 +16,20 @@ import numpy as np
 from accelerate import Accelerator
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..objectives.recipes import build_objective
+from ..text.corpus import TokenizedCorpus
+from ..text.tokenizer import frame_ids
 from ..training.batches import StepDataset, one_pass
 from ..training.evaluation import evaluate, micro_batches, ratio
 from ..training.examples import ExampleSource
 from ..training.objective import IGNORE, Batch, Objective
 from ..training.precision import build_accelerator
 from .baselines import TrigramModel, UnigramModel, nats_per_token
-from .corpus import TokenizedCorpus
 from .held_out import build_held_out
 from .model import build_model
-from .objective_recipes import build_objective
 from .recipe import PretrainingRecipe
 from .run import build_source
 from .text import Split, tokenize_text
-from .tokenizer import frame_ids
 
 Scores = dict[str, float]
 """As `evaluate` names them: `term/loss`, `term/perplexity`, `term/accuracy`, ..."""

@@ -12,15 +12,15 @@ from typing import cast
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from ..objectives.recipes import Corpus, build_examples
+from ..text.chunks import FullSequences, ParallelPairs
+from ..text.corpus import TokenizedCorpus
+from ..text.unknown_tokens import share_of_unknown
 from ..training.evaluation import HeldOut
 from ..training.examples import ExampleSource
-from .chunks import FullSequences, ParallelPairs
-from .corpus import TokenizedCorpus
-from .objective_recipes import Corpus, build_examples
 from .recipe import PretrainingRecipe
 from .text import open_text, tokenize_text
 from .translation_scores import score_translations, translate
-from .unknown_tokens import share_of_unknown
 
 UNKNOWN = "unknown_tokens"
 """Under this name it is told which share of the text's tokens the tokenizer does not know."""

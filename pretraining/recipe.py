@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ..objectives.recipes import ObjectiveRecipe
+from ..text.paths import named_path
 from ..training.recipe import TrainingRecipe
-from .objective_recipes import ObjectiveRecipe
-from .paths import named_path
 
 Source = str | list[str]
 """A file, a folder, a list of them, a data set's id on the Hub, or `documentation`: the embedded corpus."""

@@ -20,6 +20,15 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
+from ..objectives.recipes import build_objective
+from ..reporting.curves import draw_log
+from ..text.cache import cache_folder, made_once
+from ..text.chunks import StreamedExamples
+from ..text.corpus import TokenizedCorpus
+from ..text.held_out_overlap import warn_of_overlap
+from ..text.texts_read import Texts, keep_texts
+from ..text.tokenizer import load_tokenizer
+from ..text.unknown_tokens import tell_of_unknown
 from ..training.checkpoint import latest
 from ..training.circumstances import circumstances
 from ..training.consistency import require_consistent
@@ -32,14 +41,8 @@ from ..training.run_folder import writing
 from ..training.sharding import whole_weights
 from ..training.stages import build_stages, cut_held_out
 from ..training.tracking import LOG, as_json, read_log
-from .cache import cache_folder, made_once
-from .chunks import StreamedExamples
-from .corpus import TokenizedCorpus
-from .curves import draw_log
 from .held_out import UNKNOWN, build_held_out, examples_of
-from .held_out_overlap import warn_of_overlap
 from .model import build_config, build_model
-from .objective_recipes import build_objective
 from .output import (
     CURVES,
     EVALUATION,
@@ -52,9 +55,6 @@ from .output import (
 )
 from .recipe import PretrainingRecipe
 from .text import Split, open_text, prepare_tokenizer, tokenize_text
-from .texts_read import Texts, keep_texts
-from .tokenizer import load_tokenizer
-from .unknown_tokens import tell_of_unknown
 
 
 def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:

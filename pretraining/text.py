@@ -11,13 +11,13 @@ from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
-from .cache import cache_folder, made_once, name_of
-from .documents import Documents, open_documents
+from ..objectives.recipes import Corpus, SpanCorruptionRecipe, TranslationRecipe
+from ..text.cache import cache_folder, made_once, name_of
+from ..text.documents import Documents, open_documents
+from ..text.tokenization import tokenized_corpus
+from ..text.tokenizer import Template, load_tokenizer, train_tokenizer
 from .model import build_config, config_class_of
-from .objective_recipes import Corpus, SpanCorruptionRecipe, TranslationRecipe
 from .recipe import PretrainingRecipe
-from .tokenization import tokenized_corpus
-from .tokenizer import Template, load_tokenizer, train_tokenizer
 
 Split = Literal["train", "validation"]
 

@@ -12,9 +12,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from .special_tokens import required_token_id
-from .tokenization import text_backend
-from .writing import read_out, write
+from ..objectives.writing import read_out, write
+from ..text.special_tokens import required_token_id
+from ..text.tokenization import text_backend
 
 
 @dataclass(frozen=True)

@@ -198,9 +198,9 @@ def plan(options: Namespace) -> None:
       tercet plan decoder-english devices=64 model.preset=decoder-1.3b training.tokens_per_step=1048576
       tercet plan my-recipe.yaml devices=8 device=a100 mfu=0.35 price_per_device_hour=1.80
     """
-    from .pretraining.plan import plan_run
-    from .pretraining.plan_recipe import load_plan
-    from .pretraining.plan_report import report_plan
+    from .planning.plan import plan_run
+    from .planning.recipe import load_plan
+    from .planning.report import report_plan
 
     print(report_plan(plan_run(*load_plan(options.recipe, options.overrides))))
 

@@ -13,16 +13,23 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
+BASE = {"configs", "modeling", "training", "interop", "text", "objectives", "metrics", "reporting"}
+"""What learning from text, from rows, from teachers, and prompting have in common."""
 MAY_IMPORT = {
     "configs": set(),
     "modeling": set(),
+    "metrics": set(),
     "training": {"configs"},
     "interop": {"modeling", "training"},
-    "pretraining": {"configs", "modeling", "training", "interop"},
-    "finetune": {"configs", "modeling", "training", "interop", "pretraining"},
-    "distill": {"configs", "modeling", "training", "interop", "pretraining", "finetune"},
-    "fewshot": {"configs", "modeling", "training", "interop", "pretraining", "finetune"},
-    "demo": {"configs", "modeling", "training", "interop", "pretraining", "finetune", "distill", "fewshot"},
+    "text": {"training", "interop"},
+    "objectives": {"modeling", "training", "text"},
+    "reporting": {"interop"},
+    "pretraining": BASE,
+    "planning": BASE | {"pretraining"},
+    "finetune": BASE | {"pretraining"},
+    "distill": BASE | {"pretraining", "finetune"},
+    "fewshot": BASE,
+    "demo": BASE | {"pretraining", "finetune", "distill", "fewshot"},
 }
 FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]
 LIBRARY = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.py"))

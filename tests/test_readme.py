@@ -11,11 +11,11 @@ from tercet.configs.recipe import load_recipe, recipe_names
 from tercet.distill.recipe import DistillationRecipe
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.recipe import FineTuningRecipe
+from tercet.planning.recipe import load_plan
 from tercet.pretraining.model import build_model, config_class_of
-from tercet.pretraining.plan_recipe import load_plan
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import SENTINELS, TEMPLATES
-from tercet.pretraining.tokenizer import train_tokenizer
+from tercet.text.tokenizer import train_tokenizer
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ from tercet.demo.asking import load_prompting
 from tercet.demo.run import CURVES, MEMBERS, claim_folder, load_recipes, run_demo
 from tercet.demo.shrinking import load_distillation
 from tercet.demo.teaching import load_tasks
-from tercet.pretraining.documentation import Docstring
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.text.documentation import Docstring
 
 WORDS = [
     "function",

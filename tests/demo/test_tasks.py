@@ -16,7 +16,7 @@ from tercet.demo.tasks import (
     summary_rows,
     write_tasks,
 )
-from tercet.pretraining.documentation import Docstring
+from tercet.text.documentation import Docstring
 
 PACKAGES = ("torch", "numpy", "pandas", "sympy", "networkx", "matplotlib", "transformers", "json", "rich")
 SENTENCE = (

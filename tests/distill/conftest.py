@@ -17,11 +17,11 @@ from tercet.distill.recipe import DistillationRecipe, StudentRecipe
 from tercet.distill.signals import Signal
 from tercet.distill.student import build_student
 from tercet.distill.teacher import LiveTeacher, Source, load_source
+from tercet.objectives.recipes import build_objective
 from tercet.pretraining.model import MODELS, build_model
-from tercet.pretraining.objective_recipes import build_objective
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import TEMPLATES
-from tercet.pretraining.tokenizer import train_tokenizer
+from tercet.text.tokenizer import train_tokenizer
 
 WORDS = [
     "the",

@@ -16,7 +16,7 @@ from tercet.distill.signal_building import build_signals
 from tercet.distill.teacher import load_source, require_same_vocabulary
 from tercet.interop.run import load_ours
 from tercet.modeling import TercetEncoderModel, TercetSeq2SeqConfig
-from tercet.pretraining.tokenizer import train_tokenizer
+from tercet.text.tokenizer import train_tokenizer
 from tercet.training.precision import build_accelerator
 
 from .conftest import WORDS

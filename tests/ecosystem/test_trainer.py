@@ -18,7 +18,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from tercet.pretraining.causal_language_modeling import CausalLanguageModeling
+from tercet.objectives.causal_language_modeling import CausalLanguageModeling
 from tercet.training.batches import StepDataset, endless_steps
 from tercet.training.loop import Progress, train
 

@@ -35,7 +35,7 @@ from tercet.modeling import (
     TercetEncoderForMaskedLM,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.pretraining.tokenizer import train_tokenizer
+from tercet.text.tokenizer import train_tokenizer
 
 LINE = """
 the a cat dog fish tree sat ran ate saw under over big small because therefore Question Answer yes no

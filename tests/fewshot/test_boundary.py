@@ -5,8 +5,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from tercet.fewshot.boundary import DecoderPrompts, EncoderPrompts, Policy, Prompt, Seq2SeqPrompts, frame_of
-from tercet.pretraining.tokenizer import train_tokenizer
-from tercet.pretraining.vocabularies import KINDS
+from tercet.text.tokenizer import train_tokenizer
+from tercet.text.vocabularies import KINDS
 
 from .conftest import TEXT
 

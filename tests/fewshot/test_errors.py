@@ -13,7 +13,7 @@ from tercet.fewshot.request import Request, Score, Scorer
 from tercet.fewshot.run import fewshot
 from tercet.fewshot.subject import load_subject, member_of, require_askable
 from tercet.modeling import TercetDecoderForSequenceClassification
-from tercet.pretraining.tokenizer import train_tokenizer
+from tercet.text.tokenizer import train_tokenizer
 
 from .conftest import TEXT, build, write_rows
 

@@ -13,7 +13,7 @@ from tercet.fewshot.request import Request, Score
 from tercet.fewshot.summary import score_of_part
 from tercet.fewshot.task_recipes import CompletionRecipe, GenerationRecipe
 from tercet.fewshot.windows import rolling
-from tercet.finetune.label_metrics import calibration_error
+from tercet.metrics.label_metrics import calibration_error
 
 
 def score(*values):

@@ -15,8 +15,8 @@ from tercet.finetune.recipe import FineTuningRecipe
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import TEMPLATES
-from tercet.pretraining.tokenizer import train_tokenizer
-from tercet.pretraining.vocabularies import ANGLES, KINDS
+from tercet.text.tokenizer import train_tokenizer
+from tercet.text.vocabularies import ANGLES, KINDS
 
 WORDS = [
     "the",

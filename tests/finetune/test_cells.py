@@ -6,9 +6,9 @@ import io
 import pytest
 
 from tercet.finetune.regression import numbers_in
-from tercet.finetune.row_files import number_of, read_file
-from tercet.finetune.row_stream import stream_rows
-from tercet.finetune.rows import texts_of
+from tercet.text.row_files import number_of, read_file
+from tercet.text.row_stream import stream_rows
+from tercet.text.rows import texts_of
 
 
 @pytest.fixture

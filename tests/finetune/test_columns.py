@@ -6,13 +6,13 @@ import math
 import pytest
 from datasets import Dataset
 
-from tercet.finetune.columns import as_rows
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.prediction import predicted
 from tercet.finetune.prediction_file import Origin
-from tercet.finetune.row_stream import stream_rows
 from tercet.finetune.splits import encode_splits, find_task, read_splits
 from tercet.finetune.tasks import columns_of
+from tercet.text.columns import as_rows
+from tercet.text.row_stream import stream_rows
 
 from .conftest import ROWS, write_rows
 

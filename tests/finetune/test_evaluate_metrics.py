@@ -14,13 +14,13 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
 
-from tercet.finetune.answer_metrics import answer_scores
 from tercet.finetune.evaluate_metrics import METRICS, Bleu, load_metric
-from tercet.finetune.label_metrics import label_scores, set_scores
-from tercet.finetune.number_metrics import number_scores
-from tercet.finetune.ranking_metrics import ranking_scores
-from tercet.finetune.span_metrics import span_scores
-from tercet.finetune.text_metrics import bleu, text_scores
+from tercet.metrics.answer_metrics import answer_scores
+from tercet.metrics.label_metrics import label_scores, set_scores
+from tercet.metrics.number_metrics import number_scores
+from tercet.metrics.ranking_metrics import ranking_scores
+from tercet.metrics.span_metrics import span_scores
+from tercet.metrics.text_metrics import bleu, text_scores
 from tercet.modeling import TercetEncoderConfig, TercetEncoderForSequenceClassification
 
 RNG = np.random.default_rng(0)

@@ -28,8 +28,8 @@ from tercet.finetune.splits import encoder_of
 from tercet.finetune.task import Task
 from tercet.finetune.task_recipes import GenerationRecipe
 from tercet.finetune.tasks import build_task
-from tercet.finetune.text_metrics import text_scores
-from tercet.pretraining.translation import Translation
+from tercet.metrics.text_metrics import text_scores
+from tercet.objectives.translation import Translation
 from tercet.training.batches import StepDataset
 from tercet.training.objective import IGNORE
 

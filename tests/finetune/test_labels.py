@@ -5,7 +5,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
 from tercet.finetune.labels import Labels, find_labels
-from tercet.finetune.row_files import read_file
+from tercet.text.row_files import read_file
 
 
 def column(values, feature=None):

@@ -18,13 +18,13 @@ from transformers import PreTrainedTokenizerFast
 
 from tercet import TercetEncoderConfig, TercetEncoderForSentenceEmbedding
 from tercet.finetune.answers import ask, judge, predict
-from tercet.finetune.bootstrap import mean_interval
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.ranking import Ranking
-from tercet.finetune.ranking_metrics import ranking_scores
 from tercet.finetune.ranking_objective import group_edges
 from tercet.finetune.task_recipes import RankingRecipe
 from tercet.finetune.tasks import build_task, columns_of
+from tercet.metrics.bootstrap import mean_interval
+from tercet.metrics.ranking_metrics import ranking_scores
 from tercet.training.batches import StepDataset
 from tercet.training.packing import slice_sequences
 

@@ -12,7 +12,7 @@ from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.question_answering import QuestionAnswering
 from tercet.finetune.task_recipes import QuestionAnsweringRecipe
 from tercet.finetune.windows import NO_CHARACTER, encode_windows
-from tercet.pretraining.tokenizer import train_tokenizer
+from tercet.text.tokenizer import train_tokenizer
 
 TEXTS = {
     "plain": "The quick brown fox (a male) jumps over the lazy dog, twice; nobody knows why.",

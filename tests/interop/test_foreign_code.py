@@ -6,7 +6,7 @@ import pytest
 
 from tercet.__main__ import main
 from tercet.interop.model_folder import load_tokenizer
-from tercet.pretraining.tokenizer import load_tokenizer as load_named_tokenizer
+from tercet.text.tokenizer import load_tokenizer as load_named_tokenizer
 
 BROUGHT = {
     "model_type": "foreign",

@@ -14,8 +14,8 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe
-from tercet.pretraining.corpus import TokenizedCorpus
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.text.corpus import TokenizedCorpus
 
 WORDS = ["the", "a", "cat", "dog", "fish", "tree", "sat", "ran", "ate", "saw", "under", "over", "big", "and"]
 PRESETS = {

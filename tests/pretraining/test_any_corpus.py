@@ -21,11 +21,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tercet.pretraining.documents import open_documents
 from tercet.pretraining.run import pretrain
-from tercet.pretraining.tokenization import tokenize
-from tercet.pretraining.tokenizer import train_tokenizer
-from tercet.pretraining.vocabularies import KINDS
+from tercet.text.documents import open_documents
+from tercet.text.tokenization import tokenize
+from tercet.text.tokenizer import train_tokenizer
+from tercet.text.vocabularies import KINDS
 from tercet.training.tracking import LOG, read_log
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}

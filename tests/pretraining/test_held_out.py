@@ -3,7 +3,7 @@
 import pytest
 
 from tercet.pretraining.held_out import writes_lowercase
-from tercet.pretraining.tokenizer import train_tokenizer
+from tercet.text.tokenizer import train_tokenizer
 
 TEXTS = ["Ein Mann mit Hut sieht einen Hund.", "Zwei Hunde sehen einen Mann ohne Hut."] * 20
 

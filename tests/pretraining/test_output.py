@@ -3,9 +3,9 @@
 import pytest
 
 from tercet.configs.recipe import load_recipe, parse_recipe
-from tercet.pretraining.cache import made_once
 from tercet.pretraining.output import prepared_tokenizer, run_folder
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.text.cache import made_once
 
 
 def recipe_for(folder, **changes) -> PretrainingRecipe:

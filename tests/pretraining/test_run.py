@@ -19,11 +19,11 @@ from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, recipe_data
 from tercet.interop.finished_run import find_run
 from tercet.interop.publication import prepare
+from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining import run
-from tercet.pretraining.chunks import StreamedExamples
-from tercet.pretraining.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
+from tercet.text.chunks import StreamedExamples
 from tercet.training.checkpoint import latest, read_state
 from tercet.training.fit import CHECKPOINTS
 from tercet.training.tracking import LOG, read_log

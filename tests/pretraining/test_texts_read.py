@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tercet.pretraining.run import pretrain
-from tercet.pretraining.texts_read import contents_of, keep_texts
+from tercet.text.texts_read import contents_of, keep_texts
 
 
 def entry(name, contents):

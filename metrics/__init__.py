@@ -1,0 +1,1 @@
+"""Scores of predictions, one definition each, and how far a score can be trusted."""

@@ -1,0 +1,52 @@
+"""How far a score can be trusted: it is computed again on rows drawn with replacement from those at hand.
+
+The interval between two percentiles of these scores is where the score of all rows of the same kind is
+thought to lie (Efron and Tibshirani, 1993, section 13.3). It says nothing of other seeds of training.
+
+Legend: E examples.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+
+def bootstrap_interval(
+    score: Callable[[np.ndarray], float],
+    num_rows: int,
+    *,
+    confidence: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Give the ends of a score's percentile interval.
+
+    Args:
+        score: Scores the rows of these indices, (E,), in which some are repeated and some are missing.
+        num_rows: How many there are, E.
+        confidence: How probable the interval is to hold the score.
+        resamples: How often rows are drawn.
+        seed: Of the draws.
+    """
+    rng = np.random.default_rng(seed)
+    scores = [score(rng.integers(num_rows, size=num_rows)) for _ in range(resamples)]
+    low, high = np.quantile(scores, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def mean_interval(
+    values: np.ndarray, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
+) -> tuple[float, float]:
+    """Give the interval of a score that is the mean of the rows' own scores, (E,)."""
+    return bootstrap_interval(
+        lambda indices: float(values[indices].mean()),
+        len(values),
+        confidence=confidence,
+        resamples=resamples,
+        seed=seed,
+    )
+
+
+def deviation(values: list[float]) -> float:
+    """Estimate the standard deviation of which these are a sample; 0 of a single value."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0

@@ -1,0 +1,184 @@
+"""Masked language modeling: hide some tokens and ask for them back (Devlin et al., 2019, section 3.1).
+
+    chosen tokens, 15 %:   80 % become [MASK],   10 % a random token,   10 % stay
+    my dog is hairy   ->   my dog is [MASK]  |   my dog is apple    |   my dog is hairy      target: hairy
+
+The 20 % without [MASK] make the model doubt every token that it sees. Deviations: every token is chosen by
+its own coin, as in transformers' collator, where the paper's code takes a fixed number from each sequence;
+the random token is never a special one.
+
+Legend: N packed tokens of the batch, S sequences, n chosen tokens, W words, V ids of the tokenizer.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from ..text.special_tokens import is_special, required_token_id
+from ..training.examples import gather, has_field
+from ..training.objective import IGNORE, Batch, Example
+from .randomness import Draws, GeneratedDraws, HashedDraws
+from .rates import check_rate, check_share
+from .streams import one_stream
+from .token_objective import Places, TokenObjective
+from .token_scores import target_positions
+
+CHOICE, FATE, REPLACEMENT = range(3)
+"""What a random number of a token is for."""
+
+Choose = Callable[[Sequence[Example], np.ndarray, float, Draws], np.ndarray]
+"""Decides which packed tokens (N,) of some examples become targets; special ones are struck out later."""
+
+
+def choose_tokens(examples: Sequence[Example], special: np.ndarray, rate: float, draws: Draws) -> np.ndarray:
+    """Choose every token by its own coin."""
+    return draws.uniform(np.arange(len(special)), CHOICE) < rate
+
+
+def choose_words(examples: Sequence[Example], special: np.ndarray, rate: float, draws: Draws) -> np.ndarray:
+    """Choose every word, with all of its tokens, by the coin of its first one.
+
+    A token is in one word, so it is a target as often as its word is chosen: the token rate is met in
+    expectation, whatever the words' lengths. Words are read from `word_starts`, and end also where a special
+    token stands or the next sequence begins. (Whole-word masking of BERT's code of May 2019.)
+    """
+    if not has_field(examples, "word_starts"):
+        raise ValueError(
+            "whole-word masking needs examples with `word_starts`, and these have none: "
+            "use a fast tokenizer, or choose single tokens with unit: token"
+        )
+    words = gather(examples, "word_starts")
+    starts = words.values | special
+    starts[1:] |= special[:-1]
+    starts[words.edges[:-1]] = True
+    begins = np.flatnonzero(starts)  # (W,)
+    return (draws.uniform(begins, CHOICE) < rate).repeat(np.diff(begins, append=len(starts)))
+
+
+UNITS: dict[str, Choose] = {"token": choose_tokens, "word": choose_words}
+"""What is hidden at once: a token, or all tokens of a word."""
+
+
+class Corruption:
+    """The replacement of chosen tokens: a function of tokens and randomness.
+
+    Args:
+        tokenizer: Has a mask token.
+        rate: Share of the ordinary tokens that become targets.
+        masked: Share of the targets that become [MASK].
+        randomized: Share of the targets that become a random token of the vocabulary, never a special one.
+        unit: `token` or `word`: what is chosen at once. The shares are of tokens in both cases: the tokens
+            of a chosen word meet their fates one by one, as in BERT's code.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        rate: float = 0.15,
+        masked: float = 0.8,
+        randomized: float = 0.1,
+        unit: str = "token",
+    ):
+        self.rate = check_rate("rate", rate)
+        self.masked, self.randomized = check_share("masked", masked), check_share("randomized", randomized)
+        if masked + randomized > 1 + 1e-9:
+            raise ValueError(
+                f"masked + randomized is {masked + randomized:g}, more than all targets: lower one of them"
+            )
+        if unit not in UNITS:
+            raise ValueError(f"unit is {unit!r}, but must be one of {', '.join(UNITS)}")
+        self.choose = UNITS[unit]
+        self.mask_id = required_token_id(tokenizer, "mask", "masked language modeling")
+        self.special = is_special(tokenizer)  # (V,)
+        self.ordinary_ids = np.flatnonzero(~self.special)
+
+    def __call__(
+        self, examples: Sequence[Example], ids: np.ndarray, draws: Draws
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Corrupt the packed `ids` (N,) of the examples; return them and their labels, both (N,)."""
+        special = self.special[ids]
+        chosen = np.flatnonzero(self.choose(examples, special, self.rate, draws) & ~special)  # (n,)
+        labels = np.full_like(ids, IGNORE)
+        labels[chosen] = ids[chosen]
+
+        fate = draws.uniform(chosen, FATE)
+        swapped = chosen[(fate >= self.masked) & (fate < self.masked + self.randomized)]
+        corrupted = ids.copy()
+        corrupted[chosen[fate < self.masked]] = self.mask_id
+        corrupted[swapped] = self.ordinary_ids[draws.below(len(self.ordinary_ids), swapped, REPLACEMENT)]
+        return corrupted, labels
+
+
+class DynamicMasking:
+    """A new corruption each time that an example is seen (Liu et al., 2019, section 4.1)."""
+
+    def __init__(self, corruption: Corruption):
+        self.corruption = corruption
+
+    def __call__(
+        self, examples: Sequence[Example], ids: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Corrupt the whole pack at once."""
+        return self.corruption(examples, ids, GeneratedDraws(rng))
+
+
+class StaticMasking:
+    """The same corruption of an example in every epoch and every batch: a function of `seed` and its `index`.
+
+    BERT's data is masked once in this way (Devlin et al., 2019), and then repeated with several masks, which
+    is not done here.
+    """
+
+    def __init__(self, corruption: Corruption, seed: int):
+        self.corruption = corruption
+        self.seed = seed
+
+    def __call__(
+        self, examples: Sequence[Example], ids: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Corrupt the whole pack at once, by what each example is, and not by `rng`."""
+        lengths = gather(examples, "input_ids").lengths
+        draws = HashedDraws(self.seed, gather(examples, "index").values, lengths)
+        return self.corruption(examples, ids, draws)
+
+
+class MaskedLanguageModeling(TokenObjective):
+    """Predict the hidden tokens of an encoder's input; the term is `mlm`.
+
+    Args:
+        masking: Gives the corrupted tokens and their labels: `DynamicMasking` or `StaticMasking`.
+    """
+
+    def __init__(self, masking: DynamicMasking | StaticMasking):
+        super().__init__("mlm")
+        self.masking = masking
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack the examples, then corrupt all of their tokens at once."""
+        batch = one_stream(gather(examples, "input_ids"))
+        ids = batch["input_ids"][0].numpy()
+        corrupted, labels = self.masking(examples, ids, rng)
+        batch["input_ids"], batch["labels"] = (
+            torch.from_numpy(corrupted)[None],
+            torch.from_numpy(labels)[None],
+        )
+        if has_field(examples, "token_type_ids"):
+            types = gather(examples, "token_type_ids").values
+            batch["token_type_ids"] = torch.from_numpy(types.astype(np.int64))[None]
+        return batch
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the chosen tokens."""
+        return {"mlm": (batch["labels"] != IGNORE).count_nonzero()}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the cross-entropy of the chosen tokens."""
+        return {"mlm": model(**batch, reduction="sum").loss}
+
+    def places(self, batch: Batch) -> Places:
+        """Find the chosen tokens: each is predicted where it stood."""
+        positions = target_positions(batch["labels"], IGNORE)
+        return Places(positions, batch["labels"][0, positions])

@@ -1,0 +1,104 @@
+"""Learning to write a target sequence from a source sequence, each token given the true ones before it.
+
+    encoder reads    source </s>
+    decoder reads    <start> t1 t2 ... tn        and learns to say    t1 t2 ... tn </s>
+
+Translation, span corruption and denoising differ in what source and target are, and in nothing else.
+
+Legend: E texts, N packed tokens of the encoder, M packed tokens of the decoder, n targets.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor, nn
+
+from ..text.chunks import FullSequences
+from ..training.examples import Examples, PackableExamples, PackedExamples
+from ..training.objective import IGNORE, Batch, Example
+from .streams import two_streams
+from .token_objective import Places, TokenObjective
+from .token_scores import target_positions
+
+
+class SpoiledTexts(PackableExamples):
+    """Texts that are both source and target: `ExampleSource` and `Examples` that count what both sides read.
+
+    Args:
+        texts: The same in every epoch.
+        lengths: Tokens of source and target together (E,).
+    """
+
+    def __init__(self, texts: FullSequences, lengths: np.ndarray):
+        assert len(texts) == len(lengths)
+        self.texts = texts
+        self.lengths = lengths
+
+    def epoch(self, number: int) -> Examples:
+        """Return the texts themselves: only how they are spoiled differs."""
+        return self
+
+    def __len__(self) -> int:
+        """Count the texts, E."""
+        return len(self.texts)
+
+    def __getitem__(self, index: int) -> Example:
+        """Make one text, unspoiled."""
+        return self.texts[index]
+
+    def pack(self, indices: np.ndarray) -> PackedExamples:
+        """Prepare many texts at once."""
+        return self.texts.pack(indices)
+
+
+class TeacherForcing(TokenObjective):
+    """Predict each token of a target from the source and the tokens before it. Abstract: see its subclasses.
+
+    Label smoothing (Szegedy et al., 2016, section 7; Vaswani et al., 2017, section 5.4) replaces the target,
+    one at the right token, by
+
+        (1 - eps) * one-hot + eps / V        everywhere, the right token included, and so sums to 1.
+
+    With V = 6 and eps = 0.1 that is 0.9167 for the right token and 0.0167 for each other. An example often
+    shown, 0.9 for the right token and 0.2 for each of five others, sums to 1.9 and is wrong: it is no
+    distribution. Evaluation never smooths, so that its loss is a likelihood, and perplexity its exponential.
+
+    Args:
+        term: Name of the only term.
+        decoder_start_id: What the decoder reads first; the model's `decoder_start_token_id`.
+        label_smoothing: eps, from 0 (none) up to, but not including, 1.
+    """
+
+    def __init__(self, term: str, decoder_start_id: int, label_smoothing: float = 0.0):
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(
+                f"label_smoothing is {label_smoothing}, but must be at least 0 and below 1: try 0.1"
+            )
+        super().__init__(term, label_smoothing)
+        self.decoder_start_id = decoder_start_id
+
+    @abstractmethod
+    def pairs(
+        self, examples: Sequence[Example], rng: np.random.Generator
+    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+        """Make sources and targets, token ids that end with the end-of-sequence token."""
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack sources for the encoder and targets for the decoder; `labels` (1, M) are not shifted."""
+        sources, targets = self.pairs(examples, rng)
+        return two_streams(sources, targets, self.decoder_start_id)
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the tokens of the targets."""
+        return {self.term: (batch["labels"] != IGNORE).count_nonzero()}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the smoothed cross-entropy of the targets."""
+        output = model(**batch, label_smoothing=self.label_smoothing, reduction="sum")
+        return {self.term: output.loss}
+
+    def places(self, batch: Batch) -> Places:
+        """Find the tokens of the targets: each is predicted where the one before it is read."""
+        positions = target_positions(batch["labels"], IGNORE)
+        return Places(positions, batch["labels"][0, positions])

@@ -1,0 +1,251 @@
+"""What a model costs, whatever the machines: parameters, operations, and what it keeps for the backward pass.
+
+Nothing is trained and no memory held. Parameters and the optimizer's state are counted on a model without
+storage, over which the real optimizer takes a step. Operations follow from shapes: a product of matrices
+costs two per weight and token forward and four backward (Kaplan et al., 2020, section 2.1), attention the
+same per pair of positions (Chowdhery et al., 2022, appendix B). What autograd keeps is what the model's own
+forward pass leaves behind when it runs on tensors that have shapes and no storage, instead of a formula that
+the next change would make wrong; tests compare it with such a formula (Korthikanti et al., 2022, section 4.1)
+and with a model that computes.
+"""
+
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers import AttentionInterface, AutoModel, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from ..modeling import TercetConfig
+from ..modeling.attention import CrossAttention, SelfAttention
+from ..modeling.block import Block
+from ..modeling.cross_entropy import CHUNK_BYTES, LARGE_CHUNK_BYTES
+from ..modeling.pretrained_tercet import TercetVocabularyModel
+from ..modeling.short_attention import SHORT, short_attention
+from ..modeling.stack import TercetStack
+from ..pretraining.model import MODELS, build_config
+from ..pretraining.recipe import PretrainingRecipe
+from ..text.tokenizer import load_tokenizer
+from ..training.optimizers import build_optimizer
+from ..training.recipe import TrainingRecipe
+from .full_sequences import FullSequence
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""Format of the products, by the name of the precision."""
+
+SHORT_KERNEL = "tercet_short"
+"""Name of short attention among transformers' kernels, for traces alone."""
+
+MASKLESS_KERNEL = "tercet_maskless"
+"""Name of the fused kernel, for traces alone: transformers makes masks for kernels that it knows by name."""
+
+FORWARD_AND_BACKWARD = 6
+"""Operations for each weight and vector that meet in a product: a multiplication and an addition, forward,
+and backward for both of its factors."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Bytes that a forward pass leaves for the backward pass."""
+
+    fixed: int
+    """Whatever the batch: casts of weights, above all."""
+    per_sequence: int
+    """For each full sequence."""
+
+
+def build_planned_model(recipe: PretrainingRecipe) -> TercetVocabularyModel:
+    """Build a recipe's model without storage; its vocabulary is the largest that its tokenizer may have.
+
+    Raises:
+        ValueError: As in `build_config`, or the named tokenizer cannot be loaded.
+    """
+    config = build_config(recipe)
+    if "vocab_size" not in recipe.model.overrides:
+        path = recipe.tokenizer.path
+        config.vocab_size = recipe.tokenizer.vocab_size if path is None else len(load_tokenizer(path))
+    with torch.device("meta"):
+        model = MODELS[recipe.objective.kind](config)
+    assert isinstance(model, TercetVocabularyModel)
+    return model
+
+
+def count(modules: Iterable[nn.Module]) -> int:
+    """Count the parameters of modules; shared ones once."""
+    return sum(p.numel() for p in {p for module in modules for p in module.parameters()})
+
+
+def count_embeddings(model: nn.Module) -> int:
+    """Count the parameters of lookup tables: tokens, learned positions, segments."""
+    return count(module for module in model.modules() if isinstance(module, nn.Embedding))
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    """List the model's layers: what FSDP2 shards and gathers one by one."""
+    return [module for module in model.modules() if isinstance(module, Block)]
+
+
+def optimizer_bytes(model: nn.Module, recipe: TrainingRecipe) -> int:
+    """Count what the recipe's optimizer remembers, by letting it take a step.
+
+    Raises:
+        ValueError: The recipe names constants that its optimizer does not use.
+    """
+    optimizer = build_optimizer(model, recipe.optimizer, sets_learning_rate=recipe.schedule.kind == "noam")
+    for parameter in model.parameters():
+        parameter.grad = torch.empty_like(parameter)
+    optimizer.step()
+    model.zero_grad()
+    states = (value for state in optimizer.state.values() for value in state.values())
+    return sum(value.numel() * value.element_size() for value in states if isinstance(value, Tensor))
+
+
+def count_flops(model: TercetVocabularyModel, sequence: FullSequence) -> float:
+    """Count the operations of learning from one sequence, as `training.utilization` does.
+
+    Those of every product of matrices, forward and backward: of all tokens in the stacks, of targets in the
+    vocabulary. Causal attention counts all pairs, since kernels for short sequences compute them. A sliding
+    layer counts those of its windows, as kernels that know windows do; a CPU's know none, and compute more.
+    """
+    stacks = [module for module in model.modules() if isinstance(module, TercetStack)]
+    lengths = (sequence.read, sequence.written)[: len(stacks)]
+    vocabulary = weights_of(model.transform, model.lm_head)
+    judgement = weights_of(model) - weights_of(*stacks) - vocabulary
+    products = sum(stack_products(*pair, sequence.read) for pair in zip(stacks, lengths, strict=True))
+    products += sequence.targets * vocabulary + sequence.pairs * judgement
+    return FORWARD_AND_BACKWARD * products
+
+
+def stack_products(stack: TercetStack, length: int, source_length: int) -> float:
+    """Count the pairs of a weight, or a key, and a vector that meet in the forward pass of one stack."""
+    products = length * weights_of(stack.embeddings)
+    for module in stack.modules():
+        if isinstance(module, Block):
+            products += length * weights_of(module)
+        if isinstance(module, SelfAttention):
+            products += 2 * length * keys_read(module, length) * module.q_proj.out_features
+        if isinstance(module, CrossAttention):
+            products += 2 * length * source_length * module.q_proj.out_features
+            # These two read the source, and were counted with the block as if they read the target.
+            products += (source_length - length) * weights_of(module.k_proj, module.v_proj)
+    return products
+
+
+def keys_read(attention: SelfAttention, length: int) -> int:
+    """Count the keys that a query meets at most, in a sequence of `length` tokens."""
+    if attention.sliding_window is None:
+        return length
+    sides = 1 if attention.is_causal else 2
+    return min(length, sides * (attention.sliding_window - 1) + 1)
+
+
+def weights_of(*modules: nn.Module) -> int:
+    """Count the weights of all linear layers within modules."""
+    linear = (inner for module in modules for inner in module.modules() if isinstance(inner, nn.Linear))
+    return sum(layer.weight.numel() for layer in linear)
+
+
+def trace_kept(
+    config: TercetConfig,
+    sequence: FullSequence,
+    *,
+    precision: str,
+    weights: torch.dtype = torch.float32,
+    is_cpu: bool = False,
+) -> Kept:
+    """Run a model's stacks on one and on two sequences without storage, and count what autograd keeps.
+
+    The operations are a CPU's. They keep somewhat more than a GPU's, whose root-mean-square norm and dropout
+    are fused. Attention is the fused kernel's, which keeps no weights of pairs, or on a CPU, up to `SHORT`
+    positions and wherever weights are dropped, the short one, which does. Windows are known to a GPU's, and
+    masks to a CPU's.
+
+    Args:
+        config: Of the model.
+        sequence: What each example consists of.
+        precision: Format of the products, by its name in `DTYPES`.
+        weights: Format of the weights: half precision is what sharding engines compute with.
+        is_cpu: Whether the planned device is one.
+    """
+    config = deepcopy(config)
+    is_short = max(sequence.read, sequence.written) <= SHORT or config.attention_dropout > 0
+    if not is_cpu:  # a fused kernel draws its dropout again; a CPU's knows none
+        config.attention_dropout = 0.0
+    if config.position_embedding_type == "learned":  # a table looks at its indices, which are not there
+        config.position_embedding_type = "none"
+    fused = "sdpa" if is_cpu else MASKLESS_KERNEL
+    with FakeTensorMode(), torch.random.fork_rng(devices=[]):
+        model = AutoModel.from_config(
+            config, dtype=weights, attn_implementation=SHORT_KERNEL if is_cpu and is_short else fused
+        ).train()
+        for layer in model.modules() if not is_cpu else ():
+            if isinstance(layer, nn.Linear):  # elsewhere, layers that read the same are not one product
+                layer.training = False
+        one, two = (kept_bytes(model, sequence, size, precision) for size in (1, 2))
+    return Kept(fixed=2 * one - two, per_sequence=two - one)
+
+
+def attend_shortly(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: None,
+    *,
+    scaling: float,
+    dropout: float = 0.0,
+    **_: object,
+) -> tuple[Tensor, None]:
+    """Be the kernel of packed sequences in a trace, where lengths are no numbers: heads (1, H, T, D)."""
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    return short_attention(query, key, value, attention_mask, scaling=scaling, dropout=dropout), None
+
+
+AttentionInterface.register(SHORT_KERNEL, attend_shortly)
+AttentionInterface.register(MASKLESS_KERNEL, ALL_ATTENTION_FUNCTIONS["sdpa"])
+
+
+def kept_bytes(model: PreTrainedModel, sequence: FullSequence, batch_size: int, precision: str) -> int:
+    """Count the bytes of different storages, weights left out, that a forward pass saves for the backward."""
+    weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+    kept: dict[int, torch.UntypedStorage] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in weights:
+            kept[storage._cdata] = storage  # held, so that no other takes its place
+        return tensor
+
+    inputs = {"input_ids": torch.zeros(batch_size, sequence.read, dtype=torch.long)}
+    if sequence.written:
+        inputs["decoder_input_ids"] = torch.zeros(batch_size, sequence.written, dtype=torch.long)
+    dtype = DTYPES[precision]
+    autocast = torch.autocast("cpu", dtype, enabled=dtype != torch.float32)
+    with autocast, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(**inputs, use_cache=False)
+    return sum(storage.nbytes() for storage in kept.values())
+
+
+def loss_bytes(
+    config: TercetConfig,
+    sequence: FullSequence,
+    products: torch.dtype,
+    num_sequences: int,
+    *,
+    is_cpu: bool = False,
+) -> float:
+    """Count what the vocabulary's loss holds of a micro-batch at the height of its forward pass.
+
+    A chunk of logits and its gradient, both in the format of the products, and so the head's weights and what
+    a chunk adds to their gradient; that gradient, the targets' states and theirs in float32.
+    """
+    single, size = torch.float32.itemsize, products.itemsize
+    targets = num_sequences * sequence.targets
+    limit = CHUNK_BYTES["cpu"] if is_cpu else LARGE_CHUNK_BYTES
+    rows = min(targets, max(1, limit // (size * config.vocab_size)))
+    cast = 0 if size == single else size
+    of_head = (single + size + cast) * config.vocab_size * config.head_width
+    return 2 * size * rows * config.vocab_size + of_head + 2 * single * targets * config.head_width

@@ -1,0 +1,165 @@
+"""A plan as text: tables that line up in a terminal, and are Markdown when pasted.
+
+Numbers have three digits, and decimal units, as data sheets do: 1 GB is a billion bytes.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from itertools import zip_longest
+
+from .device_layouts import Memory
+from .plan import SECONDS_PER_HOUR, Outlook, Plan
+
+UNITS = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
+"""Powers of a thousand."""
+
+TIMES = [(1e-3, "ms"), (1.0, "s"), (60.0, "min"), (3600.0, "h"), (86_400.0, "days")]
+"""Units of time, in seconds."""
+
+
+def report_plan(plan: Plan) -> str:
+    """Write everything that a plan says."""
+    recipe, machines = plan.recipe, plan.machines
+    parts = [
+        f"# {recipe.model.preset or recipe.model.path}, {recipe.objective.kind.replace('_', ' ')}, on "
+        f"{machines.devices:,} x {machines.device}",
+        table(["the run", ""], run_rows(plan)),
+        "Memory of one device:",
+        table(["layout", *(field.name for field in fields(Memory)), "sum", "fits"], memory_rows(plan)),
+        "Speed and cost (micro-batches: how many x sequences of each):",
+        table([*SPEED_COLUMNS, *(["price"] if machines.price_per_device_hour else [])], speed_rows(plan)),
+        "\n".join(f"- {line}" for line in [*verdicts(plan), *assumptions(plan)]),
+    ]
+    return "\n\n".join(parts)
+
+
+def run_rows(plan: Plan) -> list[list[str]]:
+    """Say what is computed, whoever computes it."""
+    training, sequence = plan.recipe.training, plan.sequence
+    read = f"{sequence.read:,} + {sequence.written:,}" if sequence.written else f"{sequence.read:,}"
+    rest = plan.parameters - plan.embedding_parameters
+    return [
+        ["parameters", f"{plan.parameters:,}"],
+        ["of embeddings", f"{plan.embedding_parameters:,}"],
+        ["of the rest", f"{rest:,}"],
+        ["tokens of a sequence", read],
+        ["tokens of a step", f"{plan.tokens_per_step:,} ({plan.sequences_per_step:,} sequences)"],
+        ["steps", f"{training.steps:,}"],
+        ["tokens", f"{plan.tokens:,} ({digits(plan.tokens / plan.parameters)} per parameter)"],
+        ["operations per token", f"{short(plan.flops_per_token)}FLOP"],
+        ["operations", f"{short(plan.flops)}FLOP"],
+    ]
+
+
+def memory_rows(plan: Plan) -> list[list[str]]:
+    """Give each layout's memory by part."""
+    rows = []
+    for outlook in plan.outlooks:
+        parts = [getattr(outlook.memory, field.name) for field in fields(Memory)]
+        amounts = map(size, [*parts, outlook.memory.total])
+        rows.append([outlook.layout.name, *amounts, "yes" if outlook.fits else "no"])
+    return rows
+
+
+SPEED_COLUMNS = (
+    "layout", "micro-batches", "sent a step", "computing", "sending", "tokens/s", "time", "device-hours",
+)  # fmt: skip
+
+
+def speed_rows(plan: Plan) -> list[list[str]]:
+    """Give each layout's traffic, speed and cost."""
+    return [
+        [
+            outlook.layout.name,
+            f"{outlook.share.micro_batches:,} x {outlook.share.sequences:,}",
+            size(outlook.traffic),
+            duration(outlook.computing),
+            duration(outlook.sending),
+            f"{outlook.tokens_per_second:,.0f}",
+            duration(outlook.hours * SECONDS_PER_HOUR),
+            digits(outlook.device_hours),
+            *([] if outlook.price is None else [f"{outlook.price:,.2f}"]),
+        ]
+        for outlook in plan.outlooks
+    ]
+
+
+def verdicts(plan: Plan) -> list[str]:
+    """Say which layouts fit, what would make the others fit, and which wait for their traffic."""
+    available = size(plan.machines.available_memory)
+    lines = [f"Fits: {names(outlook for outlook in plan.outlooks if outlook.fits) or 'nothing'}."]
+    for outlook in plan.outlooks:
+        if outlook.fits:
+            continue
+        line = f"{outlook.layout.name} does not fit: {size(outlook.memory.total)} of {available}"
+        if outlook.fitting_sequences is None:
+            lines.append(f"{line}, and no micro-batch is small enough.")
+        else:
+            tokens = outlook.fitting_sequences * plan.sequence.tokens
+            lines.append(f"{line}; it would with training.tokens_per_micro_batch={tokens}.")
+    if waiting := names(outlook for outlook in plan.outlooks if outlook.sending > outlook.computing):
+        lines.append(f"Waits for its traffic: {waiting}; larger steps or micro-batches would help.")
+    return lines
+
+
+def names(outlooks: Iterable[Outlook]) -> str:
+    """Join the names of layouts."""
+    return ", ".join(outlook.layout.name for outlook in outlooks)
+
+
+def assumptions(plan: Plan) -> list[str]:
+    """Say what the numbers rest on."""
+    machines = plan.machines
+    comparison = "ZeRO-1 and ZeRO-2 are DeepSpeed's, and here for comparison: runs take DDP or FSDP2."
+    return [
+        f"Assumed: {machines.mfu:.0%} of {short(machines.peak(plan.precision))}FLOP/s in {plan.precision}, "
+        f"{size(machines.available_memory)} to fill, {size(machines.link)}/s to other devices.",
+        f"Numbers of {machines.device}: {machines.kind.source}.",
+        *([comparison] if machines.devices > 1 else []),
+        f"Every sequence is full, and the vocabulary has {plan.vocab_size:,} entries.",
+        "Traffic runs beside computing; evaluation, checkpoints and preparing data are not counted.",
+    ]
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a Markdown table whose columns line up; all but the first are right-aligned."""
+    widths = [max(map(len, column)) for column in zip_longest(columns, *rows, fillvalue="")]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "\n".join(f"| {' | '.join(aligned(row, widths))} |" for row in [columns, rule, *rows])
+
+
+def aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """Fill the cells of a row up to the columns' widths."""
+    first, *others = row
+    return [
+        first.ljust(widths[0]),
+        *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)),
+    ]
+
+
+def size(amount: float) -> str:
+    """Write a number of bytes."""
+    return f"{short(amount)}B"
+
+
+def digits(number: float) -> str:
+    """Write a number with three digits, or all of its whole ones; what is below a thousandth is 0."""
+    if number >= 100:
+        return f"{number:,.0f}"
+    places = 1 if number >= 10 else 2 if number >= 1 else 3
+    return f"{number:.{places}f}" if number >= 0.0005 else "0"
+
+
+def short(number: float) -> str:
+    """Write a large number with three digits and the letter of its power of a thousand."""
+    power = 0
+    while number >= 999.5 and power < len(UNITS) - 1:
+        number, power = number / 1000, power + 1
+    return f"{digits(number)} {UNITS[power]}"
+
+
+def duration(seconds: float) -> str:
+    """Write a time in the unit that suits it."""
+    fitting = [(size, unit) for size, unit in TIMES if seconds >= size] or TIMES[:1]
+    size, unit = fitting[-1]
+    return f"{digits(seconds / size)} {unit}"

@@ -1,0 +1,1 @@
+"""Reports: blocks, their page and their charts."""

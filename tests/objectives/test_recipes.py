@@ -1,0 +1,239 @@
+"""From a recipe's `objective` to the objective and the examples that it learns from."""
+
+import numpy as np
+import pytest
+import torch
+from pydantic import TypeAdapter, ValidationError
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+from tercet.modeling import (
+    TercetDecoderForCausalLM,
+    TercetEncoderForMaskedLM,
+    TercetEncoderForPreTraining,
+    TercetSeq2SeqForConditionalGeneration,
+)
+from tercet.objectives.recipes import ObjectiveRecipe, build_examples, build_objective
+from tercet.text.corpus import TokenizedCorpus
+from tercet.training.batches import StepDataset
+from tercet.training.examples import Examples, ExampleSource
+from tercet.training.objective import IGNORE, Objective
+from tercet.training.packing import sequence_lengths
+
+SIGNS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
+KINDS = [
+    "masked_language_modeling",
+    "masked_language_modeling_with_next_sentence",
+    "causal_language_modeling",
+    "translation",
+    "span_corruption",
+    "denoising",
+]
+LENGTH = 32
+
+
+@pytest.fixture
+def tokenizer() -> PreTrainedTokenizerFast:
+    words = [*SIGNS, *(f"w{i}" for i in range(50))]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "[UNK]")),
+        pad_token="[PAD]", cls_token="[CLS]", bos_token="[CLS]", sep_token="[SEP]", eos_token="[SEP]",
+        mask_token="[MASK]", unk_token="[UNK]", extra_special_tokens=[f"<extra_id_{i}>" for i in range(9)],
+    )  # fmt: skip
+
+
+def make_corpus(num_documents: int, seed: int) -> TokenizedCorpus:
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(3, 9, 3 * num_documents)
+    return TokenizedCorpus(
+        tokens=rng.integers(5, 55, sizes.sum()).astype(np.uint16),
+        word_starts=rng.random(sizes.sum()) < 0.7,
+        sentence_offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        document_offsets=np.arange(0, 3 * num_documents + 1, 3),
+        document_bytes=np.ones(num_documents, dtype=np.int64),
+    )
+
+
+def read(recipe: dict) -> ObjectiveRecipe:
+    return TypeAdapter(ObjectiveRecipe).validate_python(recipe)
+
+
+def make_source(kind: str, tokenizer, isolate_documents: bool = True) -> ExampleSource:
+    corpus = (make_corpus(40, 0), make_corpus(40, 1)) if kind == "translation" else make_corpus(40, 0)
+    return build_examples(
+        read({"kind": kind}), corpus, tokenizer, sequence_length=LENGTH, isolate_documents=isolate_documents
+    )
+
+
+@pytest.mark.parametrize("isolate_documents", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_makes_batches_of_its_examples(kind, isolate_documents, tokenizer):
+    source = make_source(kind, tokenizer, isolate_documents)
+    objective = build_objective(read({"kind": kind}), tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    assert isinstance(source, ExampleSource)
+    examples = source.epoch(0)
+    assert isinstance(examples, Examples)
+    batch = objective.collate([examples[i] for i in range(len(examples))], np.random.default_rng(0))
+    longest = max(batch["max_length_q"], batch["max_length_k"])
+    assert longest <= LENGTH
+    assert objective.targets(batch).keys() == objective.weights.keys()
+    assert all(count > 0 for count in objective.targets(batch).values())
+    if kind == "denoising":
+        assert abs(sequence_lengths(batch).sum() / examples.lengths.sum() - 1) < 0.05
+    else:
+        assert sequence_lengths(batch).tolist() == examples.lengths.tolist()
+
+
+class OneByOne:
+    """The same examples without the way to make many at once."""
+
+    def __init__(self, source: ExampleSource, number: int = 0):
+        self.source, self.examples = source, source.epoch(number)
+        self.lengths = self.examples.lengths
+
+    def epoch(self, number):
+        return OneByOne(self.source, number)
+
+    def __len__(self):
+        return len(self.examples)
+
+    def __getitem__(self, index):
+        return self.examples[index]
+
+
+RECIPES = [
+    *({"kind": kind} for kind in KINDS),
+    {"kind": "masked_language_modeling", "unit": "word"},
+    {"kind": "masked_language_modeling", "unit": "word", "masking": "static"},
+]
+
+
+@pytest.mark.parametrize("isolate_documents", [True, False])
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "-".join(recipe.values()))
+def test_a_step_of_packed_examples_equals_one_of_single_examples(recipe, isolate_documents, tokenizer):
+    source = make_source(recipe["kind"], tokenizer, isolate_documents)
+    objective = build_objective(read(recipe), tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    fast, slow = (make_steps(examples, objective) for examples in (source, OneByOne(source)))
+    for place in [(0, number) for number in range(len(fast.plan(0)[1]))] + [(1, 0)]:
+        expected, found = slow[place], fast[place]
+        assert (found.edges, found.targets, found.tokens) == (
+            expected.edges,
+            expected.targets,
+            expected.tokens,
+        )
+        assert found.batch.keys() == expected.batch.keys()
+        for name, value in expected.batch.items():
+            torch.testing.assert_close(found.batch[name], value, rtol=0, atol=0)
+
+
+def make_steps(source: ExampleSource, objective: Objective, **changes: int) -> StepDataset:
+    return StepDataset(source, objective, tokens_per_step=200, tokens_per_micro_batch=100, seed=3, **changes)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "next_sentence" not in kind])
+def test_an_epoch_holds_every_token_of_the_corpus_once(kind, tokenizer):
+    """Over the micro-batches of two processes; what was hidden is in the labels."""
+    source = make_source(kind, tokenizer)
+    objective = build_objective(read({"kind": kind}), tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    counts = np.zeros(len(tokenizer), dtype=int)
+    for process_index in (0, 1):
+        steps = make_steps(source, objective, num_processes=2, process_index=process_index)
+        for number in range(len(steps.plan(0)[1])):
+            for batch in steps[0, number].micro_batches(torch.device("cpu")):
+                counts += np.bincount(np.concatenate(written(batch, kind)), minlength=len(counts))
+    corpora = [make_corpus(40, 0), make_corpus(40, 1)] if kind == "translation" else [make_corpus(40, 0)]
+    expected = np.bincount(np.concatenate([corpus.tokens for corpus in corpora]), minlength=len(counts))
+    assert counts[FIRST_WORD:LAST_WORD].tolist() == expected[FIRST_WORD:LAST_WORD].tolist()
+
+
+FIRST_WORD, LAST_WORD = 5, 55
+
+
+def written(batch: dict, kind: str) -> list[np.ndarray]:
+    """The original tokens of a batch."""
+    ids, labels = batch["input_ids"][0].numpy(), batch["labels"][0].numpy()
+    if kind == "masked_language_modeling":
+        return [np.where(labels == IGNORE, ids, labels)]
+    if kind in ("causal_language_modeling", "denoising"):
+        return [labels]
+    return [ids, labels]
+
+
+MODELS = dict(
+    zip(
+        KINDS,
+        [TercetEncoderForMaskedLM, TercetEncoderForPreTraining, TercetDecoderForCausalLM]
+        + [TercetSeq2SeqForConditionalGeneration] * 3,
+        strict=True,
+    )
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_evaluated_losses_are_those_trained_on(kind, tokenizer):
+    """By the logits of the targets, or by the model's own loss, in evaluation or in training."""
+    torch.manual_seed(0)
+    model_class = MODELS[kind]
+    config = model_class.config_class(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=2, max_position_embeddings=64, decoder_start_token_id=0, pad_token_id=0,
+    )  # fmt: skip
+    model = model_class(config).eval()
+    recipe = {"kind": kind} | ({"label_smoothing": 0.0} if kind == "translation" else {})
+    objective = build_objective(read(recipe), tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    examples = make_source(kind, tokenizer).epoch(0)
+    batch = objective.collate([examples[i] for i in range(12)], np.random.default_rng(0))
+    with torch.no_grad():
+        losses, scores = objective.losses(model, batch), objective.scores(model, batch)
+        trained = objective.losses(model.train(), batch)
+        no_target = objective.losses(model, batch | {"labels": torch.full_like(batch["labels"], IGNORE)})
+    assert losses.keys() == scores.keys() == objective.weights.keys()
+    for term, targets in objective.targets(batch).items():
+        torch.testing.assert_close(scores[term]["loss"], losses[term])
+        torch.testing.assert_close(scores[term]["loss"], trained[term])
+        assert 0 <= scores[term]["accuracy"] <= targets
+        chance = np.log(2 if term == "nsp" else config.vocab_size)
+        assert (scores[term]["loss"] / targets).item() == pytest.approx(chance, abs=1)
+    assert no_target[next(iter(losses))] == 0
+
+
+def test_encoders_read_framed_text(tokenizer):
+    example = make_source("masked_language_modeling", tokenizer).epoch(0)[0]
+    assert example["input_ids"][[0, -1]].tolist() == [1, 2]
+
+
+def test_decoders_predict_every_token_and_the_end_of_documents(tokenizer):
+    source = make_source("causal_language_modeling", tokenizer)
+    examples = [source.epoch(0)[i] for i in range(len(source.epoch(0)))]
+    assert all(example["input_ids"][0] == 1 for example in examples)
+    objective = build_objective(read({"kind": "causal_language_modeling"}), tokenizer, sequence_length=LENGTH)
+    batch = objective.collate(examples, np.random.default_rng(0))
+    assert (batch["input_ids"] == 2).sum() == 40
+    assert objective.targets(batch)["clm"] == make_corpus(40, 0).num_tokens + 40
+
+
+def test_static_masks_come_from_the_seed(tokenizer):
+    recipe = read({"kind": "masked_language_modeling", "masking": "static", "unit": "word"})
+    examples = [make_source("masked_language_modeling", tokenizer).epoch(0)[i] for i in range(9)]
+    labels = [
+        build_objective(recipe, tokenizer, sequence_length=LENGTH, seed=seed).collate(
+            examples, np.random.default_rng(draw)
+        )["labels"]
+        for seed, draw in ((0, 0), (0, 1), (1, 0))
+    ]
+    assert torch.equal(labels[0], labels[1])
+    assert not torch.equal(labels[0], labels[2])
+
+
+def test_mistakes_are_named(tokenizer):
+    with pytest.raises(ValidationError, match="Input should be less than 1"):
+        read({"kind": "masked_language_modeling", "rate": 1.5})
+    with pytest.raises(ValidationError, match="does not match any of the expected tags"):
+        read({"kind": "masked_language_modelling"})
+    with pytest.raises(ValueError, match=r"span_corruption needs a decoder_start_token_id: set it"):
+        build_objective(read({"kind": "span_corruption"}), tokenizer, sequence_length=LENGTH)
+    with pytest.raises(ValueError, match=r"needs 20 sentinels, but the tokenizer has 9"):
+        build_objective(read({"kind": "span_corruption"}), tokenizer, sequence_length=340, decoder_start_id=0)
+    with pytest.raises(ValueError, match=r"translation does not learn from such a corpus"):
+        build_examples(read({"kind": "translation"}), make_corpus(3, 0), tokenizer, sequence_length=LENGTH)

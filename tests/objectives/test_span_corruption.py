@@ -1,0 +1,120 @@
+"""The span corruption of Raffel et al. (2020), section 3.1.4."""
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+from tercet.objectives.span_corruption import (
+    SpanCorruption,
+    corrupted_lengths,
+    hidden_counts,
+    hidden_mask,
+    splice,
+    uncorrupted_length,
+)
+
+TEXT = ["Thank", "you", "for", "inviting", "me", "to", "your", "party", "last", "week"]
+PAD, EOS = 0, 1
+
+
+def make_tokenizer(num_sentinels: int = 30, eos: str | None = "</s>") -> PreTrainedTokenizerFast:
+    words = ["<pad>", "</s>", "<unk>", *TEXT, *(f"w{i}" for i in range(100))]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "<unk>")),
+        pad_token="<pad>",
+        eos_token=eos,
+        unk_token="<unk>",
+        extra_special_tokens=[f"<extra_id_{i}>" for i in range(num_sentinels)],
+    )
+
+
+def make_examples(lengths: list[int]) -> list[dict]:
+    rng = np.random.default_rng(0)
+    return [{"input_ids": rng.integers(3, 113, length).astype(np.uint16)} for length in lengths]
+
+
+def test_example_of_the_paper():
+    tokenizer = make_tokenizer()
+    objective = SpanCorruption(tokenizer, PAD, longest=10)
+    hidden = np.isin(TEXT, ["for", "inviting", "last"])
+    sources, targets = objective.split(
+        np.array(tokenizer.convert_tokens_to_ids(TEXT)), np.array([len(TEXT)]), hidden
+    )
+    assert tokenizer.convert_ids_to_tokens(sources[0].tolist()) == (
+        ["Thank", "you", "<extra_id_0>", "me", "to", "your", "party", "<extra_id_1>", "week", "</s>"]
+    )
+    assert tokenizer.convert_ids_to_tokens(targets[0].tolist()) == (
+        ["<extra_id_0>", "for", "inviting", "<extra_id_1>", "last", "<extra_id_2>", "</s>"]
+    )
+
+
+def test_a_text_of_568_fills_a_sequence_of_512():
+    """As in T5's code: 85 of 568 tokens in 28 runs; the target has the last sentinel more than there."""
+    hidden, spans = hidden_counts(np.array([568]), 0.15, 3.0)
+    assert (hidden.item(), spans.item()) == (85, 28)
+    source, target = corrupted_lengths(np.array([568]), 0.15, 3.0)
+    assert (source.item(), target.item()) == (568 - 85 + 28 + 1, 85 + 28 + 2) == (512, 115)
+    assert uncorrupted_length(512, 0.15, 3.0) == 568
+
+
+@pytest.mark.parametrize("lengths", [[568], [1, 2, 3, 1, 1, 10, 40, 2], list(range(1, 200))])
+@pytest.mark.parametrize(("rate", "mean"), [(0.15, 3.0), (0.5, 1.0), (0.9, 10.0)])
+def test_splicing_the_target_into_the_source_restores_the_text(lengths, rate, mean):
+    tokenizer = make_tokenizer(300)
+    objective = SpanCorruption(tokenizer, PAD, max(lengths), rate, mean)
+    examples = make_examples(lengths)
+    sources, targets = objective.pairs(examples, np.random.default_rng(1))
+    expected = corrupted_lengths(np.array(lengths), rate, mean)
+    assert [len(source) for source in sources] == expected[0].tolist()
+    assert [len(target) for target in targets] == expected[1].tolist()
+    for source, target, example in zip(sources, targets, examples, strict=True):
+        assert source[-1] == target[-1] == EOS
+        assert splice(source, target, objective.sentinels, EOS) == example["input_ids"].tolist()
+        used = [token for token in target if token in objective.sentinels]
+        assert used == objective.sentinels[: len(used)].tolist()
+
+
+def test_runs_are_drawn_uniformly():
+    """Of 8 tokens 4 are hidden in 2 runs: the 3 x 3 ways to cut hidden and kept ones are alike likely."""
+    draws, ways = 20_000, 9
+    mask = hidden_mask(np.full(draws, 8), 0.5, 2.0, np.random.default_rng(2)).reshape(draws, 8)
+    assert (mask.sum(axis=1) == 4).all()
+    assert not mask[:, 0].any()
+    assert mask[:, -1].all()
+    patterns, counts = np.unique(mask, axis=0, return_counts=True)
+    assert len(patterns) == ways
+    sigma = np.sqrt(draws / ways * (1 - 1 / ways))
+    assert np.abs(counts - draws / ways).max() <= 3 * sigma
+
+
+def test_rate_and_mean_length_are_exact_on_long_texts():
+    mask = hidden_mask(np.full(500, 568), 0.15, 3.0, np.random.default_rng(3)).reshape(500, 568)
+    assert (mask.sum(axis=1) == 85).all()
+    runs = (mask[:, 1:] & ~mask[:, :-1]).sum(axis=1)
+    assert (runs == 28).all()
+
+
+def test_collation_is_a_function_of_the_generator():
+    objective = SpanCorruption(make_tokenizer(), PAD, 100)
+    batches = [objective.collate(make_examples([100, 50]), np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    assert batches[0]["labels"].equal(batches[1]["labels"])
+    assert not batches[0]["labels"].equal(batches[2]["labels"])
+    assert batches[0]["decoder_input_ids"][0, 0] == PAD
+    assert objective.targets(batches[0])["span_corruption"] == batches[0]["labels"].numel()
+
+
+def test_mistakes_are_named():
+    with pytest.raises(
+        ValueError, match=r"568 tokens needs 29 sentinels, but the tokenizer has 28: add <extra_id_0>"
+    ):
+        SpanCorruption(make_tokenizer(28), PAD, 568)
+    with pytest.raises(ValueError, match=r"rate is 1.5"):
+        SpanCorruption(make_tokenizer(), PAD, 100, rate=1.5)
+    with pytest.raises(ValueError, match=r"mean_span_length is 0.5"):
+        SpanCorruption(make_tokenizer(), PAD, 100, mean_span_length=0.5)
+    with pytest.raises(ValueError, match=r"needs the tokenizer's eos_token"):
+        SpanCorruption(make_tokenizer(eos=None), PAD, 100)
+    with pytest.raises(ValueError, match=r"sequence_length is 1, too short"):
+        uncorrupted_length(1, 0.15, 3.0)

@@ -1,0 +1,252 @@
+"""What a model costs, by shapes alone, equals what a model that computes counts, keeps and remembers."""
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import AutoConfig, PreTrainedTokenizerFast
+
+from tercet.configs.recipe import load_preset, parse_recipe
+from tercet.objectives.recipes import build_examples, build_objective
+from tercet.planning.full_sequences import FullSequence, full_sequence
+from tercet.planning.model_costs import (
+    build_planned_model,
+    count,
+    count_embeddings,
+    count_flops,
+    optimizer_bytes,
+    trace_kept,
+)
+from tercet.pretraining.model import build_model
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.text.corpus import TokenizedCorpus
+from tercet.training.batches import Step
+from tercet.training.objective import Batch, Objective
+from tercet.training.optimizers import build_optimizer
+from tercet.training.packing import sequence_lengths
+from tercet.training.utilization import count_flops_per_token
+
+SIGNS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
+WORDS = [*SIGNS, *(f"w{number}" for number in range(395))]
+PRESETS = {
+    "masked_language_modeling": "bert-base",
+    "masked_language_modeling_with_next_sentence": "encoder-tiny",
+    "causal_language_modeling": "decoder-tiny",
+    "translation": "vaswani-base",
+    "span_corruption": "seq2seq-tiny",
+    "denoising": "bart-base",
+}
+SIZES = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2, "num_attention_heads": 4}
+WIDE_HEADS = {
+    "head_dim": 24,
+    "num_key_value_heads": 2,
+    "use_qk_norm": True,
+    "attention_bias": True,
+    "attention_out_bias": False,
+}
+PARALLEL = {
+    "norm_placement": "parallel",
+    "partial_rotary_factor": 0.25,
+    "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+}
+MODELS = [
+    *((kind, {}) for kind in PRESETS),
+    ("causal_language_modeling", WIDE_HEADS),
+    ("causal_language_modeling", PARALLEL),
+    ("span_corruption", WIDE_HEADS),
+    ("masked_language_modeling", {"embedding_size": 48}),
+    ("span_corruption", {"position_embedding_type": "relative_bias"}),
+    ("translation", {"tie_word_embeddings": False, "share_encoder_decoder_embeddings": True}),
+]
+"""An objective, and fields in which its model differs from the preset."""
+
+
+@pytest.fixture
+def tokenizer() -> PreTrainedTokenizerFast:
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, "[UNK]")),
+        pad_token="[PAD]", cls_token="[CLS]", bos_token="[CLS]", sep_token="[SEP]", eos_token="[SEP]",
+        mask_token="[MASK]", unk_token="[UNK]", extra_special_tokens=[f"<extra_id_{i}>" for i in range(20)],
+    )  # fmt: skip
+
+
+def recipe_of(kind: str, sequence_length: int = 64, **overrides) -> PretrainingRecipe:
+    """Make a recipe with a small model and the vocabulary of the tokenizer above."""
+    data = {
+        "model": {"preset": PRESETS[kind], "overrides": SIZES | overrides},
+        "tokenizer": {"vocab_size": len(WORDS) + 20},
+        "corpus": {"train": "x", "validation": "x", "sequence_length": sequence_length},
+        "objective": {"kind": kind},
+        "training": {"steps": 1},
+        "output": "runs/x",
+    }
+    return parse_recipe(PretrainingRecipe, data)
+
+
+def full_batch(recipe: PretrainingRecipe, tokenizer, objective: Objective, size: int) -> Batch:
+    """Collate sequences of full length, from long documents."""
+    corpora = []
+    for seed in (0, 1):
+        rng = np.random.default_rng(seed)
+        length = recipe.corpus.sequence_length
+        # A translation is a document, and has an end.
+        sizes = np.full(40, length - 1 if recipe.objective.kind == "translation" else 20 * length)
+        sentences = sizes if recipe.objective.kind == "translation" else np.full(sizes.sum() // 10, 10)
+        corpora.append(
+            TokenizedCorpus(
+                tokens=rng.integers(5, len(WORDS), sizes.sum()).astype(np.uint16),
+                word_starts=np.ones(sizes.sum(), dtype=bool),
+                sentence_offsets=np.concatenate([[0], np.cumsum(sentences)]),
+                document_offsets=np.linspace(0, len(sentences), 41).astype(int),
+                document_bytes=np.ones(40, dtype=np.int64),
+            )
+        )
+    corpus = tuple(corpora) if recipe.objective.kind == "translation" else corpora[0]
+    source = build_examples(
+        recipe.objective, corpus, tokenizer, sequence_length=recipe.corpus.sequence_length
+    ).epoch(0)
+    longest = np.flatnonzero(source.lengths == source.lengths.max())[:size]
+    assert len(longest) == size
+    return objective.collate([source[int(index)] for index in longest], np.random.default_rng(0))
+
+
+def prepare(recipe: PretrainingRecipe, tokenizer, size: int):
+    """Build the model that computes, and a full batch for it."""
+    model = build_model(recipe, tokenizer).train()
+    objective = build_objective(
+        recipe.objective, tokenizer, sequence_length=recipe.corpus.sequence_length, decoder_start_id=0
+    )
+    return model, objective, full_batch(recipe, tokenizer, objective, size)
+
+
+def lengths_of(batch: Batch) -> tuple[int, int]:
+    """Count the tokens that are read and written."""
+    return batch["input_ids"].numel(), batch[
+        "decoder_input_ids"
+    ].numel() if "decoder_input_ids" in batch else 0
+
+
+@pytest.mark.parametrize("kind", PRESETS)
+def test_a_full_sequence_is_the_longest_that_examples_have(kind, tokenizer):
+    recipe = recipe_of(kind)
+    _, objective, batch = prepare(recipe, tokenizer, 8)
+    read, written = (number / 8 for number in lengths_of(batch))
+    expected = full_sequence(recipe)
+    targets = {name: int(number) / 8 for name, number in objective.targets(batch).items()}
+    # How many masks an infilled text has, and how many tokens are hidden, is random.
+    assert (expected.read, expected.written) == pytest.approx((read, written), rel=0.06)
+    assert expected.targets == pytest.approx(next(iter(targets.values())), rel=0.3)
+    assert expected.pairs == targets.get("nsp", 0)
+    if kind != "denoising":
+        assert (expected.read, expected.written) == (read, written)
+
+
+@pytest.mark.parametrize(("kind", "fields"), MODELS)
+def test_parameters_and_optimizer_are_those_of_the_model_that_trains(kind, fields, tokenizer):
+    recipe = recipe_of(kind, **fields)
+    planned, model = build_planned_model(recipe), build_model(recipe, tokenizer)
+    assert count([planned]) == sum(p.numel() for p in model.parameters())
+    assert count_embeddings(planned) < count([planned])
+    optimizer = build_optimizer(model, recipe.training.optimizer)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    states = (value for state in optimizer.state.values() for value in state.values())
+    held = sum(value.numel() * value.element_size() for value in states)
+    assert optimizer_bytes(planned, recipe.training) == held > 8 * count([planned])
+
+
+@pytest.mark.parametrize(("kind", "fields"), MODELS)
+def test_operations_are_those_that_training_counts(kind, fields, tokenizer):
+    recipe = recipe_of(kind, **fields)
+    model, objective, batch = prepare(recipe, tokenizer, 4)
+    lengths = sequence_lengths(batch)
+    step = Step((0, 0), batch, [0, 4], {}, 4, int(lengths.sum()))
+    counted = count_flops_per_token(model, objective, step, Accelerator(cpu=True)) * lengths.sum() / 4
+    read, written = (number // 4 for number in lengths_of(batch))
+    targets, *pairs = (int(number) / 4 for number in objective.targets(batch).values())
+    sequence = FullSequence(read, written, targets, *map(int, pairs))
+    # Infilled texts differ in length by a token or two, and the square of their lengths with them.
+    tolerance = 0.01 if kind == "denoising" else 1e-9
+    assert count_flops(build_planned_model(recipe), sequence) == pytest.approx(counted, rel=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"), [("masked_language_modeling", 17), ("causal_language_modeling", 8)]
+)
+def test_a_sliding_layer_meets_the_keys_of_its_window(kind, keys):
+    """8 tokens on either side and the token itself, or the last 8."""
+    window = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}
+    models = [build_planned_model(recipe_of(kind, **fields)) for fields in ({}, window)]
+    assert count(models[:1]) == count(models[1:])
+    full, sliding = (count_flops(model, FullSequence(64, 0, 10)) for model in models)
+    assert full - sliding == 6 * 2 * 64 * (64 - keys) * SIZES["hidden_size"]
+    full, sliding = (count_flops(model, FullSequence(7, 0, 7)) for model in models)
+    assert full == sliding
+
+
+@pytest.mark.parametrize("is_cpu", [False, True])
+def test_windows_change_nothing_of_what_is_kept_of_a_sequence(is_cpu):
+    window = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}
+    for kind in ("masked_language_modeling", "translation"):
+        full, sliding = (
+            trace_kept(
+                build_planned_model(recipe_of(kind, **fields)).config,
+                FullSequence(64, 64, 10),
+                precision="bf16",
+                is_cpu=is_cpu,
+            )
+            for fields in ({}, window)
+        )
+        assert full.per_sequence == sliding.per_sequence
+
+
+def kept_in_training(model, objective, batch, precision: str) -> int:
+    """Count the bytes of storages, weights left out, that autograd keeps of a model that computes."""
+    weights = {parameter.data_ptr() for parameter in model.parameters()}
+    kept = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage
+        return tensor
+
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
+    with autocast, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        losses = objective.losses(model, batch)
+    assert losses
+    return sum(storage.nbytes() for storage in kept.values())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(("kind", "fields"), MODELS)
+def test_activations_are_those_that_training_keeps(kind, fields, precision, tokenizer):
+    """Of the stacks, within 6 %: what the heads keep does not grow with the layers, and is left out here."""
+    recipe = recipe_of(kind, **fields)
+    four, eight = (kept_in_training(*prepare(recipe, tokenizer, size), precision) for size in (4, 8))
+    planned = trace_kept(
+        build_planned_model(recipe).config, full_sequence(recipe), precision=precision, is_cpu=True
+    )
+    assert planned.per_sequence == pytest.approx((eight - four) / 4, rel=0.06)
+
+
+def test_activations_are_those_of_the_formula():
+    """Korthikanti et al., 2022, equation 1, in 16 bits: 34 bytes for each position and channel of a layer.
+
+    Without their two masks of dropout (a byte each), with attention that keeps 4 bytes for each position and
+    head instead of pairs, and with mean and deviation of two norms.
+    """
+    positions, width, heads = 96, 128, 4
+    preset = load_preset("gpt2") | {"hidden_size": width, "intermediate_size": 4 * width, "dropout": 0.0}
+    preset |= {"num_attention_heads": heads, "hidden_act": "gelu"}
+    sequence = FullSequence(positions, 0, positions - 1)
+    two, three = (
+        trace_kept(config, sequence, precision="bf16", weights=torch.bfloat16).per_sequence
+        for config in (AutoConfig.for_model(**preset | {"num_hidden_layers": layers}) for layers in (2, 3))
+    )
+    of_norms = 2 * 2 * 4 * positions
+    formula = (34 - 2) * positions * width + 4 * positions * heads + of_norms
+    assert three - two == pytest.approx(formula, rel=0.01)

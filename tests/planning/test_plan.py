@@ -1,0 +1,224 @@
+"""A plan: it agrees with what a run holds and how it cuts its steps, and says what would fit."""
+
+import weakref
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tercet.configs.recipe import parse_recipe
+from tercet.objectives.causal_language_modeling import CausalLanguageModeling
+from tercet.planning.model_costs import build_planned_model
+from tercet.planning.plan import Plan, plan_run
+from tercet.planning.recipe import DEVICES, PlanRecipe, load_plan
+from tercet.planning.report import digits, duration, report_plan, short, table
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.training.batches import share
+from tercet.training.optimizers import build_optimizer
+
+LENGTH = 64
+
+
+def recipe_of(**training) -> PretrainingRecipe:
+    """Make a recipe of a small decoder."""
+    sizes = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2}
+    data = {
+        "model": {"preset": "decoder-tiny", "overrides": sizes},
+        "tokenizer": {"vocab_size": 400},
+        "corpus": {"train": "x", "validation": "x", "sequence_length": LENGTH},
+        "objective": {"kind": "causal_language_modeling"},
+        "training": {"steps": 100, "tokens_per_step": 8 * LENGTH} | training,
+        "output": "runs/x",
+    }
+    return parse_recipe(PretrainingRecipe, data)
+
+
+class LiveMemory(TorchDispatchMode):
+    """Counts the bytes of all storages that are alive, and the most there ever were."""
+
+    def __init__(self):
+        super().__init__()
+        self.alive: dict[int, weakref.ref] = {}
+        self.now = self.peak = 0
+
+    def watch(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if key not in self.alive:
+            self.alive[key] = weakref.ref(storage, lambda _: self.forget(key, size))
+            self.now += size
+            self.peak = max(self.peak, self.now)
+
+    def forget(self, key: int, size: int) -> None:
+        del self.alive[key]
+        self.now -= size
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        output = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(output):
+            if isinstance(leaf, Tensor):
+                self.watch(leaf)
+        return output
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_memory_is_at_most_a_tenth_above_the_peak_of_a_step(precision):
+    """The parts are added although not all of them are at their height at once."""
+    recipe = recipe_of(precision=precision)
+    [outlook] = plan_run(recipe, PlanRecipe(device="cpu")).outlooks
+    torch.manual_seed(0)
+    model_class, config = type(build_planned_model(recipe)), build_planned_model(recipe).config
+    model, objective = model_class(config).train(), CausalLanguageModeling()
+    optimizer = build_optimizer(model, recipe.training.optimizer)
+    rng = np.random.default_rng(0)
+    batch = objective.collate([{"input_ids": rng.integers(0, 400, LENGTH)} for _ in range(8)], rng)
+    live = LiveMemory()
+    for parameter in model.parameters():
+        live.watch(parameter.data)
+    for _ in range(2):  # the optimizer's state is there from the second step on
+        with live, torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            loss = objective.losses(model, batch)["clm"]
+        with live:
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert live.peak <= outlook.memory.total <= 1.1 * live.peak
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+@pytest.mark.parametrize("limit", [LENGTH, 3 * LENGTH, 8 * LENGTH])
+def test_steps_are_cut_as_training_cuts_them(devices, limit):
+    plan = plan_run(recipe_of(tokens_per_micro_batch=limit), PlanRecipe(devices=devices))
+    for outlook in plan.outlooks:
+        lengths = np.full(plan.sequences_per_step, LENGTH)
+        shares = [share(lengths, limit, outlook.layout.devices, i)[1] for i in range(outlook.layout.devices)]
+        assert max(len(edges) - 1 for edges in shares) == outlook.share.micro_batches
+        assert max(np.diff(edges).max() for edges in shares) == outlook.share.sequences
+
+
+def test_time_is_operations_by_speed():
+    machines = PlanRecipe(devices=4, mfu=0.5, peak_flops=1e9, bandwidth=1e15, price_per_device_hour=3)
+    plan = plan_run(recipe_of(), machines)
+    ddp = plan.outlooks[1]
+    seconds = plan.flops / (4 * 0.5e9)
+    assert ddp.hours * 3600 == pytest.approx(seconds)
+    assert ddp.tokens_per_second == pytest.approx(plan.tokens / seconds)
+    assert ddp.device_hours == pytest.approx(4 * ddp.hours)
+    assert ddp.price == pytest.approx(12 * ddp.hours)
+    assert plan.outlooks[0].device_hours == pytest.approx(ddp.device_hours)
+
+
+def test_slow_links_set_the_pace():
+    plan = plan_run(recipe_of(), PlanRecipe(devices=4, bandwidth=1e3))
+    ddp = plan.outlooks[1]
+    assert ddp.hours * 3600 == pytest.approx(100 * ddp.traffic / 1e3)
+    assert "Waits for its traffic: DDP" in report_plan(plan)
+
+
+def test_suggested_micro_batch_fits_and_the_next_larger_does_not():
+    recipe = recipe_of()
+    whole = plan_run(recipe, PlanRecipe()).outlooks[0].memory
+    machines = PlanRecipe(device_memory=whole.total - whole.activations / 2, usable_memory=1)
+    [tight] = plan_run(recipe, machines).outlooks
+    fitting = tight.fitting_sequences
+    assert not tight.fits
+    assert fitting is not None
+    assert f"it would with training.tokens_per_micro_batch={fitting * LENGTH}." in report_plan(
+        plan_run(recipe, machines)
+    )
+    for sequences, fits in ((fitting, True), (2 * fitting, False)):
+        training = replace(recipe.training, tokens_per_micro_batch=sequences * LENGTH)
+        assert plan_run(replace(recipe, training=training), machines).outlooks[0].fits is fits
+
+
+def test_hopeless_memory_is_called_so():
+    plan = plan_run(recipe_of(), PlanRecipe(device_memory=1000))
+    assert plan.outlooks[0].fitting_sequences is None
+    assert "no micro-batch is small enough" in report_plan(plan)
+    assert "Fits: nothing." in report_plan(plan)
+
+
+@pytest.mark.parametrize(
+    ("training", "machines", "message"),
+    [
+        ({}, {"devices": 9}, r"8 full sequences of 64 tokens for 9 devices: raise it to 576"),
+        ({"tokens_per_micro_batch": 32}, {}, r"tokens_per_micro_batch is 32, .* has 64 tokens"),
+        (
+            {"precision": "fp16"},
+            {"device": "cpu"},
+            r"precision is fp16, but device cpu computes in bf16 and fp32",
+        ),
+    ],
+)
+def test_impossible_plan_is_refused(training, machines, message):
+    with pytest.raises(ValueError, match=message):
+        plan_run(recipe_of(**training), PlanRecipe(**machines))
+
+
+def test_keys_of_machines_and_recipe_are_told_apart():
+    recipe, machines = load_plan(
+        "decoder-english", ["devices=64", "training.steps=7", "mfu=0.5", "output=runs/y", "peak_flops=1e15"]
+    )
+    assert (recipe.training.steps, recipe.output) == (7, "runs/y")
+    assert machines == PlanRecipe(devices=64, mfu=0.5, peak_flops=1e15)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("devises=3", "plan: devises = 3: unknown key; did you mean devices?"),
+        ("devices=0", "plan: devices = 0: must be greater than 0"),
+        ("device=tpu", "plan: device = \"tpu\": must be 'a100'"),
+        ("trainin.steps=3", "recipe decoder-english: trainin .* did you mean training?"),
+        ("devices", "plan: override 'devices': write key=value"),
+    ],
+)
+def test_wrong_keys_are_refused_in_one_line(override, message):
+    with pytest.raises(ValueError, match=message) as refusal:
+        load_plan("decoder-english", [override])
+    assert "\n" not in str(refusal.value)
+
+
+def test_devices_within_a_machine_have_its_links():
+    kind = DEVICES["h100"]
+    assert PlanRecipe(devices=8).link == kind.node_bandwidth
+    assert PlanRecipe(devices=9).link == kind.network_bandwidth
+    assert PlanRecipe(devices=9, bandwidth=1.0).link == 1.0
+
+
+def plan_of_four() -> Plan:
+    return plan_run(recipe_of(), PlanRecipe(devices=4, price_per_device_hour=2))
+
+
+def test_report_is_markdown_whose_columns_line_up():
+    lines = report_plan(plan_of_four()).splitlines()
+    blocks = "\n".join(line if line.startswith("|") else "" for line in lines).split("\n\n")
+    tables = [block.strip().splitlines() for block in blocks if block.strip()]
+    assert len(tables) == 3
+    for rows in tables:
+        assert len({len(row) for row in rows}) == 1
+        assert len({row.count("|") for row in rows}) == 1
+        assert set(rows[1]) <= set("|-: ")
+    assert max(map(len, lines)) <= 120
+
+
+def test_numbers_are_short():
+    assert [digits(value) for value in (0.0001, 0.1234, 1.234, 12.34, 1234.5)] == [
+        "0",
+        "0.123",
+        "1.23",
+        "12.3",
+        "1,234",
+    ]
+    assert [short(value) for value in (12, 1234, 5.75e21)] == ["12.0 ", "1.23 k", "5.75 Z"]
+    assert [duration(value) for value in (0.0123, 90, 7200, 172_800)] == [
+        "12.3 ms",
+        "1.50 min",
+        "2.00 h",
+        "2.00 days",
+    ]
+    assert table(["a", "bc"], [["d", "1"]]).splitlines() == ["| a | bc |", "| - | -: |", "| d |  1 |"]

@@ -1,0 +1,134 @@
+"""A report says the same as Markdown and as a page, and other people's text stays text in both."""
+
+import re
+
+import pytest
+
+from tercet.reporting.blocks import (
+    Bar,
+    Card,
+    Cards,
+    Example,
+    Examples,
+    Figure,
+    Heading,
+    Line,
+    Prose,
+    Report,
+    Run,
+    Table,
+    as_markdown,
+    markdown_run,
+)
+from tercet.reporting.curves import COLOURS, Panel, apart, draw
+from tercet.reporting.page import STYLE, as_page
+
+HOSTILE = "<b>*a*</b> | [x](y) & `z`"
+REPORT = Report(
+    "Title",
+    "About it.",
+    [
+        Heading("Chapter"),
+        Prose("A paragraph with `code`."),
+        Table(["", "loss"], [["untrained", "9.0"], ["trained", "3.0"]], strong=1),
+        Cards([Card("Encoder", "40%", "of guesses", [Bar("trained", 0.4, "40%", strong=True)])]),
+        Examples([Example([Line("text", [Run("a "), Run("hidden", "truth"), Run(" word")])])]),
+        Examples([Example([Line("text", [Run(HOSTILE)])], [Bar("<i>", 0.5, "50%")])], are_narrow=True),
+    ],
+)
+
+
+def test_page_and_markdown_say_the_same():
+    page = re.sub(r"<[^>]*>", " ", as_page(REPORT).partition("<main>")[2])
+    markdown = as_markdown(REPORT)
+    for text in ("Title", "About it.", "Chapter", "untrained", "9.0", "Encoder", "of guesses", "hidden"):
+        assert text in page
+        assert text in markdown
+
+
+def test_text_of_others_stays_text():
+    page, markdown = as_page(REPORT), as_markdown(REPORT)
+    assert "&lt;b&gt;*a*&lt;/b&gt; | [x](y) &amp; `z`" in page
+    assert r"\<b\>\*a\*\</b\> \| \[x\](y) \& \`z\`" in markdown
+    assert "<b>" not in page + markdown
+    assert "&lt;i&gt;" in page
+
+
+def test_strong_row_is_marked():
+    assert "| **trained** | **3.0** |" in as_markdown(REPORT)
+    assert '<tr class="strong"><td>trained</td>' in as_page(REPORT)
+
+
+def test_white_space_stays_outside_of_marks():
+    assert markdown_run(Run(" the cat ", "right")) == " **the cat** "
+    assert markdown_run(Run("  ", "wrong")) == "  "
+
+
+def test_chart_is_a_png_and_a_drawing_in_the_colours_of_the_page(tmp_path):
+    curve = [(0.0, 9.0), (1.0, 4.0)]
+    svg = draw([Panel("loss", curve, curve, {"unigram": 6.5})], tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert svg.startswith("<svg viewBox")
+    assert "unigram 6.50" in svg
+    assert "var(--first)" in svg
+    assert not any(value in svg for value in COLOURS.values())
+    assert all(f"{name}:" in STYLE for name in COLOURS)
+    ids, links = re.findall(r'id="([^"]*)"', svg), re.findall(r'(?:href="#|url\(#)([^")]*)', svg)
+    assert set(links) <= set(ids)
+    assert all(name.startswith("curves-") for name in ids)
+
+
+def test_labels_of_a_chart_do_not_overlap():
+    places = apart({"unigram": 0.693, "held out": 0.692, "trigram": 2.0}, distance=0.1)
+    assert places == pytest.approx({"held out": 0.692, "unigram": 0.792, "trigram": 2.0})
+
+
+def test_figure_is_a_file_in_markdown_and_a_drawing_on_the_page():
+    report = Report("T", "a", [Figure("curves.png", "<svg></svg>", "Loss curves")])
+    assert "![Loss curves](curves.png)" in as_markdown(report)
+    assert '<figure role="img" aria-label="Loss curves"><svg></svg></figure>' in as_page(report)
+
+
+NASTY = [
+    "<script>x</script>",
+    "a|b",
+    "one\ntwo",
+    "`a",
+    "[x](y.html)",
+    "<img src=x onerror=y>",
+    'q" onload="z',
+]
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_other_peoples_text_is_read_as_it_is_in_every_block(text):
+    bars = [Bar(text, 0.5, text)]
+    report = Report(
+        text,
+        text,
+        [
+            Heading(text),
+            Prose(text if "[" not in text and "`" not in text else "words"),
+            Table([text, text], [[text, text], [text, text]], strong=1),
+            Figure("x.png", "<svg></svg>", text),
+            Cards([Card(text, text, text if "`" not in text and "[" not in text else "", bars)]),
+            Examples([Example([Line(text, [Run(text), Run(text, "blank"), Run(text, "wrong")])], bars)]),
+        ],
+    )
+    page, markdown = as_page(report), as_markdown(report)
+    assert not any(mark in page.replace(STYLE, "") for mark in ("<script", "<img", 'q" onload', 'y.html">'))
+    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", markdown, flags=re.DOTALL)
+    assert not re.search(r"(?<!\\)<(script|img)|(?<!\\)\]\(y\.html\)", outside)
+    rows = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert len(rows) == 4
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {3}
+
+
+def test_prose_keeps_its_links_and_its_code():
+    prose = Prose("More in [its report](runs/page.html), with `a|b` and f1_macro.")
+    assert as_markdown(Report("t", "a", [prose])).splitlines()[-1] == (
+        "More in [its report](runs/page.html), with `a|b` and f1\\_macro."
+    )
+    assert '<a href="runs/page.html">its report</a>, with <code>a|b</code>' in as_page(
+        Report("t", "a", [prose])
+    )

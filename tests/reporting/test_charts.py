@@ -1,0 +1,19 @@
+"""Charts show labels as they are, whatever these are called."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tercet.reporting.charts import draw_confusions
+
+
+@pytest.mark.parametrize("name", [r"$\foo$", "a$b$c", "<script>", "a|b", "one\ntwo", "x" * 300, "_", "`"])
+def test_a_label_with_any_name_is_drawn(name, tmp_path):
+    """Dollars are no formulas, of which a wrong one would end a finished run in its report."""
+    svg = draw_confusions([name, "other"], np.eye(2, dtype=int), tmp_path / "confusions.png")
+    assert (tmp_path / "confusions.png").exists()
+    assert "<script" not in svg
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+    shown = " ".join(name.split())[:30].replace("<", "&lt;").replace(">", "&gt;")
+    assert shown in texts

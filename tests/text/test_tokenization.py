@@ -1,0 +1,249 @@
+"""A tokenized corpus against its definition: tokenizing every document by itself."""
+
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+
+from tercet.text import long_sentences, tokenization
+from tercet.text.corpus import ARRAYS
+from tercet.text.documents import open_documents
+from tercet.text.long_sentences import pieces_of
+from tercet.text.tokenization import text_backend, tokenize, tokenized_corpus
+from tercet.text.tokenizer import train_tokenizer
+from tercet.text.vocabularies import KINDS
+
+TEXTS = [
+    "The house is old. It has two doors, both red!\nNobody lives there.",
+    "Why? Because the doors are red, and the [MASK] </s> <extra_id_0> says [SEP] so.  Two spaces.",
+    "One word.",
+    "Unbelievable 😀 houses; it's 3.5 metres\n\nhigh.",
+] * 3
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request):
+    return train_tokenizer(TEXTS, request.param, 400, sentinels=2)
+
+
+def test_a_corpus_equals_its_documents_tokenized_one_by_one(tokenizer):
+    corpus = tokenize(TEXTS, tokenizer)
+    for index, text in enumerate(TEXTS):
+        encoding = tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+        assert corpus.document(index).tolist() == encoding["input_ids"]
+    assert corpus.num_documents == len(TEXTS)
+    assert corpus.num_sentences == 3 * (3 + 3 + 1 + 2)
+
+
+def test_words_begin_where_the_tokenizer_says(tokenizer):
+    corpus = tokenize(TEXTS[:1], tokenizer)
+    words = tokenizer(TEXTS[0], add_special_tokens=False).word_ids()
+    begins = [number == 0 or words[number] != words[number - 1] for number in range(len(words))]
+    assert corpus.word_starts.tolist() == begins
+    assert corpus.word_starts[corpus.sentence_offsets[:-1]].all()
+
+
+def test_text_never_becomes_a_special_token(tokenizer):
+    signs = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    assert signs.isdisjoint(tokenize(TEXTS, tokenizer).tokens.tolist())
+
+
+def test_bytes_are_those_of_the_text(tokenizer):
+    assert tokenize(TEXTS, tokenizer).document_bytes.tolist() == [len(text.encode()) for text in TEXTS]
+
+
+def test_a_text_without_tokens_is_an_empty_document():
+    tokenizer = train_tokenizer(TEXTS, "wordpiece", 400)
+    corpus = tokenize(["One.", "\x00\u200b", "Two."], tokenizer)
+    assert np.diff(corpus.token_offsets)[1] == 0
+    assert corpus.num_documents == 3
+    assert (np.diff(corpus.sentence_offsets) > 0).all()
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Record every batch that is really tokenized."""
+    batches = []
+    original = tokenization._tokenize
+    monkeypatch.setattr(
+        tokenization, "_tokenize", lambda texts, backend: batches.append(texts) or original(texts, backend)
+    )
+    return batches
+
+
+def test_a_corpus_is_tokenized_once(tmp_path, calls):
+    file = tmp_path / "texts.txt"
+    file.write_text("\n\n".join(TEXTS[:2]))
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
+    first, second = (tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache") for _ in range(2))
+    assert len(calls) == 1
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+        np.testing.assert_array_equal(getattr(first, name), getattr(tokenize(TEXTS[:2], tokenizer), name))
+
+
+def test_a_changed_file_or_tokenizer_is_tokenized_anew(tmp_path, calls):
+    file = tmp_path / "texts.txt"
+    file.write_text("One text.")
+    tokenizer, other = (train_tokenizer(TEXTS, "byte_bpe", size) for size in (300, 400))
+    tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+    tokenized_corpus(open_documents(file), other, tmp_path / "cache")
+    file.write_text("Another text.")
+    changed = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+    assert calls == [["One text."], ["One text."], ["Another text."]]
+    assert tokenizer.decode(changed.document(0)) == "Another text."
+
+
+def test_batches_do_not_change_the_corpus(tmp_path, monkeypatch):
+    file = tmp_path / "texts.txt"
+    file.write_text("\n\n".join(TEXTS[::2]))
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
+    whole = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "whole")
+    monkeypatch.setattr(tokenization, "CHARACTERS_AT_ONCE", 20)
+    parts = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "parts")
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+
+
+WORDS = [
+    "the",
+    "doors",
+    "Are",
+    "red,",
+    "and",
+    "3.5",
+    "houses",
+    "old;",
+    "unbelievable\u00e9",
+    "says",
+    "\U0001f600",
+    "(so)",
+]
+
+
+def long_text(characters):
+    """A text without an end of a sentence."""
+    draw = random.Random(0)
+    return "".join(draw.choice(WORDS) + draw.choice([" ", " ", "  ", "\t"]) for _ in range(characters // 6))
+
+
+@pytest.mark.parametrize("longest", [50, 500])
+def test_a_long_sentence_is_encoded_in_pieces_with_the_same_tokens(tokenizer, monkeypatch, longest):
+    texts = [long_text(20_000), "One. " + long_text(3000), "x" * 2000, "\x00", TEXTS[1]]
+    whole = tokenize(texts, tokenizer)
+    monkeypatch.setattr(long_sentences, "LONGEST_PIECE", longest)
+    monkeypatch.setattr(tokenization, "CHARACTERS_AT_ONCE", 1000)
+    pieces = tokenize(texts, tokenizer)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))
+    sentence = texts[0]
+    cut = list(pieces_of(sentence, text_backend(tokenizer)))
+    assert "".join(cut) == sentence
+    assert len(cut) > 10
+    assert max(map(len, cut)) < 3 * longest + 100
+
+
+def test_a_sentence_is_not_cut_where_the_tokenizer_joins_words():
+    backend = Tokenizer(WordLevel({"[UNK]": 0}, "[UNK]"))  # a text is one word
+    assert list(pieces_of(long_text(500_000), backend)) == [long_text(500_000)]
+
+
+PEAK = """
+import resource, sys
+from tercet.text.tokenization import tokenized_corpus
+from tercet.text.documents import open_documents
+from tercet.text.tokenizer import load_tokenizer
+from pathlib import Path
+folder = Path(sys.argv[1])
+tokenizer = load_tokenizer(str(folder))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+tokenized_corpus(open_documents(folder / "text.txt"), tokenizer, folder / "cache")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
+def test_a_vocabulary_is_the_same_however_long_the_texts_are_that_it_is_learned_from(monkeypatch, kind):
+    texts = [long_text(30_000)]
+    whole = train_tokenizer(texts, kind, 300)
+    monkeypatch.setattr(long_sentences, "LONGEST_PIECE", 200)
+    assert train_tokenizer(texts, kind, 300).get_vocab() == whole.get_vocab()
+
+
+@pytest.mark.parametrize("end", [" ", pytest.param(".\n", marks=pytest.mark.slow)])
+def test_a_document_of_megabytes_takes_a_bounded_share_of_memory(tmp_path, end):
+    train_tokenizer(TEXTS, "byte_bpe", 400).save_pretrained(tmp_path)
+    line = "The doors are red and the house is old and nobody lives there" + end
+    (tmp_path / "text.txt").write_text(line * (6_000_000 // len(line)))
+    ran = subprocess.run(
+        [sys.executable, "-c", PEAK, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert int(ran.stdout.splitlines()[-1]) < 300_000  # KiB; all at once it was 600,000 and more
+
+
+def test_a_broken_corpus_leaves_no_cache(tmp_path):
+    (tmp_path / "texts.txt").write_bytes(b"good text\n\n\xe9")
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
+    with pytest.raises(ValueError, match="is not UTF-8"):
+        tokenized_corpus(open_documents(tmp_path / "texts.txt"), tokenizer, tmp_path / "cache")
+    assert list((tmp_path / "cache" / "tokenized").iterdir()) == []
+
+
+def test_skipped_records_are_told_of_again_when_the_corpus_comes_from_the_cache(tmp_path, calls):
+    file = tmp_path / "texts.txt"
+    file.write_bytes(b"One text.\n\n\xe9\n\nAnother.")
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
+    documents = open_documents(file, skip_bad_records=True)
+    for _ in range(2):
+        with pytest.warns(
+            UserWarning, match=r"skipped 1 of 3 records as bad: .*texts\.txt, line 3: byte 0xe9"
+        ):
+            corpus = tokenized_corpus(documents, tokenizer, tmp_path / "cache")
+        assert corpus.num_documents == 2
+        assert (corpus.tally.records, corpus.tally.skipped) == (3, 1)
+    assert len(calls) == 1
+    with pytest.raises(ValueError, match="line 3"):
+        tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+
+
+@pytest.mark.parametrize(("tokenized_before", "kept"), [(1, 0), (5, 4), (8, 8)])
+def test_an_interrupted_tokenization_goes_on_with_the_next_shard(
+    tmp_path, calls, monkeypatch, tokenized_before, kept
+):
+    """Shards of two documents here: what is whole is not tokenized again, and the corpus is the same."""
+    file = tmp_path / "texts.txt"
+    file.write_bytes(b"\xe9\n\n" + "\n\n".join(TEXTS[:3] * 3).encode())
+    documents = open_documents(file, skip_bad_records=True)
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
+    with pytest.warns(UserWarning, match="skipped 1 of 10"):
+        whole = tokenized_corpus(documents, tokenizer, tmp_path / "whole")
+    monkeypatch.setattr(tokenization, "CHARACTERS_AT_ONCE", 1)
+    monkeypatch.setattr(tokenization, "BATCHES_OF_A_SHARD", 2)
+    recorded, calls[:] = tokenization._tokenize, []
+
+    def interrupted(texts, backend):
+        if len(calls) == tokenized_before:
+            raise KeyboardInterrupt
+        return recorded(texts, backend)
+
+    monkeypatch.setattr(tokenization, "_tokenize", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tokenized_corpus(documents, tokenizer, tmp_path / "cache")
+    monkeypatch.setattr(tokenization, "_tokenize", recorded)
+    calls.clear()
+    with pytest.warns(UserWarning, match="skipped 1 of 10"):
+        corpus = tokenized_corpus(documents, tokenizer, tmp_path / "cache")
+    assert calls == [[text] for text in (TEXTS[:3] * 3)[kept:]]
+    assert corpus.tally == whole.tally
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(whole, name), getattr(corpus, name))
+    assert [folder.name for folder in (tmp_path / "cache" / "tokenized").iterdir()] == [corpus.folder.name]
+
+
+def test_a_tokenizer_must_be_fast():
+    with pytest.raises(ValueError, match="is not a fast tokenizer"):
+        tokenize(TEXTS, object())  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,159 @@
+"""Tokenizers of every kind: trained, saved, loaded by AutoTokenizer, and what they lose."""
+
+import pytest
+from transformers import AutoTokenizer
+
+from tercet.text.special_tokens import sentinel_ids
+from tercet.text.tokenizer import frame_ids, load_tokenizer, train_tokenizer
+from tercet.text.vocabularies import KINDS
+
+TEXTS = [
+    "The house is old, but its doors are new and its windows are clean.",
+    "Nobody lives in the old house; everybody lives in the new houses.",
+    "What do they do there? They read, write and teach others to read and write!",
+] * 4
+EVERY_PLANE = "e\u0301 中文 \U0001f600\U0001f468\u200d\U0001f469 \U00020000 \U000e0041 \U000f0000 \U0010fffd"
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request):
+    return train_tokenizer(TEXTS, request.param, 350, sentinels=4, model_max_length=32)
+
+
+def test_auto_tokenizer_loads_what_was_trained(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+    for loaded in (AutoTokenizer.from_pretrained(tmp_path), load_tokenizer(str(tmp_path))):
+        assert loaded.get_vocab() == tokenizer.get_vocab()
+        assert loaded.special_tokens_map == tokenizer.special_tokens_map
+        assert loaded.model_input_names == tokenizer.model_input_names
+        assert loaded.model_max_length == 32
+        for text in (*TEXTS[:3], EVERY_PLANE, "<extra_id_1> the house"):
+            assert loaded(text) == tokenizer(text)
+        assert loaded(TEXTS[0], TEXTS[1]) == tokenizer(TEXTS[0], TEXTS[1])
+
+
+def test_every_role_has_a_token_and_padding_ends_nothing(tokenizer):
+    roles = ("pad", "cls", "bos", "sep", "eos", "mask")
+    tokens = {role: getattr(tokenizer, f"{role}_token_id") for role in roles}
+    assert None not in tokens.values()
+    assert tokens["cls"] == tokens["bos"]
+    assert tokens["sep"] == tokens["eos"]
+    assert len(set(tokens.values())) == 4
+
+
+def test_vocabularies_are_not_larger_than_asked(tokenizer):
+    assert len(tokenizer) <= 350
+    assert sorted(tokenizer.get_vocab().values()) == list(range(len(tokenizer)))
+
+
+def test_sentinels_have_the_last_ids_and_are_special(tokenizer):
+    last = list(range(len(tokenizer)))[-4:]
+    assert tokenizer.convert_tokens_to_ids([f"<extra_id_{number}>" for number in range(4)]) == last
+    assert sentinel_ids(tokenizer).tolist() == last
+    assert set(last) < set(tokenizer.all_special_ids)
+    assert tokenizer.decode(last, skip_special_tokens=True) == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_is_deterministic(kind):
+    first, second = (train_tokenizer(TEXTS, kind, 350) for _ in range(2))
+    assert first.get_vocab() == second.get_vocab()
+
+
+@pytest.mark.parametrize("text", [*TEXTS[:3], "", "  two  spaces\n\ttabs ", EVERY_PLANE])
+def test_bytes_lose_nothing(text):
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 350)
+    assert tokenizer.unk_token is None
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+@pytest.mark.parametrize("kind", ["unigram", "characters"])
+def test_known_characters_come_back(kind):
+    tokenizer = train_tokenizer(TEXTS, kind, 350)
+    for text in TEXTS[:3]:
+        assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram", "characters"])
+def test_unknown_characters_are_unknown_tokens(kind):
+    tokenizer = train_tokenizer(TEXTS, kind, 350)
+    for text in ("\U0001f600", "中", "\U00020000"):
+        assert tokenizer.unk_token_id in tokenizer(text)["input_ids"]
+    assert tokenizer.unk_token_id not in tokenizer(TEXTS[0])["input_ids"]
+
+
+def test_wordpiece_keeps_words_apart_from_marks():
+    tokenizer = train_tokenizer(TEXTS, "wordpiece", 350)
+    assert tokenizer.tokenize("The house, new!") == ["The", "house", ",", "new", "!"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lowercase_forgets_case(kind):
+    tokenizer = train_tokenizer(TEXTS, kind, 350, lowercase=True)
+    assert tokenizer("THE House")["input_ids"] == tokenizer("the house")["input_ids"]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "characters"])
+def test_pairs_carry_token_types(kind):
+    tokenizer = train_tokenizer(TEXTS, kind, 350)
+    pair = tokenizer("old", "new houses")
+    ids, types = pair["input_ids"], pair["token_type_ids"]
+    second = ids.index(tokenizer.sep_token_id) + 1
+    assert (ids[0], ids[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    assert types == [0] * second + [1] * (len(ids) - second)
+
+
+def test_templates_put_around_a_text_what_its_model_reads():
+    plain, end, pair = (
+        train_tokenizer(TEXTS, "byte_bpe", 350, template=name) for name in ("plain", "end", "pair")
+    )
+    text = plain("old house")["input_ids"]
+    opening, closing = frame_ids(plain)
+    assert end("old house")["input_ids"] == text + closing
+    assert pair("old house")["input_ids"] == opening + text + closing
+    assert (plain.padding_side, end.padding_side) == ("left", "right")
+    assert "token_type_ids" not in plain("old house")
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"), [("wordpiece", 20), ("byte_bpe", 200), ("unigram", 12), ("characters", 12)]
+)
+def test_a_vocabulary_must_hold_the_characters(kind, size):
+    with pytest.raises(ValueError, match=r"tokenizer\.vocab_size leaves room for .* alone are \d+: raise"):
+        train_tokenizer(TEXTS, kind, size)
+
+
+def test_a_vocabulary_must_hold_the_sentinels():
+    with pytest.raises(
+        ValueError, match=r"tokenizer\.vocab_size leaves room for -50 tokens beside sentinels"
+    ):
+        train_tokenizer(TEXTS, "byte_bpe", 50, sentinels=100)
+
+
+def test_an_unknown_kind_is_answered_with_those_there_are():
+    with pytest.raises(
+        ValueError, match="kind is 'bpe': use one of wordpiece, byte_bpe, unigram, characters"
+    ):
+        train_tokenizer(TEXTS, "bpe", 350)  # pyright: ignore[reportArgumentType]
+
+
+def test_the_rarest_characters_are_left_out():
+    tokenizer = train_tokenizer(["the house " * 2000, "\U0001f600"], "wordpiece", 100)
+    assert "\U0001f600" not in tokenizer.get_vocab()
+
+
+def test_a_loaded_tokenizer_must_exist_and_pad(tmp_path):
+    with pytest.raises(ValueError, match=r"could not be loaded \(.*\): check the path"):
+        load_tokenizer(str(tmp_path / "nothing"))
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 350)
+    tokenizer.pad_token = None
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="has no pad token: add one"):
+        load_tokenizer(str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_word_of_a_million_characters_takes_no_longer_than_a_million_characters(kind):
+    """A trainer's time grows with the square of a word's length: this took twenty minutes."""
+    tokenizer = train_tokenizer(["x" * 10**6, "A few words, too."], kind, 300)
+    assert tokenizer("few words")["input_ids"]

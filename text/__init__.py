@@ -1,0 +1,1 @@
+"""Text and rows: documents, tokenizers, tokenized corpora, labelled rows, whatever files they lie in."""

@@ -1,0 +1,136 @@
+"""Files of labelled rows, read whole or row by row.
+
+    .jsonl .csv .tsv    as corpora are: what is wrong with a line is said with its number
+    .parquet            by `datasets`, with the names of its labels; row by row, it is as corpora are, too
+    .json               by `datasets`: a list of objects, or lines of them
+    .gz .zst            any of these, compressed: train.csv.gz
+
+The cells of a table are the texts that stand there: nothing stands for a missing value, and `NA`, `007` and
+`19.90` are texts like all others. What needs a number makes it of the text (`number_of`).
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from datasets import Dataset, disable_progress_bars, enable_progress_bars, load_dataset
+
+from .bad_records import listed
+from .columns import as_rows
+from .corpus_files import COMPRESSIONS, READERS, ending, first_line, records_of_file
+from .row_error import RowError
+
+LINES = (".jsonl", ".csv", ".tsv")
+"""Endings of the files whose lines are told apart."""
+
+TABLES = (".csv", ".tsv")
+"""Endings of those in which everything is written as text."""
+
+BUILDERS = {".json": "json", ".parquet": "parquet"}
+"""Ending of another file -> what `datasets` calls its kind."""
+
+ENDINGS = f"{', '.join((*LINES, *BUILDERS))}, perhaps with {' or '.join(COMPRESSIONS)}"
+"""How the name of a file of rows ends."""
+
+WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
+"""A whole number; it fits into 64 bits."""
+
+NUMBER = re.compile(r"-?((0|[1-9]\d{0,14})(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""Any number, but none that a float would round to another whole one."""
+
+
+def find_file(source: str) -> Path:
+    """Find a file by what a recipe or command calls it.
+
+    Raises:
+        FileNotFoundError: There is none.
+        ValueError: It is of no known kind.
+    """
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {source}: name one that ends in {ENDINGS}")
+    if ending(path) not in (*LINES, *BUILDERS):
+        raise ValueError(f"{source} ends in {path.suffix or 'nothing'}: rows are read from {ENDINGS}")
+    return path
+
+
+def read_file(source: str, columns: Sequence[str]) -> Dataset:
+    """Read some columns of a file; a row that lacks one has `None` there.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is of no known kind or damaged, lacks a column, or a row's value is of
+            another kind than the others'.
+    """
+    path = find_file(source)
+    if ending(path) in BUILDERS:
+        rows = _load(path)
+        require_columns(source, rows.column_names, columns)
+        return rows.select_columns(list(columns))
+    values: dict[str, list[Any]] = {column: [] for column in columns}
+    names: dict[str, None] = {}
+    for row in stream_file(source, columns):
+        names |= dict.fromkeys(row)
+        for column in columns:
+            values[column].append(row.get(column))
+    if names:
+        require_columns(source, list(names), columns)
+    try:
+        return as_rows(values)
+    except RowError as error:
+        raise ValueError(f"{source}: {error}") from error
+
+
+def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Read the rows of a file one after another; those of a table hold texts only.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is of no known kind or damaged, or is a table that lacks a column.
+    """
+    path = find_file(source)
+    if ending(path) not in READERS:
+        yield from cast(Iterator[dict[str, Any]], _load(path))
+        return
+    for record in records_of_file(path, columns):
+        if record.problem:
+            raise ValueError(f"{record.place}: {record.problem}: correct it")
+        yield record.row
+
+
+def require_columns(source: str, names: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise a `ValueError` if one of the columns is not among the names of those that there are."""
+    for column in columns:
+        if column not in names:
+            raise ValueError(f"{source} has no column {column!r}: name one of its columns {listed(names)}")
+
+
+def number_of(value: Any) -> int | float | None:
+    """Give the number that a value is, or that a text writes; `None` if it is none.
+
+    >>> [number_of(value) for value in (1, " -2", "19.90", "007", "NA", True, float("nan"))]
+    [1, -2, 19.9, None, None, None, None]
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        return int(text) if WHOLE.fullmatch(text) else float(text) if NUMBER.fullmatch(text) else None
+    return value if is_number(value) else None
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a number: no truth, and neither infinite nor undefined."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _load(path: Path) -> Dataset:
+    kind = BUILDERS[ending(path)]
+    disable_progress_bars()
+    try:
+        return cast(Dataset, load_dataset(kind, split="train", data_files=str(path)))
+    except Exception as error:  # whatever the file's kind raises of one that is damaged
+        cause = first_line(error.__cause__ or error)
+        raise ValueError(f"{path} cannot be read as {kind} ({cause}): repair it") from error
+    finally:
+        enable_progress_bars()
