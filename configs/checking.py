@@ -1,7 +1,8 @@
 """Checking of plain data against dataclasses, and errors that a reader can act on.
 
 Unknown keys are looked for here, not by pydantic: it would need every dataclass to forbid them, and it tells
-neither which key was meant nor, in a union, which keys the chosen member has.
+neither which key was meant nor, in a union, which keys the chosen member has. A dataclass whose fields have
+new names says so for one release: `RENAMED: ClassVar[Mapping[str, str]] = {"old": "new"}`.
 """
 
 import json
@@ -24,8 +25,8 @@ def check_keys(cls: Any, data: Any) -> None:
     Raises:
         ValueError: The first unknown key, with its value and the key that was probably meant.
     """
-    for path, value, siblings in _unknown_keys(cls, data, ()):
-        raise ValueError(f"{_dotted(path)} = {_shown(value)}: unknown key; {_meant(path, siblings, cls)}")
+    for path, value, owners in _unknown_keys(cls, data, ()):
+        raise ValueError(f"{_dotted(path)} = {_shown(value)}: {_remedy(path, owners, cls)}")
 
 
 def check_numbers(data: Any) -> None:
@@ -54,8 +55,8 @@ def describe_errors(error: ValueError, data: Any) -> str:
     return f"{_dotted(path)} = {_shown(value)}: {' or '.join(expected)}" if path else " or ".join(expected)
 
 
-def _unknown_keys(annotation: Any, data: Any, path: Path) -> Iterator[tuple[Path, Any, list[str]]]:
-    """Walk data and annotation together; yield each unknown key's path, value and the keys that there are."""
+def _unknown_keys(annotation: Any, data: Any, path: Path) -> Iterator[tuple[Path, Any, list[Any]]]:
+    """Walk data and annotation together; yield each unknown key's path, value, and the dataclasses there."""
     if isinstance(data, list):
         elements = [arg for member in _members(annotation) for arg in get_args(member) if get_args(member)]
         for index, value in enumerate(data):
@@ -70,7 +71,7 @@ def _unknown_keys(annotation: Any, data: Any, path: Path) -> Iterator[tuple[Path
         if key in hints:
             yield from _unknown_keys(hints[key], value, (*path, key))
         else:
-            yield (*path, key), value, list(hints)
+            yield (*path, key), value, chosen
 
 
 def _leaves(data: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -107,9 +108,18 @@ def _accepts_kind(cls: Any, data: dict[str, Any]) -> bool:
     )
 
 
-def _meant(path: Path, siblings: list[str], cls: Any) -> str:
-    """Say which key was probably meant: one beside the unknown one, else one of that name elsewhere."""
+def _remedy(path: Path, owners: list[Any], cls: Any) -> str:
+    """Say what an unknown key is called now, or which key was probably meant: one beside it, or elsewhere."""
     *above, key = map(str, path)
+    for owner in owners:
+        if (name := getattr(owner, "RENAMED", {}).get(key)) is not None:
+            return f"was renamed to {'.'.join([*above, name])}"
+    siblings = list(dict.fromkeys(name for owner in owners for name in _hints(owner)))
+    return f"unknown key; {_meant(above, key, siblings, cls)}"
+
+
+def _meant(above: list[str], key: str, siblings: list[str], cls: Any) -> str:
+    """Say which key was probably meant."""
     if near := get_close_matches(key, siblings, n=1):
         return f"did you mean {'.'.join([*above, near[0]])}?"
     elsewhere = {dotted.rpartition(".")[2]: dotted for dotted in _all_keys(cls, (), ())}
