@@ -11,9 +11,9 @@ import torch
 import transformers
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from ..interop.examined_model import Member, classes_of
 from ..interop.messages import quietly, shortened
 from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
-from ..interop.patient import Member, classes_of
 from ..interop.run import load_ours
 from ..interop.stored_weights import inspect_weights
 from ..modeling import TercetDecoderForCausalLM

@@ -5,12 +5,12 @@ import transformers
 from transformers import PreTrainedConfig
 
 from .. import modeling  # noqa: F401  registers the family with the Auto classes
+from .examined_model import MAPPINGS, ExaminedModel, classes_of
 from .model_folder import find_folder, load_config, load_tokenizer
-from .patient import MAPPINGS, Patient, classes_of
 from .stored_weights import inspect_weights
 
 
-def load_patient(name: str, *, trust_remote_code: bool = False) -> Patient:
+def load_examined_model(name: str, *, trust_remote_code: bool = False) -> ExaminedModel:
     """Load a model from a folder, or from the Hub if there is no such folder.
 
     Raises:
@@ -32,7 +32,7 @@ def load_patient(name: str, *, trust_remote_code: bool = False) -> Patient:
         trust_remote_code=trust_remote_code,
     )
     tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
-    return Patient(name, model.eval(), tokenizer, loading)
+    return ExaminedModel(name, model.eval(), tokenizer, loading)
 
 
 def loader_of(config: PreTrainedConfig) -> str:

@@ -33,7 +33,7 @@ def left_padding(reader: Reader) -> Finding:
     found, takes_positions = padded_left(reader, places=False), "position_ids" in reader.parameters
     if found.verdict == "failed" and takes_positions:
         found = padded_left(reader, places=True)
-    tokenizer = reader.patient.tokenizer
+    tokenizer = reader.examined.tokenizer
     is_used = tokenizer is not None and tokenizer.padding_side == "left"
     if found.verdict == "ok" or is_used or (takes_positions and not reader.judges_texts):
         return found
@@ -95,8 +95,8 @@ def packed_documents(reader: Reader) -> Finding:
     A model that takes the bounds of packed documents promises so. Most of transformers' decoders keep to it,
     too, without a promise.
     """
-    is_promised = "cu_seq_lens_q" in signature(reader.patient.model.base_model.forward).parameters
-    is_usual = reader.patient.member == "decoder" and not reader.judges_texts
+    is_promised = "cu_seq_lens_q" in signature(reader.examined.model.base_model.forward).parameters
+    is_usual = reader.examined.member == "decoder" and not reader.judges_texts
     if not reader.takes("position_ids") or not (is_promised or is_usual):
         return Finding("not applicable", "the model does not claim to keep documents of one row apart")
     finding = agreement(
@@ -109,7 +109,7 @@ def packed_documents(reader: Reader) -> Finding:
 
 def cache(reader: Reader) -> Finding:
     """Tokens read one after another with a cache give what reading them anew would."""
-    if reader.patient.member == "encoder" or not reader.returns_cache:
+    if reader.examined.member == "encoder" or not reader.returns_cache:
         return Finding("not applicable", "the model reads without a cache")
     document, stream = reader.documents[0], reader.target
     ids = document[stream]

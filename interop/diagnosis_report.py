@@ -32,9 +32,9 @@ def report_diagnosis(diagnosis: Diagnosis) -> str:
 
 def about(diagnosis: Diagnosis) -> str:
     """Say which model was examined."""
-    patient = diagnosis.patient
-    size = patient.model.num_parameters()
-    return f"{patient.name}: {type(patient.model).__name__}, {patient.member}, {size:,} parameters"
+    examined = diagnosis.examined
+    size = examined.model.num_parameters()
+    return f"{examined.name}: {type(examined.model).__name__}, {examined.member}, {size:,} parameters"
 
 
 def finding_lines(name: str, finding: Finding) -> Iterator[str]:
@@ -58,12 +58,12 @@ def summary(diagnosis: Diagnosis) -> str:
 
 def diagnosis_as_json(diagnosis: Diagnosis) -> str:
     """Write a diagnosis for other programs."""
-    patient = diagnosis.patient
+    examined = diagnosis.examined
     return json.dumps(
         {
-            "model": patient.name,
-            "architecture": type(patient.model).__name__,
-            "member": patient.member,
+            "model": examined.name,
+            "architecture": type(examined.model).__name__,
+            "member": examined.member,
             "is_healthy": diagnosis.is_healthy,
             "findings": [{"name": name} | asdict(finding) for name, finding in diagnosis.findings.items()],
         },

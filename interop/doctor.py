@@ -7,11 +7,11 @@ hold. Models are examined as they are loaded, in float32; nothing is written to 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .admission import load_patient
+from .admission import load_examined_model
 from .behaviour_examinations import BEHAVIOUR
+from .examined_model import ExaminedModel
 from .finding import Finding
 from .messages import first_line, quietly
-from .patient import Patient
 from .reader import Reader
 from .saving_examinations import SAVING
 from .tokenizer_examinations import TOKENIZER
@@ -22,7 +22,7 @@ from .weight_examinations import WEIGHTS, finite_weights
 class Diagnosis:
     """What all examinations of a model have found, by their names."""
 
-    patient: Patient
+    examined: ExaminedModel
     findings: dict[str, Finding]
 
     @property
@@ -39,29 +39,29 @@ def diagnose(model: str, *, trust_remote_code: bool = False) -> Diagnosis:
         trust_remote_code: Run the code that a model brings along.
 
     Raises:
-        ValueError: It cannot be loaded, as said in `load_patient`.
+        ValueError: It cannot be loaded, as said in `load_examined_model`.
     """
     with quietly():
-        return examine(load_patient(model, trust_remote_code=trust_remote_code))
+        return examine(load_examined_model(model, trust_remote_code=trust_remote_code))
 
 
-def examine(patient: Patient) -> Diagnosis:
+def examine(examined: ExaminedModel) -> Diagnosis:
     """Carry out every examination that applies."""
-    findings = {title(examination): examination(patient) for examination in WEIGHTS}
+    findings = {title(examination): examination(examined) for examination in WEIGHTS}
     for examination in TOKENIZER:
         findings[title(examination)] = (
             Finding("not applicable", "there is no tokenizer")
-            if patient.tokenizer is None
-            else examination(patient, patient.tokenizer)
+            if examined.tokenizer is None
+            else examination(examined, examined.tokenizer)
         )
-    reader, is_finite = Reader(patient), findings[title(finite_weights)].verdict == "ok"
+    reader, is_finite = Reader(examined), findings[title(finite_weights)].verdict == "ok"
     for examination in (*BEHAVIOUR, *SAVING):
         findings[title(examination)] = (
-            examined(examination, reader)
+            carry_out(examination, reader)
             if is_finite
             else Finding("not applicable", "weights that are not finite give nothing to compare")
         )
-    return Diagnosis(patient, findings)
+    return Diagnosis(examined, findings)
 
 
 def title(examination: Callable[..., Finding]) -> str:
@@ -69,7 +69,7 @@ def title(examination: Callable[..., Finding]) -> str:
     return examination.__name__.replace("_", " ")
 
 
-def examined(examination: Callable[[Reader], Finding], reader: Reader) -> Finding:
+def carry_out(examination: Callable[[Reader], Finding], reader: Reader) -> Finding:
     """Carry out an examination that calls the model; a model that raises has failed it."""
     try:
         return examination(reader)

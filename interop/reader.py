@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-from .patient import Patient, ids_of
+from .examined_model import ExaminedModel, ids_of
 
 Document = dict[str, Tensor]
 """The ids (1, T) of each stream, by the stream's prefix."""
@@ -38,13 +38,13 @@ RESULTS = ("logits", "prediction_logits", "last_hidden_state")
 class Reader:
     """Random documents of ordinary tokens, which are the same in every examination."""
 
-    def __init__(self, patient: Patient):
-        self.patient = patient
-        has_target = patient.member == "seq2seq" and not patient.reads_twice
+    def __init__(self, examined: ExaminedModel):
+        self.examined = examined
+        has_target = examined.member == "seq2seq" and not examined.reads_twice
         self.streams = ("", "decoder_") if has_target else ("",)
-        self.chooses = patient.is_one_of("AutoModelForMultipleChoice")
-        self.parameters = frozenset(signature(patient.model.forward).parameters)
-        self.ordinary = ordinary_ids(patient)
+        self.chooses = examined.is_one_of("AutoModelForMultipleChoice")
+        self.parameters = frozenset(signature(examined.model.forward).parameters)
+        self.ordinary = ordinary_ids(examined)
         generator = torch.Generator().manual_seed(0)
         self.documents = [
             {stream: self.draw(LENGTHS[stream][number], generator) for stream in self.streams}
@@ -57,7 +57,7 @@ class Reader:
         One that is read twice ends in an end-of-sequence token, at which stock models read its label.
         """
         ids = self.ordinary[torch.randint(len(self.ordinary), (1, length), generator=generator)]
-        if self.patient.reads_twice and (ends := ids_of(self.patient.config, "eos_token_id")):
+        if self.examined.reads_twice and (ends := ids_of(self.examined.config, "eos_token_id")):
             ids[:, -1] = min(ends)
         return ids
 
@@ -69,7 +69,7 @@ class Reader:
     @property
     def sees_all(self) -> bool:
         """Whether all tokens of a text may change the numbers of each."""
-        return self.patient.member == "encoder" or self.patient.reads_twice
+        return self.examined.member == "encoder" or self.examined.reads_twice
 
     def takes(self, name: str) -> bool:
         """Tell whether the model has an input of this name for every stream."""
@@ -81,7 +81,7 @@ class Reader:
         if not {"past_key_values", "use_cache"} <= self.parameters:
             return False
         with torch.no_grad():
-            outputs = self.patient.model(**self.alone(self.documents[0]), use_cache=True)
+            outputs = self.examined.model(**self.alone(self.documents[0]), use_cache=True)
         return "past_key_values" in {field.name for field in fields(outputs)}
 
     @cached_property
@@ -94,7 +94,7 @@ class Reader:
         without_cache = {"use_cache": False} if "use_cache" in self.parameters else {}
         asked = {name: rows[None] for name, rows in inputs.items()} if self.chooses else inputs
         with torch.no_grad():
-            outputs = (model or self.patient.model)(**asked, **without_cache)
+            outputs = (model or self.examined.model)(**asked, **without_cache)
         numbers = outputs.logits.mT if self.chooses else results_of(outputs)
         mask = inputs.get(f"{self.target}attention_mask")
         return numbers.flatten(0, -2) if numbers.dim() == 2 or mask is None else numbers[mask.bool()]
@@ -105,7 +105,7 @@ class Reader:
         for begin, end in pairwise((0, *ends)):
             inputs = self.alone(document | {self.target: document[self.target][:, begin:end]})
             with torch.no_grad():
-                outputs = self.patient.model(**inputs, past_key_values=past, use_cache=True)
+                outputs = self.examined.model(**inputs, past_key_values=past, use_cache=True)
             past = outputs.past_key_values
             last.append(results_of(outputs).flatten(0, -2)[-1])
         return torch.stack(last)
@@ -120,7 +120,7 @@ class Reader:
         for stream, ids in document.items():
             missing = PADDED_LENGTH - ids.shape[1]
             sides = (missing, 0) if side == "left" and not stream else (0, missing)
-            inputs[f"{stream}input_ids"] = F.pad(ids, sides, value=pad_id(self.patient))
+            inputs[f"{stream}input_ids"] = F.pad(ids, sides, value=pad_id(self.examined))
             inputs[f"{stream}attention_mask"] = F.pad(torch.ones_like(ids), sides)
         return inputs
 
@@ -148,16 +148,16 @@ def results_of(outputs: ModelOutput) -> Tensor:
     return next(outputs[name] for name in RESULTS if name in outputs)
 
 
-def ordinary_ids(patient: Patient) -> Tensor:
+def ordinary_ids(examined: ExaminedModel) -> Tensor:
     """Give the ids of tokens without a special role, ascending."""
-    roles = [name for name in patient.config.to_dict() if name.endswith("token_id")]
-    special = set().union(*(ids_of(patient.config, name) for name in roles))
-    if patient.tokenizer is not None:
-        special |= set(patient.tokenizer.all_special_ids)
-    return torch.tensor([number for number in range(patient.rows) if number not in special])
+    roles = [name for name in examined.config.to_dict() if name.endswith("token_id")]
+    special = set().union(*(ids_of(examined.config, name) for name in roles))
+    if examined.tokenizer is not None:
+        special |= set(examined.tokenizer.all_special_ids)
+    return torch.tensor([number for number in range(examined.rows) if number not in special])
 
 
-def pad_id(patient: Patient) -> int:
+def pad_id(examined: ExaminedModel) -> int:
     """Give the id to pad with; where there is none, masks have to hide any."""
-    told = [getattr(owner, "pad_token_id", None) for owner in (patient.config, patient.tokenizer)]
-    return next((number for number in told if number is not None and 0 <= number < patient.rows), 0)
+    told = [getattr(owner, "pad_token_id", None) for owner in (examined.config, examined.tokenizer)]
+    return next((number for number in told if number is not None and 0 <= number < examined.rows), 0)

@@ -12,7 +12,7 @@ def saving(reader: Reader) -> Finding:
     """Saved and loaded again, the model gives the same numbers."""
     inputs = reader.padded(reader.documents[0])
     return agreement(
-        reader.read(inputs, reader.patient.reloaded),
+        reader.read(inputs, reader.examined.reloaded),
         reader.read(inputs),
         "keep whatever results depend on in a parameter, a persistent buffer or the configuration",
     )
@@ -20,16 +20,16 @@ def saving(reader: Reader) -> Finding:
 
 def tied_weights(reader: Reader) -> Finding:
     """Embeddings and head are one tensor if the configuration says so, and all ties outlast saving."""
-    patient, model = reader.patient, reader.patient.model
-    config = patient.config.get_text_config(decoder=True)
+    examined, model = reader.examined, reader.examined.model
+    config = examined.config.get_text_config(decoder=True)
     head = model.get_output_embeddings()
-    if head is not None and promises_tie(config) and head.weight is not patient.embeddings:
+    if head is not None and promises_tie(config) and head.weight is not examined.embeddings:
         return Finding(
             "failed",
             "tie_word_embeddings is true, but embeddings and head are two tensors",
             "set tie_word_embeddings=False if both were trained; otherwise delete the head's from the file",
         )
-    before, after = ties(model), ties(patient.reloaded)
+    before, after = ties(model), ties(examined.reloaded)
     if before != after:
         names = listed("=".join(sorted(tie)) for tie in before ^ after)
         return Finding("failed", f"not the same after saving: {names}", "declare them in _tied_weights_keys")

@@ -2,8 +2,8 @@
 
 from transformers import PreTrainedTokenizerBase
 
+from .examined_model import ExaminedModel, ids_of
 from .finding import Finding, listed
-from .patient import Patient, ids_of
 
 ROLES = ("pad", "bos", "eos", "sep", "cls", "mask", "unk", "decoder_start")
 """Special tokens that configurations and tokenizers give an id."""
@@ -15,9 +15,9 @@ UNLIMITED = 10**9
 """A tokenizer that was told no longest length reports more than this."""
 
 
-def vocabulary(patient: Patient, tokenizer: PreTrainedTokenizerBase) -> Finding:
+def vocabulary(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> Finding:
     """Every token has a row in the table of embeddings, and nearly every row a token."""
-    last, rows = max(tokenizer.get_vocab().values()), patient.rows
+    last, rows = max(tokenizer.get_vocab().values()), examined.rows
     measured = f"the last token has id {last:,}, the table {rows:,} rows"
     if last >= rows:
         return Finding(
@@ -30,9 +30,9 @@ def vocabulary(patient: Patient, tokenizer: PreTrainedTokenizerBase) -> Finding:
     return Finding("ok", measured)
 
 
-def needed_tokens(patient: Patient, tokenizer: PreTrainedTokenizerBase) -> Finding:
+def needed_tokens(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> Finding:
     """There is a token to pad with, and one to mask with where hidden tokens are predicted."""
-    if predicts_hidden_tokens(patient) and tokenizer.mask_token is None:
+    if predicts_hidden_tokens(examined) and tokenizer.mask_token is None:
         return Finding(
             "failed",
             "the model predicts hidden tokens, and the tokenizer has no mask token",
@@ -47,12 +47,12 @@ def needed_tokens(patient: Patient, tokenizer: PreTrainedTokenizerBase) -> Findi
     return Finding("ok", "all there")
 
 
-def predicts_hidden_tokens(patient: Patient) -> bool:
+def predicts_hidden_tokens(examined: ExaminedModel) -> bool:
     """Tell whether a model is an encoder that ends in the vocabulary."""
-    return patient.member == "encoder" and patient.model.get_output_embeddings() is not None
+    return examined.member == "encoder" and examined.model.get_output_embeddings() is not None
 
 
-def end_and_padding(patient: Patient, tokenizer: PreTrainedTokenizerBase) -> Finding:
+def end_and_padding(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> Finding:
     """The token that ends a text is not the one that pads: where pads are not learned, neither is the end."""
     pad, end = tokenizer.pad_token_id, tokenizer.eos_token_id
     if pad is None or end is None:
@@ -66,11 +66,11 @@ def end_and_padding(patient: Patient, tokenizer: PreTrainedTokenizerBase) -> Fin
     )
 
 
-def special_ids(patient: Patient, tokenizer: PreTrainedTokenizerBase) -> Finding:
+def special_ids(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> Finding:
     """Configuration, generation configuration and tokenizer mean the same ids, which the table has."""
     sources = {
-        "config": patient.config,
-        "generation config": patient.model.generation_config if patient.model.can_generate() else None,
+        "config": examined.config,
+        "generation config": examined.model.generation_config if examined.model.can_generate() else None,
         "tokenizer": tokenizer,
     }
     wrong = []
@@ -80,16 +80,16 @@ def special_ids(patient: Patient, tokenizer: PreTrainedTokenizerBase) -> Finding
         said = ", ".join(f"{source} {listed(map(str, found))}" for source, found in told.items())
         if told and not set.intersection(*told.values()):
             wrong.append(f"{role}: {said}")
-        elif any(not 0 <= number < patient.rows for number in set().union(*told.values())):
+        elif any(not 0 <= number < examined.rows for number in set().union(*told.values())):
             wrong.append(f"{role} beyond the table: {said}")
     if not wrong:
         return Finding("ok", "the same wherever they are told")
     return Finding("failed", "; ".join(wrong), "set them in all places to what the model was trained with")
 
 
-def longest_input(patient: Patient, tokenizer: PreTrainedTokenizerBase) -> Finding:
+def longest_input(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> Finding:
     """Truncation cuts to no more tokens than the model has positions."""
-    positions = getattr(patient.config, "max_position_embeddings", None)
+    positions = getattr(examined.config, "max_position_embeddings", None)
     if positions is None:
         return Finding("not applicable", "the model names no longest text")
     remedy = f"tokenizer.model_max_length = {positions}"

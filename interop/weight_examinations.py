@@ -3,16 +3,16 @@
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from .examined_model import ExaminedModel
 from .finding import Finding, listed
-from .patient import Patient
 
 
-def missing_tensors(patient: Patient) -> Finding:
+def missing_tensors(examined: ExaminedModel) -> Finding:
     """Every weight comes from the file, and has the shape that the configuration gives it."""
-    missing = list(patient.loading["missing_keys"])
+    missing = list(examined.loading["missing_keys"])
     mismatched = [
         f"{name} is {tuple(in_file)} in the file and {tuple(expected)} by the configuration"
-        for name, in_file, expected in patient.loading["mismatched_keys"]
+        for name, in_file, expected in examined.loading["mismatched_keys"]
     ]
     if mismatched:
         also = f"; and missing, so drawn at random: {listed(missing)}" if missing else ""
@@ -30,9 +30,9 @@ def missing_tensors(patient: Patient) -> Finding:
     )
 
 
-def unexpected_tensors(patient: Patient) -> Finding:
+def unexpected_tensors(examined: ExaminedModel) -> Finding:
     """The file holds nothing that the model has no place for."""
-    if not (unexpected := patient.loading["unexpected_keys"]):
+    if not (unexpected := examined.loading["unexpected_keys"]):
         return Finding("ok", "the model has a place for every tensor in the file")
     return Finding(
         "warning",
@@ -41,9 +41,9 @@ def unexpected_tensors(patient: Patient) -> Finding:
     )
 
 
-def finite_weights(patient: Patient) -> Finding:
+def finite_weights(examined: ExaminedModel) -> Finding:
     """No weight is infinite or not a number."""
-    tensors = patient.model.state_dict()
+    tensors = examined.model.state_dict()
     spoiled = [
         f"{name} ({count:,} of {tensor.numel():,})"
         for name, tensor in tensors.items()
@@ -58,11 +58,11 @@ def finite_weights(patient: Patient) -> Finding:
     )
 
 
-def constant_rows(patient: Patient) -> Finding:
+def constant_rows(examined: ExaminedModel) -> Finding:
     """No matrix is zero, and no row of one holds the same number throughout, but for the padding token's."""
     constant = [
         f"{name} ({count:,} of {len(matrix):,})"
-        for name, (matrix, padding) in matrices(patient.model).items()
+        for name, (matrix, padding) in matrices(examined.model).items()
         if (count := count_constant_rows(matrix, padding))
     ]
     if not constant:

@@ -33,9 +33,9 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from tercet.interop.admission import load_patient
+from tercet.interop.admission import load_examined_model
 from tercet.interop.doctor import diagnose
-from tercet.interop.patient import Patient
+from tercet.interop.examined_model import ExaminedModel
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,
@@ -146,13 +146,13 @@ def folder_of(tmp_path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def patient_of(folder_of) -> Callable[[str], Patient]:
+def examined_model_of(folder_of) -> Callable[[str], ExaminedModel]:
     """Give the function that loads such a model as the command does."""
 
-    def patient_of(kind: str) -> Patient:
-        return load_patient(str(folder_of(kind)))
+    def examined_model_of(kind: str) -> ExaminedModel:
+        return load_examined_model(str(folder_of(kind)))
 
-    return patient_of
+    return examined_model_of
 
 
 @pytest.fixture

@@ -123,7 +123,7 @@ def test_choices_that_depend_on_each_other_are_found(
         ("seq2seq_labels", TercetSeq2SeqForSequenceClassification),
     ],
 )
-def test_labels_that_are_read_at_a_pad_are_found(kind, model_class, patient_of, spoil):
+def test_labels_that_are_read_at_a_pad_are_found(kind, model_class, examined_model_of, spoil):
     def read_last_column(forward, inputs):
         mask = inputs.get("attention_mask", torch.ones(1, 1))
         if not mask[:, -1].all():
@@ -132,9 +132,9 @@ def test_labels_that_are_read_at_a_pad_are_found(kind, model_class, patient_of, 
             inputs |= {"input_ids": ids, "attention_mask": torch.ones_like(mask)}
         return forward(**inputs)
 
-    patient = patient_of(kind)
+    examined = examined_model_of(kind)
     spoil(model_class, read_last_column)
-    failed = {name for name, each in examine(patient).findings.items() if each.verdict == "failed"}
+    failed = {name for name, each in examine(examined).findings.items() if each.verdict == "failed"}
     assert failed == {"right padding"}
 
 

@@ -64,8 +64,8 @@ def test_healthy_models_pass_whatever_applies(kind, folder_of):
         ("bart_labels", {"left padding", "causality", "packed documents", "cache"}),
     ],
 )
-def test_healthy_classifiers_that_read_twice_pass_whatever_applies(kind, void, patient_of):
-    verdicts = {name: finding.verdict for name, finding in examine(patient_of(kind)).findings.items()}
+def test_healthy_classifiers_that_read_twice_pass_whatever_applies(kind, void, examined_model_of):
+    verdicts = {name: finding.verdict for name, finding in examine(examined_model_of(kind)).findings.items()}
     assert verdicts == {name: "not applicable" if name in void else "ok" for name in EXAMINATIONS}
 
 

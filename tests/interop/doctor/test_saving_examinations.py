@@ -5,7 +5,7 @@ from itertools import count
 import torch
 from transformers import LlamaForCausalLM
 
-from tercet.interop.admission import load_patient
+from tercet.interop.admission import load_examined_model
 from tercet.interop.doctor import examine
 
 
@@ -43,25 +43,25 @@ def test_a_head_of_its_own_is_well_where_the_configuration_cannot_say_so(folder_
     assert not complaints(folder)
 
 
-def failures(patient) -> dict[str, str]:
+def failures(examined) -> dict[str, str]:
     """Name the examinations that failed, with what they measured."""
-    findings = examine(patient).findings.items()
+    findings = examine(examined).findings.items()
     return {name: finding.measured for name, finding in findings if finding.verdict == "failed"}
 
 
 def test_a_tie_that_saving_undoes_is_found(folder_of):
-    patient = load_patient(str(folder_of("llama")))
-    patient.model.lm_head.weight = patient.model.model.embed_tokens.weight
-    failed = failures(patient)
+    examined = load_examined_model(str(folder_of("llama")))
+    examined.model.lm_head.weight = examined.model.model.embed_tokens.weight
+    failed = failures(examined)
     assert set(failed) == {"saving", "tied weights"}  # the head is not in the file, and drawn at random
     expected = "not the same after saving: lm_head.weight=model.embed_tokens.weight"
     assert failed["tied weights"] == expected
 
 
 def test_a_tie_that_cannot_be_saved_is_found(folder_of):
-    patient = load_patient(str(folder_of("llama")))
-    first, second = patient.model.model.layers
+    examined = load_examined_model(str(folder_of("llama")))
+    first, second = examined.model.model.layers
     second.input_layernorm.weight = first.input_layernorm.weight
-    failed = failures(patient)
+    failed = failures(examined)
     assert set(failed) == {"saving", "tied weights"}
     assert "shared tensors" in failed["saving"]

@@ -28,7 +28,7 @@ MAPPINGS = {
 
 
 @dataclass(frozen=True)
-class Patient:
+class ExaminedModel:
     """A model and what it was loaded from.
 
     Args:
