@@ -20,7 +20,7 @@ def predict_by_words(train: Labelled, validation: Labelled, texts: Sequence[str]
     Args:
         train: What is learned from.
         validation: What the regularization is chosen by.
-        texts: What is asked about.
+        texts: To be labelled.
     """
     models = [
         make_pipeline(CountVectorizer(), LogisticRegression(C=strength, max_iter=1000)).fit(*train)

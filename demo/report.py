@@ -30,12 +30,12 @@ from ..reporting.blocks import (
 )
 from ..reporting.curves import draw, panel_of
 from ..training.tracking import Record
-from .asking import Asked, asking_chapter
-from .exhibits import example_blocks
-from .lesson_report import lesson_chapters
-from .showing import Shown
-from .shrinking import Shrunk, shrinking_chapter
-from .teaching import Lesson
+from .distilling import DistillationResult, distillation_chapter
+from .finetuning import TaskResult
+from .prompting import PromptingResult, prompting_chapter
+from .sample_blocks import example_blocks
+from .samples import Sample
+from .task_chapters import task_chapters
 
 NAMES = {"encoder": "Encoder", "decoder": "Decoder", "seq2seq": "Sequence to sequence"}
 TERMS = {
@@ -69,7 +69,7 @@ class Findings:
     log: Sequence[Record]
     parameters: int
     vocabulary: int
-    examples: Sequence[Shown]
+    examples: Sequence[Sample]
     words: int
     """Of the training text."""
     seconds: float
@@ -98,9 +98,9 @@ class Findings:
 
 def build_report(
     findings: Sequence[Findings],
-    lessons: Sequence[Lesson],
-    shrunk: Shrunk,
-    asked: Asked,
+    results: Sequence[TaskResult],
+    distilled: DistillationResult,
+    prompted: PromptingResult,
     folder: Path,
     *,
     seconds: float,
@@ -120,14 +120,14 @@ def build_report(
                 "from context. A perplexity of 30 means: as unsure as if 30 tokens were equally likely."
             ),
             *(block for found in findings for block in chapter(found, folder)),
-            *lesson_chapters(lessons, folder),
-            *shrinking_chapter(shrunk),
-            *asking_chapter(asked),
+            *task_chapters(results, folder),
+            *distillation_chapter(distilled),
+            *prompting_chapter(prompted),
             *what_was_run(findings, seconds),
-            what_was_taught(lessons),
+            what_was_learned(results),
             Prose(
-                f"Both students of the encoder took {shrunk.seconds:,.0f} seconds, asking all members "
-                f"{asked.seconds:,.0f}."
+                f"Both students of the encoder took {distilled.seconds:,.0f} seconds, prompting all members "
+                f"{prompted.seconds:,.0f}."
             ),
         ],
     )
@@ -239,16 +239,16 @@ def what_was_run(findings: Sequence[Findings], seconds: float) -> Iterable[Block
     yield Table(columns, rows)
 
 
-def what_was_taught(lessons: Sequence[Lesson]) -> Table:
+def what_was_learned(results: Sequence[TaskResult]) -> Table:
     """Say how the models were fine-tuned, and how long the two runs of each took."""
     rows = [
         [
-            NAMES[lesson.member],
-            f"{lesson.num_rows:,}",
-            f"{lesson.recipe.training.epochs:g}",
-            f"{lesson.recipe.training.learning_rate:g}",
-            f"{lesson.seconds:,.0f} s",
+            NAMES[result.member],
+            f"{result.num_rows:,}",
+            f"{result.recipe.training.epochs:g}",
+            f"{result.recipe.training.learning_rate:g}",
+            f"{result.seconds:,.0f} s",
         ]
-        for lesson in lessons
+        for result in results
     ]
     return Table(["fine-tuned", "rows", "epochs", "learning rate", "both runs"], rows)

@@ -4,12 +4,12 @@
                     |                                                              +--> report.md, .html, PNG
     rows of tasks --+--> fine-tune each, beside random weights --> compare, show --+
                     +--> distill the fine-tuned encoder to half its layers --------+
-                    +--> ask each before it was taught: zero-, one- and few-shot --+
+                    +--> prompt each pretrained one: zero-, one- and few-shot -----+
 
 Nothing is downloaded. The encoder learns masked language modeling and next-sentence prediction, the decoder
 causal language modeling, the sequence-to-sequence model span corruption. Then the first two learn to tell
 which package a paragraph documents, and the last one to write the first lines of docstrings. A student of
-half the layers learns from the first one, and all three are asked without training.
+half the layers learns from the first one, and all three are prompted without training.
 """
 
 import time
@@ -44,20 +44,20 @@ from ..training.disk import replace_text
 from ..training.ownership import OWN, begin, is_ours, is_unfinished, remove
 from ..training.run_folder import HIDDEN, writing
 from ..training.tracking import LOG, read_log
-from .asking import ASKED, ask, load_prompting
-from .lesson_report import CONFUSIONS
+from .distilling import DISTILLED, distill_encoder, load_distillation
+from .finetuning import FINETUNED, ROWS, TASKS, TaskResult, finetune_member, load_tasks
+from .prompting import PROMPTING, load_prompting, prompt_members
 from .report import Findings, build_report
-from .showing import Shown, continue_texts, fill_masks, judge_pairs, restore_spans
-from .shrinking import DISTILLED, load_distillation, shrink
+from .samples import Sample, continue_texts, fill_masks, judge_pairs, restore_spans
+from .task_chapters import CONFUSIONS
 from .tasks import write_tasks
-from .teaching import FINETUNED, ROWS, TASKS, Lesson, load_tasks, teach
 
 MEMBERS = ("encoder", "decoder", "seq2seq")
 STAGES = 2 * len(MEMBERS) + 2
 PAGE = "report.html"
 MARKDOWN = "report.md"
 CURVES = tuple(f"curves-{member}.png" for member in MEMBERS)
-WRITTEN = (*MEMBERS, ROWS, FINETUNED, DISTILLED, ASKED, *CURVES, CONFUSIONS, MARKDOWN, PAGE)
+WRITTEN = (*MEMBERS, ROWS, FINETUNED, DISTILLED, PROMPTING, *CURVES, CONFUSIONS, MARKDOWN, PAGE)
 """Everything that a demonstration writes."""
 
 
@@ -76,7 +76,7 @@ def run_demo(
     prompting: FewShotRecipe | None = None,
     documents: Mapping[str, Sequence[Document]] | None = None,
 ) -> Path:
-    """Train the three members, teach each a task, show what they learned, and return the path of the page.
+    """Train the three members, fine-tune each on a task, and return the path of the report's page.
 
     Args:
         output: Folder of everything.
@@ -113,17 +113,17 @@ def show_all(
     }
     findings = study_all(members)
     write_tasks(folder / ROWS, documents or documents_of(members["encoder"]))
-    lessons = teach_all(members, tasks or load_tasks(), folder)
+    results = finetune_members(members, tasks or load_tasks(), folder)
     say(f"[{STAGES - 1}/{STAGES}] encoder: a student of half its layers, with a teacher and without")
     with quietly():
-        shrunk = shrink(distillation or load_distillation(), lessons[0], folder)
-    say(f"[{STAGES - 1}/{STAGES}] encoder: {shrunk.in_one_line}")
-    say(f"[{STAGES}/{STAGES}] all: asked without training")
+        distilled = distill_encoder(distillation or load_distillation(), results[0], folder)
+    say(f"[{STAGES - 1}/{STAGES}] encoder: {distilled.in_one_line}")
+    say(f"[{STAGES}/{STAGES}] all: prompting without training")
     with quietly():
         models = [recipe.folder / MODEL for recipe in members.values()]
-        asked = ask(prompting or load_prompting(), models, folder)
-    say(f"[{STAGES}/{STAGES}] {asked.in_one_line}")
-    report = build_report(findings, lessons, shrunk, asked, folder, seconds=time.perf_counter() - began)
+        prompted = prompt_members(prompting or load_prompting(), models, folder)
+    say(f"[{STAGES}/{STAGES}] {prompted.in_one_line}")
+    report = build_report(findings, results, distilled, prompted, folder, seconds=time.perf_counter() - began)
     replace_text(folder / MARKDOWN, as_markdown(report))
     replace_text(folder / PAGE, as_page(report))
     return folder / PAGE
@@ -140,18 +140,18 @@ def study_all(members: Mapping[str, PretrainingRecipe]) -> list[Findings]:
     return findings
 
 
-def teach_all(
+def finetune_members(
     members: Mapping[str, PretrainingRecipe], tasks: Mapping[str, FineTuningRecipe], folder: Path
-) -> list[Lesson]:
+) -> list[TaskResult]:
     """Teach each member its task."""
-    lessons = []
+    results = []
     for number, (member, recipe) in enumerate(members.items(), start=len(members) + 1):
         task = TASKS[member]
         say(f"[{number}/{STAGES}] {member}: fine-tuning on {task}, once pretrained and once not")
         with quietly():
-            lessons.append(teach(member, tasks[task], recipe, folder))
-        say(f"[{number}/{STAGES}] {member}: {lessons[-1].in_one_line}")
-    return lessons
+            results.append(finetune_member(member, tasks[task], recipe, folder))
+        say(f"[{number}/{STAGES}] {member}: {results[-1].in_one_line}")
+    return results
 
 
 def documents_of(recipe: PretrainingRecipe) -> dict[str, list[Document]]:
@@ -206,7 +206,7 @@ def study(member: str, recipe: PretrainingRecipe) -> Findings:
     )
 
 
-def show(member: str, recipe: PretrainingRecipe) -> Sequence[Shown]:
+def show(member: str, recipe: PretrainingRecipe) -> Sequence[Sample]:
     """Let a member do what it is for, on held-out text."""
     folder = recipe.folder / MODEL
     documents = list(open_text(recipe, "validation")[0])

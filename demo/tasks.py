@@ -1,8 +1,8 @@
-"""What the models are taught and asked after pretraining, with rows from the embedded corpus.
+"""What the models are fine-tuned on and prompted with after pretraining: rows from the embedded corpus.
 
 packages     which of eight packages does a paragraph document?     text -> label
 summaries    what is a docstring's first line, given the others?    document -> summary
-questions    the first task in ten words, to be asked untaught      text, choices -> label
+questions    the first task in ten words, for prompting            text, choices -> label
 
 Rows to learn from, and rows to choose by, come from different modules of those that pretraining has read;
 test rows come from the modules that it has not. Where there are more than enough, rows stand evenly spaced.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..text.documentation import Docstring, Document, package_of
-from .showing import evenly_spaced
+from .samples import evenly_spaced
 
 Row = dict[str, Any]
 """What is read, what is right, and the module that both are from."""

@@ -10,10 +10,10 @@ import yaml
 from safetensors.torch import load_file
 
 from tercet.configs.recipe import load_recipe
-from tercet.demo.asking import load_prompting
+from tercet.demo.distilling import load_distillation
+from tercet.demo.finetuning import load_tasks
+from tercet.demo.prompting import load_prompting
 from tercet.demo.run import CURVES, MEMBERS, claim_folder, load_recipes, run_demo
-from tercet.demo.shrinking import load_distillation
-from tercet.demo.teaching import load_tasks
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.documentation import Docstring
 
@@ -125,7 +125,7 @@ def test_page_is_self_contained(finished):
     files = {link for link in links if not link.startswith(("#", "data:"))}
     runs = [run for member in MEMBERS for run in (member, f"{member}-from-scratch")]
     pages = {f"finetuned/{run}/report.html" for run in runs}
-    assert files == pages | {"distilled/report.html", "asked/report.html"}
+    assert files == pages | {"distilled/report.html", "prompting/report.html"}
     assert all((finished.parent / file).exists() for file in files)
     assert page.count("<svg") == len(MEMBERS) + 1
 
@@ -184,9 +184,9 @@ def test_report_shows_what_a_student_of_half_the_layers_keeps(finished):
     assert "## Half the layers" in markdown
 
 
-def test_report_shows_what_all_members_say_untaught(finished):
+def test_report_shows_what_prompting_gives_without_training(finished):
     markdown = (finished.parent / "report.md").read_text()
-    results = json.loads((finished.parent / "asked" / "results.json").read_text())
+    results = json.loads((finished.parent / "prompting" / "results.json").read_text())
     assert [model["member"] for model in results["models"]] == list(MEMBERS)
     for count in ("0", "1"):
         scores = [model["shots"][count] for model in results["models"]]

@@ -73,7 +73,7 @@ class RestoredSpans:
     """The true text, and the model's in its place; `None` where nothing was hidden."""
 
 
-Shown = FilledMask | JudgedPair | Continuation | RestoredSpans
+Sample = FilledMask | JudgedPair | Continuation | RestoredSpans
 """Anything that a model did for people to read."""
 
 
@@ -130,7 +130,7 @@ def fill_mask(
     start: int,
     stop: int,
 ) -> FilledMask:
-    """Hide a word of a sentence and ask for it."""
+    """Hide a word of a sentence and predict it."""
     hidden = f"{sentence[:start]}{tokenizer.mask_token}{sentence[stop:]}"
     inputs = tokenizer(hidden, following, truncation="only_second", return_tensors="pt").to(model.device)
     logits = model(**inputs).logits[inputs["input_ids"] == tokenizer.mask_token_id][0]  # (V,)

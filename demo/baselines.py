@@ -23,7 +23,7 @@ FIRST_SENTENCE = "first sentence"
 
 
 @dataclass(frozen=True)
-class Yardstick:
+class TaskBaselines:
     """What the answers to a task are measured with."""
 
     metric: str
@@ -62,8 +62,8 @@ def repeat_first_sentences(task: Task, rows: Rows) -> dict[str, list[Prediction]
     return {FIRST_SENTENCE: task.guess(rows["train"], rows["test"])}
 
 
-YARDSTICKS = {
-    "packages": Yardstick("accuracy", score_labels, label_by_counting),
-    "summaries": Yardstick("ROUGE-L", score_texts, repeat_first_sentences),
+TASK_BASELINES = {
+    "packages": TaskBaselines("accuracy", score_labels, label_by_counting),
+    "summaries": TaskBaselines("ROUGE-L", score_texts, repeat_first_sentences),
 }
 """By task."""

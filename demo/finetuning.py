@@ -25,11 +25,11 @@ from ..metrics.bootstrap import mean_interval
 from ..pretraining.output import MODEL
 from ..pretraining.recipe import PretrainingRecipe
 from ..text.row_files import read_file
+from .baselines import TASK_BASELINES
 from .tasks import SPLITS
-from .yardsticks import YARDSTICKS
 
 TASKS = {"encoder": "packages", "decoder": "packages", "seq2seq": "summaries"}
-"""Member -> what it is taught."""
+"""Member -> task that it is fine-tuned on."""
 
 PRETRAINED = "pretrained"
 RANDOM_WEIGHTS = "random weights"
@@ -41,8 +41,8 @@ FINETUNED = "finetuned"
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What was said about the test rows."""
+class ScoredPredictions:
+    """Predictions of the test rows, and a score for each."""
 
     predictions: Sequence[Prediction]
     scores: np.ndarray
@@ -58,44 +58,46 @@ class Answers:
         """The mean's 95 % interval."""
         return mean_interval(self.scores)
 
-    def lead_over(self, other: "Answers") -> tuple[float, float]:
+    def lead_over(self, other: "ScoredPredictions") -> tuple[float, float]:
         """Give the 95 % interval of how much better these are, row by row."""
         return mean_interval(self.scores - other.scores)
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """What a member has learned of its task."""
+class TaskResult:
+    """How well a member has learned its task."""
 
     member: str
     recipe: FineTuningRecipe
     """Of the run that began with the pretrained model."""
     num_rows: int
-    """To learn from."""
+    """Training rows."""
     rows: Dataset
-    """To be asked about."""
-    answers: Mapping[str, Answers]
+    """Test rows."""
+    answers: Mapping[str, ScoredPredictions]
     """Of the pretrained model, of the one with random weights, and of what is no Transformer."""
     seconds: float
 
     @property
     def task(self) -> str:
-        """What was taught."""
+        """Name of the task."""
         return TASKS[self.member]
 
     @property
     def in_one_line(self) -> str:
-        """Say how the scores compare."""
+        """Compare the scores in one line."""
         scores = ", ".join(f"{name} {answers.score:.3f}" for name, answers in self.answers.items())
-        return f"{YARDSTICKS[self.task].metric}: {scores}"
+        return f"{TASK_BASELINES[self.task].metric}: {scores}"
 
 
 def load_tasks(overrides: Iterable[str] = ()) -> dict[str, FineTuningRecipe]:
     """Read the shipped recipe of each task."""
-    return {task: load_recipe(FineTuningRecipe, f"{task}-demo", overrides) for task in YARDSTICKS}
+    return {task: load_recipe(FineTuningRecipe, f"{task}-demo", overrides) for task in TASK_BASELINES}
 
 
-def teach(member: str, recipe: FineTuningRecipe, pretraining: PretrainingRecipe, folder: Path) -> Lesson:
+def finetune_member(
+    member: str, recipe: FineTuningRecipe, pretraining: PretrainingRecipe, folder: Path
+) -> TaskResult:
     """Fine-tune a member twice, pretrained and not, and compare both with what is no Transformer.
 
     Args:
@@ -106,7 +108,7 @@ def teach(member: str, recipe: FineTuningRecipe, pretraining: PretrainingRecipe,
     """
     began = time.perf_counter()
     task = TASKS[member]
-    yardstick = YARDSTICKS[task]
+    baselines = TASK_BASELINES[task]
     files: dict[str, Any] = {split: str(folder / ROWS / f"{task}-{split}.jsonl") for split in SPLITS}
     recipe = replace(recipe, data=replace(recipe.data, **files))
     beginning = replace(recipe.model, path=str(pretraining.folder / MODEL))
@@ -116,17 +118,18 @@ def teach(member: str, recipe: FineTuningRecipe, pretraining: PretrainingRecipe,
         model=replace(beginning, from_scratch=True),
         output=str(folder / FINETUNED / f"{member}-{FROM_SCRATCH}"),
     )
-    predictions = {PRETRAINED: answers_of(run), RANDOM_WEIGHTS: answers_of(control)}
+    predictions = {PRETRAINED: predictions_of(run), RANDOM_WEIGHTS: predictions_of(control)}
     rows = {split: read_file(file, columns_of(recipe.task)) for split, file in files.items()}
-    predictions |= yardstick.answers(load_task(run.model_folder), rows)
+    predictions |= baselines.answers(load_task(run.model_folder), rows)
     answers = {
-        name: Answers(said, yardstick.score_each(said, rows["test"])) for name, said in predictions.items()
+        name: ScoredPredictions(said, baselines.score_each(said, rows["test"]))
+        for name, said in predictions.items()
     }
     seconds = time.perf_counter() - began
-    return Lesson(member, run, len(rows["train"]), rows["test"], answers, seconds)
+    return TaskResult(member, run, len(rows["train"]), rows["test"], answers, seconds)
 
 
-def answers_of(recipe: FineTuningRecipe) -> list[Prediction]:
-    """Fine-tune, and read what the model says about the test rows."""
+def predictions_of(recipe: FineTuningRecipe) -> list[Prediction]:
+    """Fine-tune, and read the predictions of the test rows."""
     finetune(recipe)
     return read_predictions(recipe.folder / PREDICTIONS)

@@ -23,20 +23,20 @@ from ..reporting.blocks import (
     percent,
 )
 from ..reporting.charts import draw_confusions
-from .showing import evenly_spaced
+from .baselines import BAG_OF_WORDS, FIRST_SENTENCE, TASK_BASELINES
+from .finetuning import FINETUNED, FROM_SCRATCH, PRETRAINED, RANDOM_WEIGHTS, ScoredPredictions, TaskResult
+from .samples import evenly_spaced
 from .tasks import STAND_IN
-from .teaching import FINETUNED, FROM_SCRATCH, PRETRAINED, RANDOM_WEIGHTS, Answers, Lesson
-from .yardsticks import BAG_OF_WORDS, FIRST_SENTENCE, YARDSTICKS
 
 CONFUSIONS = "confusions.png"
 NUM_PARAGRAPHS = 6
 NUM_SUMMARIES = 6
 
 
-def lesson_chapters(lessons: Sequence[Lesson], folder: Path) -> Iterator[Block]:
+def task_chapters(results: Sequence[TaskResult], folder: Path) -> Iterator[Block]:
     """Tell of both tasks; the chart goes into `folder`."""
-    labelled = [lesson for lesson in lessons if lesson.task == "packages"]
-    written = [lesson for lesson in lessons if lesson.task == "summaries"]
+    labelled = [result for result in results if result.task == "packages"]
+    written = [result for result in results if result.task == "summaries"]
     yield Heading("Learning a task")
     yield from comparison(labelled, about_packages(labelled[0]))
     yield Prose(f"What the {labelled[0].member} took for what:")
@@ -49,42 +49,42 @@ def lesson_chapters(lessons: Sequence[Lesson], folder: Path) -> Iterator[Block]:
     yield Examples(summary_examples(written[0]))
 
 
-def about_packages(lesson: Lesson) -> str:
+def about_packages(result: TaskResult) -> str:
     """Say what the first task is."""
-    packages = sorted(set(lesson.rows["label"][:]))
+    packages = sorted(set(result.rows["label"][:]))
     return (
         f"The encoder and the decoder go on to learn from labels: which of {len(packages)} packages does a "
-        f"paragraph document ({', '.join(packages)})? {lesson.num_rows:,} paragraphs teach it, about as many "
+        f"paragraph document ({', '.join(packages)})? {result.num_rows:,} paragraphs teach it, about as many "
         f"of each package. Where a package was named, the word `{STAND_IN}` stands instead. The "
-        f"{len(lesson.rows):,} test paragraphs are from modules that no model has read before."
+        f"{len(result.rows):,} test paragraphs are from modules that no model has read before."
     )
 
 
-def about_summaries(lesson: Lesson) -> str:
+def about_summaries(result: TaskResult) -> str:
     """Say what the second task is."""
     return (
         "The sequence-to-sequence model learns to write the first line of a docstring from the paragraphs "
-        f"below it, from {lesson.num_rows:,} docstrings. The {len(lesson.rows):,} test docstrings are from "
+        f"below it, from {result.num_rows:,} docstrings. The {len(result.rows):,} test docstrings are from "
         "modules that it has not read before. ROUGE-L is the share of words that a written line and the true "
         "one have in common, in the same order (Lin, 2004); whoever repeats the text's first sentence gets "
         f"what is called {FIRST_SENTENCE} here."
     )
 
 
-def comparison(lessons: Sequence[Lesson], about: str) -> Iterator[Block]:
+def comparison(results: Sequence[TaskResult], about: str) -> Iterator[Block]:
     """Put the scores of a task beside one another, and say what they show."""
-    metric = YARDSTICKS[lessons[0].task].metric
+    metric = TASK_BASELINES[results[0].task].metric
     yield Prose(about)
     yield Prose(
         f"{RANDOM_WEIGHTS.capitalize()} is the same architecture without pretraining, fine-tuned on the same "
         "rows by the same recipe."
     )
-    yield Cards([glance(lesson, metric) for lesson in lessons])
-    names = list(lessons[0].answers)
-    rows = [[name, *(score_and_interval(lesson.answers[name]) for lesson in lessons)] for name in names]
-    yield Table([f"{metric} in % (95 % interval)", *(lesson.member for lesson in lessons)], rows, strong=0)
-    yield Prose(" ".join(verdict(lesson) for lesson in lessons) + f" {DOUBT}")
-    yield Prose(f"What happened on the way: {', '.join(map(links, lessons))}.")
+    yield Cards([glance(result, metric) for result in results])
+    names = list(results[0].answers)
+    rows = [[name, *(score_and_interval(result.answers[name]) for result in results)] for name in names]
+    yield Table([f"{metric} in % (95 % interval)", *(result.member for result in results)], rows, strong=0)
+    yield Prose(" ".join(verdict(result) for result in results) + f" {DOUBT}")
+    yield Prose(f"What happened on the way: {', '.join(map(links, results))}.")
 
 
 DOUBT = (
@@ -93,28 +93,28 @@ DOUBT = (
 )
 
 
-def glance(lesson: Lesson, metric: str) -> Card:
+def glance(result: TaskResult, metric: str) -> Card:
     """Show the scores as bars."""
     bars = [
         Bar(name, answers.score, percent(answers.score), name == PRETRAINED)
-        for name, answers in lesson.answers.items()
+        for name, answers in result.answers.items()
     ]
-    about = f"{metric} on the test rows, after {lesson.recipe.training.epochs:g} epochs."
-    return Card(f"{lesson.member.capitalize()}, fine-tuned", bars[0].shown, about, bars)
+    about = f"{metric} on the test rows, after {result.recipe.training.epochs:g} epochs."
+    return Card(f"{result.member.capitalize()}, fine-tuned", bars[0].shown, about, bars)
 
 
-def score_and_interval(answers: Answers) -> str:
+def score_and_interval(answers: ScoredPredictions) -> str:
     """Write a score with its doubt."""
     low, high = answers.interval
     return f"{100 * answers.score:.1f} ({100 * low:.1f} to {100 * high:.1f})"
 
 
-def verdict(lesson: Lesson) -> str:
+def verdict(result: TaskResult) -> str:
     """Say what pretraining was good for, and whether a Transformer was."""
-    _, control, *others = lesson.answers
-    pretrained, rival = lesson.answers[PRETRAINED], lesson.answers[others[0]]
+    _, control, *others = result.answers
+    pretrained, rival = result.answers[PRETRAINED], result.answers[others[0]]
     text = (
-        f"The pretrained {lesson.member} is {difference(pretrained, lesson.answers[control])} the one with "
+        f"The pretrained {result.member} is {difference(pretrained, result.answers[control])} the one with "
         f"{control}, and {difference(pretrained, rival)} {others[0]}."
     )
     if others[0] == BAG_OF_WORDS and pretrained.score < rival.score:
@@ -122,7 +122,7 @@ def verdict(lesson: Lesson) -> str:
     return text
 
 
-def difference(one: Answers, other: Answers) -> str:
+def difference(one: ScoredPredictions, other: ScoredPredictions) -> str:
     """Say how much better some answers are than others, or worse, or that it cannot be told."""
     low, high = (100 * end for end in one.lead_over(other))
     if low > 0:
@@ -132,53 +132,53 @@ def difference(one: Answers, other: Answers) -> str:
     return f"not to be told apart (from {-low:.1f} points worse to {high:.1f} better) from"
 
 
-def links(lesson: Lesson) -> str:
+def links(result: TaskResult) -> str:
     """Lead to the runs' own reports, which tell more."""
-    runs = {PRETRAINED: lesson.member, RANDOM_WEIGHTS: f"{lesson.member}-{FROM_SCRATCH}"}
-    return ", ".join(f"[{lesson.member}, {name}]({FINETUNED}/{run}/{PAGE})" for name, run in runs.items())
+    runs = {PRETRAINED: result.member, RANDOM_WEIGHTS: f"{result.member}-{FROM_SCRATCH}"}
+    return ", ".join(f"[{result.member}, {name}]({FINETUNED}/{run}/{PAGE})" for name, run in runs.items())
 
 
-def confusions(lesson: Lesson, folder: Path) -> Figure:
+def confusions(result: TaskResult, folder: Path) -> Figure:
     """Draw what the pretrained model took for what."""
-    names, right = np.unique(lesson.rows["label"][:], return_inverse=True)
-    said = [prediction["label"] for prediction in lesson.answers[PRETRAINED].predictions]
+    names, right = np.unique(result.rows["label"][:], return_inverse=True)
+    said = [prediction["label"] for prediction in result.answers[PRETRAINED].predictions]
     counts = count_confusions(np.searchsorted(names, said), right, len(names))
     drawing = draw_confusions(names.tolist(), counts, folder / CONFUSIONS)
     return Figure(CONFUSIONS, drawing, "Which packages were taken for which")
 
 
-def package_examples(lessons: Sequence[Lesson]) -> list[Example]:
+def package_examples(results: Sequence[TaskResult]) -> list[Example]:
     """Show paragraphs, and what the pretrained models say."""
-    rows = lessons[0].rows
+    rows = results[0].rows
 
     def shown(number: int) -> Example:
         lines = [
             Line("paragraph", [Run(rows[number]["text"])]),
             Line("right", [Run(rows[number]["label"], "truth")]),
         ]
-        for lesson in lessons:
-            answers = lesson.answers[PRETRAINED]
+        for result in results:
+            answers = result.answers[PRETRAINED]
             said, role = answers.predictions[number], "right" if answers.scores[number] else "wrong"
-            lines.append(Line(lesson.member, [Run(f"{said['label']} ({percent(said['score'])})", role)]))
+            lines.append(Line(result.member, [Run(f"{said['label']} ({percent(said['score'])})", role)]))
         return Example(lines)
 
     return [shown(number) for number in evenly_spaced(range(len(rows)), NUM_PARAGRAPHS)]
 
 
-def summary_examples(lesson: Lesson) -> list[Example]:
+def summary_examples(result: TaskResult) -> list[Example]:
     """Show texts, their first line, and what the models wrote."""
 
     def shown(number: int) -> Example:
-        row = lesson.rows[number]
+        row = result.rows[number]
         return Example(
             [
                 Line("text", [Run(row["document"])]),
                 Line("first line", [Run(row["summary"], "truth")]),
                 *(
-                    Line(name, [Run(lesson.answers[name].predictions[number]["text"])])
+                    Line(name, [Run(result.answers[name].predictions[number]["text"])])
                     for name in (PRETRAINED, RANDOM_WEIGHTS)
                 ),
             ]
         )
 
-    return [shown(number) for number in evenly_spaced(range(len(lesson.rows)), NUM_SUMMARIES)]
+    return [shown(number) for number in evenly_spaced(range(len(result.rows)), NUM_SUMMARIES)]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import singledispatch
 
 from ..reporting.blocks import Bar, Block, Example, Examples, Line, Prose, Run, percent
-from .showing import Continuation, FilledMask, JudgedPair, RestoredSpans, Shown
+from .samples import Continuation, FilledMask, JudgedPair, RestoredSpans, Sample
 
 CHOSEN: dict[type, str] = {
     FilledMask: "Sentences evenly spaced over the held-out documents, whatever the outcome. Hidden is the "
@@ -23,7 +23,7 @@ WORDS_SHOWN = 22
 """Words of each passage that are shown where two meet."""
 
 
-def example_blocks(shown: Sequence[Shown]) -> Iterable[Block]:
+def example_blocks(shown: Sequence[Sample]) -> Iterable[Block]:
     """Lay out what a member did, each kind after the rule by which it was chosen."""
     for kind in dict.fromkeys(map(type, shown)):
         yield Prose(CHOSEN[kind])
@@ -32,7 +32,7 @@ def example_blocks(shown: Sequence[Shown]) -> Iterable[Block]:
 
 
 @singledispatch
-def as_example(shown: Shown) -> Example:
+def as_example(shown: Sample) -> Example:
     """Lay out what a model did."""
     raise AssertionError(shown)
 

@@ -14,14 +14,14 @@ from ..distill.report import cards, kept_of, kept_table
 from ..distill.report_sizes import about_speed, size_table
 from ..distill.run import distill
 from ..reporting.blocks import Block, Cards, Heading, Prose
-from .teaching import Lesson
+from .finetuning import TaskResult
 
 DISTILLED = "distilled"
 """Folder of the run."""
 
 
 @dataclass(frozen=True)
-class Shrunk:
+class DistillationResult:
     """What a student has kept of its teacher."""
 
     summary: Mapping[str, Any]
@@ -41,24 +41,24 @@ def load_distillation(overrides: Iterable[str] = ()) -> DistillationRecipe:
     return load_recipe(DistillationRecipe, "encoder-half-demo", overrides)
 
 
-def shrink(recipe: DistillationRecipe, lesson: Lesson, folder: Path) -> Shrunk:
-    """Distill the model that a lesson has made, with the rows of that lesson.
+def distill_encoder(recipe: DistillationRecipe, result: TaskResult, folder: Path) -> DistillationResult:
+    """Distill a fine-tuned model, on the rows that it learned from.
 
     Args:
         recipe: How; teacher, rows and output are replaced by those of the demonstration.
-        lesson: What the teacher has learned.
+        result: Of fine-tuning the teacher.
         folder: Of the demonstration.
     """
     began = time.perf_counter()
     assert recipe.task is not None
-    task = replace(recipe.task, teacher=str(lesson.recipe.model_folder), data=lesson.recipe.data)
+    task = replace(recipe.task, teacher=str(result.recipe.model_folder), data=result.recipe.data)
     recipe = replace(recipe, task=task, output=str(folder / DISTILLED))
     distill(recipe)
     summary = json.loads((recipe.folder / SCORES).read_text(encoding="utf-8"))
-    return Shrunk(summary, time.perf_counter() - began)
+    return DistillationResult(summary, time.perf_counter() - began)
 
 
-def shrinking_chapter(shrunk: Shrunk) -> Iterator[Block]:
+def distillation_chapter(distilled: DistillationResult) -> Iterator[Block]:
     """Tell what the student keeps, and what it saves."""
     yield Heading("Half the layers")
     yield Prose(
@@ -66,7 +66,7 @@ def shrinking_chapter(shrunk: Shrunk) -> Iterator[Block]:
         "and from how probable its teacher finds each of them (Hinton et al., 2015). Beside it stand the "
         "same student without a teacher, and what DistilBERT kept of BERT (Sanh et al., 2019)."
     )
-    yield Cards([*cards(shrunk.summary)])
-    yield kept_table(shrunk.summary)
-    yield size_table(shrunk.summary)
-    yield Prose(f"{about_speed(shrunk.summary)} More in [its report]({DISTILLED}/{PAGE}).")
+    yield Cards([*cards(distilled.summary)])
+    yield kept_table(distilled.summary)
+    yield size_table(distilled.summary)
+    yield Prose(f"{about_speed(distilled.summary)} More in [its report]({DISTILLED}/{PAGE}).")

@@ -1,4 +1,4 @@
-"""The pretrained members are asked about a task that they were never taught: zero-, one- and few-shot."""
+"""Zero-, one- and few-shot prompting of the pretrained members, on a task that they never learned."""
 
 import json
 import time
@@ -12,18 +12,18 @@ from ..fewshot.output import PAGE, RESULTS
 from ..fewshot.recipe import FewShotRecipe
 from ..fewshot.run import fewshot
 from ..reporting.blocks import Block, Heading, Prose, Table
-from .teaching import ROWS
+from .finetuning import ROWS
 
-ASKED = "asked"
+PROMPTING = "prompting"
 """Folder of the evaluation."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the members have answered."""
+class PromptingResult:
+    """What the members have answered, and how long it took."""
 
     results: Mapping[str, Any]
-    """As prompting keeps them."""
+    """Contents of `results.json`."""
     seconds: float
 
     @property
@@ -45,8 +45,8 @@ def load_prompting(overrides: Iterable[str] = ()) -> FewShotRecipe:
     return load_recipe(FewShotRecipe, "packages-asked-demo", overrides)
 
 
-def ask(recipe: FewShotRecipe, models: Iterable[Path], folder: Path) -> Asked:
-    """Ask models about the demonstration's rows.
+def prompt_members(recipe: FewShotRecipe, models: Iterable[Path], folder: Path) -> PromptingResult:
+    """Prompt models on the demonstration's rows.
 
     Args:
         recipe: How; rows and output are replaced by those of the demonstration.
@@ -58,35 +58,35 @@ def ask(recipe: FewShotRecipe, models: Iterable[Path], folder: Path) -> Asked:
         recipe,
         data=replace(recipe.data, folder=str(folder / ROWS)),
         models=tuple(map(str, models)),
-        output=str(folder / ASKED),
+        output=str(folder / PROMPTING),
     )
     results = json.loads((fewshot(recipe) / RESULTS).read_text(encoding="utf-8"))
-    return Asked(results, time.perf_counter() - began)
+    return PromptingResult(results, time.perf_counter() - began)
 
 
-def asking_chapter(asked: Asked) -> Iterator[Block]:
-    """Tell what came of it, whatever it was."""
-    baselines = asked.results["baselines"]
-    yield Heading("Asked without training")
+def prompting_chapter(prompting: PromptingResult) -> Iterator[Block]:
+    """Report the scores, whatever they are."""
+    baselines = prompting.results["baselines"]
+    yield Heading("Prompting, without training")
     yield Prose(
-        "The same question, put to the pretrained members before they learned any task: which package is "
-        f"this line about? All choose among the same names, {asked.results['items']} times; K true answers "
-        "stand before the question (Brown et al., 2020). The decoder says how probable each name is behind "
-        "it, the sequence-to-sequence model as a target, the encoder by hiding the name's tokens; how "
-        "probable a name is without the line is divided out. In brackets the 95 % interval."
+        "Before any fine-tuning, the members choose the package that a line documents: "
+        f"{prompting.results['items']} lines, the same candidate names for all, with K labelled examples in "
+        "the prompt (Brown et al., 2020). The decoder scores each name as a continuation, the "
+        "sequence-to-sequence model as a target, the encoder by its pseudo-log-likelihood; the score of a "
+        "name without the line is subtracted. In brackets the 95 % interval."
     )
-    members = list(asked.of_members.values())
+    members = list(prompting.of_members.values())
     counts = sorted({count for shots in members for count in shots}, key=int)
     rows = [
         [f"K = {count}", *(cell(shots[count]) if count in shots else "" for shots in members)]
         for count in counts
     ]
-    rows += [[name, *(f"{100 * value:.1f}" for _ in asked.of_members)] for name, value in baselines.items()]
-    yield Table(["accuracy in %", *asked.of_members], rows)
-    verdicts = [verdict(member, shots) for member, shots in asked.of_members.items()]
+    rows += [[name, *(f"{100 * value:.1f}" for _ in members)] for name, value in baselines.items()]
+    yield Table(["accuracy in %", *prompting.of_members], rows)
+    verdicts = [verdict(member, shots) for member, shots in prompting.of_members.items()]
     yield Prose(
         f"{' '.join(verdicts)} Models of this size that have read so little are not expected to learn from "
-        f"a prompt; the same command asks larger ones. More in [its report]({ASKED}/{PAGE})."
+        f"a prompt; the same command asks larger ones. More in [its report]({PROMPTING}/{PAGE})."
     )
 
 
