@@ -66,6 +66,8 @@ class TercetSeq2SeqPreTrainedModel(TercetPreTrainedModel):
         if decoder.get_input_embeddings().num_embeddings != table.num_embeddings:
             decoder.resize_token_embeddings(table.num_embeddings)
             self.tie_weights()
+        for stack in (self.get_encoder(), decoder):  # which may be saved by itself
+            stack.config.vocab_size = table.num_embeddings
         return table
 
 
