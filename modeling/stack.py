@@ -105,7 +105,8 @@ class TercetStack(TercetPreTrainedModel):
             return self._lay_out_restarts(position_ids, size, by_kernel)
         if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2:
             # Windows and relative positions count the places of a hole, which packing would close.
-            if by_kernel and may_unpad and not attention_mask.all() and not has_holes(attention_mask):
+            has_pads = by_kernel and may_unpad and not attention_mask.all()
+            if has_pads and attention_mask.any() and not has_holes(attention_mask):
                 padding = Padding(attention_mask)
                 positions = padding.position_ids if position_ids is None else padding.pack(position_ids)
                 bounds = padding.cu_seq_lens
