@@ -90,7 +90,7 @@ class TercetStack(TercetPreTrainedModel):
         size, device = tokens.shape[:2], tokens.device
         by_kernel = can_pack(self.config._attn_implementation) and not (output_attentions or is_tracing())
         if cu_seq_lens is not None:
-            require_bounds("cu_seq_lens_q", cu_seq_lens, size)
+            require_bounds("cu_seq_lens", cu_seq_lens, size)
             position_ids = positions_of(cu_seq_lens, size[1]) if position_ids is None else position_ids
             if by_kernel:
                 return Layout(position_ids, PackedSequences(cu_seq_lens, cu_seq_lens, max_length, max_length))
