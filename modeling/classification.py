@@ -134,10 +134,14 @@ LOSSES_OF_NUMBERS: dict[str, Callable[..., Tensor]] = {
 def problem_of(
     labels: Tensor, num_labels: int
 ) -> Literal["regression", "single_label_classification", "multi_label_classification"]:
-    """Tell from labels what is asked, by transformers' rule: one number, one of several, or each or not."""
+    """Tell from labels what is asked: one number, one of several, or each or not.
+
+    The rule is transformers', where integers of other widths in one row are numbers of labels, too.
+    """
     if num_labels == 1:
         return "regression"
-    is_choice = labels.dtype in (torch.long, torch.int)
+    is_index = labels.dim() == 1 and not (labels.is_floating_point() or labels.dtype == torch.bool)
+    is_choice = is_index or labels.dtype in (torch.long, torch.int)
     return "single_label_classification" if is_choice else "multi_label_classification"
 
 

@@ -129,7 +129,7 @@ class RotaryConfig(PreTrainedConfig):
         return getattr(self, "position_embedding_type", None) == "rotary"
 
     def _parameters(self) -> dict[str, Any]:
-        common = dict(self.rope_scaling or {"rope_type": DEFAULT})
+        common = dict(self._completed(self.rope_scaling) or {"rope_type": DEFAULT})
         common |= {"partial_rotary_factor": self.partial_rotary_factor}
         if self.local_rope_theta is None:
             return common | {"rope_theta": self.rope_theta}

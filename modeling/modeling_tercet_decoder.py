@@ -32,7 +32,18 @@ from .cross_entropy import take_loss_arguments
 from .dot_product import single_query_attention
 from .generation import TercetGenerativeModel
 from .keywords import Keywords
-from .packing import Layout, Mask, Masks, PackedSequences, Padding, positions_in, sequence_ids, within
+from .packing import (
+    Layout,
+    Mask,
+    Masks,
+    PackedSequences,
+    Padding,
+    positions_in,
+    positions_of,
+    require_source_bounds,
+    sequence_ids,
+    within,
+)
 from .stack import TercetStack, kernel_arguments, require_tokens
 from .targets import IGNORE
 
@@ -189,11 +200,8 @@ class TercetDecoderModel(TercetStack):
             real = torch.ones(source.shape[:2], device=source.device) if source_mask is None else source_mask
             padding = Padding(real)
             source, cu_seq_lens_k = padding.pack(source), padding.cu_seq_lens
-        is_packed = layout.sequences is not None or layout.sequence_ids is not None
-        if is_packed and cu_seq_lens_k is None:
-            raise ValueError(
-                "the targets are packed, but cu_seq_lens_k is missing: say where their sources end"
-            )
+        if layout.sequences is not None or layout.sequence_ids is not None:
+            require_source_bounds(cu_seq_lens_k, source.shape[:2], layout.sequences)
         pairs = None
         if cu_seq_lens_k is not None and (own := layout.sequences) is not None:
             return source, PackedSequences(own.cu_seq_lens_q, cu_seq_lens_k, own.max_length_q, max_length_k)
@@ -283,7 +291,7 @@ def next_tokens(
 ) -> Tensor:
     """Target of each position: the label after it (B, T), unless that is a pad or begins another sequence."""
     if cu_seq_lens is not None:
-        labels = labels.index_fill(1, cu_seq_lens[:-1].long(), IGNORE)
+        labels = labels.masked_fill(positions_of(cu_seq_lens, labels.shape[1]) == 0, IGNORE)
     elif isinstance(attention_mask, Tensor) and attention_mask.shape == labels.shape:
         is_inner = (attention_mask != 0) & (positions_in(attention_mask) > 0)
         labels = labels.masked_fill(~is_inner, IGNORE)

@@ -20,6 +20,7 @@ from .packing import Masks
 from .pooling import find_sequences
 from .pretrained_tercet import TercetPreTrainedModel, TercetVocabularyModel
 from .stack import TercetStack, kernel_arguments, require_nothing_asked, require_tokens
+from .targets import without_pads
 
 
 class TercetEncoderModel(TercetStack):
@@ -104,14 +105,15 @@ class TercetEncoderForMaskedLM(TercetVocabularyModel):
         logits_to_keep: int | Tensor = 0,
         **kwargs: Keywords,
     ) -> MaskedLMOutput:
-        """Predict tokens: logits (B, T, V), and the loss where `labels` (B, T) is not -100.
+        """Predict tokens: logits (B, T, V), and the loss where `labels` (B, T) is not -100, pads left out.
 
         See `TercetEncoderModel.forward` for the inputs, `TercetVocabularyModel.answer` for what comes back
         when, and `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
-        loss, logits = self.answer(outputs.last_hidden_state, labels, logits_to_keep, loss_arguments)
+        targets = None if labels is None else without_pads(labels, attention_mask)
+        loss, logits = self.answer(outputs.last_hidden_state, targets, logits_to_keep, loss_arguments)
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
@@ -190,7 +192,8 @@ class TercetEncoderForPreTraining(TercetVocabularyModel):
         require_nothing_asked(kwargs, type(self).__name__)
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
         states = outputs.last_hidden_state
-        token_loss, token_logits = self.answer(states, labels, logits_to_keep, loss_arguments)
+        targets = None if labels is None else without_pads(labels, attention_mask)
+        token_loss, token_logits = self.answer(states, targets, logits_to_keep, loss_arguments)
         sequences = find_sequences(states, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
         pair_logits = self.next_sentence_head(states[sequences.first])
         pair_loss = None

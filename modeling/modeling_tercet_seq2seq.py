@@ -29,7 +29,7 @@ from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import bounds_of, restarts
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack import require_nothing_asked
-from .targets import IGNORE, checked_labels
+from .targets import IGNORE, checked_labels, without_pads
 from .tracing import is_tracing
 
 TABLE = "embeddings.embed_tokens.weight"
@@ -66,6 +66,8 @@ class TercetSeq2SeqPreTrainedModel(TercetPreTrainedModel):
         if decoder.get_input_embeddings().num_embeddings != table.num_embeddings:
             decoder.resize_token_embeddings(table.num_embeddings)
             self.tie_weights()
+        for stack in (self.get_encoder(), decoder):  # which may be saved by itself
+            stack.config.vocab_size = table.num_embeddings
         return table
 
 
@@ -191,7 +193,7 @@ class TercetSeq2SeqForConditionalGeneration(
         **kwargs: Keywords,
     ) -> Seq2SeqLMOutput:
         """Predict the target: logits (B, T, V), and the loss of `labels` (B, T), each the token after its
-        decoder input.
+        decoder input, pads of `decoder_attention_mask` left out.
 
         Without `decoder_input_ids` the decoder reads the labels shifted right (teacher forcing). See
         `TercetSeq2SeqModel.forward` for the inputs, `TercetVocabularyModel.answer` for what comes back when,
@@ -216,7 +218,8 @@ class TercetSeq2SeqForConditionalGeneration(
             use_cache=use_cache,
             **kwargs,
         )
-        loss, logits = self.answer(outputs.last_hidden_state, labels, logits_to_keep, loss_arguments)
+        targets = None if labels is None else without_pads(labels, decoder_attention_mask)
+        loss, logits = self.answer(outputs.last_hidden_state, targets, logits_to_keep, loss_arguments)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask
 
 from .sequence_groups import SequenceGroups, group_sequences
+from .tracing import is_tracing
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,42 @@ class Layout:
 def cumulative(lengths: Tensor) -> Tensor:
     """Cumulative lengths (S+1,) of sequences of `lengths` (S,), from 0, in int32 as kernels want them."""
     return F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+
+
+def require_bounds(name: str, cu_seq_lens: Tensor, size: torch.Size) -> None:
+    """Raise a `ValueError` unless cumulative lengths (S+1,) cut a single row of tokens, of `size` (1, N).
+
+    What they are is looked at on the CPU alone, where that costs nothing.
+    """
+    if is_tracing():
+        return
+    if size[0] != 1:
+        raise ValueError(
+            f"{name} is given with {size[0]} rows: packed sequences stand in one, so flatten what is (B, T) "
+            "to (1, B * T) and count on from row to row, or give an attention_mask instead"
+        )
+    is_sound = not cu_seq_lens.is_cpu or (
+        cu_seq_lens[0] == 0 and cu_seq_lens[-1] == size[1] and bool((cu_seq_lens.diff() >= 0).all())
+    )
+    if not is_sound:
+        raise ValueError(
+            f"{name} is {cu_seq_lens.tolist()} for {size[1]} tokens: give cumulative lengths, from 0 "
+            "up to the number of tokens"
+        )
+
+
+def require_source_bounds(
+    cu_seq_lens: Tensor | None, size: torch.Size, targets: PackedSequences | None
+) -> None:
+    """Raise a `ValueError` unless packed targets have a source each, in one row of `size` (1, M)."""
+    if cu_seq_lens is None:
+        raise ValueError("the targets are packed, but cu_seq_lens_k is missing: say where their sources end")
+    require_bounds("cu_seq_lens_k", cu_seq_lens, size)
+    if targets is not None and len(cu_seq_lens) != len(targets.cu_seq_lens_q):
+        raise ValueError(
+            f"cu_seq_lens_k bounds {len(cu_seq_lens) - 1} sources, but cu_seq_lens_q "
+            f"{len(targets.cu_seq_lens_q) - 1} targets: give each target its source, in the same order"
+        )
 
 
 def longest(cu_seq_lens: Tensor) -> int:

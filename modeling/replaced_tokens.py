@@ -22,7 +22,7 @@ from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import Masks
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack import require_nothing_asked
-from .targets import IGNORE, checked_labels
+from .targets import IGNORE, checked_labels, without_pads
 
 
 class ReplacedTokenHead(nn.Module):
@@ -104,9 +104,7 @@ def replaced_token_loss(
         ValueError: If labels shall be smoothed, or one of them is none of the three (`checked_labels`).
     """
     require_no_smoothing("whether a token is replaced", label_smoothing)
-    if isinstance(attention_mask, Tensor) and attention_mask.shape == labels.shape:
-        labels = labels.masked_fill(attention_mask == 0, IGNORE)
-    labels = checked_labels(labels, 2)
+    labels = checked_labels(without_pads(labels, attention_mask), 2)
     is_target = labels != IGNORE
     logits = at_least_float32(logits)
     # Elsewhere than on a CPU a wrong label comes behind the two, and makes the loss nan.

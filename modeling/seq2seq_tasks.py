@@ -31,6 +31,7 @@ from .cross_entropy import logits_loss, take_loss_arguments
 from .keywords import Keywords
 from .modeling_tercet_seq2seq import TercetSeq2SeqModel, TercetSeq2SeqPreTrainedModel
 from .pooling import Sequences, find_sequences
+from .targets import without_pads
 
 
 class TercetSeq2SeqReader(TercetSeq2SeqPreTrainedModel):
@@ -151,7 +152,7 @@ class TercetSeq2SeqForTokenClassification(TercetSeq2SeqReader):
         labels: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqSequenceClassifierOutput:
-        """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100.
+        """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100, pads left out.
 
         The inputs are those of `TercetSeq2SeqModel.forward`; by default the decoder reads the source.
         See `LossArguments` for the loss.
@@ -160,8 +161,10 @@ class TercetSeq2SeqForTokenClassification(TercetSeq2SeqReader):
         outputs, _ = self.read(
             input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids, **kwargs
         )
-        logits = self.classifier(outputs.last_hidden_state)
-        loss = None if labels is None else logits_loss(logits, labels, **loss_arguments)
+        logits, loss = self.classifier(outputs.last_hidden_state), None
+        if labels is not None:
+            mask = attention_mask if decoder_input_ids is None else decoder_attention_mask
+            loss = logits_loss(logits, without_pads(labels, mask), **loss_arguments)
         return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
 
 

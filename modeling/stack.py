@@ -28,6 +28,7 @@ from .packing import (
     has_holes,
     positions_in,
     positions_of,
+    require_bounds,
     restarts,
     sequence_ids,
     within,
@@ -89,6 +90,7 @@ class TercetStack(TercetPreTrainedModel):
         size, device = tokens.shape[:2], tokens.device
         by_kernel = can_pack(self.config._attn_implementation) and not (output_attentions or is_tracing())
         if cu_seq_lens is not None:
+            require_bounds("cu_seq_lens", cu_seq_lens, size)
             position_ids = positions_of(cu_seq_lens, size[1]) if position_ids is None else position_ids
             if by_kernel:
                 return Layout(position_ids, PackedSequences(cu_seq_lens, cu_seq_lens, max_length, max_length))
@@ -103,7 +105,8 @@ class TercetStack(TercetPreTrainedModel):
             return self._lay_out_restarts(position_ids, size, by_kernel)
         if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2:
             # Windows and relative positions count the places of a hole, which packing would close.
-            if by_kernel and may_unpad and not attention_mask.all() and not has_holes(attention_mask):
+            has_pads = by_kernel and may_unpad and not attention_mask.all()
+            if has_pads and attention_mask.any() and not has_holes(attention_mask):
                 padding = Padding(attention_mask)
                 positions = padding.position_ids if position_ids is None else padding.pack(position_ids)
                 bounds = padding.cu_seq_lens

@@ -15,6 +15,17 @@ IGNORE = -100
 """Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""
 
 
+def without_pads(labels: Tensor, attention_mask: object) -> Tensor:
+    """Ask nothing at the pads of a mask (B, T): what a label (B, T) there says is `IGNORE`.
+
+    Training packs a batch without its pads, so that nothing is known of them, and evaluation would measure
+    what training has not learned. A mask of another form, made for a kernel, tells no pads.
+    """
+    if not isinstance(attention_mask, Tensor) or attention_mask.shape != labels.shape:
+        return labels
+    return labels.masked_fill(attention_mask == 0, IGNORE)
+
+
 def checked_labels(labels: Tensor, num_answers: int | None, name: str = "labels") -> Tensor:
     """Return labels of any shape as int64, once they are known to be `IGNORE` or in [0, num_answers).
 

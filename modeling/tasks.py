@@ -34,6 +34,7 @@ from .outputs import TercetSentenceEmbeddingOutput
 from .pooling import POOLING, Sequences, find_sequences
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack import TercetStack, require_nothing_asked, require_tokens
+from .targets import without_pads
 
 
 class TercetReader(TercetPreTrainedModel):
@@ -127,7 +128,7 @@ class TercetForTokenClassification(TercetReader):
         labels: Tensor | None = None,
         **kwargs: Keywords,
     ) -> TokenClassifierOutput:
-        """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100.
+        """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100, pads left out.
 
         See `TercetForSequenceClassification.forward` for the inputs, and `LossArguments` for the loss.
         """
@@ -135,8 +136,9 @@ class TercetForTokenClassification(TercetReader):
         outputs, _ = self.read(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs
         )
-        logits = self.classifier(outputs.last_hidden_state)
-        loss = None if labels is None else logits_loss(logits, labels, **loss_arguments)
+        logits, loss = self.classifier(outputs.last_hidden_state), None
+        if labels is not None:
+            loss = logits_loss(logits, without_pads(labels, attention_mask), **loss_arguments)
         return TokenClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )

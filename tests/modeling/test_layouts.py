@@ -204,6 +204,46 @@ def test_packed_targets_need_packed_sources(builder, batch, targets):
         )
 
 
+@pytest.mark.parametrize("is_training", [True, False])
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+@pytest.mark.parametrize(
+    ("num_rows", "bounds", "answer"),
+    [
+        (2, [0, 4, 9], "with 2 rows: packed sequences stand in one"),
+        (2, [0, 4, 9, 13, 18], "with 2 rows: packed sequences stand in one"),
+        (1, [1, 4, 9], "from 0 up to the number of tokens"),
+        (1, [4, 9], "from 0 up to the number of tokens"),
+        (1, [0, 4], "for 9 tokens: give cumulative lengths"),
+        (1, [0, 4, 12], "for 9 tokens: give cumulative lengths"),
+        (1, [0, 5, 4, 9], "for 9 tokens: give cumulative lengths"),
+    ],
+)
+def test_bounds_that_do_not_cut_one_row_are_refused(member, is_training, num_rows, bounds, answer, builder):
+    model = builder(member).train(is_training)
+    ids = torch.randint(3, 50, (num_rows, 9))
+    with pytest.raises(ValueError, match=answer):
+        model(input_ids=ids, cu_seq_lens_q=torch.tensor(bounds, dtype=torch.int32), labels=ids)
+
+
+@pytest.mark.parametrize("bounds", [[0, 4, 4, 9], [0, 4, 9, 9], [0, 0, 4, 9]])
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+def test_an_empty_sequence_changes_nothing(member, bounds, builder):
+    model = builder(member)
+    ids = torch.randint(3, 50, (1, 9))
+    losses = [
+        model(input_ids=ids, cu_seq_lens_q=torch.tensor(each, dtype=torch.int32), labels=ids).loss
+        for each in ([0, 4, 9], bounds)
+    ]
+    assert_close(*losses)
+
+
+def test_every_packed_target_has_its_source(builder, batch, targets):
+    inputs = packed_inputs_of("seq2seq", batch, targets)
+    bounds = inputs["cu_seq_lens_k"]
+    with pytest.raises(ValueError, match="give each target its source"):
+        builder("seq2seq")(**inputs | {"cu_seq_lens_k": torch.cat((bounds[:-2], bounds[-1:]))})
+
+
 def test_the_slow_path_of_packed_sequences_is_told(builder, batch, monkeypatch):
     told = []
     monkeypatch.setattr("tercet.modeling.stack.logger.warning_once", told.append)

@@ -65,3 +65,13 @@ def test_masks_with_holes_give_the_stock_models_loss(is_training, texts_with_hol
     labels = ids.masked_fill(~is_inner, -100)
     expected = stock(ids, attention_mask=mask, position_ids=positions, labels=labels).loss
     assert_close(ours(ids, attention_mask=mask, labels=labels).loss, expected)
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+@pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
+def test_a_batch_without_any_token_teaches_nothing(member, is_training, builder):
+    model = builder(member).train(is_training)
+    ids = torch.zeros(1, 4, dtype=torch.long)
+    inputs = {"input_ids": ids, "attention_mask": ids, "labels": ids}
+    model(**inputs | ({"decoder_attention_mask": ids} if member == "seq2seq" else {})).loss.backward()
+    assert not any(p.grad.any() for p in model.parameters() if p.grad is not None)

@@ -179,3 +179,17 @@ def test_a_field_that_is_not_ours_is_told(caplog, monkeypatch):
     ]
     TercetDecoderConfig(**TercetDecoderConfig(num_labels=3).to_dict() | {"torch_dtype": "float32"})
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("kind", ["llama3", "yarn"])
+def test_the_length_of_the_first_training_stays_when_more_positions_are_allowed(kind, tmp_path):
+    unsaid = ("rope_theta", "original_max_position_embeddings")
+    scaling = {key: value for key, value in KINDS[kind].items() if key not in unsaid}
+    fresh, given_later = TercetDecoderConfig(**SIZES, rope_scaling=scaling), TercetDecoderConfig(**SIZES)
+    given_later.rope_scaling = scaling
+    fresh.save_pretrained(tmp_path)
+    for config in (fresh, given_later, TercetDecoderConfig.from_pretrained(tmp_path)):
+        assert config.rope_parameters == TercetDecoderConfig.from_pretrained(tmp_path).rope_parameters
+        config.max_position_embeddings = 64
+        model = TercetDecoderForCausalLM(config)
+        assert model.config.rope_scaling["original_max_position_embeddings"] == 16

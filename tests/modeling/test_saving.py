@@ -85,7 +85,7 @@ def test_source_target_and_head_share_what_the_configuration_says(is_tied, share
 
 @pytest.mark.parametrize("is_tied", [True, False])
 @pytest.mark.parametrize("shared", [True, False])
-def test_what_is_shared_grows_and_shrinks_together(is_tied, shared, builder):
+def test_what_is_shared_grows_and_shrinks_together(is_tied, shared, builder, tmp_path):
     fields = {"tie_word_embeddings": is_tied, "share_encoder_decoder_embeddings": shared, "head_bias": True}
     model = builder("seq2seq", **fields)
     ids = torch.randint(3, 40, (1, 5))
@@ -97,6 +97,10 @@ def test_what_is_shared_grows_and_shrinks_together(is_tied, shared, builder):
         assert (source is target, head is target) == (shared, is_tied)
         after = model(input_ids=ids, decoder_input_ids=ids).logits
         torch.testing.assert_close(after[..., :50], before[..., :50], rtol=1e-4, atol=1e-5)
+        encoder = model.get_encoder()
+        encoder.save_pretrained(tmp_path)
+        alone = type(encoder).from_pretrained(tmp_path)
+        assert torch.equal(alone.get_input_embeddings().weight, source)
 
 
 def test_a_head_needs_a_way_to_the_vectors_it_is_tied_to(member, builder):

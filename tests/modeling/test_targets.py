@@ -1,5 +1,7 @@
 """One rule for labels: in every head, in training as in evaluation."""
 
+from inspect import signature
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -46,6 +48,41 @@ def test_labels_of_four_bytes_teach_as_those_of_eight(architecture, task_builder
     assert names
     assert short
     assert_close(model(**inputs | short).loss, model(**inputs).loss, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
+def test_labels_of_any_integer_type_name_one_of_several(dtype, task_builder, examples):
+    inputs = examples(TercetEncoderForSequenceClassification)
+    losses = []
+    for labels in (inputs["labels"], inputs["labels"].to(dtype)):
+        model = task_builder(TercetEncoderForSequenceClassification, num_labels=3)
+        losses.append(model(**inputs | {"labels": labels}).loss)
+        assert model.config.problem_type == "single_label_classification"
+    assert_close(*losses, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("is_training", [True, False])
+def test_pads_are_never_targets_whatever_their_labels_say(
+    architecture, task_builder, examples, is_training, side
+):
+    model, inputs, _ = learning(task_builder, architecture, examples)
+    if inputs.get("labels") is None or inputs["labels"].shape != inputs["input_ids"].shape:
+        pytest.skip("has no labels of tokens")
+    model.train(is_training)
+    mask = torch.ones_like(inputs["input_ids"])
+    mask[1, :2] = 0
+    inputs["attention_mask"] = mask if side == "left" else mask.flip(-1)
+    if "decoder_input_ids" in signature(model.forward).parameters:
+        inputs["decoder_input_ids"] = inputs["input_ids"].flip(0)  # otherwise labels are read, too
+        inputs["decoder_attention_mask"] = inputs["attention_mask"]
+    pads = inputs["attention_mask"] == 0
+    losses = [
+        model(**inputs | {"labels": inputs["labels"].masked_fill(pads, label)}).loss
+        for label in (IGNORE, 0, 1)
+    ]
+    assert_close(losses[0], losses[1], rtol=0, atol=0)
+    assert_close(losses[0], losses[2], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("is_training", [True, False])
