@@ -79,7 +79,13 @@ def main(arguments: list[str]) -> int:
     """Measure all ways, alone and beside others, print the table, and write it down."""
     options = parse(arguments)
     conditions = Conditions(options.threads, own_scheduler_group=False)
-    result = begin_result(conditions, rounds=options.rounds, neighbours=options.neighbours, case=options.case)
+    result = begin_result(
+        conditions,
+        options.waits_for_rest,
+        rounds=options.rounds,
+        neighbours=options.neighbours,
+        case=options.case,
+    )
     case = CASES[options.case].shrunk() if options.smoke else CASES[options.case]
     result["speeds"] = measure_ways(case, options)
     keep(options.output, result)

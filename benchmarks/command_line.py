@@ -18,6 +18,10 @@ def benchmark_parser(description: str | None, results: Path) -> ArgumentParser:
     parser.add_argument("--output", type=Path, default=results, help="where all numbers go, as JSON")
     parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
     parser.add_argument(
+        "--any-load", dest="waits_for_rest", action="store_false",
+        help="do not wait until the machine is at rest: only to see that it runs",
+    )  # fmt: skip
+    parser.add_argument(
         "--common-scheduler-group", action="store_true", help="do not raise our sessions' priority"
     )
     return parser

@@ -38,7 +38,7 @@ CPU = torch.device("cpu")
 EPOCHS = 4
 """Of ours in a pass: one would be over too soon."""
 
-NOISY = "**The machine was busy when this began: trust the ratios more than the speeds.**"
+NOISY = "**The machine was busy when this began: measure again at rest.**"
 
 HEAD = """\
 | flow | stock, tokens/s | slowest to fastest | tercet, tokens/s | slowest to fastest | ratio | two workers |
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
     conditions = Conditions(
         threads=options.threads, heap="retained", own_scheduler_group=not options.common_scheduler_group
     )
-    result = begin_result(conditions, rounds=options.rounds, flows={})
+    result = begin_result(conditions, options.waits_for_rest, rounds=options.rounds, flows={})
     result["machine"]["versions"]["datasets"] = datasets.__version__
     for name in options.flows:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     case = replace(CASE.shrunk(), num_hidden_layers=2) if options.smoke else CASE
     conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
-    result = begin_result(conditions, rounds=options.rounds, case=asdict(case))
+    result = begin_result(conditions, options.waits_for_rest, rounds=options.rounds, case=asdict(case))
     result["parity"] = in_fresh_process(conditions, compare, case)
     result["tokens"] = int(sequence_lengths(case.pool()).sum())
     result["sides"] = measure(case, SIDES, conditions, options.rounds)

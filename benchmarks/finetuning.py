@@ -44,7 +44,9 @@ def main(arguments: list[str]) -> int:
     """Run everything in turns, print the table, and write it down."""
     options = parse(arguments)
     conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
-    result = begin_result(conditions, rounds=options.seeds, model=options.model.name, tasks={})
+    result = begin_result(
+        conditions, options.waits_for_rest, rounds=options.seeds, model=options.model.name, tasks={}
+    )
     folder = options.folder.resolve()
     for name in options.tasks:
         contest = Contest(name, options.model.resolve(), options.data.resolve(), options.rows, options.epochs)

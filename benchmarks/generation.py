@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     """Measure what the arguments ask for, print it, and write it down."""
     options = parse(arguments)
     conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
-    result = begin_result(conditions, rounds=options.rounds, cases={})
+    result = begin_result(conditions, options.waits_for_rest, rounds=options.rounds, cases={})
     result["bandwidth"] = in_fresh_process(conditions, measure_bandwidth)
     for name in options.cases:
         case = WRITING_CASES[name].shrunk() if options.smoke else WRITING_CASES[name]

@@ -39,6 +39,9 @@ GROUP_PRIORITY = -10
 QUIET_LOAD = 0.5
 """Load average below which a machine counts as idle."""
 
+PATIENCE = 600.0
+"""Seconds that a benchmark waits for that before it gives up."""
+
 Result = TypeVar("Result")
 
 
@@ -162,8 +165,19 @@ def present_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def begin_result(conditions: Conditions, **more: Any) -> dict[str, Any]:
-    """Say when, where and under what conditions a program measures what follows."""
+def begin_result(conditions: Conditions, waits_for_rest: bool, **more: Any) -> dict[str, Any]:
+    """Say when, where and under what conditions a program measures what follows.
+
+    Args:
+        conditions: Of the measurement.
+        waits_for_rest: Whether the machine has to be at rest.
+        more: What else belongs to the result.
+
+    Raises:
+        ValueError: It has to be, and is not.
+    """
+    if waits_for_rest:
+        wait_for_rest()
     machine = describe_machine()
     return {
         "date": date.today().isoformat(),
@@ -172,6 +186,22 @@ def begin_result(conditions: Conditions, **more: Any) -> dict[str, Any]:
         "conditions": asdict(conditions),
         **more,
     }
+
+
+def wait_for_rest() -> None:
+    """Wait until what ran before has faded from the load average of the last minute.
+
+    Raises:
+        ValueError: It stays high for `PATIENCE` seconds.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while (load := os.getloadavg()[0]) > QUIET_LOAD:
+        if time.monotonic() > deadline:
+            raise ValueError(
+                f"the load average is {load:.2f}, and a page takes figures below {QUIET_LOAD} alone: "
+                "end other programs, or leave --page out"
+            )
+        time.sleep(5)
 
 
 def describe_machine() -> dict[str, Any]:

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     """Measure what the arguments ask for, print it, and write it down."""
     options = parse(arguments)
     conditions = Conditions(options.threads, options.heap, not options.common_scheduler_group)
-    result = begin_result(conditions, rounds=options.rounds, cases={})
+    result = begin_result(conditions, options.waits_for_rest, rounds=options.rounds, cases={})
     result["peaks"] = in_fresh_process(conditions, measure_peaks)
     for name in options.cases:
         case = CASES[name].shrunk() if options.smoke else CASES[name]

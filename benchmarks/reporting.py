@@ -110,7 +110,7 @@ def describe_run(result: dict[str, Any], *more: str) -> list[str]:
         f"Rounds: {result['rounds']}; {'; '.join(remarks)}.",
     ]
     if result["is_noisy"]:
-        lines += ["", "**The machine was busy when this began: do not trust these numbers.**"]
+        lines += ["", "**The machine was busy when this began: measure again at rest.**"]
     return lines
 
 

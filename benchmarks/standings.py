@@ -29,7 +29,7 @@ def render(result: dict[str, Any]) -> str:
         f"{machine['load_average']:.2f} at the start.",
     ]
     if result["is_noisy"]:
-        lines += ["", "**The machine was busy when this began: do not trust these numbers.**"]
+        lines += ["", "**The machine was busy when this began: measure again at rest.**"]
     lines += ["", *(_pilots(name, race) for name, race in result["contests"].items())]
     lines += ["", HEAD]
     lines += [row for name, race in result["contests"].items() for row in _rows(name, race)]

@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
         own_scheduler_group=not options.common_scheduler_group,
         processors=tuple(options.cpus or ()),
     )
-    result = begin_result(conditions, contests={})
+    result = begin_result(conditions, options.waits_for_rest, contests={})
     for name in options.contests:
         result["contests"][name] = race(CONTESTS[name], conditions, options)
         keep(options.output, result)

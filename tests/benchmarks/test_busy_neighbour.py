@@ -19,7 +19,18 @@ def test_neighbours_run_until_they_are_not_needed(module):
 @pytest.mark.slow
 def test_program_measures_all_ways_and_writes_them_down(tmp_path):
     output = tmp_path / "result.json"
-    options = ["--smoke", "--rounds", "1", "--threads", "2", "--neighbours", "1", "--output", output]
+    options = [
+        "--any-load",
+        "--smoke",
+        "--rounds",
+        "1",
+        "--threads",
+        "2",
+        "--neighbours",
+        "1",
+        "--output",
+        output,
+    ]
     command = [sys.executable, ROOT / "benchmarks" / "busy_neighbour.py", *options]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     speeds = json.loads(output.read_text())["speeds"]

@@ -72,7 +72,7 @@ def test_program_measures_both_sides_and_writes_them_down(tmp_path, module):
     output, page = tmp_path / "result.json", tmp_path / "page.md"
     page.write_text(f"before\n{begin}\n{end}\nafter\n")
     options = ["--smoke", "--flows", "encoder", "--rounds", "1", "--common-scheduler-group"]
-    options += ["--output", output, "--page", page]
+    options += ["--output", output, "--page", page, "--any-load"]
     command = [sys.executable, ROOT / "benchmarks" / "data_pipeline.py", *options]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     flow = json.loads(output.read_text())["flows"]["encoder"]

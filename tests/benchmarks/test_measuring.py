@@ -14,3 +14,16 @@ def test_a_worker_tells_seconds_and_memory(case, module):
     worker = measuring.Worker(case, module("sides").SIDES["tercet"], conditions)
     assert worker.work_once() > 0
     assert worker.finish() > 0
+
+
+def test_a_busy_machine_is_waited_for_and_refused_in_the_end(module, monkeypatch):
+    measuring = module("measuring")
+    loads, waited = [3.0, 0.6, 0.4], []
+    monkeypatch.setattr(measuring.os, "getloadavg", lambda: (loads[len(waited)], 0.0, 0.0))
+    monkeypatch.setattr(measuring.time, "sleep", waited.append)
+    measuring.wait_for_rest()
+    assert len(waited) == 2
+    monkeypatch.setattr(measuring, "PATIENCE", -1.0)
+    waited.clear()
+    with pytest.raises(ValueError, match=r"load average is 3.00, and a page takes figures below 0.5 alone"):
+        measuring.wait_for_rest()

@@ -28,7 +28,7 @@ def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
         "--threads",
         "1",
     ]
-    options += ["--common-scheduler-group", "--output", output, "--page", page]
+    options += ["--common-scheduler-group", "--output", output, "--page", page, "--any-load"]
     command = [sys.executable, ROOT / "benchmarks" / "pretraining.py", *options]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     case = json.loads(output.read_text())["cases"]["encoder"]
