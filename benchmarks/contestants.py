@@ -7,7 +7,6 @@ judging, tokenizing and building the model are left out.
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 from statistics import median
@@ -23,15 +22,16 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedTokenizerBase, get_scheduler
 
 from tercet.objectives.recipes import build_objective
-from tercet.pretraining.model import build_model
+from tercet.pretraining.model import build_config, build_model
+from tercet.pretraining.prepared import training_source
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.run import build_source, build_source_of_length
-from tercet.pretraining.text import prepare_tokenizer
-from tercet.training.evaluation import evaluation_mode
+from tercet.pretraining.text import open_text, prepare_tokenizer
+from tercet.training.evaluation import HeldOut, evaluation_mode
 from tercet.training.examples import Examples
-from tercet.training.fit import HeldOut, fit
+from tercet.training.fit import fit
 from tercet.training.objective import Batch, Objective
 from tercet.training.precision import build_accelerator
+from tercet.training.stages import prepare_data
 from tercet.training.tracking import LOG, read_log
 
 TRIAL_STEPS = 8
@@ -46,7 +46,7 @@ Curve = list[dict[str, float]]
 
 def race_tercet(contest: Contest, recipe: PretrainingRecipe, folder: Path) -> dict[str, Any]:
     """Train as our recipe says; its size and its curve."""
-    tokenizer = prepare_tokenizer(recipe, None)
+    tokenizer = prepare_tokenizer(recipe, open_text(recipe, "train"), build_config(recipe))
     accelerator = build_accelerator(recipe.training, folder)
     model = build_model(recipe, tokenizer)
     objective, judges = contest.objective(recipe, tokenizer), contest.judges(recipe, tokenizer)
@@ -55,17 +55,17 @@ def race_tercet(contest: Contest, recipe: PretrainingRecipe, folder: Path) -> di
         return {"judged": mean_loss(judges, objective, lambda batch: our_loss(model, objective, batch))}
 
     length, seed = recipe.corpus.sequence_length, recipe.training.seed
-    fit(
-        model,
-        build_objective(recipe.objective, tokenizer, sequence_length=length, seed=seed),
-        build_source(recipe, tokenizer),
+    learned = build_objective(recipe.objective, tokenizer, sequence_length=length, seed=seed)
+    source_of_length = training_source(recipe, open_text(recipe, "train"), tokenizer)
+    data = prepare_data(
+        source_of_length(length),
+        learned,
         recipe.training,
-        folder,
         accelerator,
-        width=model.config.hidden_size,
-        source_of_length=partial(build_source_of_length, recipe, tokenizer),
+        source_of_length=source_of_length,
         held_out=HeldOut(held_out_sample(recipe, tokenizer), measure=judge),
     )
+    fit(model, learned, data, recipe.training, folder, accelerator, width=model.config.hidden_size)
     return {"parameters": model.num_parameters(), "curve": curve_of(read_log(folder / LOG))}
 
 
@@ -83,7 +83,7 @@ def race_stock(
 
     It is judged `judgements` times, at the end at last; ours is judged when its recipe evaluates.
     """
-    tokenizer = prepare_tokenizer(recipe, None)
+    tokenizer = prepare_tokenizer(recipe, open_text(recipe, "train"), build_config(recipe))
     judge = stock_judge(contest, recipe, tokenizer)
     trial = StockRun(contest, recipe, tokenizer, rate, TRIAL_STEPS)
     seconds_per_step = median([trial.step() for _ in range(TRIAL_STEPS)][2:])
@@ -121,8 +121,10 @@ class StockRun:
         )
         warmup = round(contest.warmup_ratio * steps)
         self.schedule = get_scheduler(contest.schedule, self.optimizer, warmup, steps)
+        source_of_length = training_source(recipe, open_text(recipe, "train"), tokenizer)
+        source = source_of_length(recipe.corpus.sequence_length)
         loader = DataLoader(
-            Rows(build_source(recipe, tokenizer).epoch(0)),
+            Rows(source.epoch(0)),
             contest.batch_size,
             shuffle=True,
             collate_fn=contest.collator(tokenizer),

@@ -34,7 +34,7 @@ from tercet.objectives.recipes import (
 )
 from tercet.pretraining.held_out import examples_of
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.text import tokenize_text
+from tercet.pretraining.text import open_text, tokenize
 from tercet.training.examples import Examples
 from tercet.training.objective import Batch, Example, Objective
 
@@ -164,7 +164,8 @@ class Sample:
 
 def held_out_sample(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> Sample:
     """Draw `HELD_OUT` sequences of the validation text, or take all if there are fewer."""
-    examples = examples_of(recipe, tokenize_text(recipe, "validation", tokenizer), tokenizer).epoch(0)
+    corpus = tokenize(open_text(recipe, "validation"), tokenizer, recipe.corpus.cache)
+    examples = examples_of(recipe, corpus, tokenizer).epoch(0)
     size = min(HELD_OUT, len(examples))
     return Sample(examples, np.sort(np.random.default_rng(0).choice(len(examples), size, replace=False)))
 

@@ -16,7 +16,9 @@ from ..configs.recipe import recipe_data
 from ..objectives.token_objective import TokenObjective
 from ..pretraining.held_out import UNKNOWN
 from ..pretraining.output import EVALUATION, TEXTS
-from ..pretraining.run import extent, identify, save
+from ..pretraining.prepared import extent_of
+from ..pretraining.run import save
+from ..pretraining.text import identify
 from ..text.texts_read import keep_texts
 from ..text.unknown_tokens import tell_of_unknown
 from ..training.checkpoint import latest
@@ -27,6 +29,7 @@ from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator
 from ..training.run_folder import write_recipe
 from ..training.sharding import whole_weights
+from ..training.stages import prepare_data
 from .cached_teacher import CachedTeacher
 from .general_step import GeneralStep
 from .lesson import build_lesson, source_of
@@ -61,24 +64,25 @@ def learn_general(
     with accelerator.main_process_first():
         source = source_of(step, general, accelerator.device)
     learner, objective = build_lesson(step, recipe, source, accelerator)
+    held_out = of_student(step.held_out, step.base)
+    data = prepare_data(source, objective, general.training, accelerator, held_out=held_out)
     student = learner.student
     if accelerator.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
         write_recipe(recipe, folder)
         goes_on = latest(folder / CHECKPOINTS) is not None
-        keep_texts(folder / TEXTS, identify(step.pretraining), goes_on=goes_on)
+        keep_texts(folder / TEXTS, identify(step.texts, general.corpus.cache), goes_on=goes_on)
         tell_of_unknown(step.held_out.about[UNKNOWN], "the held-out text")
     accelerator.wait_for_everyone()
     outcome = fit(
         learner,
         objective,
-        source,
+        data,
         general.training,
         folder,
         accelerator,
         width=student.config.hidden_size,
-        held_out=of_student(step.held_out, step.base),
-        about=recipe_data(recipe) | {"text": extent(source)},
+        about=recipe_data(recipe) | {"text": extent_of(source)},
         resume=resume,
     )
     if outcome.interrupted_by is not None:

@@ -12,8 +12,9 @@ from ..objectives.recipes import build_objective
 from ..objectives.token_objective import TokenObjective
 from ..pretraining.held_out import build_held_out
 from ..pretraining.model import MODELS, require_positions
+from ..pretraining.prepared import training_source
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
-from ..pretraining.run import build_source
+from ..pretraining.text import Texts, open_texts
 from ..training.evaluation import HeldOut
 from ..training.examples import ExampleSource
 from .recipe import GeneralRecipe
@@ -32,8 +33,8 @@ class GeneralStep:
     """What is read."""
     held_out: HeldOut
     """What models are measured on."""
-    pretraining: PretrainingRecipe
-    """How the same would be said of pretraining."""
+    texts: Texts
+    """The documents of both splits."""
 
 
 def prepare_general(recipe: GeneralRecipe, folder: Path) -> GeneralStep:
@@ -73,6 +74,7 @@ def prepare_general(recipe: GeneralRecipe, folder: Path) -> GeneralStep:
             f"general.objective is {kind}, which asks for more than tokens: DistilBERT learns "
             "masked_language_modeling, without next sentences"
         )
-    source = build_source(pretraining, teacher.tokenizer)
-    held_out = build_held_out(pretraining, teacher.tokenizer)
-    return GeneralStep(recipe, teacher, base, source, held_out, pretraining)
+    texts = open_texts(pretraining)
+    source = training_source(pretraining, texts["train"], teacher.tokenizer)(corpus.sequence_length)
+    held_out = build_held_out(pretraining, texts["validation"], teacher.tokenizer)
+    return GeneralStep(recipe, teacher, base, source, held_out, texts)

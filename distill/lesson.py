@@ -20,7 +20,7 @@ from ..training.evaluation import evaluation_mode
 from ..training.examples import ExampleSource, pick
 from ..training.objective import on_device
 from ..training.precision import build_accelerator, choose_precision
-from ..training.stages import build_stages, cut_held_out
+from ..training.stages import prepare_data
 from .cache import Binding, binding_of, cache_place, write_cache
 from .cached_teacher import CachedTeacher
 from .copies import Copies, require_fixed
@@ -56,9 +56,6 @@ def build_lesson(
     objective = Distillation(step.base, general.objective_weight, signals, teacher, on_policy)
     names = projected(signals, student.config, config)
     learner = Learner(student, objective.needs, names, config.hidden_size)
-    build_stages(source, None, objective, general.training, accelerator)  # raises what is wrong
-    assert step.held_out.source is not None
-    cut_held_out(step.held_out.source, objective, general.training, accelerator).plan(0)
     if not objective.needs.logits:
         rest_unreached(learner, objective, source, accelerator.device)
     return learner, objective
@@ -74,7 +71,8 @@ def require_learnable(step: GeneralStep, recipe: DistillationRecipe, folder: Pat
     assert general is not None
     require_rereadable(step, general)
     accelerator = build_accelerator(general.training, folder)
-    build_lesson(step, recipe, step.source, accelerator)
+    _, objective = build_lesson(step, recipe, step.source, accelerator)
+    prepare_data(step.source, objective, general.training, accelerator, held_out=step.held_out)
     if general.cache is not None and general.sequences is None:
         copies = Copies(step.source, general.cache.copies)
         place, binding = cache_of(step, general.cache, copies, accelerator.device)
@@ -105,7 +103,7 @@ def source_of(step: GeneralStep, general: GeneralRecipe, device: torch.device) -
     require_rereadable(step, general)
     source = step.source
     if general.sequences is not None:
-        source = written_pairs(step.teacher, source, general.sequences, step.pretraining.corpus, device)
+        source = written_pairs(step.teacher, source, general.sequences, step.recipe.corpus, device)
     return source if general.cache is None else Copies(source, general.cache.copies)
 
 
@@ -159,7 +157,7 @@ def cache_of(
     """Say where a cache lies, and what it is of."""
     products = choose_precision(step.recipe.training.precision, device)
     binding = binding_of(step.teacher.folder, source, step.recipe, recipe, products)
-    return cache_place(step.pretraining.corpus, recipe, binding), binding
+    return cache_place(step.recipe.corpus, recipe, binding), binding
 
 
 def rest_unreached(

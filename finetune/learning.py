@@ -25,6 +25,7 @@ from ..training.precision import build_accelerator
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from ..training.run_folder import delete
 from ..training.sharding import gathered, load_whole_weights, whole_weights
+from ..training.stages import prepare_data
 from ..training.tracking import as_json
 from .answers import Examiner, Judged, judge
 from .examples import LabelledExamples
@@ -76,15 +77,15 @@ def learn(
     require_whole_matrices(recipe, accelerator)
     objective = task.objective() if teach is None else teach(beginning.model, accelerator.device)
     validation = Examiner(task, splits["validation"])
+    held_out = HeldOut(measure=validation.measure, criterion=task.shortfall)
     outcome = fit(
         learner,
         objective,
-        splits["train"].examples,
+        prepare_data(splits["train"].examples, objective, training, accelerator, held_out=held_out),
         training,
         folder,
         accelerator,
         width=beginning.model.config.hidden_size,
-        held_out=HeldOut(measure=validation.measure, criterion=task.shortfall),
         about=recipe_data(recipe),
         resume=resume,
     )

@@ -10,7 +10,7 @@ trained     the model, read back from its folder
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import cast, get_args
+from typing import cast
 
 import numpy as np
 from accelerate import Accelerator
@@ -27,9 +27,9 @@ from ..training.precision import build_accelerator
 from .baselines import TrigramModel, UnigramModel, nats_per_token
 from .held_out import build_held_out
 from .model import build_model
+from .prepared import training_source
 from .recipe import PretrainingRecipe
-from .run import build_source
-from .text import Split, tokenize_text
+from .text import open_texts, tokenize
 
 Scores = dict[str, float]
 """As `evaluate` names them: `term/loss`, `term/perplexity`, `term/accuracy`, ..."""
@@ -52,7 +52,8 @@ def compare(
         decoder_start_id=getattr(trained.config, "decoder_start_token_id", None),
     )
     accelerator = build_accelerator(recipe.training, recipe.folder)
-    held_out = build_held_out(recipe, tokenizer)
+    texts = open_texts(recipe)
+    held_out = build_held_out(recipe, texts["validation"], tokenizer)
     assert held_out.source is not None
     batches = list(batches_of(held_out.source, objective, recipe, accelerator))
 
@@ -60,7 +61,8 @@ def compare(
         prepared = accelerator.prepare_model(model, evaluation_mode=True)
         return evaluate(prepared, objective, batches, accelerator, num_bytes=held_out.num_bytes)
 
-    learned_from = batches_of(build_source(recipe, tokenizer), objective, recipe, accelerator)
+    source = training_source(recipe, texts["train"], tokenizer)(recipe.corpus.sequence_length)
+    learned_from = batches_of(source, objective, recipe, accelerator)
     seen, asked = answers(objective, learned_from), answers(objective, batches)
     vocab_size = trained.config.vocab_size
     scores = {
@@ -69,7 +71,8 @@ def compare(
     }
     if recipe.objective.kind == "causal_language_modeling":
         train, validation = (
-            cast(TokenizedCorpus, tokenize_text(recipe, split, tokenizer)) for split in get_args(Split)
+            cast(TokenizedCorpus, tokenize(documents, tokenizer, recipe.corpus.cache))
+            for documents in texts.values()
         )
         scores["trigram"] = trigram_scores(train, validation, frame_ids(tokenizer)[1], vocab_size)
     return scores | {"trained": score(trained)}

@@ -15,30 +15,38 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 from ..objectives.recipes import Corpus, build_examples
 from ..text.chunks import FullSequences, ParallelPairs
 from ..text.corpus import TokenizedCorpus
+from ..text.documents import Documents
 from ..text.unknown_tokens import share_of_unknown
 from ..training.evaluation import HeldOut
 from ..training.examples import ExampleSource
 from .recipe import PretrainingRecipe
-from .text import open_text, tokenize_text
+from .text import tokenize
 from .translation_scores import score_translations, translate
 
 UNKNOWN = "unknown_tokens"
 """Under this name it is told which share of the text's tokens the tokenizer does not know."""
 
 
-def build_held_out(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> HeldOut:
-    """Tokenize a recipe's validation text and say how it is measured.
+def build_held_out(
+    recipe: PretrainingRecipe, documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase
+) -> HeldOut:
+    """Tokenize the validation documents of a recipe, and say how models are measured on them.
 
     Raises:
         ValueError: The text cannot be read or is too short.
     """
-    corpus = tokenize_text(recipe, "validation", tokenizer)
+    corpus = tokenize(documents, tokenizer, recipe.corpus.cache)
     source = examples_of(recipe, corpus, tokenizer)
     sides = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
     about = {UNKNOWN: share_of_unknown([side.tokens for side in sides], tokenizer)}
     if isinstance(source, ParallelPairs):
         num_bytes = {"translation": bytes_of_targets(source)}
-        return HeldOut(source, num_bytes, measure_of(recipe, source, tokenizer), about=about)
+        return HeldOut(
+            source,
+            num_bytes,
+            measure_of(source, documents, tokenizer, recipe.corpus.sequence_length),
+            about=about,
+        )
     if recipe.objective.kind == "causal_language_modeling":
         assert isinstance(corpus, TokenizedCorpus)
         assert isinstance(source, FullSequences)
@@ -77,15 +85,18 @@ def bytes_of_sequences(corpus: TokenizedCorpus, sequences: FullSequences) -> int
 
 
 def measure_of(
-    recipe: PretrainingRecipe, pairs: ParallelPairs, tokenizer: PreTrainedTokenizerBase
+    pairs: ParallelPairs,
+    documents: Sequence[Documents],
+    tokenizer: PreTrainedTokenizerBase,
+    max_new_tokens: int,
 ) -> "TranslationMeasure":
     """Read the texts of the pairs, to translate the ones and compare with the others."""
-    sources, references = (list(documents) for documents in open_text(recipe, "validation"))
+    sources, references = map(list, documents)
     return TranslationMeasure(
         tokenizer,
         [sources[document] for document in pairs.documents],
         [references[document] for document in pairs.documents],
-        recipe.corpus.sequence_length,
+        max_new_tokens,
     )
 
 

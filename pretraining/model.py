@@ -44,13 +44,20 @@ SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 """Fields of a configuration that repeat what the tokenizer says."""
 
 
-def build_model(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> TercetPreTrainedModel:
+def build_model(
+    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, config: TercetConfig | None = None
+) -> TercetPreTrainedModel:
     """Build the untrained model of a recipe; its weights are a function of the recipe's seed.
+
+    Args:
+        recipe: Of the run.
+        tokenizer: Sets the size of the vocabulary and the special ids.
+        config: What `build_config` gives, if that is known already; it is changed.
 
     Raises:
         ValueError: As in `build_config`, or the tokenizer does not fit the model.
     """
-    config = build_config(recipe)
+    config = build_config(recipe) if config is None else config
     has_own_size = recipe.model.path is not None or "vocab_size" in recipe.model.overrides
     fit_vocabulary(config, tokenizer, is_size_given=has_own_size)
     torch.manual_seed(recipe.training.seed)

@@ -4,22 +4,25 @@ A recipe names text to learn from (`train`) and text to measure on (`validation`
 two: the documents to read and the documents to write, as many.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from transformers import PreTrainedTokenizerBase
 
+from ..modeling import TercetConfig
 from ..objectives.recipes import Corpus, SpanCorruptionRecipe, TranslationRecipe
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents, open_documents
 from ..text.tokenization import tokenized_corpus
 from ..text.tokenizer import Template, load_tokenizer, train_tokenizer
-from .model import build_config, config_class_of
 from .recipe import PretrainingRecipe
 
 Split = Literal["train", "validation"]
+
+Texts = Mapping[Split, tuple[Documents, ...]]
+"""The documents of each split: one, or for translation the source's and the target's."""
 
 TEMPLATES: dict[str, Template] = {
     "tercet_encoder": "pair",
@@ -38,7 +41,7 @@ SENTINELS = 100
 class Joined:
     """Several documents' texts, one after another, as often as one likes."""
 
-    def __init__(self, parts: tuple[Documents, ...]):
+    def __init__(self, parts: Sequence[Documents]):
         self.parts = parts
 
     def __iter__(self) -> Iterator[str]:
@@ -77,39 +80,58 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
     )
 
 
-def tokenize_text(recipe: PretrainingRecipe, split: Split, tokenizer: PreTrainedTokenizerBase) -> Corpus:
+def open_texts(recipe: PretrainingRecipe) -> Texts:
+    """Find the documents of both splits.
+
+    Raises:
+        FileNotFoundError: A named file or folder does not exist.
+        ValueError: As in `open_text`.
+    """
+    return {split: open_text(recipe, split) for split in get_args(Split)}
+
+
+def identify(texts: Texts, cache: str | None) -> dict[str, list[dict[str, Any]]]:
+    """Name the texts of both splits with sizes and hashes; the hashes are kept in the cache."""
+    return {split: documents[0].identify(cache) for split, documents in texts.items()}
+
+
+def tokenize(documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase, cache: str | None) -> Corpus:
     """Tokenize the documents of a split, or find them in the cache."""
-    parts = [
-        tokenized_corpus(documents, tokenizer, recipe.corpus.cache) for documents in open_text(recipe, split)
-    ]
+    parts = [tokenized_corpus(each, tokenizer, cache) for each in documents]
     return parts[0] if len(parts) == 1 else (parts[0], parts[1])
 
 
-def prepare_tokenizer(recipe: PretrainingRecipe, prepared: Path | None) -> PreTrainedTokenizerBase:
-    """Load the tokenizer that a recipe names, else the one that was prepared for it, else train one.
+def prepare_tokenizer(
+    recipe: PretrainingRecipe, documents: Sequence[Documents], config: TercetConfig
+) -> PreTrainedTokenizerBase:
+    """Load the tokenizer that a recipe names, or train one on the training documents.
+
+    Args:
+        recipe: Names it, or says how it is trained.
+        documents: The training text.
+        config: Of the model that will use it.
 
     Raises:
         ValueError: A tokenizer cannot be loaded, or the text or the vocabulary's size is impossible.
     """
     if recipe.tokenizer.path is not None:
         return load_tokenizer(recipe.tokenizer.path)
-    return load_tokenizer(str(prepared or learned_tokenizer(recipe)))
+    return load_tokenizer(str(train_once(recipe, documents, config)))
 
 
-def learned_tokenizer(recipe: PretrainingRecipe) -> Path:
-    """Train a tokenizer on a recipe's training text, or find in the cache what an earlier run learned."""
-    parts = open_text(recipe, "train")
+def train_once(recipe: PretrainingRecipe, documents: Sequence[Documents], config: TercetConfig) -> Path:
+    """Train a tokenizer on documents, or find in the cache what an earlier run has trained on them."""
     options = {
         "kind": recipe.tokenizer.kind,
         "vocab_size": recipe.tokenizer.vocab_size,
         "lowercase": recipe.tokenizer.lowercase,
         "sentinels": SENTINELS if isinstance(recipe.objective, SpanCorruptionRecipe) else 0,
-        "template": TEMPLATES[config_class_of(recipe.objective.kind).model_type],
-        "model_max_length": build_config(recipe).max_position_embeddings,
+        "template": TEMPLATES[config.model_type],
+        "model_max_length": config.max_position_embeddings,
     }
-    name = name_of(EDITION, options, [part.fingerprint() for part in parts])
+    name = name_of(EDITION, options, [part.fingerprint() for part in documents])
 
     def make(folder: Path) -> None:
-        train_tokenizer(Joined(parts), **options).save_pretrained(folder)
+        train_tokenizer(Joined(documents), **options).save_pretrained(folder)
 
     return made_once(cache_folder(recipe.corpus.cache) / "tokenizers" / name, make)

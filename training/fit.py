@@ -16,8 +16,7 @@ from ..configs.recipe import recipe_data
 from .checkpoint import RunState, load_checkpoint, read_state, save_checkpoint
 from .circumstances import tell_of_resuming
 from .cpu import prepared_cpu
-from .evaluation import HeldOut, evaluate_held_out, require_evaluations
-from .examples import ExampleSource
+from .evaluation import evaluate_held_out
 from .inspection import say_what_is_kept
 from .interruption import BrokenOff, Interruption, listening
 from .keeping import Keeper
@@ -29,7 +28,7 @@ from .recovery import require_resumable, starting_point
 from .schedules import build_schedule
 from .sharding import gathered, is_sharded, prepare_model, settle
 from .skipping import NonFiniteError
-from .stages import SourceOfLength, StagedSteps, build_stages, cut_held_out
+from .stages import StagedSteps, TrainingData
 from .threads import thread_adapter
 from .tracking import Tracker, as_scores
 from .utilization import measure_utilization
@@ -57,14 +56,12 @@ class Outcome:
 def fit(
     model: nn.Module,
     objective: Objective,
-    source: ExampleSource,
+    data: TrainingData,
     recipe: TrainingRecipe,
     folder: Path,
     accelerator: Accelerator,
     *,
     width: int,
-    source_of_length: SourceOfLength | None = None,
-    held_out: HeldOut | None = None,
     about: dict[str, Any] | None = None,
     resume: bool = False,
 ) -> Outcome:
@@ -73,27 +70,22 @@ def fit(
     Args:
         model: With the weights to begin from; on return with those at the end, on the accelerator's device.
         objective: What is learned.
-        source: What from.
+        data: What from, and what it is measured on: from `prepare_data`, with the same recipe.
         recipe: How.
         folder: Receives `log.jsonl` and `checkpoints/`.
         accelerator: From `build_accelerator`, with the same recipe.
         width: The model's width, from which the Noam schedule derives the rate.
-        source_of_length: Makes the sources of stages with other sequence lengths.
-        held_out: What it is measured on.
         about: The whole recipe as plain data, kept with the checkpoints.
         resume: Whether to continue from the newest whole checkpoint in the folder, if there is one.
 
     Raises:
-        ValueError: The recipe does not fit corpus, machine or checkpoint; or there is one, not to be resumed.
+        ValueError: The recipe does not fit machine or checkpoint; or there is one, not to be resumed.
         FloatingPointError: Too many steps in a row had no finite gradient; the message says what was kept.
         DiskFullError: There is no room for a checkpoint; the earlier ones are intact.
         DamagedCheckpointError: There are checkpoints, and none is as it was written.
     """
     with listening() as interruption, leaving_no_workers(), prepared_cpu(recipe, accelerator.device):
-        run = _Run(
-            model, objective, source, recipe, folder, accelerator, interruption,
-            width, source_of_length, held_out, about,
-        )  # fmt: skip
+        run = _Run(model, objective, data, recipe, folder, accelerator, interruption, width, about)
         if checkpoint := starting_point(folder / CHECKPOINTS, accelerator, resume=resume):
             run.continue_from(checkpoint)
         return run.carry_out()
@@ -106,24 +98,21 @@ class _Run:
         self,
         model: nn.Module,
         objective: Objective,
-        source: ExampleSource,
+        data: TrainingData,
         recipe: TrainingRecipe,
         folder: Path,
         accelerator: Accelerator,
         interruption: Interruption,
         width: int,
-        source_of_length: SourceOfLength | None,
-        held_out: HeldOut | None,
         about: dict[str, Any] | None,
     ):
-        require_evaluations(recipe, are_possible=held_out is not None)
         self.objective = objective
         self.recipe = recipe
         self.folder = folder
         self.accelerator = accelerator
         self.interruption = interruption
         self.adapt_threads = thread_adapter(recipe.adaptive_threads and accelerator.device.type == "cpu")
-        self.held_out = held_out
+        self.data = data
         self.about = (about or {}) | {"training": recipe_data(recipe)}
         self.scores: dict[str, float] = {}
         self.scored_step = -1
@@ -141,11 +130,6 @@ class _Run:
         self.schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=width)
         self.optimizer = accelerator.prepare_optimizer(optimizer)
         self.progress = Progress()
-        self.stages = build_stages(source, source_of_length, objective, recipe, accelerator)
-        measured = None if held_out is None else held_out.source
-        self.held_out_steps = (
-            None if measured is None else cut_held_out(measured, objective, recipe, accelerator)
-        )
 
     @property
     def state(self) -> RunState:
@@ -182,7 +166,7 @@ class _Run:
             window=self.window,
         )
         self.loader = StagedSteps(
-            self.stages,
+            self.data.stages,
             self.progress.step,
             self.progress.place,
             num_workers=self.recipe.num_workers,
@@ -270,26 +254,27 @@ class _Run:
         return Outcome(self.progress, self.scores, self.checkpoint, signal)
 
     def _evaluate(self) -> None:
-        if self.held_out is None:
+        if (held_out := self.data.held_out) is None:
             return
         with self.tracker.paused(), gathered(self.model, self.accelerator):
             self.scores = evaluate_held_out(
-                self.model, self.objective, self.held_out, self.held_out_steps, self.accelerator
+                self.model, self.objective, held_out, self.data.held_out_steps, self.accelerator
             )
             self.scored_step = self.progress.step
-        self.progress.judge(self.held_out.criterion(self.scores))
+        self.progress.judge(held_out.criterion(self.scores))
         self.tracker.record_evaluation(self.scores)
 
     def _save(self) -> None:
         with self.tracker.paused():
             self.tracker.flush()  # a run that resumes here does not write these records again
             scores = self.scores if self.scored_step == self.progress.step else {}
+            held_out = self.data.held_out
             self.checkpoint = save_checkpoint(
                 self.folder / CHECKPOINTS,
                 self.state,
                 recipe=self.about,
                 scores=scores,
-                criterion=self.held_out.criterion(scores) if self.held_out and scores else None,
+                criterion=held_out.criterion(scores) if held_out and scores else None,
             )
             self.saved_step = self.progress.step
             self.keeper.note_saved()

@@ -17,6 +17,7 @@ from itertools import islice
 from accelerate import Accelerator
 
 from .batches import Step, StepDataset, endless_steps
+from .evaluation import HeldOut, require_evaluations
 from .examples import ExampleSource
 from .objective import Objective
 from .recipe import StageRecipe, TrainingRecipe
@@ -114,9 +115,56 @@ def cut(
 def cut_held_out(
     source: ExampleSource, objective: Objective, recipe: TrainingRecipe, accelerator: Accelerator
 ) -> StepDataset:
-    """Cut what a run is measured on into steps that keep its order; it may be smaller than one of them."""
+    """Cut what a run is measured on into steps that keep its order; it may be smaller than one of them.
+
+    Raises:
+        ValueError: It does not fit into steps.
+    """
     tokens = min(recipe.tokens_per_step, int(source.epoch(0).lengths.sum()))
-    return cut(source, tokens, objective, recipe, accelerator, shuffle=False)
+    steps = cut(source, tokens, objective, recipe, accelerator, shuffle=False)
+    steps.plan(0)  # what is wrong with it shows before the run begins
+    return steps
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a run learns from and is measured on, cut into steps."""
+
+    stages: Sequence[Stage]
+    """The run's, in their order."""
+    held_out: HeldOut | None
+    """What it is measured on, if anything."""
+    held_out_steps: StepDataset | None
+    """The steps of `held_out.source`, if it has one."""
+
+
+def prepare_data(
+    source: ExampleSource,
+    objective: Objective,
+    recipe: TrainingRecipe,
+    accelerator: Accelerator,
+    *,
+    source_of_length: SourceOfLength | None = None,
+    held_out: HeldOut | None = None,
+) -> TrainingData:
+    """Cut training and held-out examples into the steps of a run, and check them.
+
+    Args:
+        source: The training examples.
+        objective: Collates them.
+        recipe: Says how large steps are, and what the stages do.
+        accelerator: Knows this process's share.
+        source_of_length: Makes the sources of stages with other sequence lengths; `None` if there are none.
+        held_out: What the run is measured on.
+
+    Raises:
+        ValueError: Examples and recipe do not fit each other.
+    """
+    require_evaluations(recipe, are_possible=held_out is not None)
+    stages = build_stages(source, source_of_length, objective, recipe, accelerator)
+    measured = None if held_out is None else held_out.source
+    steps = None if measured is None else cut_held_out(measured, objective, recipe, accelerator)
+    return TrainingData(stages, held_out, steps)
 
 
 class StagedSteps(Iterator[Step]):

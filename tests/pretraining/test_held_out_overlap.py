@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tercet.pretraining.run import require_inputs
+from tercet.pretraining.prepared import find_inputs
 from tercet.text.held_out_overlap import shared_files
 
 
@@ -49,9 +49,9 @@ def test_validation_on_training_text_is_told(recipe_reading, tmp_path):
     copy, other = write(tmp_path, "copy.txt", "One."), write(tmp_path, "other.txt", "Six.")
     told = r"^1 of 1 files of corpus.validation are learned from as well \(.*a.txt\), so that their scores"
     with pytest.warns(UserWarning, match=told):
-        require_inputs(recipe_reading(str(train), str(train)))
+        find_inputs(recipe_reading(str(train), str(train)))
     with pytest.warns(UserWarning, match=r"^1 of 2 files of .*copy.txt\), .* choose other files$"):
-        require_inputs(recipe_reading(str(train), [str(copy), str(other)]))
+        find_inputs(recipe_reading(str(train), [str(copy), str(other)]))
 
 
 def test_held_out_text_is_not_warned_of(recipe_reading, tmp_path):
@@ -60,4 +60,4 @@ def test_held_out_text_is_not_warned_of(recipe_reading, tmp_path):
     packed.write_bytes(gzip.compress(b"Six."))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        require_inputs(recipe_reading(str(train), [str(other), str(packed)]))
+        find_inputs(recipe_reading(str(train), [str(other), str(packed)]))

@@ -32,6 +32,7 @@ from tercet.training.packing import pack
 from tercet.training.precision import build_accelerator
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from tercet.training.schedules import build_schedule
+from tercet.training.stages import prepare_data
 from tercet.training.tracking import Record, read_log
 
 VOCABULARY = 23
@@ -173,12 +174,18 @@ class Server:
         self.process.communicate(timeout=60)
 
 
+def fit_source(model, objective, source, recipe, folder, accelerator, *, resume=False, **data):
+    """Cut a source into steps, and train on them."""
+    steps = prepare_data(source, objective, recipe, accelerator, **data)
+    return fit(model, objective, steps, recipe, folder, accelerator, width=WIDTH, resume=resume)
+
+
 class Toys:
     """What the tests use of this file, by way of the fixture `toys`."""
 
     Objective, Source, Model, recipe = ToyObjective, ToySource, ToyModel, staticmethod(toy_recipe)
     state, move = staticmethod(toy_state), staticmethod(move)
-    width = WIDTH
+    fit, width = staticmethod(fit_source), WIDTH
 
     @staticmethod
     def timeless(log: Path) -> list[Record]:
@@ -206,14 +213,8 @@ class Toys:
         """Start `main` below in new processes; it is not waited for."""
         command = [sys.executable, __file__]
         if processes > 1:
-            command = [
-                sys.executable,
-                "-m",
-                "torch.distributed.run",
-                "--standalone",
-                f"--nproc-per-node={processes}",
-            ]
-            command.append(__file__)
+            launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+            command = [sys.executable, *launcher, __file__]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         if in_pieces:
             environment |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
@@ -286,13 +287,9 @@ def main(folder: str, dropout: str, resume: str, *overrides: str) -> None:
     torch.manual_seed(recipe.seed)
     model = ToyModel(float(dropout))
     accelerator = build_accelerator(recipe, Path(folder))
-    disagree = "TOYS_DISAGREE" in os.environ
-    outcome = fit(
-        model, ToyObjective(), ToySource(), recipe, Path(folder), accelerator, width=WIDTH,
-        held_out=of_two_minds(accelerator) if disagree else HeldOut(ToySource(30, seed=1)),
-        resume=resume == "1",
-    )  # fmt: skip
-    print(outcome)
+    held_out = of_two_minds(accelerator) if "TOYS_DISAGREE" in os.environ else HeldOut(ToySource(30, seed=1))
+    parts = model, ToyObjective(), ToySource(), recipe, Path(folder), accelerator
+    print(fit_source(*parts, held_out=held_out, resume=resume == "1"))
 
 
 if __name__ == "__main__":

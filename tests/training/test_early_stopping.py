@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tercet.configs.recipe import recipe_data
 from tercet.training.checkpoint import best, checkpoints, latest, read_state
 from tercet.training.evaluation import HeldOut
-from tercet.training.fit import CHECKPOINTS, fit
+from tercet.training.fit import CHECKPOINTS
 from tercet.training.loop import Progress
 from tercet.training.tracking import LOG
 
@@ -42,14 +42,19 @@ def run(toys, objective, source, tmp_path):
 
         model.register_forward_pre_hook(collapse)
         fixed = {"steps": 12, "evaluate_every": 2, "checkpoint_every": 1, "tokens_per_micro_batch": None}
-        return fit(
-            model, objective, source, toys.recipe(**(fixed | changes)), tmp_path / name,
-            Accelerator(cpu=True), width=toys.width, resume=resume,
+        return toys.fit(
+            model,
+            objective,
+            source,
+            toys.recipe(**(fixed | changes)),
+            tmp_path / name,
+            Accelerator(cpu=True),
+            resume=resume,
             held_out=HeldOut(
                 measure=lambda model: {"found": sign * next(given)},
                 criterion=lambda scores: sign * scores["found"],
             ),
-        )  # fmt: skip
+        )
 
     return run
 
@@ -132,10 +137,15 @@ def test_what_is_no_number_is_never_better():
 )
 def test_patience_that_nothing_wears_out_is_refused(toys, objective, source, tmp_path, held_out, changes):
     with pytest.raises(ValueError, match=r"training.patience = 3, but nothing is measured before the end"):
-        fit(
-            toys.Model(), objective, source, toys.recipe(patience=3, **changes), tmp_path,
-            Accelerator(cpu=True), width=toys.width, held_out=held_out,
-        )  # fmt: skip
+        toys.fit(
+            toys.Model(),
+            objective,
+            source,
+            toys.recipe(patience=3, **changes),
+            tmp_path,
+            Accelerator(cpu=True),
+            held_out=held_out,
+        )
     assert not list(tmp_path.iterdir())
 
 

@@ -17,7 +17,7 @@ from tercet.training.evaluation import (
     micro_batches,
     without_targets,
 )
-from tercet.training.fit import CHECKPOINTS, fit
+from tercet.training.fit import CHECKPOINTS
 from tercet.training.objective import IGNORE, Objective
 
 CPU = torch.device("cpu")
@@ -177,20 +177,31 @@ def test_without_a_target_nothing_is_defined(toys, objective, source):
 def test_an_undefined_evaluation_is_never_the_best(toys, objective, source, tmp_path, capsys):
     """It wears patience out, it is said, and every file that tells of it is JSON."""
     recipe = toys.recipe(steps=9, evaluate_every=1, checkpoint_every=1, patience=3)
-    outcome = fit(
-        toys.Model(), WithoutTokens(objective), source, recipe, tmp_path, Accelerator(cpu=True),
-        width=toys.width, held_out=HeldOut(toys.Source(30, seed=1)),
-    )  # fmt: skip
+    outcome = toys.fit(
+        toys.Model(),
+        WithoutTokens(objective),
+        source,
+        recipe,
+        tmp_path,
+        Accelerator(cpu=True),
+        held_out=HeldOut(toys.Source(30, seed=1)),
+    )
     assert (outcome.progress.step, outcome.progress.best) == (3, None)
     assert math.isnan(outcome.scores["loss"])
     assert best(tmp_path / CHECKPOINTS) is None
     told = json.loads((outcome.checkpoint / "state.json").read_text(), parse_constant=pytest.fail)
     assert told["scores"]["loss"] is told["criterion"] is None
     assert "the held-out data have no target of token: the loss is undefined" in capsys.readouterr().err
-    again = fit(
-        toys.Model(), WithoutTokens(objective), source, recipe, tmp_path, Accelerator(cpu=True),
-        width=toys.width, held_out=HeldOut(toys.Source(30, seed=1)), resume=True,
-    )  # fmt: skip
+    again = toys.fit(
+        toys.Model(),
+        WithoutTokens(objective),
+        source,
+        recipe,
+        tmp_path,
+        Accelerator(cpu=True),
+        held_out=HeldOut(toys.Source(30, seed=1)),
+        resume=True,
+    )
     assert math.isnan(again.scores["loss"])
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from tercet.configs.recipe import recipe_data
 from tercet.training.checkpoint import checkpoints, latest, read_state
 from tercet.training.evaluation import HeldOut
-from tercet.training.fit import CHECKPOINTS, fit
+from tercet.training.fit import CHECKPOINTS
 from tercet.training.recipe import ScheduleRecipe
 from tercet.training.tracking import LOG, read_log
 
@@ -25,10 +25,16 @@ def here(toys, objective, source, tmp_path):
     def here(name="run", *, resume=False, model=None, measure=lambda model: {}, **changes):
         torch.manual_seed(0)
         held_out = HeldOut(toys.Source(30, seed=1), {"token": 99}, measure)
-        return fit(
-            model or toys.Model(0.1), objective, source, toys.recipe(**changes), tmp_path / name,
-            Accelerator(cpu=True), width=toys.width, held_out=held_out, resume=resume,
-        )  # fmt: skip
+        return toys.fit(
+            model or toys.Model(0.1),
+            objective,
+            source,
+            toys.recipe(**changes),
+            tmp_path / name,
+            Accelerator(cpu=True),
+            held_out=held_out,
+            resume=resume,
+        )
 
     return here
 

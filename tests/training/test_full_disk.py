@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from tercet.training.checkpoint import checkpoints, latest, save_checkpoint
 from tercet.training.disk import DiskFullError
-from tercet.training.fit import CHECKPOINTS, fit
+from tercet.training.fit import CHECKPOINTS
 from tercet.training.manifest import find_damage
 from tercet.training.tracking import LOG
 
@@ -113,10 +113,15 @@ def run_in(toys, objective, source):
     def run_in(folder, **changes):
         torch.manual_seed(0)
         recipe = toys.recipe(**{"checkpoint_every": 2, "log_every": 1} | changes)
-        return fit(
-            toys.Model(0.1), objective, source, recipe, folder, Accelerator(cpu=True),
-            width=toys.width, resume=True,
-        )  # fmt: skip
+        return toys.fit(
+            toys.Model(0.1),
+            objective,
+            source,
+            recipe,
+            folder,
+            Accelerator(cpu=True),
+            resume=True,
+        )
 
     return run_in
 
@@ -189,10 +194,15 @@ def main(folder: Path) -> None:
     def run_in(place: Path) -> None:
         torch.manual_seed(0)
         recipe = Toys.recipe(checkpoint_every=2, log_every=1)
-        fit(
-            ToyModel(0.1), ToyObjective(), ToySource(), recipe, place, Accelerator(cpu=True),
-            width=Toys.width, resume=True,
-        )  # fmt: skip
+        Toys.fit(
+            ToyModel(0.1),
+            ToyObjective(),
+            ToySource(),
+            recipe,
+            place,
+            Accelerator(cpu=True),
+            resume=True,
+        )
 
     straight, small = folder / "straight", folder / "small"
     run_in(straight)

@@ -13,7 +13,7 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 
 from tercet.training.checkpoint import checkpoints, latest, load_checkpoint
-from tercet.training.fit import CHECKPOINTS, fit
+from tercet.training.fit import CHECKPOINTS
 from tercet.training.manifest import find_damage
 from tercet.training.packing import slice_sequences
 from tercet.training.tracking import LOG, read_log
@@ -43,14 +43,13 @@ def give_up(toys, tmp_path):
         torch.manual_seed(0)
         recipe = toys.recipe(steps=20, checkpoint_every=2, log_every=3, max_skipped_steps=TOO_MANY)
         with pytest.raises(FloatingPointError) as raised:
-            fit(
+            toys.fit(
                 toys.Model(),
                 Failing(),
                 toys.Source(),
                 recipe,
                 tmp_path,
                 Accelerator(cpu=True),
-                width=toys.width,
             )
         return str(raised.value), Failing()
 

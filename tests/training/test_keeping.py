@@ -9,7 +9,7 @@ import torch
 from accelerate import Accelerator
 
 from tercet.training.checkpoint import checkpoints, read_state
-from tercet.training.fit import CHECKPOINTS, fit
+from tercet.training.fit import CHECKPOINTS
 
 
 @pytest.fixture
@@ -35,10 +35,15 @@ def run(toys, tmp_path):
     def run(*, blows_up_at=None, broken_steps=(), stop_at=None, resume=False, **changes):
         torch.manual_seed(0)
         recipe = toys.recipe(**{"steps": 40, "tokens_per_micro_batch": 200, "checkpoint_every": 2} | changes)
-        return fit(
-            toys.Model(), Failing(blows_up_at, broken_steps, stop_at), toys.Source(), recipe, tmp_path,
-            Accelerator(cpu=True), width=toys.width, resume=resume,
-        )  # fmt: skip
+        return toys.fit(
+            toys.Model(),
+            Failing(blows_up_at, broken_steps, stop_at),
+            toys.Source(),
+            recipe,
+            tmp_path,
+            Accelerator(cpu=True),
+            resume=resume,
+        )
 
     return run
 

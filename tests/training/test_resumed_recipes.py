@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tercet.training import cpu, loop, stages
 from tercet.training import fit as fitting
 from tercet.training.evaluation import HeldOut
-from tercet.training.fit import CHECKPOINTS, fit
+from tercet.training.fit import CHECKPOINTS
 from tercet.training.precision import build_accelerator
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, StageRecipe, TrainingRecipe
 from tercet.training.tracking import LOG, read_log
@@ -122,11 +122,16 @@ def run(toys, tmp_path, monkeypatch):
             patch.setattr(stages, "endless_steps", deliver)
             patch.setattr(loop, "NonFiniteSteps", count)
             accelerator = build_accelerator(recipe, folder)
-            outcome = fit(
-                toys.with_blocks(0.1), toys.Objective(), toys.Source(), recipe, folder, accelerator,
-                width=toys.width, held_out=HeldOut(measure=lambda model: {"loss": 1.0}),
+            outcome = toys.fit(
+                toys.with_blocks(0.1),
+                toys.Objective(),
+                toys.Source(),
+                recipe,
+                folder,
+                accelerator,
+                held_out=HeldOut(measure=lambda model: {"loss": 1.0}),
                 resume=begun is not None,
-            )  # fmt: skip
+            )
         weights = load_file(outcome.checkpoint / "model.safetensors")
         seen.weights = {name: weight.tolist() for name, weight in weights.items()}
         records = read_log(folder / LOG)

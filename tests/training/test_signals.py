@@ -14,7 +14,7 @@ from torch.utils.data import _utils
 from tercet.training import checkpoint
 from tercet.training.checkpoint import checkpoints, read_state
 from tercet.training.evaluation import HeldOut
-from tercet.training.fit import CHECKPOINTS, fit
+from tercet.training.fit import CHECKPOINTS
 from tercet.training.schedules import build_schedule
 from tercet.training.tracking import LOG
 
@@ -30,10 +30,16 @@ def run(toys, objective, tmp_path):
         torch.manual_seed(0)
         held_out = HeldOut(toys.Source(30, seed=1), {}, measure)
         recipe = toys.recipe(**{"checkpoint_every": 2, "evaluate_every": 3, "log_every": 4} | changes)
-        return fit(
-            toys.Model(0.1), objective, source or toys.Source(), recipe, tmp_path / name,
-            Accelerator(cpu=True), width=toys.width, held_out=held_out, resume=True,
-        )  # fmt: skip
+        return toys.fit(
+            toys.Model(0.1),
+            objective,
+            source or toys.Source(),
+            recipe,
+            tmp_path / name,
+            Accelerator(cpu=True),
+            held_out=held_out,
+            resume=True,
+        )
 
     return run
 

@@ -8,7 +8,7 @@ import torch
 from accelerate import Accelerator
 from safetensors.torch import load_file
 
-from tercet.training.fit import HeldOut, fit
+from tercet.training.evaluation import HeldOut
 from tercet.training.loop import Progress
 from tercet.training.recipe import OptimizerRecipe, StageRecipe
 from tercet.training.stages import StagedSteps, build_stages
@@ -108,11 +108,17 @@ def train(toys, objective, source, shortened, tmp_path):
         torch.manual_seed(0)
         muon = OptimizerRecipe("muon", learning_rate=1e-2)
         recipe = toys.recipe(steps=20, stages=stages, optimizer=muon, evaluate_every=evaluate_every)
-        return fit(
-            toys.with_blocks(0.1), objective, source, recipe, tmp_path / name, Accelerator(cpu=True),
-            width=toys.width, source_of_length=shortened, held_out=HeldOut(toys.Source(9), measure=measure),
+        return toys.fit(
+            toys.with_blocks(0.1),
+            objective,
+            source,
+            recipe,
+            tmp_path / name,
+            Accelerator(cpu=True),
+            source_of_length=shortened,
+            held_out=HeldOut(toys.Source(9), measure=measure),
             resume=resume,
-        )  # fmt: skip
+        )
 
     return train
 

@@ -1,0 +1,180 @@
+"""What a pretraining run consists of, before it begins: every part is built once, and checked on the way.
+
+recipe -> find_inputs -> configuration, documents              what needs no text is checked first
+                |
+             prepare  -> tokenizer, model, objective, examples, cut into steps
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from accelerate import Accelerator
+from transformers import PreTrainedTokenizerBase
+
+from ..modeling import TercetConfig, TercetPreTrainedModel
+from ..objectives.recipes import build_objective
+from ..text.cache import cache_folder
+from ..text.chunks import StreamedExamples
+from ..text.corpus import TokenizedCorpus
+from ..text.documents import Documents
+from ..text.held_out_overlap import warn_of_overlap
+from ..text.tokenizer import load_tokenizer
+from ..training.consistency import require_consistent
+from ..training.evaluation import HeldOut
+from ..training.examples import Examples, ExampleSource
+from ..training.objective import Objective
+from ..training.stages import TrainingData, prepare_data
+from .held_out import build_held_out, examples_of
+from .model import build_config, build_model
+from .recipe import PretrainingRecipe
+from .text import Texts, open_texts, prepare_tokenizer, tokenize
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a recipe names, found and checked; no text has been read."""
+
+    config: TercetConfig
+    """Of the model, before the tokenizer has set the size of the vocabulary."""
+    texts: Texts
+    """The documents of both splits."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The parts of a run."""
+
+    tokenizer: PreTrainedTokenizerBase
+    model: TercetPreTrainedModel
+    """With the weights that it begins with."""
+    objective: Objective
+    data: TrainingData
+    """Training and held-out examples, cut into steps."""
+    extent: str
+    """How much training text there is, by which a resumed run notices that it is another one."""
+
+    @property
+    def held_out(self) -> HeldOut:
+        """What the run is measured on."""
+        assert self.data.held_out is not None
+        return self.data.held_out
+
+
+def find_inputs(recipe: PretrainingRecipe) -> Inputs:
+    """Check everything that needs no text, which may take long to read; find the text.
+
+    Raises:
+        ValueError: Parts of the recipe do not fit each other, or the tokenizer cannot be loaded.
+        FileNotFoundError: A file that it names does not exist.
+    """
+    require_consistent(recipe.training)
+    for stage in recipe.training.stages:
+        require_shorter(stage.sequence_length or 1, recipe.corpus.sequence_length)
+    config, texts = build_config(recipe), open_texts(recipe)
+    warn_of_overlap(texts["train"][0], texts["validation"][0], cache_folder(recipe.corpus.cache))
+    if recipe.tokenizer.path is not None:
+        load_tokenizer(recipe.tokenizer.path)
+    return Inputs(config, texts)
+
+
+def prepare(
+    recipe: PretrainingRecipe, inputs: Inputs, accelerator: Accelerator, trained_tokenizer: Path | None
+) -> Prepared:
+    """Read the text and build the parts of a run; nothing is written outside the cache.
+
+    Args:
+        recipe: Of the run.
+        inputs: What `find_inputs` has found.
+        accelerator: Knows this process's share of the steps.
+        trained_tokenizer: Folder of a tokenizer that an earlier command has trained for this run, if any.
+
+    Raises:
+        ValueError: Text, tokenizer, model and recipe do not fit each other.
+    """
+    length = recipe.corpus.sequence_length
+    with accelerator.main_process_first():
+        tokenizer = load_or_train_tokenizer(recipe, inputs, trained_tokenizer)
+        source_of_length = training_source(recipe, inputs.texts["train"], tokenizer)
+        held_out = build_held_out(recipe, inputs.texts["validation"], tokenizer)
+    model = build_model(recipe, tokenizer, inputs.config)
+    objective = build_objective(
+        recipe.objective,
+        tokenizer,
+        sequence_length=length,
+        seed=recipe.training.seed,
+        decoder_start_id=getattr(model.config, "decoder_start_token_id", None),
+    )
+    source = source_of_length(length)
+    data = prepare_data(
+        source,
+        objective,
+        recipe.training,
+        accelerator,
+        source_of_length=source_of_length,
+        held_out=held_out,
+    )
+    return Prepared(tokenizer, model, objective, data, extent_of(source))
+
+
+def load_or_train_tokenizer(
+    recipe: PretrainingRecipe, inputs: Inputs, trained: Path | None
+) -> PreTrainedTokenizerBase:
+    """Load the tokenizer that was trained for a run before, or do what the recipe says.
+
+    Raises:
+        ValueError: It cannot be loaded or trained.
+    """
+    if trained is not None and recipe.tokenizer.path is None:
+        return load_tokenizer(str(trained))
+    return prepare_tokenizer(recipe, inputs.texts["train"], inputs.config)
+
+
+def training_source(
+    recipe: PretrainingRecipe, documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase
+) -> Callable[[int], ExampleSource]:
+    """Tokenize the training text once; give what makes examples of it, of any sequence length.
+
+    A stream is tokenized while it is read.
+
+    Raises:
+        ValueError: The text cannot be read or is too short, or pairs are to be streamed.
+    """
+    if not recipe.corpus.streaming:
+        corpus = tokenize(documents, tokenizer, recipe.corpus.cache)
+        return lambda length: examples_of(with_length(recipe, length), corpus, tokenizer)
+    stream, *others = documents
+    if others:
+        raise ValueError("corpus.streaming is true, but pairs cannot be streamed: set corpus.streaming=false")
+    return lambda length: StreamedExamples(
+        stream, tokenizer, partial(examples_of_window, with_length(recipe, length), tokenizer)
+    )
+
+
+def with_length(recipe: PretrainingRecipe, sequence_length: int) -> PretrainingRecipe:
+    """Give a recipe whose sequences have another length."""
+    return replace(recipe, corpus=replace(recipe.corpus, sequence_length=sequence_length))
+
+
+def examples_of_window(
+    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, corpus: TokenizedCorpus
+) -> Examples:
+    """Make the examples of a window of a stream."""
+    return examples_of(recipe, corpus, tokenizer).epoch(0)
+
+
+def extent_of(source: ExampleSource) -> str:
+    """Say how much text an epoch has."""
+    lengths = source.epoch(0).lengths
+    return f"{len(lengths):,} examples of {int(np.sum(lengths)):,} tokens"
+
+
+def require_shorter(sequence_length: int, longest: int) -> None:
+    """Raise a `ValueError` if the sequences of a stage are longer than the run's."""
+    if sequence_length > longest:
+        raise ValueError(
+            f"training.stages: sequence_length = {sequence_length} exceeds corpus.sequence_length = "
+            f"{longest}: shorten the stage's sequences, or let the run's be as long"
+        )
