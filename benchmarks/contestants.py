@@ -22,10 +22,10 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedTokenizerBase, get_scheduler
 
 from tercet.objectives.recipes import build_objective
-from tercet.pretraining.model import build_config, build_model
-from tercet.pretraining.prepared import training_source
+from tercet.pretraining.model import build_model
+from tercet.pretraining.prepared import find_inputs, load_or_train_tokenizer, training_source
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.text import open_text, prepare_tokenizer
+from tercet.pretraining.text import open_text
 from tercet.training.evaluation import HeldOut, evaluation_mode
 from tercet.training.examples import Examples
 from tercet.training.fit import fit
@@ -46,7 +46,7 @@ Curve = list[dict[str, float]]
 
 def race_tercet(contest: Contest, recipe: PretrainingRecipe, folder: Path) -> dict[str, Any]:
     """Train as our recipe says; its size and its curve."""
-    tokenizer = prepare_tokenizer(recipe, open_text(recipe, "train"), build_config(recipe))
+    tokenizer = load_or_train_tokenizer(recipe, find_inputs(recipe), None)
     accelerator = build_accelerator(recipe.training, folder)
     model = build_model(recipe, tokenizer)
     objective, judges = contest.objective(recipe, tokenizer), contest.judges(recipe, tokenizer)
@@ -83,7 +83,7 @@ def race_stock(
 
     It is judged `judgements` times, at the end at last; ours is judged when its recipe evaluates.
     """
-    tokenizer = prepare_tokenizer(recipe, open_text(recipe, "train"), build_config(recipe))
+    tokenizer = load_or_train_tokenizer(recipe, find_inputs(recipe), None)
     judge = stock_judge(contest, recipe, tokenizer)
     trial = StockRun(contest, recipe, tokenizer, rate, TRIAL_STEPS)
     seconds_per_step = median([trial.step() for _ in range(TRIAL_STEPS)][2:])

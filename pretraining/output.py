@@ -65,7 +65,7 @@ def run_folder(recipe: PretrainingRecipe) -> RunFolder:
     )
 
 
-def trained_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool) -> Path | None:
+def kept_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool) -> Path | None:
     """Find the tokenizer that an earlier command trained for this run, unless it is to be replaced."""
     folder = recipe.folder / TOKENIZER
     return folder if folder.exists() and not run_folder(recipe).replaces(overwrite) else None

@@ -30,7 +30,7 @@ from ..training.stages import TrainingData, prepare_data
 from .held_out import build_held_out, examples_of
 from .model import build_config, build_model
 from .recipe import PretrainingRecipe
-from .text import Texts, open_texts, prepare_tokenizer, tokenize
+from .text import Texts, open_texts, tokenize, trained_tokenizer
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Inputs:
     """Of the model, before the tokenizer has set the size of the vocabulary."""
     texts: Texts
     """The documents of both splits."""
+    tokenizer: PreTrainedTokenizerBase | None
+    """The existing one, if the recipe names one."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,8 @@ def find_inputs(recipe: PretrainingRecipe) -> Inputs:
         require_shorter(stage.sequence_length or 1, recipe.corpus.sequence_length)
     config, texts = build_config(recipe), open_texts(recipe)
     warn_of_overlap(texts["train"][0], texts["validation"][0], cache_folder(recipe.corpus.cache))
-    if recipe.tokenizer.path is not None:
-        load_tokenizer(recipe.tokenizer.path)
-    return Inputs(config, texts)
+    path = recipe.tokenizer.path
+    return Inputs(config, texts, None if path is None else load_tokenizer(path))
 
 
 def prepare(
@@ -122,14 +123,16 @@ def prepare(
 def load_or_train_tokenizer(
     recipe: PretrainingRecipe, inputs: Inputs, trained: Path | None
 ) -> PreTrainedTokenizerBase:
-    """Load the tokenizer that was trained for a run before, or do what the recipe says.
+    """Give the tokenizer that the recipe names, or the one that was trained for the run before, or train one.
 
     Raises:
-        ValueError: It cannot be loaded or trained.
+        ValueError: It cannot be loaded, or the text or the vocabulary's size is impossible.
     """
-    if trained is not None and recipe.tokenizer.path is None:
-        return load_tokenizer(str(trained))
-    return prepare_tokenizer(recipe, inputs.texts["train"], inputs.config)
+    if inputs.tokenizer is not None:
+        return inputs.tokenizer
+    if trained is None:
+        trained = trained_tokenizer(recipe, inputs.texts["train"], inputs.config)
+    return load_tokenizer(str(trained))
 
 
 def training_source(

@@ -29,7 +29,7 @@ from ..training.run_folder import writing
 from ..training.sharding import whole_weights
 from ..training.tracking import LOG, as_json, read_log
 from .held_out import UNKNOWN
-from .output import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, TOKENIZER, run_folder, trained_tokenizer
+from .output import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, TOKENIZER, kept_tokenizer, run_folder
 from .prepared import Inputs, Prepared, find_inputs, load_or_train_tokenizer, prepare
 from .recipe import PretrainingRecipe
 from .text import identify
@@ -60,7 +60,7 @@ def pretrain_alone(recipe: PretrainingRecipe, inputs: Inputs, *, resume: bool, o
     output = run_folder(recipe)
     output.require_claimable(resume=resume, overwrite=overwrite)
     accelerator = build_accelerator(recipe.training, recipe.folder)
-    run = prepare(recipe, inputs, accelerator, trained_tokenizer(recipe, overwrite=overwrite))
+    run = prepare(recipe, inputs, accelerator, kept_tokenizer(recipe, overwrite=overwrite))
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go
         output.claim(resume=resume, overwrite=overwrite)
@@ -100,7 +100,7 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
     inputs, output = find_inputs(recipe), run_folder(recipe)
     with writing(recipe.folder):
         output.require_claimable(resume=False, overwrite=overwrite)
-        trained = trained_tokenizer(recipe, overwrite=overwrite)
+        trained = kept_tokenizer(recipe, overwrite=overwrite)
         tokenizer = load_or_train_tokenizer(recipe, inputs, trained)
         output.claim(resume=False, overwrite=overwrite)
         return keep_tokenizer(recipe, tokenizer)

@@ -16,7 +16,7 @@ from ..objectives.recipes import Corpus, SpanCorruptionRecipe, TranslationRecipe
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents, open_documents
 from ..text.tokenization import tokenized_corpus
-from ..text.tokenizer import Template, load_tokenizer, train_tokenizer
+from ..text.tokenizer import Template, train_tokenizer
 from .recipe import PretrainingRecipe
 
 Split = Literal["train", "validation"]
@@ -101,26 +101,19 @@ def tokenize(documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase,
     return parts[0] if len(parts) == 1 else (parts[0], parts[1])
 
 
-def prepare_tokenizer(
+def trained_tokenizer(
     recipe: PretrainingRecipe, documents: Sequence[Documents], config: TercetConfig
-) -> PreTrainedTokenizerBase:
-    """Load the tokenizer that a recipe names, or train one on the training documents.
+) -> Path:
+    """Train a tokenizer on documents, unless an earlier run has, and give its folder in the cache.
 
     Args:
-        recipe: Names it, or says how it is trained.
+        recipe: Says how it is trained.
         documents: The training text.
         config: Of the model that will use it.
 
     Raises:
-        ValueError: A tokenizer cannot be loaded, or the text or the vocabulary's size is impossible.
+        ValueError: The text or the vocabulary's size is impossible.
     """
-    if recipe.tokenizer.path is not None:
-        return load_tokenizer(recipe.tokenizer.path)
-    return load_tokenizer(str(train_once(recipe, documents, config)))
-
-
-def train_once(recipe: PretrainingRecipe, documents: Sequence[Documents], config: TercetConfig) -> Path:
-    """Train a tokenizer on documents, or find in the cache what an earlier run has trained on them."""
     options = {
         "kind": recipe.tokenizer.kind,
         "vocab_size": recipe.tokenizer.vocab_size,

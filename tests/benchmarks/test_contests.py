@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from tercet.pretraining.model import build_config, build_model
-from tercet.pretraining.text import open_text, prepare_tokenizer
+from tercet.pretraining.model import build_model
+from tercet.pretraining.prepared import find_inputs, load_or_train_tokenizer
 from tercet.training.objective import IGNORE
 
 
@@ -23,7 +23,7 @@ def recipe(contest, text, tmp_path):
 
 @pytest.fixture
 def tokenizer(recipe):
-    return prepare_tokenizer(recipe, open_text(recipe, "train"), build_config(recipe))
+    return load_or_train_tokenizer(recipe, find_inputs(recipe), None)
 
 
 def test_the_models_have_equally_many_parameters_within_3_percent(contest, recipe, tokenizer):

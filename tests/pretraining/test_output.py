@@ -3,7 +3,7 @@
 import pytest
 
 from tercet.configs.recipe import load_recipe, parse_recipe
-from tercet.pretraining.output import run_folder, trained_tokenizer
+from tercet.pretraining.output import kept_tokenizer, run_folder
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.cache import made_once
 
@@ -119,7 +119,7 @@ def test_a_half_written_tokenizer_is_written_anew(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         made_once(folder / "tokenizer", write_half)
-    assert trained_tokenizer(recipe_for(tmp_path), overwrite=False) is None
+    assert kept_tokenizer(recipe_for(tmp_path), overwrite=False) is None
     claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
     made_once(folder / "tokenizer", lambda path: None)
     assert visible(tmp_path) == ["recipe.yaml", "tokenizer"]

@@ -145,7 +145,7 @@ def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypa
 def test_what_needs_no_text_is_refused_before_any_is_read(
     training, message, texts, tmp_path, monkeypatch, recipe_of
 ):
-    monkeypatch.setattr("tercet.pretraining.prepared.prepare_tokenizer", None)
+    monkeypatch.setattr("tercet.pretraining.prepared.trained_tokenizer", None)
     with pytest.raises(ValueError, match=message):
         pretrain(recipe_of("masked_language_modeling", texts, tmp_path / "run", **training))
     assert not (tmp_path / "run").exists()
