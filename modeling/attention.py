@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .blocked_weights import apply
 from .configuration_tercet import TercetConfig
 from .dot_product import scaled_dot_product
 from .linear import project, residual_linear
@@ -22,6 +21,7 @@ from .normalization import build_head_norm
 from .packed_attention import PACKED_KERNEL
 from .packing import Mask, PackedSequences
 from .positions import Rotation, rotate
+from .prepacked_weights import apply
 
 
 class Attention(nn.Module):
@@ -59,14 +59,14 @@ class Attention(nn.Module):
         *,
         kernel: Callable[..., tuple[Tensor, Tensor | None]] | None = None,
         output_attentions: bool | None = False,
-        asked: Tensor | None = None,
+        output_positions: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Read `value` (B, G, S, D) with `query` (B, H, T, D), and project back to (B, T, C).
 
         Unless the caller knows a better one, the kernel is that of the configuration, or the packed one for
         packed sequences. Recorded attentions come from the definition, since other kernels never hold them.
-        What was read at places `asked` for, (n,) in the flattened batch, goes on alone, as (1, n, C).
+        With `output_positions` (n,) of the flattened batch, only these are projected back, as (1, n, C).
         """
         read, weights = (kernel or self.kernel(mask, output_attentions))(
             self,
@@ -78,7 +78,7 @@ class Attention(nn.Module):
             dropout=self.config.attention_dropout if self.training else 0.0,
             **kwargs,
         )
-        return apply(self.o_proj, narrowed(read.flatten(start_dim=-2), asked)), weights
+        return apply(self.o_proj, select_positions(read.flatten(start_dim=-2), output_positions)), weights
 
     def kernel(
         self, mask: Mask, output_attentions: bool | None
@@ -154,6 +154,6 @@ class CrossAttention(Attention):
         return key, value
 
 
-def narrowed(x: Tensor, places: Tensor | None) -> Tensor:
-    """Keep some places (n,) of the flattened batch (B, T, C), as (1, n, C); `None` keeps all as they are."""
-    return x if places is None else x.flatten(0, 1)[places][None]
+def select_positions(x: Tensor, positions: Tensor | None) -> Tensor:
+    """Select positions (n,) of the flattened batch (B, T, C), as (1, n, C); `None` keeps all as they are."""
+    return x if positions is None else x.flatten(0, 1)[positions][None]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .attention import CrossAttention, SelfAttention, narrowed
+from .attention import CrossAttention, SelfAttention, select_positions
 from .configuration_tercet import TercetConfig
 from .dropout import Dropout
 from .feed_forward import FEED_FORWARD
@@ -55,20 +55,27 @@ class Block(GradientCheckpointingLayer, ABC):
         encoder_attention_mask: Mask = None,
         packed_bias: Tensor | None = None,
         past_key_values: Cache | None = None,
-        asked: Tensor | None = None,
+        output_positions: Tensor | None = None,
         **kwargs: Any,
     ) -> Tensor:
-        """Transform the residual stream (B, T, C), or what becomes of places `asked` for, (1, n, C).
+        """Transform the residual stream (B, T, C); only at `output_positions` (n,), if given: (1, n, C).
 
-        All are read from, but nothing behind attention is computed for the others. `packed_bias` is what
-        a kernel of packed sequences adds to scores, by itself, so that checkpointing sees its gradient.
+        Keys and values come from all positions, but nothing after attention is computed for the others.
+        `packed_bias` is added to the scores of packed sequences; it is an argument of its own, so that
+        checkpointing sees its gradient.
         """
         bias = {} if packed_bias is None else {"packed_bias": packed_bias}
 
         def read_sequence(x: Tensor) -> Tensor:
-            everything = x if asked is None else self.seen(hidden_states)
+            everything = x if output_positions is None else self.seen(hidden_states)
             return self.self_attention(
-                everything, attention_mask, rotation, past_key_values, asked=asked, **bias, **kwargs
+                everything,
+                attention_mask,
+                rotation,
+                past_key_values,
+                output_positions=output_positions,
+                **bias,
+                **kwargs,
             )[0]
 
         sublayers: list[Sublayer] = [(self.self_attention_norm, read_sequence)]
@@ -81,7 +88,7 @@ class Block(GradientCheckpointingLayer, ABC):
 
             sublayers.append((self.cross_attention_norm, read_encoder))
         sublayers.append((self.feed_forward_norm, self.feed_forward))
-        return self.add(narrowed(hidden_states, asked), sublayers)
+        return self.add(select_positions(hidden_states, output_positions), sublayers)
 
 
 class PreNormBlock(Block):

@@ -6,10 +6,10 @@ Shapes: B batch, T positions, C model width, F width inside.
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
-from .blocked_weights import activate, apply
 from .configuration_tercet import TercetConfig
 from .dropout import Dropout
 from .linear import project, residual_linear
+from .prepacked_weights import activate, apply
 
 
 def build_activation(name: str) -> nn.Module:

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .blocked_weights import is_plain
-from .blocked_weights import project as project_by_blocks
 from .configuration_tercet import TercetConfig
+from .prepacked_weights import is_plain
+from .prepacked_weights import project as project_by_blocks
 
 
 def residual_linear(config: TercetConfig, in_features: int, bias: bool) -> nn.Linear:
@@ -36,7 +36,7 @@ def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
     One product reads its input once, and its gradient needs no sum of several. On a GPU the products are
     large enough, and their joined weights, which the backward pass keeps, would outlive what FSDP frees.
     A layer that is more than a plain one (wrapped by PEFT, quantized, hooked by whoever wants to see or move
-    it) is called. While a model that is not in training generates, `blocked_weights` takes over.
+    it) is called. While a model that is not in training generates, `prepacked_weights` takes over.
     """
     plain = [layer for layer in layers if is_plain(layer) and layer.training]
     has_bias = {layer.bias is not None for layer in plain}

@@ -1,7 +1,7 @@
 """Attention over packed sequences on a GPU, by the flash kernel that comes with torch (Dao, 2024).
 
 It reads cumulative lengths itself, in half precision, and drops nothing; torch has it since 2.10, with all
-that is asked of it here a little later.
+that is needed here a little later.
 
 Shapes: N tokens of queries, M of keys, H query heads, G key-value heads, D head width.
 """
@@ -27,13 +27,13 @@ WIDEST_HEAD = 256
 
 
 def find_kernel() -> Callable[..., Any] | None:
-    """Give torch's kernel, or `None` if this torch has none, or one that knows less than is asked of it."""
+    """Give torch's kernel, or `None` if this torch has none, or one that lacks what is needed here."""
     if importlib.util.find_spec("torch.nn.attention.varlen") is None:
         return None
     from torch.nn.attention.varlen import varlen_attn
 
-    asked = {"scale", "window_size", "enable_gqa"}
-    return varlen_attn if asked <= inspect.signature(varlen_attn).parameters.keys() else None
+    needed = {"scale", "window_size", "enable_gqa"}
+    return varlen_attn if needed <= inspect.signature(varlen_attn).parameters.keys() else None
 
 
 KERNEL = find_kernel()

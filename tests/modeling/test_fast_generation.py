@@ -11,7 +11,7 @@ from transformers import GenerationMixin, LogitsProcessor, StoppingCriteria
 from transformers.cache_utils import DynamicCache, StaticCache
 
 from tercet.modeling import TercetDecoderForCausalLM
-from tercet.modeling import blocked_weights as blocks
+from tercet.modeling import prepacked_weights as blocks
 from tercet.modeling.generation import TercetGenerativeModel
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
@@ -69,13 +69,13 @@ def steps(monkeypatch):
     """Count the steps that are taken without `forward`."""
     taken = []
     for model in TercetGenerativeModel.__subclasses__():
-        step = model.take_step
+        step = model.decode_step
 
         def counting(self, *args, step=step, **kwargs):
             taken.append(1)
             return step(self, *args, **kwargs)
 
-        monkeypatch.setattr(model, "take_step", counting)
+        monkeypatch.setattr(model, "decode_step", counting)
     return taken
 
 

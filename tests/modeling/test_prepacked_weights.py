@@ -1,4 +1,4 @@
-"""Products by blocked weights are those of the layers, and of the weights of the day."""
+"""Products by prepacked weights are those of the layers, and of the weights of the day."""
 
 import copy
 import gc
@@ -10,9 +10,9 @@ from torch import nn
 from torch.testing import assert_close
 from transformers.utils import logging
 
-from tercet.modeling import blocked_weights as module
-from tercet.modeling.blocked_weights import activate, apply, blocked_weights, project
+from tercet.modeling import prepacked_weights as module
 from tercet.modeling.feed_forward import build_activation
+from tercet.modeling.prepacked_weights import activate, apply, prepacked_weights, project
 
 CLOSE = {
     torch.float32: {"rtol": 1e-5, "atol": 1e-5},
@@ -55,7 +55,7 @@ def counted(monkeypatch):
 @torch.no_grad()
 def products(model, x):
     """Apply the layers of a model, together and one by one."""
-    with blocked_weights(model):
+    with prepacked_weights(model):
         return [*project(x, *model), *(apply(layer, x) for layer in model)]
 
 
@@ -78,7 +78,7 @@ def test_products_are_those_of_the_layers(counted, dtype, bias, rows):
 @torch.no_grad()
 def test_results_are_those_of_layer_and_activation(counted, x, dtype, name):
     layer, act_fn, x = nn.Linear(24, 16, dtype=dtype), build_activation(name), x.to(dtype)
-    with blocked_weights(layer):
+    with prepacked_weights(layer):
         found = activate(layer, act_fn, x)
     assert_close(found, act_fn(layer(x)), **CLOSE[dtype])
     assert counted["multiply"] == 1
@@ -88,7 +88,7 @@ def test_results_are_those_of_layer_and_activation(counted, x, dtype, name):
 def test_an_activation_that_somebody_watches_is_called(model, x):
     act_fn, seen = build_activation("gelu"), []
     act_fn.register_forward_hook(lambda module, inputs, output: seen.append(output))
-    with blocked_weights(model):
+    with prepacked_weights(model):
         found = activate(model[0], act_fn, x)
     assert seen[0] is found
 
@@ -99,14 +99,14 @@ def test_outside_nothing_is_cut(counted, model, x):
 
 
 def test_gradients_flow_even_inside(counted, model, x):
-    with blocked_weights(model):
+    with prepacked_weights(model):
         apply(model[0], x).sum().backward()
     assert model[0].weight.grad is not None
     assert not any(counted.values())
 
 
 def test_autocast_chooses_its_own_type(counted, model, x):
-    with torch.no_grad(), blocked_weights(model), torch.autocast("cpu", torch.bfloat16):
+    with torch.no_grad(), prepacked_weights(model), torch.autocast("cpu", torch.bfloat16):
         assert apply(model[0], x).dtype == torch.bfloat16
     assert not any(counted.values())
 

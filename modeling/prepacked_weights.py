@@ -42,7 +42,7 @@ FUSED: dict[type[nn.Module], tuple[str, str]] = {
 logger = logging.get_logger(__name__)
 
 
-class BlockedProduct:
+class PrepackedProduct:
     """Plain linear layers that read the same input, as one product by a copy of their weights."""
 
     def __init__(self, *layers: nn.Linear):
@@ -67,11 +67,11 @@ class BlockedProduct:
         return len(present) == len(self.checksums) and all(map(torch.equal, present, self.checksums))
 
 
-class BlockedWeights:
+class PrepackedWeights:
     """The products of a model's layers, each prepared when it is first needed."""
 
     def __init__(self) -> None:
-        self.products: dict[tuple[nn.Module, ...], BlockedProduct] = {}
+        self.products: dict[tuple[nn.Module, ...], PrepackedProduct] = {}
 
     def project(self, x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
         """Apply each of the layers to `x`: together if all can be blocked, otherwise one by one."""
@@ -88,10 +88,10 @@ class BlockedWeights:
             return act_fn(self.project(x, layer)[0])
         return product(x, *fused)[0]
 
-    def product(self, *layers: nn.Module) -> BlockedProduct | None:
+    def product(self, *layers: nn.Module) -> PrepackedProduct | None:
         """Give the product of some layers, if they can be blocked together."""
-        if layers not in self.products and can_be_blocked(layers):
-            self.products[layers] = BlockedProduct(*layers)
+        if layers not in self.products and can_be_prepacked(layers):
+            self.products[layers] = PrepackedProduct(*layers)
         return self.products.get(layers)
 
     def forget_changed(self) -> None:
@@ -99,21 +99,21 @@ class BlockedWeights:
         self.products = {
             layers: product
             for layers, product in list(self.products.items())  # to which another thread may add
-            if can_be_blocked(layers) and product.is_of(*layers)
+            if can_be_prepacked(layers) and product.is_of(*layers)
         }
 
 
-_in_use: ContextVar[BlockedWeights | None] = ContextVar("blocked_weights", default=None)
-_kept: WeakKeyDictionary[nn.Module, BlockedWeights] = WeakKeyDictionary()
+_in_use: ContextVar[PrepackedWeights | None] = ContextVar("prepacked_weights", default=None)
+_kept: WeakKeyDictionary[nn.Module, PrepackedWeights] = WeakKeyDictionary()
 
 
 @contextmanager
-def blocked_weights(model: nn.Module) -> Iterator[None]:
+def prepacked_weights(model: nn.Module) -> Iterator[None]:
     """Let `project` and `apply` multiply by blocks meanwhile, where no gradient is wanted.
 
     The blocks are kept for the next time, except those of a model in training, whose weights will change.
     """
-    weights = BlockedWeights() if model.training else _kept.setdefault(model, BlockedWeights())
+    weights = PrepackedWeights() if model.training else _kept.setdefault(model, PrepackedWeights())
     weights.forget_changed()
     token = _in_use.set(weights)
     try:
@@ -149,14 +149,14 @@ def activate(layer: nn.Module, act_fn: nn.Module, x: Tensor) -> Tensor:
     return act_fn(layer(x)) if weights is None else weights.activate(x, layer, act_fn)
 
 
-def at_hand() -> BlockedWeights | None:
+def at_hand() -> PrepackedWeights | None:
     """Give the blocks that are in use, unless the present call needs the layers themselves."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return None
     return _in_use.get()
 
 
-def can_be_blocked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear, ...]]:
+def can_be_prepacked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear, ...]]:
     """Tell whether layers are plain and alike, and lie on a CPU that multiplies blocks of their type."""
     plain = [layer for layer in layers if is_plain(layer) and type(layer.weight) is nn.Parameter]
     kinds = {(layer.weight.device.type, layer.weight.dtype, layer.bias is None) for layer in plain}
