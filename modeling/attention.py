@@ -7,19 +7,16 @@ encoder. They differ in where keys and values come from and in which pairs the m
 Shapes: B batch, T queries, S keys, C model width, H query heads, G key-value heads, D head width.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from .attention_kernels import attend
 from .configuration_tercet import TercetConfig
-from .dot_product import scaled_dot_product
 from .linear import project, residual_linear
 from .normalization import build_head_norm
-from .packed_attention import PACKED_KERNEL
-from .packing import Mask, PackedSequences
+from .packing import Mask
 from .positions import Rotation, rotate
 from .prepacked_weights import apply
 
@@ -50,25 +47,21 @@ class Attention(nn.Module):
         """Split the last dimension into heads: (B, T, H*D) -> (B, H, T, D)."""
         return x.view(*x.shape[:-1], -1, self.head_dim).transpose(1, 2)
 
-    def read(
+    def attend(
         self,
         query: Tensor,
         key: Tensor,
         value: Tensor,
         mask: Mask,
         *,
-        kernel: Callable[..., tuple[Tensor, Tensor | None]] | None = None,
-        output_attentions: bool | None = False,
         output_positions: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Read `value` (B, G, S, D) with `query` (B, H, T, D), and project back to (B, T, C).
+        """Let `query` (B, H, T, D) attend to `key` and `value` (B, G, S, D), and project back to (B, T, C).
 
-        Unless the caller knows a better one, the kernel is that of the configuration, or the packed one for
-        packed sequences. Recorded attentions come from the definition, since other kernels never hold them.
         With `output_positions` (n,) of the flattened batch, only these are projected back, as (1, n, C).
         """
-        read, weights = (kernel or self.kernel(mask, output_attentions))(
+        read, weights = attend(
             self,
             query,
             key,
@@ -79,15 +72,6 @@ class Attention(nn.Module):
             **kwargs,
         )
         return apply(self.o_proj, select_positions(read.flatten(start_dim=-2), output_positions)), weights
-
-    def kernel(
-        self, mask: Mask, output_attentions: bool | None
-    ) -> Callable[..., tuple[Tensor, Tensor | None]]:
-        """Find the kernel for a mask, or for packed sequences."""
-        name = "eager" if output_attentions else str(self.config._attn_implementation)
-        if isinstance(mask, PackedSequences):
-            name = PACKED_KERNEL
-        return ALL_ATTENTION_FUNCTIONS.get_interface(name, scaled_dot_product)
 
 
 class SelfAttention(Attention):
@@ -114,7 +98,7 @@ class SelfAttention(Attention):
             past_key_values = past_key_values.self_attention_cache
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, self.layer_idx)
-        return self.read(query, key, value, attention_mask, sliding_window=self.sliding_window, **kwargs)
+        return self.attend(query, key, value, attention_mask, sliding_window=self.sliding_window, **kwargs)
 
 
 class CrossAttention(Attention):
@@ -134,7 +118,7 @@ class CrossAttention(Attention):
         """Read from the encoder (B, S, C) with the decoder's queries (B, T, C)."""
         query = self.q_norm(self.heads(apply(self.q_proj, hidden_states)))
         key, value = self.keys_and_values(encoder_hidden_states, past_key_values)
-        return self.read(query, key, value, attention_mask, **kwargs)
+        return self.attend(query, key, value, attention_mask, **kwargs)
 
     def keys_and_values(
         self, encoder_hidden_states: Tensor, cache: EncoderDecoderCache | None

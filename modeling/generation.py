@@ -103,7 +103,7 @@ def may_step(model: TercetGenerativeModel) -> bool:
         not model.training
         and owner(model, "forward") is owner(model, "decode_step")
         and owner(model, "prepare_inputs_for_generation") is GenerationMixin
-        and {module.config._attn_implementation for module in models_in(model)} <= {"eager", "sdpa"}
+        and all(module.config._attn_implementation in ("eager", "sdpa") for module in models_in(model))
         and not is_watched(model)
     )
 

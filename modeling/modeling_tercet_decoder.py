@@ -29,7 +29,6 @@ from .attention import CrossAttention, SelfAttention
 from .block import Block
 from .configuration_tercet import TercetDecoderConfig
 from .cross_entropy import take_loss_arguments
-from .dot_product import single_query_attention
 from .generation import TercetGenerativeModel
 from .keywords import Keywords
 from .packing import (
@@ -150,7 +149,7 @@ class TercetDecoderModel(TercetStack):
         pairs = None
         if source is not None:
             source, pairs = self.read_source(layout, x, source, source_mask, (None, None), False)
-        arguments = {"kernel": single_query_attention}
+        arguments = {"is_decode_step": True}
         masks: Masks = {"full_attention": mask}
         return self.transform(layout, x, masks, arguments, source, pairs, past_key_values)
 

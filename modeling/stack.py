@@ -13,11 +13,11 @@ from torch.nn.attention.flex_attention import BlockMask
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.utils import logging
 
+from .attention_kernels import has_kernel
 from .block import BLOCKS, Block
 from .configuration_tercet import TercetConfig
 from .embeddings import Embeddings
 from .normalization import build_norm
-from .packed_attention import can_pack
 from .packing import (
     Layout,
     Mask,
@@ -88,7 +88,8 @@ class TercetStack(TercetPreTrainedModel):
                 padded.
         """
         size, device = tokens.shape[:2], tokens.device
-        by_kernel = can_pack(self.config._attn_implementation) and not (output_attentions or is_tracing())
+        packs = has_kernel("packed", self.config._attn_implementation)
+        by_kernel = packs and not (output_attentions or is_tracing())
         if cu_seq_lens is not None:
             require_bounds("cu_seq_lens", cu_seq_lens, size)
             position_ids = positions_of(cu_seq_lens, size[1]) if position_ids is None else position_ids
@@ -214,6 +215,8 @@ class TercetStack(TercetPreTrainedModel):
         # Drafts of `generate(assistant_early_exit=...)` lower the number of layers for a while.
         layers = cast(list[Block], list(self.layers)[: self.config.num_hidden_layers])
         for layer in layers:
+            if output_positions is not None and layer is layers[-1]:
+                arguments = arguments | {"output_positions": output_positions}
             mask, rotation = masks[layer.layer_type], rotations[layer.layer_type]
             x = layer(
                 x,
@@ -223,7 +226,6 @@ class TercetStack(TercetPreTrainedModel):
                 source_mask,
                 packed_bias,
                 past_key_values=past_key_values,
-                output_positions=output_positions if layer is layers[-1] else None,
                 **arguments,
             )
         return layout.unpack(self.norm(x)) if output_positions is None else self.norm(x)

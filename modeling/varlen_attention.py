@@ -39,12 +39,9 @@ def find_kernel() -> Callable[..., Any] | None:
 KERNEL = find_kernel()
 
 
-def can_use_varlen(query: Tensor, dropout: float) -> bool:
-    """Tell whether the kernel serves these queries."""
-    is_half = query.dtype in (torch.float16, torch.bfloat16)
-    if KERNEL is None or not query.is_cuda or not is_half or dropout or query.shape[-1] > WIDEST_HEAD:
-        return False
-    return torch.cuda.get_device_capability(query.device) >= OLDEST_GPU
+def has_varlen_kernel(gpu: torch.device) -> bool:
+    """Tell whether this torch has the kernel, and a GPU runs it."""
+    return KERNEL is not None and torch.cuda.get_device_capability(gpu) >= OLDEST_GPU
 
 
 def varlen_attention(

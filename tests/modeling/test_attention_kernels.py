@@ -2,7 +2,6 @@
 
 import sys
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,9 +10,9 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from tercet.modeling import varlen_attention
-from tercet.modeling.varlen_attention import can_use_varlen
+from tercet.modeling.attention_kernels import KERNELS, Situation
 
-KERNELS = {
+NAMES = {
     "scaled_dot_product": "definition",
     "single_query_attention": "single query",
     "short_attention": "short",
@@ -52,11 +51,11 @@ def seen_kernels():
     seen: set[str] = set()
 
     def watch(frame, event, argument):
-        if event == "call" and frame.f_code.co_name in KERNELS:
-            seen.add(KERNELS[frame.f_code.co_name])
+        if event == "call" and frame.f_code.co_name in NAMES:
+            seen.add(NAMES[frame.f_code.co_name])
         if event == "c_call" and getattr(argument, "__name__", "") == FUSED:
             caller = frame.f_code.co_name
-            seen.update(() if caller in KERNELS else ("fused groups",))
+            seen.update(() if caller in NAMES else ("fused groups",))
 
     sys.setprofile(watch)
     try:
@@ -202,11 +201,9 @@ def test_what_the_kernel_of_packed_sequences_on_a_gpu_serves(case, monkeypatch):
     fields = HALF | changes
     monkeypatch.setattr(varlen_attention, "KERNEL", print)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: fields["capability"])
-    query = SimpleNamespace(
-        dtype=fields["dtype"],
-        is_cuda=fields["is_cuda"],
-        is_cpu=not fields["is_cuda"],
-        shape=(12, 4, fields["width"]),
-        device=torch.device("cuda" if fields["is_cuda"] else "cpu"),
-    )
-    assert can_use_varlen(query, fields["dropout"]) == expected  # pyright: ignore[reportArgumentType]
+    device = torch.device("cuda" if fields["is_cuda"] else "cpu")
+    situation = Situation("sdpa", "packed", device, fields["dtype"], fields["width"])
+    situation = situation._replace(dropout=fields["dropout"])
+    assert KERNELS["varlen"].serves(situation) == expected
+    assert not KERNELS["varlen"].serves(situation._replace(implementation="eager"))
+    assert not KERNELS["varlen"].serves(situation._replace(has_bias=True))

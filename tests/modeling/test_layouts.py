@@ -1,5 +1,7 @@
 """Padded, packed and alone: three layouts of the same sequences, one result, gradients included."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -8,9 +10,9 @@ from tercet.modeling import (
     TercetEncoderForPreTraining,
     TercetSeq2SeqForConditionalGeneration,
     TercetSeq2SeqModel,
-    packed_attention,
     sequence_groups,
 )
+from tercet.modeling.attention_kernels import KERNELS
 
 from .conftest import TASKS, build_architecture, examples_for
 
@@ -65,7 +67,7 @@ def test_short_and_long_sequences_take_two_ways_to_one_result(
     results = []
     # In a single group the shorter sequences are padded.
     for longest, most_groups in ((256, 4), (0, 4), (256, 1), (0, 1)):
-        monkeypatch.setattr(packed_attention, "SHORT", longest)
+        monkeypatch.setitem(KERNELS, "short", replace(KERNELS["short"], most_keys=longest))
         monkeypatch.setattr(sequence_groups, "MOST_GROUPS", most_groups)
         loss = model(**packed_inputs_of(member, batch, targets)).loss
         loss.backward()
