@@ -18,11 +18,12 @@ from .linear import project, residual_linear
 from .normalization import build_head_norm
 from .packing import Mask
 from .positions import Rotation, rotate
-from .prepacked_weights import apply
 
 
 class Attention(nn.Module):
     """The projections, and the reading of values by query-key agreement. Abstract: see the two below."""
+
+    prepacks = True
 
     def __init__(self, config: TercetConfig, layer_idx: int, *, is_causal: bool):
         super().__init__()
@@ -71,7 +72,7 @@ class Attention(nn.Module):
             dropout=self.config.attention_dropout if self.training else 0.0,
             **kwargs,
         )
-        return apply(self.o_proj, select_positions(read.flatten(start_dim=-2), output_positions)), weights
+        return self.o_proj(select_positions(read.flatten(start_dim=-2), output_positions)), weights
 
 
 class SelfAttention(Attention):
@@ -116,7 +117,7 @@ class CrossAttention(Attention):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Read from the encoder (B, S, C) with the decoder's queries (B, T, C)."""
-        query = self.q_norm(self.heads(apply(self.q_proj, hidden_states)))
+        query = self.q_norm(self.heads(self.q_proj(hidden_states)))
         key, value = self.keys_and_values(encoder_hidden_states, past_key_values)
         return self.attend(query, key, value, attention_mask, **kwargs)
 

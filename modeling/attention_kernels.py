@@ -16,8 +16,8 @@ would cost the square of it. Everything else is left to the kernels that are reg
 Gradients that are written out here are unknown to compilers and to `torch.func`, for which a stack of blocks
 describes packed sequences by a mask, as it does where weights are to be returned.
 
-Shapes: B batch, T queries, S keys, H query heads, G key-value heads, D head width; b, t, s of a group; N tokens
-of queries and M of keys in a stream.
+Shapes: B batch, T queries, S keys, H query heads, G key-value heads, D head width; b, t, s of a group; N
+queries and M keys of a stream.
 """
 
 from collections.abc import Callable

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from .configuration_tercet import TercetConfig
 from .feed_forward import build_activation
 from .normalization import build_norm
-from .prepacked_weights import activate
 
 
 class HeadTransform(nn.Module):
@@ -16,6 +15,9 @@ class HeadTransform(nn.Module):
 
     It leads to the width of token vectors that the head is tied to, as in ELECTRA's generator.
     """
+
+    prepacks = True
+    activated = ("dense", "act_fn")  # may be one product: see prepacked_weights
 
     def __init__(self, config: TercetConfig):
         super().__init__()
@@ -25,7 +27,7 @@ class HeadTransform(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each position: (B, T, C) -> (B, T, E)."""
-        return self.norm(activate(self.dense, self.act_fn, x))
+        return self.norm(self.act_fn(self.dense(x)))
 
 
 def build_head_transform(config: TercetConfig) -> nn.Module:

@@ -16,7 +16,7 @@ from .configuration_tercet import TercetConfig
 from .cross_entropy import LossArguments, lm_head_loss, logits_loss
 from .heads import build_head_transform, keep_positions
 from .linear import init_scale
-from .prepacked_weights import apply, forget
+from .prepacked_weights import forget
 from .relative_bias import require_additive_kernel
 from .tracing import is_tracing
 
@@ -59,6 +59,7 @@ class TercetLMHeadModel(TercetPreTrainedModel):
     """A model that ends in the vocabulary. Abstract: each member says what its targets are."""
 
     _tp_plan = {"lm_head": "colwise_gather_output"}
+    prepacks = True
 
     def build_lm_head(self, config: TercetConfig) -> None:
         """Give the model `transform` and `lm_head`."""
@@ -67,7 +68,7 @@ class TercetLMHeadModel(TercetPreTrainedModel):
 
     def compute_logits(self, hidden_states: Tensor) -> Tensor:
         """Logits (B, T, V) of states (B, T, C)."""
-        return apply(self.lm_head, self.transform(hidden_states))
+        return self.lm_head(self.transform(hidden_states))
 
     def compute_loss_and_logits(
         self,
