@@ -74,6 +74,7 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
             return self.decode_step
         return super().get_compiled_call(compile_config)
 
+    # This and the next method are not public: a test names the versions of transformers that ask them.
     def _valid_auto_compile_criteria(
         self, model_kwargs: dict[str, Any], generation_config: GenerationConfig
     ) -> bool:
