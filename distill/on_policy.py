@@ -27,7 +27,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..modeling import TercetPreTrainedModel
-from ..modeling.blocked_weights import blocked_weights
+from ..modeling.prepacked_weights import prepacked_weights
 from ..objectives.causal_language_modeling import CausalLanguageModeling
 from ..objectives.teacher_forcing import TeacherForcing
 from ..objectives.token_objective import Places, TokenObjective
@@ -128,7 +128,7 @@ class OnPolicy:
         tokens = torch.zeros_like(draws, dtype=torch.long)
         name = "input_ids" if self.continues else "decoder_input_ids"
         # Blocks of the weights are kept for models that are not in training: this one will change.
-        with blocked_weights(self.student), evaluation_mode(self.student):
+        with prepacked_weights(self.student), evaluation_mode(self.student):
             inputs = beginnings_of(batch) if self.continues else self.read_sources(batch)
             for column, numbers in enumerate(draws.T):
                 outputs: Any = self.student(**inputs, use_cache=True, logits_to_keep=1)

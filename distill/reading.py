@@ -83,7 +83,7 @@ def read(model: TercetPreTrainedModel, batch: Batch, positions: Tensor, needs: N
     """Let a model read a packed batch.
 
     Args:
-        model: Any member; with a vocabulary head if logits are needed.
+        model: Any member; with an LM head if logits are needed.
         batch: One packed stream, or an encoder's and a decoder's.
         positions: Where in the stream targets are predicted (n,).
         needs: What is kept.
@@ -101,7 +101,7 @@ def read(model: TercetPreTrainedModel, batch: Batch, positions: Tensor, needs: N
     states = outputs.last_hidden_state
     logits = None
     if needs.logits:
-        logits = model.score(states[:, positions])[0]  # pyright: ignore[reportCallIssue]
+        logits = model.compute_logits(states[:, positions])[0]  # pyright: ignore[reportCallIssue]
     return Reading(
         logits,
         None,

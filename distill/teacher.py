@@ -13,7 +13,7 @@ from ..interop.messages import quietly
 from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
 from ..interop.run import load_ours
 from ..modeling import TercetPreTrainedModel
-from ..modeling.pretrained_tercet import TercetVocabularyModel
+from ..modeling.pretrained_tercet import TercetLMHeadModel
 from ..training.objective import Batch
 from ..training.precision import choose_precision, products_in
 from .reading import Needs, Reading, read
@@ -57,10 +57,10 @@ def require_outputs(teacher: TercetPreTrainedModel, name: str, kind: str, member
             f"the teacher {name} is a {teacher.config.model_type}, but {kind} is learned by a {member}: "
             "choose another objective, or another teacher"
         )
-    if not isinstance(teacher, TercetVocabularyModel):
+    if not isinstance(teacher, TercetLMHeadModel):
         raise ValueError(
             f"the teacher {name} is a {type(teacher).__name__}, which expects no tokens: name one that was "
-            f"pretrained by {kind}, with its vocabulary head"
+            f"pretrained by {kind}, with its LM head"
         )
 
 

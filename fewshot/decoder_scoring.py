@@ -61,7 +61,7 @@ class TreeScorer(Scorer):
         ids = torch.tensor([prefix], device=self.model.device)
         none = torch.tensor([0], device=ids.device)  # of its states is asked for, but no product has no rows
         with fast_products(self.model):
-            return self.model.model(ids, use_cache=True, asked=none).past_key_values
+            return self.model.model(ids, use_cache=True, output_positions=none).past_key_values
 
     def score_trees(
         self, trees: list[PrefixTree], requests: Sequence[Request], cache: Cache | None, prefix: int

@@ -1,4 +1,4 @@
-"""The vocabulary head where an answer is scored, and nowhere else.
+"""The LM head where an answer is scored, and nowhere else.
 
 Of a prompt of 400 tokens some five are scored. The head is the widest product of a small model, so the states
 of all others never reach it: ours are selected before the head, those of stock models by a hook on it.
@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ..modeling.blocked_weights import blocked_weights
-from ..modeling.pretrained_tercet import TercetVocabularyModel
+from ..modeling.prepacked_weights import prepacked_weights
+from ..modeling.pretrained_tercet import TercetLMHeadModel
 from .request import Score
 
 MOST_LOGITS = 2**24
@@ -88,7 +88,7 @@ def vocabulary_size(model: PreTrainedModel) -> int:
 
 def scores_of_few(model: PreTrainedModel, targets: Targets, inputs: dict[str, Any]) -> list[Score]:
     """Call any model, whose head sees but the places asked for, and score the answers."""
-    if isinstance(model, TercetVocabularyModel):
+    if isinstance(model, TercetLMHeadModel):
         return scores_of_ours(model, targets, inputs)
     with head_only_at(model, targets.places) as is_selected:
         outputs = model(**inputs)
@@ -98,19 +98,19 @@ def scores_of_few(model: PreTrainedModel, targets: Targets, inputs: dict[str, An
     return targets.scores(logits, lambda logits: logits, logits.shape[-1])
 
 
-def scores_of_ours(model: TercetVocabularyModel, targets: Targets, inputs: dict[str, Any]) -> list[Score]:
+def scores_of_ours(model: TercetLMHeadModel, targets: Targets, inputs: dict[str, Any]) -> list[Score]:
     """Let a model of ours read, which computes but the states (U, C) asked for, and score the answers."""
     with fast_products(model):
         if model.config.is_encoder_decoder:
             states = model.base_model(**inputs).last_hidden_state.flatten(0, 1)[targets.places]
         else:
-            states = model.base_model(**inputs, asked=targets.places).last_hidden_state[0]
-        return targets.scores(states, model.score, vocabulary_size(model))
+            states = model.base_model(**inputs, output_positions=targets.places).last_hidden_state[0]
+        return targets.scores(states, model.compute_logits, vocabulary_size(model))
 
 
 def fast_products(model: PreTrainedModel) -> AbstractContextManager[None]:
     """Let linear layers of ours multiply by blocks on a CPU."""
-    return blocked_weights(model) if model.device.type == "cpu" else nullcontext()
+    return prepacked_weights(model) if model.device.type == "cpu" else nullcontext()
 
 
 @contextmanager

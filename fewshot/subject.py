@@ -32,7 +32,7 @@ AUTO_CLASSES: dict[Member, str] = {
     "decoder": "AutoModelForCausalLM",
     "seq2seq": "AutoModelForSeq2SeqLM",
 }
-"""What loads a stock member with its vocabulary head."""
+"""What loads a stock member with its LM head."""
 
 OURS: dict[Member, tuple[str, ...]] = {
     "encoder": ("TercetEncoderForMaskedLM", "TercetEncoderForPreTraining"),
@@ -141,7 +141,7 @@ class Subject:
 
 
 def load_subject(name: str, precision: Precision = "fp32", *, trust_remote_code: bool = False) -> Subject:
-    """Load a model with its vocabulary head, and its tokenizer, onto the GPU if there is one.
+    """Load a model with its LM head, and its tokenizer, onto the GPU if there is one.
 
     Args:
         name: A folder, or an id on the Hub; of Tercet's, or stock.
@@ -159,7 +159,7 @@ def load_subject(name: str, precision: Precision = "fp32", *, trust_remote_code:
     tokenizer = require_tokenizer(folder, name, trust_remote_code=trust_remote_code)
     if config.model_type.startswith("tercet"):
         model: PreTrainedModel = load_ours(str(folder))
-        require_vocabulary_head(name, model, member)
+        require_lm_head(name, model, member)
     else:
         model = load_foreign(folder, name, member, trust_remote_code)
     require_fit(tokenizer, model.config)
@@ -193,7 +193,7 @@ def member_of(config: PreTrainedConfig) -> Member:
     return "encoder" if "AutoModelForMaskedLM" in heads or "AutoModelForCausalLM" not in heads else "decoder"
 
 
-def require_vocabulary_head(name: str, model: PreTrainedModel, member: Member) -> None:
+def require_lm_head(name: str, model: PreTrainedModel, member: Member) -> None:
     """Raise a `ValueError` if a model of ours cannot say how probable a token is."""
     if type(model).__name__ not in OURS[member]:
         raise ValueError(
@@ -224,7 +224,7 @@ def require_askable(name: str, model: PreTrainedModel) -> None:
 
 
 def load_foreign(folder: Path, name: str, member: Member, trust_remote_code: bool) -> PreTrainedModel:
-    """Load a stock model with its vocabulary head, none of whose weights may be missing."""
+    """Load a stock model with its LM head, none of whose weights may be missing."""
     auto_class = AUTO_CLASSES[member]
     try:
         with quietly():
@@ -239,7 +239,7 @@ def load_foreign(folder: Path, name: str, member: Member, trust_remote_code: boo
     if missing := sorted(found["missing_keys"]):
         raise ValueError(
             f"{name} lacks {len(missing)} tensors, which would be drawn at random ({shortened(missing)}): "
-            "name a model with its vocabulary head"
+            "name a model with its LM head"
         )
     return model
 

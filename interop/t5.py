@@ -63,7 +63,7 @@ def activation(config: Any) -> str:
 
 
 def is_tied(stock: PreTrainedModel) -> bool:
-    """Tell whether the vocabulary head is the table of token vectors: the configuration does not."""
+    """Tell whether the LM head is the table of token vectors: the configuration does not."""
     head = stock.get_output_embeddings()
     return head is None or head.weight is stock.get_input_embeddings().weight
 

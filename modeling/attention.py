@@ -7,25 +7,23 @@ encoder. They differ in where keys and values come from and in which pairs the m
 Shapes: B batch, T queries, S keys, C model width, H query heads, G key-value heads, D head width.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .blocked_weights import apply
+from .attention_kernels import attend
 from .configuration_tercet import TercetConfig
-from .dot_product import scaled_dot_product
 from .linear import project, residual_linear
 from .normalization import build_head_norm
-from .packed_attention import PACKED_KERNEL
-from .packing import Mask, PackedSequences
+from .packing import Mask
 from .positions import Rotation, rotate
 
 
 class Attention(nn.Module):
     """The projections, and the reading of values by query-key agreement. Abstract: see the two below."""
+
+    prepacks = True
 
     def __init__(self, config: TercetConfig, layer_idx: int, *, is_causal: bool):
         super().__init__()
@@ -50,25 +48,21 @@ class Attention(nn.Module):
         """Split the last dimension into heads: (B, T, H*D) -> (B, H, T, D)."""
         return x.view(*x.shape[:-1], -1, self.head_dim).transpose(1, 2)
 
-    def read(
+    def attend(
         self,
         query: Tensor,
         key: Tensor,
         value: Tensor,
         mask: Mask,
         *,
-        kernel: Callable[..., tuple[Tensor, Tensor | None]] | None = None,
-        output_attentions: bool | None = False,
-        asked: Tensor | None = None,
+        output_positions: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Read `value` (B, G, S, D) with `query` (B, H, T, D), and project back to (B, T, C).
+        """Let `query` (B, H, T, D) attend to `key` and `value` (B, G, S, D), and project back to (B, T, C).
 
-        Unless the caller knows a better one, the kernel is that of the configuration, or the packed one for
-        packed sequences. Recorded attentions come from the definition, since other kernels never hold them.
-        What was read at places `asked` for, (n,) in the flattened batch, goes on alone, as (1, n, C).
+        With `output_positions` (n,) of the flattened batch, only these are projected back, as (1, n, C).
         """
-        read, weights = (kernel or self.kernel(mask, output_attentions))(
+        read, weights = attend(
             self,
             query,
             key,
@@ -78,16 +72,7 @@ class Attention(nn.Module):
             dropout=self.config.attention_dropout if self.training else 0.0,
             **kwargs,
         )
-        return apply(self.o_proj, narrowed(read.flatten(start_dim=-2), asked)), weights
-
-    def kernel(
-        self, mask: Mask, output_attentions: bool | None
-    ) -> Callable[..., tuple[Tensor, Tensor | None]]:
-        """Find the kernel for a mask, or for packed sequences."""
-        name = "eager" if output_attentions else str(self.config._attn_implementation)
-        if isinstance(mask, PackedSequences):
-            name = PACKED_KERNEL
-        return ALL_ATTENTION_FUNCTIONS.get_interface(name, scaled_dot_product)
+        return self.o_proj(select_positions(read.flatten(start_dim=-2), output_positions)), weights
 
 
 class SelfAttention(Attention):
@@ -114,7 +99,7 @@ class SelfAttention(Attention):
             past_key_values = past_key_values.self_attention_cache
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, self.layer_idx)
-        return self.read(query, key, value, attention_mask, sliding_window=self.sliding_window, **kwargs)
+        return self.attend(query, key, value, attention_mask, sliding_window=self.sliding_window, **kwargs)
 
 
 class CrossAttention(Attention):
@@ -132,9 +117,9 @@ class CrossAttention(Attention):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Read from the encoder (B, S, C) with the decoder's queries (B, T, C)."""
-        query = self.q_norm(self.heads(apply(self.q_proj, hidden_states)))
+        query = self.q_norm(self.heads(self.q_proj(hidden_states)))
         key, value = self.keys_and_values(encoder_hidden_states, past_key_values)
-        return self.read(query, key, value, attention_mask, **kwargs)
+        return self.attend(query, key, value, attention_mask, **kwargs)
 
     def keys_and_values(
         self, encoder_hidden_states: Tensor, cache: EncoderDecoderCache | None
@@ -154,6 +139,6 @@ class CrossAttention(Attention):
         return key, value
 
 
-def narrowed(x: Tensor, places: Tensor | None) -> Tensor:
-    """Keep some places (n,) of the flattened batch (B, T, C), as (1, n, C); `None` keeps all as they are."""
-    return x if places is None else x.flatten(0, 1)[places][None]
+def select_positions(x: Tensor, positions: Tensor | None) -> Tensor:
+    """Select positions (n,) of the flattened batch (B, T, C), as (1, n, C); `None` keeps all as they are."""
+    return x if positions is None else x.flatten(0, 1)[positions][None]

@@ -1,17 +1,15 @@
-"""One transformer layer, shared by the whole family: its sub-layers, and three ways to add up what they say.
+"""One transformer layer, shared by the whole family, with its norms in one of three places.
 
-Shapes: B batch, T positions, C model width.
+Shapes: B batch, T positions, S source positions, C model width, n output positions.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
-from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .attention import CrossAttention, SelfAttention, narrowed
+from .attention import CrossAttention, SelfAttention, select_positions
 from .configuration_tercet import TercetConfig
 from .dropout import Dropout
 from .feed_forward import FEED_FORWARD
@@ -19,12 +17,9 @@ from .normalization import build_norm
 from .packing import Mask
 from .positions import Rotation
 
-Sublayer = tuple[nn.Module, Callable[[Tensor], Tensor]]
-"""A norm, and what is made of the stream (B, T, C) before it or behind it."""
-
 
 class Block(GradientCheckpointingLayer, ABC):
-    """Read from the sequence, read from the encoder (if there is one), think."""
+    """Self-attention, cross-attention if there is an encoder, feed-forward. Abstract: see the three below."""
 
     def __init__(self, config: TercetConfig, layer_idx: int, *, is_causal: bool, reads_encoder: bool = False):
         super().__init__()
@@ -39,12 +34,47 @@ class Block(GradientCheckpointingLayer, ABC):
         self.dropout = Dropout(config.dropout)
 
     @abstractmethod
-    def add(self, x: Tensor, sublayers: Sequence[Sublayer]) -> Tensor:
-        """Add what the sub-layers make of `x` (B, T, C) to it, with their norms in place."""
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Mask,
+        rotation: Rotation | None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Mask = None,
+        packed_bias: Tensor | None = None,
+        *,
+        output_positions: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """Transform the residual stream (B, T, C).
 
-    def seen(self, x: Tensor) -> Tensor:
-        """Give what self-attention sees of the stream (B, T, C)."""
-        return self.self_attention_norm(x)
+        Args:
+            hidden_states: The stream; packed sequences as (1, N, C).
+            attention_mask: Which pairs self-attention allows.
+            rotation: Angles by which queries and keys turn, if they do.
+            encoder_hidden_states: What cross-attention reads, (B, S, C).
+            encoder_attention_mask: Which pairs cross-attention allows.
+            packed_bias: What is added to the scores of packed sequences. It is positional as all tensors that
+                may have a gradient, since checkpointing differentiates no others.
+            output_positions: Given to the last layer alone: positions (n,) of the flattened batch. All that
+                follows self-attention is computed there only, as (1, n, C).
+            **kwargs: `past_key_values`, and what is meant for attention kernels.
+        """
+
+    def attend(
+        self, x: Tensor, mask: Mask, rotation: Rotation | None, packed_bias: Tensor | None, **kwargs: Any
+    ) -> Tensor:
+        """Attend within the sequence: (B, T, C), or (1, n, C) at the output positions."""
+        return self.dropout(self.self_attention(x, mask, rotation, packed_bias=packed_bias, **kwargs)[0])
+
+    def attend_to_encoder(self, x: Tensor, source: Tensor | None, mask: Mask, **kwargs: Any) -> Tensor:
+        """Attend to the encoder's output (B, S, C): (B, T, C)."""
+        assert self.cross_attention is not None
+        return self.dropout(self.cross_attention(x, source, mask, **kwargs)[0])
+
+
+class PreNormBlock(Block):
+    """x + f(norm(x)): gradients pass through the sums untouched (Xiong et al., 2020)."""
 
     def forward(
         self,
@@ -54,66 +84,83 @@ class Block(GradientCheckpointingLayer, ABC):
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Mask = None,
         packed_bias: Tensor | None = None,
-        past_key_values: Cache | None = None,
-        asked: Tensor | None = None,
+        *,
+        output_positions: Tensor | None = None,
         **kwargs: Any,
     ) -> Tensor:
-        """Transform the residual stream (B, T, C), or what becomes of places `asked` for, (1, n, C).
-
-        All are read from, but nothing behind attention is computed for the others. `packed_bias` is what
-        a kernel of packed sequences adds to scores, by itself, so that checkpointing sees its gradient.
-        """
-        bias = {} if packed_bias is None else {"packed_bias": packed_bias}
-
-        def read_sequence(x: Tensor) -> Tensor:
-            everything = x if asked is None else self.seen(hidden_states)
-            return self.self_attention(
-                everything, attention_mask, rotation, past_key_values, asked=asked, **bias, **kwargs
-            )[0]
-
-        sublayers: list[Sublayer] = [(self.self_attention_norm, read_sequence)]
-        if (cross_attention := self.cross_attention) is not None:
-
-            def read_encoder(x: Tensor) -> Tensor:
-                return cross_attention(
-                    x, encoder_hidden_states, encoder_attention_mask, past_key_values, **kwargs
-                )[0]
-
-            sublayers.append((self.cross_attention_norm, read_encoder))
-        sublayers.append((self.feed_forward_norm, self.feed_forward))
-        return self.add(narrowed(hidden_states, asked), sublayers)
-
-
-class PreNormBlock(Block):
-    """x + f(norm(x)): gradients pass through the sums untouched (Xiong et al., 2020)."""
-
-    def add(self, x: Tensor, sublayers: Sequence[Sublayer]) -> Tensor:
-        """Normalize what each sub-layer sees."""
-        for norm, sublayer in sublayers:
-            x = x + self.dropout(sublayer(norm(x)))
-        return x
+        """Normalize the input of each sub-layer."""
+        x = select_positions(hidden_states, output_positions) + self.attend(
+            self.self_attention_norm(hidden_states),
+            attention_mask,
+            rotation,
+            packed_bias,
+            output_positions=output_positions,
+            **kwargs,
+        )
+        if self.cross_attention is not None:
+            x = x + self.attend_to_encoder(
+                self.cross_attention_norm(x), encoder_hidden_states, encoder_attention_mask, **kwargs
+            )
+        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
 class PostNormBlock(Block):
     """norm(x + f(x)), as in Vaswani et al., 2017, section 3.1, and BERT."""
 
-    def seen(self, x: Tensor) -> Tensor:
-        """Give the stream as it is, whose norms lie behind the sub-layers."""
-        return x
-
-    def add(self, x: Tensor, sublayers: Sequence[Sublayer]) -> Tensor:
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Mask,
+        rotation: Rotation | None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Mask = None,
+        packed_bias: Tensor | None = None,
+        *,
+        output_positions: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
         """Normalize each sum."""
-        for norm, sublayer in sublayers:
-            x = norm(x + self.dropout(sublayer(x)))
-        return x
+        x = select_positions(hidden_states, output_positions) + self.attend(
+            hidden_states, attention_mask, rotation, packed_bias, output_positions=output_positions, **kwargs
+        )
+        x = self.self_attention_norm(x)
+        if self.cross_attention is not None:
+            x = self.cross_attention_norm(
+                x + self.attend_to_encoder(x, encoder_hidden_states, encoder_attention_mask, **kwargs)
+            )
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
 
 class ParallelBlock(Block):
     """x + f(norm(x)) + g(norm(x)), as in GPT-NeoX (Black et al., 2022, section 2.1.2)."""
 
-    def add(self, x: Tensor, sublayers: Sequence[Sublayer]) -> Tensor:
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Mask,
+        rotation: Rotation | None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Mask = None,
+        packed_bias: Tensor | None = None,
+        *,
+        output_positions: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
         """Let all sub-layers see the same state, each through its norm."""
-        return sum((self.dropout(sublayer(norm(x))) for norm, sublayer in sublayers), start=x)
+        x = select_positions(hidden_states, output_positions)
+        result = x + self.attend(
+            self.self_attention_norm(hidden_states),
+            attention_mask,
+            rotation,
+            packed_bias,
+            output_positions=output_positions,
+            **kwargs,
+        )
+        if self.cross_attention is not None:
+            result = result + self.attend_to_encoder(
+                self.cross_attention_norm(x), encoder_hidden_states, encoder_attention_mask, **kwargs
+            )
+        return result + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
 BLOCKS: dict[str, type[Block]] = {"pre": PreNormBlock, "post": PostNormBlock, "parallel": ParallelBlock}

@@ -149,7 +149,7 @@ class TercetConfig(RotaryConfig):
 
     @property
     def head_width(self) -> int:
-        """Width of what the vocabulary head reads: that of the token vectors, if it is tied to them."""
+        """Width of what the LM head reads: that of the token vectors, if it is tied to them."""
         return self.embedding_width if self.tie_word_embeddings else self.hidden_size
 
     @property
@@ -232,7 +232,7 @@ class TercetSeq2SeqConfig(TercetConfig):
     """First token that the decoder reads; `None`: the padding token, as in T5 and Marian."""
     share_encoder_decoder_embeddings: bool | None = None
     """Source and target have one table of token vectors; `None`: they do if `tie_word_embeddings`, which
-    says whether the vocabulary head is the target's table."""
+    says whether the LM head is the target's table."""
     classifier_act: ClassifierActivation | None = "tanh"
     classifier_bias: bool = True
     is_encoder_decoder: bool = True

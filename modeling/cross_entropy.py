@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from transformers.utils import logging
 
-from .blocked_weights import is_plain
+from .prepacked_weights import is_plain
 from .targets import IGNORE, checked_labels
 
 logger = logging.get_logger(__name__)
@@ -55,7 +55,7 @@ def take_loss_arguments(arguments: dict[str, Any]) -> LossArguments:
     return cast(LossArguments, taken)
 
 
-def vocabulary_loss(
+def lm_head_loss(
     hidden_states: Tensor,
     labels: Tensor,
     transform: nn.Module,
@@ -74,9 +74,7 @@ def vocabulary_loss(
     if is_plain(head):
         total = linear_cross_entropy(hidden_states, head.weight, head.bias, labels, label_smoothing)
     else:
-        logger.warning_once(
-            f"the vocabulary head is a {type(head).__name__}: the logits of all targets are held"
-        )
+        logger.warning_once(f"the LM head is a {type(head).__name__}: the logits of all targets are held")
         total = cross_entropy_sum(head(hidden_states), labels, label_smoothing)
     return reduce_loss(total, is_target.sum(), reduction, num_items_in_batch)
 
@@ -100,7 +98,7 @@ def reduce_loss(
     reduction: Literal["mean", "sum"] = "mean",
     num_items_in_batch: Tensor | int | None = None,
 ) -> Tensor:
-    """Divide a sum over targets as asked; a batch without targets has loss 0."""
+    """Divide a sum over targets by their number, if so chosen; a batch without targets has loss 0."""
     if num_items_in_batch is not None:
         return total / num_items_in_batch
     return total if reduction == "sum" else total / num_targets.clamp(min=1)

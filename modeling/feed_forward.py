@@ -6,7 +6,6 @@ Shapes: B batch, T positions, C model width, F width inside.
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
-from .blocked_weights import activate, apply
 from .configuration_tercet import TercetConfig
 from .dropout import Dropout
 from .linear import project, residual_linear
@@ -24,6 +23,9 @@ def build_activation(name: str) -> nn.Module:
 class PlainFeedForward(nn.Module):
     """W_down act(W_up x), of Vaswani et al., 2017, section 3.3: (B, T, C) -> (B, T, F) -> (B, T, C)."""
 
+    prepacks = True
+    activated = ("up_proj", "act_fn")  # may be one product: see prepacked_weights
+
     def __init__(self, config: TercetConfig):
         super().__init__()
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
@@ -33,11 +35,13 @@ class PlainFeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the same two-layer network to every position."""
-        return apply(self.down_proj, self.dropout(activate(self.up_proj, self.act_fn, x)))
+        return self.down_proj(self.dropout(self.act_fn(self.up_proj(x))))
 
 
 class GatedFeedForward(nn.Module):
     """W_down (act(W_gate x) * W_up x), of Shazeer, 2020, "GLU Variants Improve Transformer"."""
+
+    prepacks = True
 
     def __init__(self, config: TercetConfig):
         super().__init__()
@@ -50,7 +54,7 @@ class GatedFeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Apply the same gated network to every position."""
         gate, up = project(x, self.gate_proj, self.up_proj)
-        return apply(self.down_proj, self.dropout(self.act_fn(gate) * up))
+        return self.down_proj(self.dropout(self.act_fn(gate) * up))
 
 
 FEED_FORWARD: dict[str, type[nn.Module]] = {"plain": PlainFeedForward, "gated": GatedFeedForward}

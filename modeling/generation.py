@@ -1,8 +1,8 @@
 """Generation on faster ground: what is chosen from the logits, and when it ends, is transformers' own doing.
 
-Whatever the strategy, on a CPU linear layers multiply by blocked weights, and caches grow in place. Greedy
+Whatever the strategy, on a CPU linear layers multiply by prepacked weights, and caches grow in place. Greedy
 decoding and sampling also leave the steps behind the prompt to a callable of the model's, where transformers
-itself puts a compiled forward pass. Here it is `take_step`, unless someone wants what only `forward` gives.
+itself puts a compiled forward pass. Here it is `decode_step`, unless someone wants what only `forward` gives.
 """
 
 # transformers types its mixin's methods for a protocol that not even its own models meet.
@@ -19,11 +19,11 @@ from transformers.cache_utils import Cache
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-from .blocked_weights import are_in_use, blocked_weights, is_untouched
 from .growing_cache import grows, let_grow, settle
 from .packing import Masks
-from .pretrained_tercet import TercetVocabularyModel
-from .relative_bias import require_known_places
+from .prepacked_weights import are_in_use, is_untouched, prepacked_weights
+from .pretrained_tercet import TercetLMHeadModel
+from .relative_bias import require_key_positions
 from .stack import TercetStack
 
 STEP_ARGUMENTS = {
@@ -37,11 +37,11 @@ STEP_ARGUMENTS = {
 """What a step knows of all that `generate` may pass on."""
 
 
-class TercetGenerativeModel(TercetVocabularyModel, GenerationMixin):
+class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
     """A model that writes, one token after the other. Abstract: the members say what a step is."""
 
     @abstractmethod
-    def take_step(self, *args: Any, **kwargs: Any) -> ModelOutput:
+    def decode_step(self, *args: Any, **kwargs: Any) -> ModelOutput:
         """Predict what follows one more token of each sequence, as `forward` does, and extend the cache."""
 
     @wraps(GenerationMixin.generate)
@@ -49,7 +49,7 @@ class TercetGenerativeModel(TercetVocabularyModel, GenerationMixin):
         """Generate token ids: see `GenerationMixin.generate`."""
         if self.device.type != "cpu":
             return super().generate(*args, **kwargs)
-        with blocked_weights(self):
+        with prepacked_weights(self):
             result = super().generate(*args, **kwargs)
         if isinstance(result, ModelOutput):
             settle(result.get("past_key_values"))
@@ -58,7 +58,7 @@ class TercetGenerativeModel(TercetVocabularyModel, GenerationMixin):
     @wraps(GenerationMixin.init_continuous_batching)
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
         """Start continuous batching: see `GenerationMixin.init_continuous_batching`."""
-        require_known_places(self.config)
+        require_key_positions(self.config)
         return super().init_continuous_batching(*args, **kwargs)
 
     def create_masks_for_generate(
@@ -71,9 +71,10 @@ class TercetGenerativeModel(TercetVocabularyModel, GenerationMixin):
     def get_compiled_call(self, compile_config: CompileConfig | None) -> Callable[..., Any]:
         """Give what predicts the tokens behind the prompt: within `generate` on a CPU, a lean step."""
         if are_in_use() and compile_config is None:
-            return self.take_step
+            return self.decode_step
         return super().get_compiled_call(compile_config)
 
+    # This and the next method are not public: a test names the versions of transformers that ask them.
     def _valid_auto_compile_criteria(
         self, model_kwargs: dict[str, Any], generation_config: GenerationConfig
     ) -> bool:
@@ -98,12 +99,12 @@ class TercetGenerativeModel(TercetVocabularyModel, GenerationMixin):
 
 
 def may_step(model: TercetGenerativeModel) -> bool:
-    """Tell whether `take_step` stands for what `forward` does: nothing is dropped, overridden or hooked."""
+    """Tell whether `decode_step` stands for what `forward` does: nothing is dropped, overridden or hooked."""
     return (
         not model.training
-        and owner(model, "forward") is owner(model, "take_step")
+        and owner(model, "forward") is owner(model, "decode_step")
         and owner(model, "prepare_inputs_for_generation") is GenerationMixin
-        and {module.config._attn_implementation for module in models_in(model)} <= {"eager", "sdpa"}
+        and all(module.config._attn_implementation in ("eager", "sdpa") for module in models_in(model))
         and not is_watched(model)
     )
 

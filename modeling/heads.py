@@ -1,11 +1,10 @@
 """What turns hidden states into answers: the way to the vocabulary, and the sentence relation.
 
-Shapes: B batch, T positions, C model width, E width that the vocabulary head reads.
+Shapes: B batch, T positions, C model width, E width that the LM head reads.
 """
 
 from torch import Tensor, nn
 
-from .blocked_weights import activate
 from .configuration_tercet import TercetConfig
 from .feed_forward import build_activation
 from .normalization import build_norm
@@ -17,6 +16,9 @@ class HeadTransform(nn.Module):
     It leads to the width of token vectors that the head is tied to, as in ELECTRA's generator.
     """
 
+    prepacks = True
+    activated = ("dense", "act_fn")  # may be one product: see prepacked_weights
+
     def __init__(self, config: TercetConfig):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.head_width, bias=config.mlp_bias)
@@ -25,18 +27,18 @@ class HeadTransform(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each position: (B, T, C) -> (B, T, E)."""
-        return self.norm(activate(self.dense, self.act_fn, x))
+        return self.norm(self.act_fn(self.dense(x)))
 
 
 def build_head_transform(config: TercetConfig) -> nn.Module:
     """Build the transform if the configuration asks for one.
 
     Raises:
-        ValueError: If without one nothing leads to the width of the vocabulary head.
+        ValueError: If without one nothing leads to the width of the LM head.
     """
     if not config.head_transform and config.head_width != config.hidden_size:
         raise ValueError(
-            f"the vocabulary head is tied to token vectors of embedding_size ({config.embedding_size}), but "
+            f"the LM head is tied to token vectors of embedding_size ({config.embedding_size}), but "
             f"nothing leads there from hidden_size ({config.hidden_size}): choose head_transform=True as in "
             "ELECTRA, tie_word_embeddings=False, or one width for both"
         )

@@ -4,9 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .blocked_weights import is_plain
-from .blocked_weights import project as project_by_blocks
 from .configuration_tercet import TercetConfig
+from .prepacked_weights import is_plain, joint_product
 
 
 def residual_linear(config: TercetConfig, in_features: int, bias: bool) -> nn.Linear:
@@ -36,12 +35,13 @@ def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
     One product reads its input once, and its gradient needs no sum of several. On a GPU the products are
     large enough, and their joined weights, which the backward pass keeps, would outlive what FSDP frees.
     A layer that is more than a plain one (wrapped by PEFT, quantized, hooked by whoever wants to see or move
-    it) is called. While a model that is not in training generates, `blocked_weights` takes over.
+    it) is called. While a model that is not in training generates, the product is one by prepacked weights.
     """
     plain = [layer for layer in layers if is_plain(layer) and layer.training]
     has_bias = {layer.bias is not None for layer in plain}
     if not x.is_cpu or len(plain) < len(layers) or len(has_bias) > 1:
-        return project_by_blocks(x, *layers)
+        product = joint_product(*layers)
+        return tuple(layer(x) for layer in layers) if product is None else product(x)
     weights = torch.cat([layer.weight for layer in plain])
     biases = torch.cat([layer.bias for layer in plain]) if has_bias == {True} else None
     return F.linear(x, weights, biases).split([layer.out_features for layer in plain], dim=-1)

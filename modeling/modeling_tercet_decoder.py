@@ -29,7 +29,6 @@ from .attention import CrossAttention, SelfAttention
 from .block import Block
 from .configuration_tercet import TercetDecoderConfig
 from .cross_entropy import take_loss_arguments
-from .dot_product import single_query_attention
 from .generation import TercetGenerativeModel
 from .keywords import Keywords
 from .packing import (
@@ -82,21 +81,20 @@ class TercetDecoderModel(TercetStack):
         cu_seq_lens_k: Tensor | None = None,
         max_length_q: int | None = None,
         max_length_k: int | None = None,
-        asked: Tensor | None = None,
+        output_positions: Tensor | None = None,
         **kwargs: Keywords,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """States (B, T, C) of the new tokens (B, T), which also read the cached ones.
 
         The arguments are those of `TercetEncoderModel.forward`. With a cache, `attention_mask` is (B, past +
-        T), and `past_key_values` is extended in place; packed sequences have none, since they cannot be
-        continued. A model that reads an encoder has no `asked`, and takes the source as
-        `encoder_hidden_states` (B, S, C), or packed (1, M), with `encoder_attention_mask` (B, S), or with its
-        lengths `cu_seq_lens_k` beside the targets' `cu_seq_lens_q`. Continuous batching goes to `read_pages`.
+        T), and `past_key_values` is extended in place; packed sequences have none. A model that reads an
+        encoder takes no `output_positions`; its source is `encoder_hidden_states` (B, S, C), or packed (1,
+        M), with `encoder_attention_mask` (B, S), or with lengths `cu_seq_lens_k`.
         """
         if kwargs.get("cache") is not None:
             lengths = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}
             lengths |= {"max_length_q": max_length_q, "max_length_k": max_length_k}
-            return self.read_pages(input_ids, position_ids, attention_mask, **lengths, **kwargs)
+            return self.forward_paged(input_ids, position_ids, attention_mask, **lengths, **kwargs)
         tokens = require_tokens(input_ids, inputs_embeds)
         output_attentions = self.records("output_attentions", kwargs)
         layout = self.lay_out(
@@ -123,12 +121,12 @@ class TercetDecoderModel(TercetStack):
                 layout, x, source, encoder_attention_mask, (cu_seq_lens_k, max_length_k), output_attentions
             )
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
-        states = self.transform(layout, x, masks, arguments, source, source_mask, past_key_values, asked)
-        return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=states, past_key_values=past_key_values
+        states = self.transform(
+            layout, x, masks, arguments, source, source_mask, past_key_values, output_positions
         )
+        return BaseModelOutputWithPastAndCrossAttentions(states, past_key_values)
 
-    def read_on(
+    def decode_step(
         self,
         input_ids: Tensor,
         position_ids: Tensor,
@@ -151,11 +149,11 @@ class TercetDecoderModel(TercetStack):
         pairs = None
         if source is not None:
             source, pairs = self.read_source(layout, x, source, source_mask, (None, None), False)
-        arguments = {"kernel": single_query_attention}
+        arguments = {"is_decode_step": True}
         masks: Masks = {"full_attention": mask}
         return self.transform(layout, x, masks, arguments, source, pairs, past_key_values)
 
-    def read_pages(
+    def forward_paged(
         self,
         input_ids: Tensor | None,
         position_ids: Tensor | None,
@@ -225,7 +223,7 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
     def __init__(self, config: TercetDecoderConfig):
         super().__init__(config)
         self.model = TercetDecoderModel(config)
-        self.build_vocabulary_head(config)
+        self.build_lm_head(config)
         self.post_init()
 
     @can_return_tuple
@@ -245,7 +243,8 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
 
         Labels are shifted here, and the first token of a sequence, packed or not, is never a target.
         `shift_labels` (B, T) are targets that the caller has shifted. See `TercetDecoderModel.forward` for
-        the inputs, `TercetVocabularyModel.answer` for what comes back when, `LossArguments` for the loss.
+        the inputs, `TercetLMHeadModel.compute_loss_and_logits` for what is returned when, and `LossArguments`
+        for the loss.
         """
         loss_arguments, targets = take_loss_arguments(kwargs), kwargs.pop("shift_labels", None)
         if labels is not None and targets is None:
@@ -261,7 +260,9 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
-        loss, logits = self.answer(outputs.last_hidden_state, targets, logits_to_keep, loss_arguments)
+        loss, logits = self.compute_loss_and_logits(
+            outputs.last_hidden_state, targets, logits_to_keep, loss_arguments
+        )
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
@@ -270,7 +271,7 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
             attentions=outputs.attentions,
         )
 
-    def take_step(
+    def decode_step(
         self,
         input_ids: Tensor,
         position_ids: Tensor,
@@ -279,8 +280,8 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
         **_: Any,
     ) -> CausalLMOutputWithPast:
         """Predict what follows one more token of each sequence (B, 1): logits (B, 1, V)."""
-        states = self.model.read_on(input_ids, position_ids, attention_mask, past_key_values)
-        return CausalLMOutputWithPast(logits=self.score(states), past_key_values=past_key_values)
+        states = self.model.decode_step(input_ids, position_ids, attention_mask, past_key_values)
+        return CausalLMOutputWithPast(logits=self.compute_logits(states), past_key_values=past_key_values)
 
 
 def next_tokens(

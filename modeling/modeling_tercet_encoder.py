@@ -18,8 +18,8 @@ from .keywords import Keywords
 from .outputs import TercetForPreTrainingOutput
 from .packing import Masks
 from .pooling import find_sequences
-from .pretrained_tercet import TercetPreTrainedModel, TercetVocabularyModel
-from .stack import TercetStack, kernel_arguments, require_nothing_asked, require_tokens
+from .pretrained_tercet import TercetLMHeadModel, TercetPreTrainedModel
+from .stack import TercetStack, kernel_arguments, refuse_output_positions, require_tokens
 from .targets import without_pads
 
 
@@ -46,7 +46,7 @@ class TercetEncoderModel(TercetStack):
         inputs_embeds: Tensor | None = None,
         cu_seq_lens_q: Tensor | None = None,
         max_length_q: int | None = None,
-        asked: Tensor | None = None,
+        output_positions: Tensor | None = None,
         **kwargs: Keywords,
     ) -> BaseModelOutput:
         """Contextual states (B, T, C) of tokens (B, T).
@@ -60,8 +60,8 @@ class TercetEncoderModel(TercetStack):
             inputs_embeds: Vectors (B, T, C) instead of ids; of the tokens' own width, if it is another one.
             cu_seq_lens_q: Cumulative lengths (S+1,) of packed sequences, which never see each other.
             max_length_q: Longest of them, in tokens, if known.
-            asked: Places (n,) in the flattened batch or stream whose states alone are wanted, (1, n, C); not
-                for training on padded batches.
+            output_positions: Positions (n,) of the flattened batch or stream: the last layer computes only
+                their states, which are returned as (1, n, C). Not for training on padded batches.
             **kwargs: `output_hidden_states`, `output_attentions`; the rest goes to the attention kernel.
         """
         output_attentions = self.records("output_attentions", kwargs)
@@ -77,11 +77,11 @@ class TercetEncoderModel(TercetStack):
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
         masks = self.masks(layout, x, attention_mask, output_attentions)
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
-        states = self.transform(layout, x, masks, arguments, asked=asked)
+        states = self.transform(layout, x, masks, arguments, output_positions=output_positions)
         return BaseModelOutput(last_hidden_state=states)
 
 
-class TercetEncoderForMaskedLM(TercetVocabularyModel):
+class TercetEncoderForMaskedLM(TercetLMHeadModel):
     """The encoder and a prediction of hidden tokens."""
 
     config: TercetEncoderConfig
@@ -90,7 +90,7 @@ class TercetEncoderForMaskedLM(TercetVocabularyModel):
     def __init__(self, config: TercetEncoderConfig):
         super().__init__(config)
         self.model = TercetEncoderModel(config)
-        self.build_vocabulary_head(config)
+        self.build_lm_head(config)
         self.post_init()
 
     @can_return_tuple
@@ -107,13 +107,15 @@ class TercetEncoderForMaskedLM(TercetVocabularyModel):
     ) -> MaskedLMOutput:
         """Predict tokens: logits (B, T, V), and the loss where `labels` (B, T) is not -100, pads left out.
 
-        See `TercetEncoderModel.forward` for the inputs, `TercetVocabularyModel.answer` for what comes back
-        when, and `LossArguments` for the loss.
+        See `TercetEncoderModel.forward` for the inputs, `TercetLMHeadModel.compute_loss_and_logits` for what
+        is returned when, and `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
         targets = None if labels is None else without_pads(labels, attention_mask)
-        loss, logits = self.answer(outputs.last_hidden_state, targets, logits_to_keep, loss_arguments)
+        loss, logits = self.compute_loss_and_logits(
+            outputs.last_hidden_state, targets, logits_to_keep, loss_arguments
+        )
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
@@ -143,7 +145,7 @@ class TercetEncoderForNextSentencePrediction(TercetPreTrainedModel):
     ) -> NextSentencePredictorOutput:
         """Judge pairs: logits (B, 2), and the loss of `labels` (B,): 0 if B follows, 1 if it is random."""
         loss_arguments = take_loss_arguments(kwargs)
-        require_nothing_asked(kwargs, type(self).__name__)
+        refuse_output_positions(kwargs, type(self).__name__)
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
         states, bounds = outputs.last_hidden_state, kwargs.get("cu_seq_lens_q")
         sequences = find_sequences(states, attention_mask, position_ids, bounds)
@@ -154,7 +156,7 @@ class TercetEncoderForNextSentencePrediction(TercetPreTrainedModel):
         )
 
 
-class TercetEncoderForPreTraining(TercetVocabularyModel):
+class TercetEncoderForPreTraining(TercetLMHeadModel):
     """The encoder with both heads of BERT: hidden tokens and the next sentence."""
 
     config: TercetEncoderConfig
@@ -165,7 +167,7 @@ class TercetEncoderForPreTraining(TercetVocabularyModel):
     def __init__(self, config: TercetEncoderConfig):
         super().__init__(config)
         self.model = TercetEncoderModel(config)
-        self.build_vocabulary_head(config)
+        self.build_lm_head(config)
         self.next_sentence_head = NextSentenceHead(config)
         self.post_init()
 
@@ -185,15 +187,17 @@ class TercetEncoderForPreTraining(TercetVocabularyModel):
         """Predict tokens and judge pairs, with the loss of `labels` (B, T), of `next_sentence_label` (B,),
         and their sum.
 
-        See `TercetEncoderModel.forward` for the inputs and `TercetVocabularyModel.answer` for what comes
-        back when.
+        See `TercetEncoderModel.forward` for the inputs and `TercetLMHeadModel.compute_loss_and_logits` for
+        what is returned when.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        require_nothing_asked(kwargs, type(self).__name__)
+        refuse_output_positions(kwargs, type(self).__name__)
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
         states = outputs.last_hidden_state
         targets = None if labels is None else without_pads(labels, attention_mask)
-        token_loss, token_logits = self.answer(states, targets, logits_to_keep, loss_arguments)
+        token_loss, token_logits = self.compute_loss_and_logits(
+            states, targets, logits_to_keep, loss_arguments
+        )
         sequences = find_sequences(states, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
         pair_logits = self.next_sentence_head(states[sequences.first])
         pair_loss = None

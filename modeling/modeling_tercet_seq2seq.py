@@ -28,7 +28,7 @@ from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import bounds_of, restarts
 from .pretrained_tercet import TercetPreTrainedModel
-from .stack import require_nothing_asked
+from .stack import refuse_output_positions
 from .targets import IGNORE, checked_labels, without_pads
 from .tracing import is_tracing
 
@@ -120,7 +120,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         `cu_seq_lens_q` bounds the targets, which ask, and `cu_seq_lens_k` the sources.
         """
         require_target(decoder_input_ids, decoder_inputs_embeds)
-        require_nothing_asked(kwargs, type(self).__name__)
+        refuse_output_positions(kwargs, type(self).__name__)
         kwargs = self.recordings(kwargs)
         if cu_seq_lens_q is cu_seq_lens_k is None and attention_mask is None and not is_tracing():
             cu_seq_lens_k, cu_seq_lens_q = packed_bounds(position_ids, decoder_position_ids)
@@ -152,12 +152,12 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
 
     def recordings(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Pass on what the whole model's configuration asks to be recorded: the two halves have their own."""
-        asked = {
+        recorded = {
             name: getattr(self.config, name)
             for name in ("output_attentions", "output_hidden_states")
             if arguments.get(name) is None
         }
-        return arguments | asked
+        return arguments | recorded
 
 
 class TercetSeq2SeqForConditionalGeneration(
@@ -168,7 +168,7 @@ class TercetSeq2SeqForConditionalGeneration(
     def __init__(self, config: TercetSeq2SeqConfig):
         super().__init__(config)
         self.model = TercetSeq2SeqModel(config)
-        self.build_vocabulary_head(config)
+        self.build_lm_head(config)
         owner = "encoder" if config.has_one_table else "decoder"
         is_tied = config.tie_word_embeddings
         self._tied_weights_keys = {"lm_head.weight": f"model.{owner}.{TABLE}"} if is_tied else {}
@@ -196,8 +196,8 @@ class TercetSeq2SeqForConditionalGeneration(
         decoder input, pads of `decoder_attention_mask` left out.
 
         Without `decoder_input_ids` the decoder reads the labels shifted right (teacher forcing). See
-        `TercetSeq2SeqModel.forward` for the inputs, `TercetVocabularyModel.answer` for what comes back when,
-        `LossArguments` for the loss.
+        `TercetSeq2SeqModel.forward` for the inputs, `TercetLMHeadModel.compute_loss_and_logits` for what is
+        returned when, and `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
         if labels is not None:
@@ -219,14 +219,16 @@ class TercetSeq2SeqForConditionalGeneration(
             **kwargs,
         )
         targets = None if labels is None else without_pads(labels, decoder_attention_mask)
-        loss, logits = self.answer(outputs.last_hidden_state, targets, logits_to_keep, loss_arguments)
+        loss, logits = self.compute_loss_and_logits(
+            outputs.last_hidden_state, targets, logits_to_keep, loss_arguments
+        )
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
             **{name: value for name, value in outputs.items() if name != "last_hidden_state"},
         )
 
-    def take_step(
+    def decode_step(
         self,
         decoder_input_ids: Tensor,
         past_key_values: EncoderDecoderCache,
@@ -236,7 +238,7 @@ class TercetSeq2SeqForConditionalGeneration(
     ) -> Seq2SeqLMOutput:
         """Predict what follows one more token of each target (B, 1): logits (B, 1, V)."""
         positions = torch.full_like(decoder_input_ids, past_key_values.get_seq_length())
-        states = self.model.decoder.read_on(
+        states = self.model.decoder.decode_step(
             decoder_input_ids,
             positions,
             None,
@@ -244,7 +246,7 @@ class TercetSeq2SeqForConditionalGeneration(
             encoder_outputs.last_hidden_state,
             attention_mask,
         )
-        return Seq2SeqLMOutput(logits=self.score(states), past_key_values=past_key_values)
+        return Seq2SeqLMOutput(logits=self.compute_logits(states), past_key_values=past_key_values)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Shift labels (B, T) right, behind the start token: what the decoder reads while it is taught.

@@ -2,7 +2,7 @@
 
 With tensor parallelism every device computes with some of the heads, and with a part of the feed-forward
 network's inner width. It holds columns of a sub-layer's first linear layers and rows of the last one, and a
-sum brings the results together (Shoeybi et al., 2019, section 3). Token vectors and the vocabulary head are
+sum brings the results together (Shoeybi et al., 2019, section 3). Token vectors and the LM head are
 shared out by words. With FSDP every device holds a part of each weight, and gathers those of a block when it
 comes to it.
 """
@@ -31,7 +31,7 @@ FEED_FORWARD = {
 
 BLOCK_BY_BLOCK = {"layers.*": "free_full_weight"}
 """What FSDP gathers together, and frees after use. The rest stays gathered, because the loss reads the weight
-of the vocabulary head, and so that of the token vectors it may be tied to, without calling the head."""
+of the LM head, and so that of the token vectors it may be tied to, without calling the head."""
 
 
 def plan_of_stack(config: PreTrainedConfig, *, reads_encoder: bool = False) -> dict[str, str]:

@@ -12,11 +12,11 @@ from transformers.modeling_utils import PreTrainedModel
 
 from .attention import SelfAttention
 from .block import Block
-from .blocked_weights import apply, forget
 from .configuration_tercet import TercetConfig
-from .cross_entropy import LossArguments, logits_loss, vocabulary_loss
+from .cross_entropy import LossArguments, lm_head_loss, logits_loss
 from .heads import build_head_transform, keep_positions
 from .linear import init_scale
+from .prepacked_weights import forget
 from .relative_bias import require_additive_kernel
 from .tracing import is_tracing
 
@@ -55,37 +55,36 @@ class TercetPreTrainedModel(PreTrainedModel):
         return super().train(mode)
 
 
-class TercetVocabularyModel(TercetPreTrainedModel):
+class TercetLMHeadModel(TercetPreTrainedModel):
     """A model that ends in the vocabulary. Abstract: each member says what its targets are."""
 
     _tp_plan = {"lm_head": "colwise_gather_output"}
+    prepacks = True
 
-    def build_vocabulary_head(self, config: TercetConfig) -> None:
+    def build_lm_head(self, config: TercetConfig) -> None:
         """Give the model `transform` and `lm_head`."""
         self.transform = build_head_transform(config)
         self.lm_head = nn.Linear(config.head_width, config.vocab_size, bias=config.head_bias)
 
-    def score(self, hidden_states: Tensor) -> Tensor:
+    def compute_logits(self, hidden_states: Tensor) -> Tensor:
         """Logits (B, T, V) of states (B, T, C)."""
-        return apply(self.lm_head, self.transform(hidden_states))
+        return self.lm_head(self.transform(hidden_states))
 
-    def answer(
+    def compute_loss_and_logits(
         self,
         hidden_states: Tensor,
         targets: Tensor | None,
         logits_to_keep: int | Tensor,
         loss_arguments: LossArguments,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Loss and logits of states (B, T, C), whose targets (B, T) are `IGNORE` where nothing is asked.
+        """Loss and logits of states (B, T, C), whose targets (B, T) are `IGNORE` at other positions.
 
         In training with targets only these reach the vocabulary, and no logits are returned. Otherwise logits
         (B, T, V) are, at the positions to keep; the loss then comes from all of them, by the definition.
         """
         if targets is not None and self.training and not is_tracing():
-            return vocabulary_loss(
-                hidden_states, targets, self.transform, self.lm_head, **loss_arguments
-            ), None
-        logits = self.score(keep_positions(hidden_states, logits_to_keep))
+            return lm_head_loss(hidden_states, targets, self.transform, self.lm_head, **loss_arguments), None
+        logits = self.compute_logits(keep_positions(hidden_states, logits_to_keep))
         if targets is None:
             return None, logits
         return logits_loss(logits, keep_positions(targets, logits_to_keep), **loss_arguments), logits

@@ -3,8 +3,8 @@
 Every head learns a number for each bucket of distances, and all layers of a stack share them (Raffel et al.,
 2020, section 2.1). Short distances have buckets of their own, longer ones share wider and wider buckets.
 
-Distances are counted in places, as in T5: pads before or behind a sequence change none of them, a cache only
-has to know how many of its places are filled, and position ids play no part.
+Distances are counted in indices of keys, as in T5: pads before or behind a sequence change none of them, a
+cache only has to know how many of its slots are filled, and position ids play no part.
 
 Shapes: B batch, T queries, S keys, H query heads, C model width.
 """
@@ -63,8 +63,8 @@ class RelativeBias(NoBias):
         """Join the bias with the mask of a layer, whose cache may have dropped what lies far back."""
         num_queries, num_keys, past_length = x.shape[1], x.shape[1], 0
         if past_key_values is not None:
-            num_keys, first_place = past_key_values.get_mask_sizes(num_queries, layer_idx)
-            past_length = past_key_values.get_seq_length(layer_idx) - first_place
+            num_keys, first_position = past_key_values.get_mask_sizes(num_queries, layer_idx)
+            past_length = past_key_values.get_seq_length(layer_idx) - first_position
         if mask is None and self.is_causal:
             mask = keys_so_far(x.device, num_queries, num_keys, past_length)
         assert mask is None or isinstance(mask, Tensor)
@@ -75,10 +75,10 @@ class RelativeBias(NoBias):
     ) -> Tensor:
         """Look up what is added for queries behind the first `past_length` keys: (1, H, T, S).
 
-        Each query's row is the next one's, moved on by a place, so that there are T + S - 1 distances in all.
+        Each query's row is the next one's, shifted by one, so that there are T + S - 1 distances in all.
         """
-        last_place = past_length + num_queries - 1
-        distances = torch.arange(num_queries + num_keys - 1, device=device) - last_place
+        last_position = past_length + num_queries - 1
+        distances = torch.arange(num_queries + num_keys - 1, device=device) - last_position
         by_distance = self.table(self.buckets(distances)).T  # (H, T + S - 1)
         return windows(by_distance, num_keys).flip(-2)[None]
 
@@ -120,9 +120,9 @@ def windows(x: Tensor, size: int) -> Tensor:
 
 
 def keys_so_far(device: torch.device, num_queries: int, num_keys: int, past_length: int | Tensor) -> Tensor:
-    """Allow each query the keys up to its own place, (T, S), which kernels do by themselves if not biased."""
-    places = torch.arange(num_queries, device=device) + past_length
-    return torch.arange(num_keys, device=device) <= places[:, None]
+    """Allow each query the keys up to its own position, (T, S); kernels do so themselves if not biased."""
+    positions = torch.arange(num_queries, device=device) + past_length
+    return torch.arange(num_keys, device=device) <= positions[:, None]
 
 
 def join(mask: Tensor | None, bias: Tensor, dtype: torch.dtype) -> Tensor:
@@ -151,10 +151,10 @@ def require_additive_kernel(config: TercetConfig, kernel: str | None) -> None:
         )
 
 
-def require_known_places(config: TercetConfig) -> None:
-    """Raise a `ValueError` if attention counts distances in places, which a cache of pages does not keep."""
+def require_key_positions(config: TercetConfig) -> None:
+    """Raise a `ValueError` if attention needs every key's position, which a paged cache does not keep."""
     if config.position_embedding_type == "relative_bias":
         raise ValueError(
             "continuous batching keeps keys in pages, but position_embedding_type='relative_bias' needs the "
-            "place of every key: use generate() with a padded batch"
+            "position of every key: use generate() with a padded batch"
         )

@@ -21,7 +21,7 @@ from .keywords import Keywords
 from .modeling_tercet_encoder import TercetEncoderModel
 from .packing import Masks
 from .pretrained_tercet import TercetPreTrainedModel
-from .stack import require_nothing_asked
+from .stack import refuse_output_positions
 from .targets import IGNORE, checked_labels, without_pads
 
 
@@ -76,7 +76,7 @@ class TercetEncoderForReplacedTokenDetection(TercetPreTrainedModel):
         `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        require_nothing_asked(kwargs, type(self).__name__)
+        refuse_output_positions(kwargs, type(self).__name__)
         outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
         logits = self.replaced_token_head(outputs.last_hidden_state)
         loss = None
@@ -96,9 +96,9 @@ def replaced_token_loss(
     num_items_in_batch: Tensor | int | None = None,
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """Binary cross-entropy of `labels` (B, T) under logits (B, T): 1 replaced, 0 original, -100 not asked.
+    """Binary cross-entropy of `labels` (B, T) under logits (B, T): 1 replaced, 0 original, -100 ignored.
 
-    Pads are never asked. A replacement that happens to be the original token counts as original (section 2).
+    Pads are never targets. A replacement that equals the original token counts as original (section 2).
 
     Raises:
         ValueError: If labels shall be smoothed, or one of them is none of the three (`checked_labels`).
@@ -108,7 +108,7 @@ def replaced_token_loss(
     is_target = labels != IGNORE
     logits = at_least_float32(logits)
     # Elsewhere than on a CPU a wrong label comes behind the two, and makes the loss nan.
-    asked = (labels == 1).to(logits.dtype).masked_fill(labels > 1, torch.nan)
-    losses = F.binary_cross_entropy_with_logits(logits, asked, reduction="none")
+    targets = (labels == 1).to(logits.dtype).masked_fill(labels > 1, torch.nan)
+    losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
     total = losses.masked_fill(~is_target, 0).sum()
     return reduce_loss(total, is_target.sum(), reduction, num_items_in_batch)

@@ -58,9 +58,9 @@ class TercetSeq2SeqReader(TercetSeq2SeqPreTrainedModel):
         if decoder_input_ids is None:
             own, sequences = self.read_again(input_ids, attention_mask, position_ids, kwargs)
         else:
-            places, bounds = kwargs.get("decoder_position_ids"), kwargs.get("cu_seq_lens_q")
+            positions, bounds = kwargs.get("decoder_position_ids"), kwargs.get("cu_seq_lens_q")
             pad = self.config.pad_token_id
-            sequences = find_sequences(decoder_input_ids, decoder_attention_mask, places, bounds, pad)
+            sequences = find_sequences(decoder_input_ids, decoder_attention_mask, positions, bounds, pad)
         arguments = {"use_cache": False} | kwargs | own
         outputs = self.model(input_ids, attention_mask, position_ids=position_ids, **arguments)
         return outputs, sequences

@@ -13,11 +13,11 @@ from torch.nn.attention.flex_attention import BlockMask
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.utils import logging
 
+from .attention_kernels import has_kernel
 from .block import BLOCKS, Block
 from .configuration_tercet import TercetConfig
 from .embeddings import Embeddings
 from .normalization import build_norm
-from .packed_attention import can_pack
 from .packing import (
     Layout,
     Mask,
@@ -88,7 +88,8 @@ class TercetStack(TercetPreTrainedModel):
                 padded.
         """
         size, device = tokens.shape[:2], tokens.device
-        by_kernel = can_pack(self.config._attn_implementation) and not (output_attentions or is_tracing())
+        packs = has_kernel("packed", self.config._attn_implementation)
+        by_kernel = packs and not (output_attentions or is_tracing())
         if cu_seq_lens is not None:
             require_bounds("cu_seq_lens", cu_seq_lens, size)
             position_ids = positions_of(cu_seq_lens, size[1]) if position_ids is None else position_ids
@@ -191,29 +192,32 @@ class TercetStack(TercetPreTrainedModel):
         source: Tensor | None = None,
         source_mask: Mask = None,
         past_key_values: Cache | None = None,
-        asked: Tensor | None = None,
+        output_positions: Tensor | None = None,
     ) -> Tensor:
         """Send the stream through the blocks and the final norm, back into the layout of the input.
 
-        If only some places of the flattened batch are `asked` for, (n,), their states are all that the last
-        layer computes: (1, n, C).
+        With `output_positions` (n,) of the flattened batch, the last layer computes only their states:
+        (1, n, C).
 
         Raises:
-            ValueError: If places are asked for in a padded batch that is packed here, in training; or of a
-                stack that reads an encoder.
+            ValueError: If `output_positions` are given for a padded batch that is packed here (in
+                training), or to a stack that reads an encoder.
         """
         if source is not None:
-            require_nothing_asked({"asked": asked}, "a stack that reads an encoder")
-        if asked is not None and layout.padding is not None:
-            raise ValueError("asked counts places of a padded batch, which training packs: call eval() first")
+            refuse_output_positions({"output_positions": output_positions}, "a stack that reads an encoder")
+        if output_positions is not None and layout.padding is not None:
+            raise ValueError(
+                "output_positions count positions of a padded batch, which training packs: call eval() first"
+            )
         masks = self.relative_bias(masks, x, past_key_values)
         packed_bias = self.relative_bias.of_packed(masks, x.device)
         rotations = {kind: self.embeddings.positions.rotation(layout.position_ids, kind) for kind in masks}
         # Drafts of `generate(assistant_early_exit=...)` lower the number of layers for a while.
         layers = cast(list[Block], list(self.layers)[: self.config.num_hidden_layers])
         for layer in layers:
+            if output_positions is not None and layer is layers[-1]:
+                arguments = arguments | {"output_positions": output_positions}
             mask, rotation = masks[layer.layer_type], rotations[layer.layer_type]
-            places = asked if layer is layers[-1] else None
             x = layer(
                 x,
                 mask,
@@ -222,10 +226,9 @@ class TercetStack(TercetPreTrainedModel):
                 source_mask,
                 packed_bias,
                 past_key_values=past_key_values,
-                asked=places,
                 **arguments,
             )
-        return layout.unpack(self.norm(x)) if asked is None else self.norm(x)
+        return layout.unpack(self.norm(x)) if output_positions is None else self.norm(x)
 
     def masking_config(self, output_attentions: bool) -> TercetConfig:
         """Give the configuration for transformers' masks: the definition's, if attentions are recorded."""
@@ -262,12 +265,12 @@ def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Te
     return tokens
 
 
-def require_nothing_asked(arguments: dict[str, Any], reader: str) -> None:
-    """Raise a `ValueError` if states of some places alone are asked for by who needs all of them."""
-    if arguments.get("asked") is not None:
+def refuse_output_positions(arguments: dict[str, Any], reader: str) -> None:
+    """Raise a `ValueError` if `output_positions` are given to a model that needs all states."""
+    if arguments.get("output_positions") is not None:
         raise ValueError(
-            f"asked is given to {reader}, which needs all states: leave it out, or call the encoder or the "
-            "decoder alone"
+            f"output_positions are given to {reader}, which needs all states: leave them out, or call the "
+            "encoder or the decoder alone"
         )
 
 

@@ -1,6 +1,6 @@
 """What a label may be, in every head, in training as in evaluation.
 
-A label is an integer of any width: `IGNORE` where nothing is asked, else from 0 to the number of answers - 1.
+A label is an integer of any width: `IGNORE` where there is no target, else a class from 0 on.
 Nothing else is silently learned or ignored: tensors count negative indices from the end, so that a stray -1
 would teach the last word. On a CPU a wrong label is a `ValueError`. Other devices would have to wait for the
 answer: there it is made an index behind the last answer, at which their kernels stop.
@@ -34,7 +34,7 @@ def checked_labels(labels: Tensor, num_answers: int | None, name: str = "labels"
     """
     if labels.is_floating_point() or labels.is_complex():
         raise ValueError(
-            f"{name} are {labels.dtype}: give integers, {IGNORE} where nothing is asked, "
+            f"{name} are {labels.dtype}: give integers, {IGNORE} at positions without a target, "
             "or set problem_type if they are numbers"
         )
     labels = labels.long()
@@ -44,8 +44,8 @@ def checked_labels(labels: Tensor, num_answers: int | None, name: str = "labels"
     if labels.is_cpu and not is_tracing():
         if is_wrong.any():
             raise ValueError(
-                f"{name} hold {labels[is_wrong][0].item()}: give {IGNORE} where nothing is asked, and else "
-                + ("0 or more" if num_answers is None else f"0 to {num_answers - 1}")
+                f"{name} hold {labels[is_wrong][0].item()}: give {IGNORE} at positions without a target, and "
+                "else " + ("0 or more" if num_answers is None else f"0 to {num_answers - 1}")
             )
         return labels
     return labels.masked_fill(is_wrong, torch.iinfo(torch.int32).max)

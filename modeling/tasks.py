@@ -33,7 +33,7 @@ from .keywords import Keywords
 from .outputs import TercetSentenceEmbeddingOutput
 from .pooling import POOLING, Sequences, find_sequences
 from .pretrained_tercet import TercetPreTrainedModel
-from .stack import TercetStack, require_nothing_asked, require_tokens
+from .stack import TercetStack, refuse_output_positions, require_tokens
 from .targets import without_pads
 
 
@@ -54,7 +54,7 @@ class TercetReader(TercetPreTrainedModel):
         **kwargs: Any,
     ) -> tuple[BaseModelOutput, Sequences]:
         """Read a batch, and find the sequences in it; a decoder makes no cache unless it is asked to."""
-        require_nothing_asked(kwargs, type(self).__name__)
+        refuse_output_positions(kwargs, type(self).__name__)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,

@@ -1,7 +1,7 @@
 """Attention over packed sequences on a GPU, by the flash kernel that comes with torch (Dao, 2024).
 
 It reads cumulative lengths itself, in half precision, and drops nothing; torch has it since 2.10, with all
-that is asked of it here a little later.
+that is needed here a little later.
 
 Shapes: N tokens of queries, M of keys, H query heads, G key-value heads, D head width.
 """
@@ -27,24 +27,21 @@ WIDEST_HEAD = 256
 
 
 def find_kernel() -> Callable[..., Any] | None:
-    """Give torch's kernel, or `None` if this torch has none, or one that knows less than is asked of it."""
+    """Give torch's kernel, or `None` if this torch has none, or one that lacks what is needed here."""
     if importlib.util.find_spec("torch.nn.attention.varlen") is None:
         return None
     from torch.nn.attention.varlen import varlen_attn
 
-    asked = {"scale", "window_size", "enable_gqa"}
-    return varlen_attn if asked <= inspect.signature(varlen_attn).parameters.keys() else None
+    needed = {"scale", "window_size", "enable_gqa"}
+    return varlen_attn if needed <= inspect.signature(varlen_attn).parameters.keys() else None
 
 
 KERNEL = find_kernel()
 
 
-def can_use_varlen(query: Tensor, dropout: float) -> bool:
-    """Tell whether the kernel serves these queries."""
-    is_half = query.dtype in (torch.float16, torch.bfloat16)
-    if KERNEL is None or not query.is_cuda or not is_half or dropout or query.shape[-1] > WIDEST_HEAD:
-        return False
-    return torch.cuda.get_device_capability(query.device) >= OLDEST_GPU
+def has_varlen_kernel(gpu: torch.device) -> bool:
+    """Tell whether this torch has the kernel, and a GPU runs it."""
+    return KERNEL is not None and torch.cuda.get_device_capability(gpu) >= OLDEST_GPU
 
 
 def varlen_attention(

@@ -23,7 +23,7 @@ from ..modeling import TercetConfig
 from ..modeling.attention import CrossAttention, SelfAttention
 from ..modeling.block import Block
 from ..modeling.cross_entropy import CHUNK_BYTES, LARGE_CHUNK_BYTES
-from ..modeling.pretrained_tercet import TercetVocabularyModel
+from ..modeling.pretrained_tercet import TercetLMHeadModel
 from ..modeling.short_attention import SHORT, short_attention
 from ..modeling.stack import TercetStack
 from ..pretraining.model import MODELS, build_config
@@ -57,7 +57,7 @@ class Kept:
     """For each full sequence."""
 
 
-def build_planned_model(recipe: PretrainingRecipe) -> TercetVocabularyModel:
+def build_planned_model(recipe: PretrainingRecipe) -> TercetLMHeadModel:
     """Build a recipe's model without storage; its vocabulary is the largest that its tokenizer may have.
 
     Raises:
@@ -69,7 +69,7 @@ def build_planned_model(recipe: PretrainingRecipe) -> TercetVocabularyModel:
         config.vocab_size = recipe.tokenizer.vocab_size if path is None else len(load_tokenizer(path))
     with torch.device("meta"):
         model = MODELS[recipe.objective.kind](config)
-    assert isinstance(model, TercetVocabularyModel)
+    assert isinstance(model, TercetLMHeadModel)
     return model
 
 
@@ -103,7 +103,7 @@ def optimizer_bytes(model: nn.Module, recipe: TrainingRecipe) -> int:
     return sum(value.numel() * value.element_size() for value in states if isinstance(value, Tensor))
 
 
-def count_flops(model: TercetVocabularyModel, sequence: FullSequence) -> float:
+def count_flops(model: TercetLMHeadModel, sequence: FullSequence) -> float:
     """Count the operations of learning from one sequence, as `training.utilization` does.
 
     Those of every product of matrices, forward and backward: of all tokens in the stacks, of targets in the

@@ -36,7 +36,7 @@ def padded_reading(model, batch, member):
         if member == "seq2seq":
             inputs["decoder_input_ids"] = batch["decoder_input_ids"][:, own["q"]]
         states = model.model(**inputs).last_hidden_state
-        readings.append((model.score(states)[0], states[0]))
+        readings.append((model.compute_logits(states)[0], states[0]))
     return [torch.cat(parts) for parts in zip(*readings, strict=True)]
 
 

@@ -20,7 +20,7 @@ VERSION_1_1 = {"feed_forward_proj": "gated-gelu", "d_kv": 4, "tie_word_embedding
 
 @pytest.fixture
 def untied(stock):
-    """Build a stock model with a vocabulary head of its own."""
+    """Build a stock model with an LM head of its own."""
 
     def build(name: str, **options) -> PreTrainedModel:
         model = stock(name, **options)

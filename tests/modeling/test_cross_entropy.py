@@ -11,8 +11,8 @@ from tercet.modeling.cross_entropy import (
     IGNORE,
     cross_entropy_sum,
     linear_cross_entropy,
+    lm_head_loss,
     logits_loss,
-    vocabulary_loss,
 )
 
 N, C, V = 23, 8, 31
@@ -104,11 +104,11 @@ def test_only_targets_count(case):
     head.weight.data, head.bias.data = weight.data, bias.data
     labels[::3] = IGNORE
     chosen = labels != IGNORE
-    mean = vocabulary_loss(hidden, labels, nn.Identity(), head)
+    mean = lm_head_loss(hidden, labels, nn.Identity(), head)
     assert_close(mean, F.cross_entropy(head(hidden[chosen]), labels[chosen]))
-    assert_close(vocabulary_loss(hidden, labels, nn.Identity(), head, reduction="sum"), mean * chosen.sum())
+    assert_close(lm_head_loss(hidden, labels, nn.Identity(), head, reduction="sum"), mean * chosen.sum())
     assert_close(
-        vocabulary_loss(hidden, labels, nn.Identity(), head, num_items_in_batch=7), mean * chosen.sum() / 7
+        lm_head_loss(hidden, labels, nn.Identity(), head, num_items_in_batch=7), mean * chosen.sum() / 7
     )
     assert_close(logits_loss(head(hidden), labels), mean)
 
@@ -122,12 +122,12 @@ def test_a_head_that_is_not_plain_is_called(case):
 
     head = Doubled(C, V).double()
     expected = F.cross_entropy(head(hidden), labels)
-    assert_close(vocabulary_loss(hidden, labels, nn.Identity(), head), expected)
+    assert_close(lm_head_loss(hidden, labels, nn.Identity(), head), expected)
 
 
 def test_a_batch_without_targets_costs_nothing(case):
     (hidden, _, _), labels = case
-    loss = vocabulary_loss(hidden, torch.full_like(labels, IGNORE), nn.Identity(), nn.Linear(C, V).double())
+    loss = lm_head_loss(hidden, torch.full_like(labels, IGNORE), nn.Identity(), nn.Linear(C, V).double())
     loss.backward()
     assert loss == 0
     assert hidden.grad.abs().max() == 0

@@ -1,5 +1,7 @@
 """Padded, packed and alone: three layouts of the same sequences, one result, gradients included."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -8,9 +10,9 @@ from tercet.modeling import (
     TercetEncoderForPreTraining,
     TercetSeq2SeqForConditionalGeneration,
     TercetSeq2SeqModel,
-    packed_attention,
     sequence_groups,
 )
+from tercet.modeling.attention_kernels import KERNELS
 
 from .conftest import TASKS, build_architecture, examples_for
 
@@ -65,7 +67,7 @@ def test_short_and_long_sequences_take_two_ways_to_one_result(
     results = []
     # In a single group the shorter sequences are padded.
     for longest, most_groups in ((256, 4), (0, 4), (256, 1), (0, 1)):
-        monkeypatch.setattr(packed_attention, "SHORT", longest)
+        monkeypatch.setitem(KERNELS, "short", replace(KERNELS["short"], most_keys=longest))
         monkeypatch.setattr(sequence_groups, "MOST_GROUPS", most_groups)
         loss = model(**packed_inputs_of(member, batch, targets)).loss
         loss.backward()
@@ -261,16 +263,18 @@ def test_places_asked_for_have_the_states_that_they_have_among_all(member, varia
     model = builder(member, variant).model
     ids, mask = batch.padded()
     inputs = batch.packed() if layout == "packed" else {"input_ids": ids, "attention_mask": mask}
-    asked = torch.tensor([0, 3, 4, 11, 12, 20])
+    positions = torch.tensor([0, 3, 4, 11, 12, 20])
     everything = model(**inputs).last_hidden_state.flatten(0, 1)
-    assert_close(model(**inputs, asked=asked).last_hidden_state, everything[asked][None], **CLOSE)
+    assert_close(
+        model(**inputs, output_positions=positions).last_hidden_state, everything[positions][None], **CLOSE
+    )
 
 
 def test_places_are_not_asked_for_where_training_moves_them(builder, batch):
     ids, mask = batch.padded()
     model = builder("encoder").model.train()
     with pytest.raises(ValueError, match=r"call eval\(\) first"):
-        model(input_ids=ids, attention_mask=mask, asked=torch.tensor([0]))
+        model(input_ids=ids, attention_mask=mask, output_positions=torch.tensor([0]))
 
 
 OF_ALL_STATES = [
@@ -284,12 +288,14 @@ OF_ALL_STATES = [
 @pytest.mark.parametrize("architecture", OF_ALL_STATES, ids=lambda architecture: architecture.__name__)
 def test_who_needs_all_states_is_not_asked_for_some(architecture):
     inputs = examples_for(architecture)
-    with pytest.raises(ValueError, match=r"asked is given to .*, which needs all states: leave it out, or"):
-        build_architecture(architecture)(**inputs, asked=torch.tensor([0, 3]))
+    with pytest.raises(
+        ValueError, match=r"output_positions are given to .*, which needs all states: leave them out, or"
+    ):
+        build_architecture(architecture)(**inputs, output_positions=torch.tensor([0, 3]))
 
 
 def test_a_decoder_that_reads_an_encoder_is_not_asked_for_some_states(builder):
     model = builder("seq2seq").model.decoder
     ids, source = torch.ones(2, 3, dtype=torch.long), torch.randn(2, 4, 32)
-    with pytest.raises(ValueError, match="asked is given to a stack that reads an encoder"):
-        model(ids, encoder_hidden_states=source, asked=torch.tensor([0]))
+    with pytest.raises(ValueError, match="output_positions are given to a stack that reads an encoder"):
+        model(ids, encoder_hidden_states=source, output_positions=torch.tensor([0]))

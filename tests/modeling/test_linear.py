@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from tercet.modeling.blocked_weights import is_plain
 from tercet.modeling.linear import project
+from tercet.modeling.prepacked_weights import is_plain
 
 
 @pytest.fixture(params=[True, False], ids=["bias", "no bias"])

@@ -53,7 +53,7 @@ def test_untied_heads_stay_apart(member, builder, tmp_path):
 
 
 def tables_of(model) -> tuple[torch.nn.Parameter, torch.nn.Parameter, torch.nn.Parameter]:
-    """Tables of the source's token vectors, the target's, and the vocabulary head's."""
+    """Tables of the source's token vectors, the target's, and the LM head's."""
     stacks = (model.get_encoder(), model.get_decoder())
     return (*(stack.get_input_embeddings().weight for stack in stacks), model.lm_head.weight)
 

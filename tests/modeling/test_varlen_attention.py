@@ -1,14 +1,16 @@
 """What torch's varlen kernel is asked for. It runs on GPUs only: the definition answers in its place here."""
 
 import inspect
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.testing import assert_close
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from tercet.modeling import packed_attention, varlen_attention
-from tercet.modeling.varlen_attention import ENDLESS, can_use_varlen, find_kernel
+from tercet.modeling import varlen_attention
+from tercet.modeling.attention_kernels import KERNELS
+from tercet.modeling.varlen_attention import ENDLESS, find_kernel
 
 
 def by_definition(query, key, value, cu_q, cu_k, max_q, max_k, *, scale, window_size, enable_gqa):
@@ -49,7 +51,8 @@ def test_the_kernel_is_asked_for_what_the_groups_compute(
         return by_definition(*arguments, **options)
 
     monkeypatch.setattr(varlen_attention, "KERNEL", kernel)
-    monkeypatch.setattr(packed_attention, "can_use_varlen", lambda query, dropout: True)
+    anywhere = replace(KERNELS["varlen"], devices=None, dtypes=None, is_available=None)
+    monkeypatch.setitem(KERNELS, "varlen", anywhere)
     assert_close(model(**inputs).loss, expected)
     assert called
 
@@ -75,10 +78,6 @@ def test_a_flash_kernel_is_asked_for_the_same(member, variant, builder, batch, m
     monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS, "flash_attention_2", flash)
     model.model.config._attn_implementation_internal = "flash_attention_2"
     assert_close(model(**batch.packed()).logits, expected)
-
-
-def test_a_cpu_does_not_use_it():
-    assert not can_use_varlen(torch.zeros(1, 1, 1, dtype=torch.bfloat16), 0.0)
 
 
 def test_this_torch_has_it():

@@ -1,4 +1,4 @@
-"""Products by blocked weights are those of the layers, and of the weights of the day."""
+"""Products by prepacked weights are those of the layers, and of the weights of the day."""
 
 import copy
 import gc
@@ -10,9 +10,11 @@ from torch import nn
 from torch.testing import assert_close
 from transformers.utils import logging
 
-from tercet.modeling import blocked_weights as module
-from tercet.modeling.blocked_weights import activate, apply, blocked_weights, project
+from tercet.modeling import prepacked_weights as module
+from tercet.modeling.checksums import checksum
 from tercet.modeling.feed_forward import build_activation
+from tercet.modeling.linear import project
+from tercet.modeling.prepacked_weights import prepacked_weights
 
 CLOSE = {
     torch.float32: {"rtol": 1e-5, "atol": 1e-5},
@@ -20,11 +22,31 @@ CLOSE = {
 }
 
 
+class Layers(nn.ModuleList):
+    """Layers that say that they may be prepacked."""
+
+    prepacks = True
+
+
+class Activated(nn.Module):
+    """A layer, and an activation that alone sees its results."""
+
+    prepacks = True
+    activated = ("layer", "act_fn")
+
+    def __init__(self, name: str):
+        super().__init__()
+        self.layer, self.act_fn = nn.Linear(24, 16), build_activation(name)
+
+    def forward(self, x):
+        return self.act_fn(self.layer(x))
+
+
 @pytest.fixture
 def model():
     """Give three layers that read the same input."""
     torch.manual_seed(0)
-    return nn.ModuleList([nn.Linear(24, width) for width in (16, 8, 40)]).eval()
+    return Layers([nn.Linear(24, width) for width in (16, 8, 40)]).eval()
 
 
 @pytest.fixture
@@ -55,8 +77,8 @@ def counted(monkeypatch):
 @torch.no_grad()
 def products(model, x):
     """Apply the layers of a model, together and one by one."""
-    with blocked_weights(model):
-        return [*project(x, *model), *(apply(layer, x) for layer in model)]
+    with prepacked_weights(model):
+        return [*project(x, *model), *(layer(x) for layer in model)]
 
 
 def assert_products_are_those_of_the_layers(model, x):
@@ -68,7 +90,7 @@ def assert_products_are_those_of_the_layers(model, x):
 @pytest.mark.parametrize("rows", [1, 8, 100])
 def test_products_are_those_of_the_layers(counted, dtype, bias, rows):
     torch.manual_seed(0)
-    model = nn.ModuleList([nn.Linear(24, width, bias, dtype=dtype) for width in (16, 8, 40)])
+    model = Layers([nn.Linear(24, width, bias, dtype=dtype) for width in (16, 8, 40)]).eval()
     assert_products_are_those_of_the_layers(model, torch.randn(rows, 1, 24, dtype=dtype))
     assert counted["multiply"] == 4
 
@@ -77,20 +99,52 @@ def test_products_are_those_of_the_layers(counted, dtype, bias, rows):
 @pytest.mark.parametrize("name", ["relu", "silu", "gelu", "gelu_new", "tanh"])
 @torch.no_grad()
 def test_results_are_those_of_layer_and_activation(counted, x, dtype, name):
-    layer, act_fn, x = nn.Linear(24, 16, dtype=dtype), build_activation(name), x.to(dtype)
-    with blocked_weights(layer):
-        found = activate(layer, act_fn, x)
-    assert_close(found, act_fn(layer(x)), **CLOSE[dtype])
+    pair, x = Activated(name).to(dtype).eval(), x.to(dtype)
+    with prepacked_weights(pair):
+        found = pair(x)
+    assert_close(found, pair.act_fn(pair.layer(x)), **CLOSE[dtype])
     assert counted["multiply"] == 1
+
+
+@pytest.mark.parametrize("name", ["relu", "silu", "gelu", "gelu_new"])
+@torch.no_grad()
+def test_the_product_applies_the_activation(model, x, name):
+    pair = Activated(name).eval()
+    with prepacked_weights(pair):
+        assert torch.equal(pair.layer(x), pair(x))
+        with torch.enable_grad():
+            assert_close(pair(x), pair.act_fn(pair.layer(x)))
+            assert not torch.equal(pair.layer(x), pair(x))
+
+
+@torch.no_grad()
+def test_who_calls_the_layer_elsewhere_finds_its_own_result(x):
+    class Other(Activated):
+        def forward(self, x):
+            return self.layer(x)
+
+    other = Other("gelu").eval()
+    with prepacked_weights(other):
+        found = other(x)
+    assert_close(found, other.layer(x))
+
+
+def test_afterwards_modules_are_as_before(model):
+    pair = Layers([Activated("gelu"), *model])
+    before = [dict(vars(each)) for each in pair.modules()]
+    with prepacked_weights(pair), prepacked_weights(pair[0]):
+        assert all(map(module.is_swapped, pair[0].children()))
+    assert [vars(each) for each in pair.modules()] == before
 
 
 @torch.no_grad()
 def test_an_activation_that_somebody_watches_is_called(model, x):
-    act_fn, seen = build_activation("gelu"), []
-    act_fn.register_forward_hook(lambda module, inputs, output: seen.append(output))
-    with blocked_weights(model):
-        found = activate(model[0], act_fn, x)
-    assert seen[0] is found
+    pair, seen = Activated("gelu").eval(), []
+    pair.act_fn.register_forward_hook(lambda module, inputs, output: seen.append((inputs[0], output)))
+    with prepacked_weights(pair):
+        found = pair(x)
+    assert seen[0][1] is found
+    assert_close(seen[0][0], pair.layer(x))
 
 
 def test_outside_nothing_is_cut(counted, model, x):
@@ -99,15 +153,15 @@ def test_outside_nothing_is_cut(counted, model, x):
 
 
 def test_gradients_flow_even_inside(counted, model, x):
-    with blocked_weights(model):
-        apply(model[0], x).sum().backward()
+    with prepacked_weights(model):
+        model[0](x).sum().backward()
     assert model[0].weight.grad is not None
     assert not any(counted.values())
 
 
 def test_autocast_chooses_its_own_type(counted, model, x):
-    with torch.no_grad(), blocked_weights(model), torch.autocast("cpu", torch.bfloat16):
-        assert apply(model[0], x).dtype == torch.bfloat16
+    with torch.no_grad(), prepacked_weights(model), torch.autocast("cpu", torch.bfloat16):
+        assert model[0](x).dtype == torch.bfloat16
     assert not any(counted.values())
 
 
@@ -191,11 +245,11 @@ def test_changed_weights_are_cut_again(model, x, change):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_checksums_see_every_element_of_odd_rows(width, dtype):
     weight = torch.ones(2, width, dtype=dtype)
-    before = module.checksum(weight)
+    before = checksum(weight)
     for column in range(width):
         changed = weight.clone()
         changed[1, column] = 1.5
-        assert not torch.equal(module.checksum(changed), before)
+        assert not torch.equal(checksum(changed), before)
 
 
 def hook(layer):

@@ -5,7 +5,8 @@ to read them. torch's own product reads a vocabulary of 50,257 x 256 in float32 
 oneDNN has cut the matrix into the blocks in which the processor multiplies. Cutting takes as long as a few
 steps, and the blocks as much memory as the weights. Therefore a layer's are cut when it is first needed, and
 kept for the next text until the model is trained, or their versions or checksums say that the weights have
-changed. They belong to no module, and are never saved.
+changed. They belong to no module, and are never saved: meanwhile linear
+layers have another `forward`, and the model's code just calls its layers.
 
 The two operators are those of torch's compiler, and not public. They are tried once; without them linear
 layers compute as ever, and the log says so.
@@ -13,10 +14,13 @@ layers compute as ever, and the log says so.
 Shapes: C width of the input, R width of the result.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from threading import Lock
+from types import MethodType
 from typing import TypeGuard
 from weakref import WeakKeyDictionary
 
@@ -25,11 +29,10 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 from transformers.utils import logging
 
+from .checksums import checksums, versions
+
 ROWS = 8
 """Vectors for which oneDNN chooses the blocks. What it chooses for 2 to 64 serves any number as well."""
-
-ROWS_AT_ONCE = 512
-"""Rows of a weight whose bits are summed together."""
 
 FUSED: dict[type[nn.Module], tuple[str, str]] = {
     type(ACT2FN["relu"]): ("relu", ""),
@@ -42,7 +45,7 @@ FUSED: dict[type[nn.Module], tuple[str, str]] = {
 logger = logging.get_logger(__name__)
 
 
-class BlockedProduct:
+class PrepackedProduct:
     """Plain linear layers that read the same input, as one product by a copy of their weights."""
 
     def __init__(self, *layers: nn.Linear):
@@ -67,59 +70,124 @@ class BlockedProduct:
         return len(present) == len(self.checksums) and all(map(torch.equal, present, self.checksums))
 
 
-class BlockedWeights:
+class PrepackedWeights:
     """The products of a model's layers, each prepared when it is first needed."""
 
     def __init__(self) -> None:
-        self.products: dict[tuple[nn.Module, ...], BlockedProduct] = {}
+        self.products: dict[tuple[nn.Module, ...], PrepackedProduct] = {}
+        self.fused: dict[nn.Module, nn.Module] = {}
+        """Layers whose results only an activation sees -> that activation."""
+        self.before: dict[nn.Module, nn.Module] = {}
+        """The same the other way round."""
 
-    def project(self, x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
-        """Apply each of the layers to `x`: together if all can be blocked, otherwise one by one."""
-        if (product := self.product(*layers)) is not None:
-            return product(x)
-        if len(layers) == 1:
-            return (layers[0](x),)
-        return tuple(self.project(x, layer)[0] for layer in layers)
-
-    def activate(self, x: Tensor, layer: nn.Module, act_fn: nn.Module) -> Tensor:
-        """Apply a layer and an activation to `x`: at once if the first can be blocked and the other fused."""
-        product, fused = self.product(layer), FUSED.get(type(act_fn))
-        if product is None or fused is None or not is_untouched(act_fn):
-            return act_fn(self.project(x, layer)[0])
-        return product(x, *fused)[0]
-
-    def product(self, *layers: nn.Module) -> BlockedProduct | None:
-        """Give the product of some layers, if they can be blocked together."""
-        if layers not in self.products and can_be_blocked(layers):
-            self.products[layers] = BlockedProduct(*layers)
+    def product(self, *layers: nn.Module) -> PrepackedProduct | None:
+        """Give the joint product of some layers, if they can be prepacked together."""
+        if layers not in self.products and can_be_prepacked(layers):
+            self.products[layers] = PrepackedProduct(*layers)
         return self.products.get(layers)
+
+    def applies(self, layer: nn.Module) -> bool:
+        """Tell whether the product of a layer applies the activation behind it, too."""
+        act_fn = self.fused.get(layer)
+        return act_fn is not None and is_untouched(act_fn) and self.product(layer) is not None
 
     def forget_changed(self) -> None:
         """Drop the products of layers that hold other weights, or are no longer plain."""
         self.products = {
             layers: product
             for layers, product in list(self.products.items())  # to which another thread may add
-            if can_be_blocked(layers) and product.is_of(*layers)
+            if can_be_prepacked(layers) and product.is_of(*layers)
         }
 
 
-_in_use: ContextVar[BlockedWeights | None] = ContextVar("blocked_weights", default=None)
-_kept: WeakKeyDictionary[nn.Module, BlockedWeights] = WeakKeyDictionary()
+_in_use: ContextVar[PrepackedWeights | None] = ContextVar("prepacked_weights", default=None)
+_kept: WeakKeyDictionary[nn.Module, PrepackedWeights] = WeakKeyDictionary()
+
+
+_users: Counter[nn.Module] = Counter()
+_lock = Lock()
 
 
 @contextmanager
-def blocked_weights(model: nn.Module) -> Iterator[None]:
-    """Let `project` and `apply` multiply by blocks meanwhile, where no gradient is wanted.
+def prepacked_weights(model: nn.Module) -> Iterator[None]:
+    """Let linear layers of a model multiply by prepacked weights, where no gradient is wanted.
 
     The blocks are kept for the next time, except those of a model in training, whose weights will change.
     """
-    weights = BlockedWeights() if model.training else _kept.setdefault(model, BlockedWeights())
+    weights = PrepackedWeights() if model.training else _kept.setdefault(model, PrepackedWeights())
     weights.forget_changed()
+    weights.fused = dict(find_fused(model))
+    weights.before = {act_fn: layer for layer, act_fn in weights.fused.items()}
+    forwards: dict[nn.Module, Callable[..., Tensor]]
+    forwards = dict.fromkeys(find_layers(model), prepacked_forward)
+    forwards |= dict.fromkeys(weights.fused.values(), activated_forward)
     token = _in_use.set(weights)
+    try:
+        with swapped(forwards):
+            yield
+    finally:
+        _in_use.reset(token)
+
+
+@contextmanager
+def swapped(forwards: dict[nn.Module, Callable[..., Tensor]]) -> Iterator[None]:
+    """Give modules another `forward` meanwhile; of several threads, the last one takes it back."""
+    with _lock:
+        for module, forward in forwards.items():
+            _users[module] += 1
+            vars(module)["forward"] = MethodType(forward, module)
     try:
         yield
     finally:
-        _in_use.reset(token)
+        with _lock:
+            _users.subtract(forwards.keys())
+            for module in [module for module in forwards if not _users[module]]:
+                del _users[module]
+                if is_swapped(module):
+                    del vars(module)["forward"]
+
+
+def find_layers(model: nn.Module) -> Iterator[nn.Linear]:
+    """Find the plain linear layers of modules that say `prepacks`: those that are read in every step."""
+    for module in model.modules():
+        if getattr(type(module), "prepacks", False):
+            yield from filter(is_plain, module.children())
+
+
+def find_fused(model: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
+    """Find the linear layers whose results only an activation sees, each with that activation.
+
+    A module names both as `activated`, beside the `forward` that calls one after the other.
+    """
+    for module in model.modules():
+        owner = next(base for base in type(module).__mro__ if "forward" in vars(base))
+        if "activated" in vars(owner) and is_untouched(module):
+            layer, act_fn = (getattr(module, name) for name in owner.activated)
+            if is_plain(layer) and type(act_fn) in FUSED and is_untouched(act_fn):
+                yield layer, act_fn
+
+
+def prepacked_forward(layer: nn.Linear, x: Tensor) -> Tensor:
+    """Be `forward` of a linear layer: multiply by its prepacked weights, where these are at hand."""
+    weights = at_hand()
+    product = None if weights is None else weights.product(layer)
+    if weights is None or product is None:
+        return type(layer).forward(layer, x)
+    return product(x, *(FUSED[type(weights.fused[layer])] if weights.applies(layer) else ()))[0]
+
+
+def activated_forward(act_fn: nn.Module, x: Tensor) -> Tensor:
+    """Be `forward` of an activation, which the product before it may have applied already."""
+    weights = at_hand()
+    layer = None if weights is None else weights.before.get(act_fn)
+    is_applied = weights is not None and layer is not None and weights.applies(layer)
+    return x if is_applied else type(act_fn).forward(act_fn, x)
+
+
+def is_swapped(module: nn.Module) -> bool:
+    """Tell whether a module has one of these two as its `forward`."""
+    forward = vars(module).get("forward")
+    return getattr(forward, "__func__", None) in (prepacked_forward, activated_forward)
 
 
 def are_in_use() -> bool:
@@ -132,31 +200,20 @@ def forget(model: nn.Module) -> None:
     _kept.pop(model, None)
 
 
-def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
-    """Apply each of several linear layers to `x`, by blocks where these are in use."""
+def joint_product(*layers: nn.Module) -> PrepackedProduct | None:
+    """Give the product of several layers that read the same input, where prepacked weights are at hand."""
     weights = at_hand()
-    return tuple(layer(x) for layer in layers) if weights is None else weights.project(x, *layers)
+    return None if weights is None else weights.product(*layers)
 
 
-def apply(layer: nn.Module, x: Tensor) -> Tensor:
-    """Apply one linear layer to `x` in the same way."""
-    return project(x, layer)[0]
-
-
-def activate(layer: nn.Module, act_fn: nn.Module, x: Tensor) -> Tensor:
-    """Apply one linear layer and an activation to `x` in the same way."""
-    weights = at_hand()
-    return act_fn(layer(x)) if weights is None else weights.activate(x, layer, act_fn)
-
-
-def at_hand() -> BlockedWeights | None:
+def at_hand() -> PrepackedWeights | None:
     """Give the blocks that are in use, unless the present call needs the layers themselves."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return None
     return _in_use.get()
 
 
-def can_be_blocked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear, ...]]:
+def can_be_prepacked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear, ...]]:
     """Tell whether layers are plain and alike, and lie on a CPU that multiplies blocks of their type."""
     plain = [layer for layer in layers if is_plain(layer) and type(layer.weight) is nn.Parameter]
     kinds = {(layer.weight.device.type, layer.weight.dtype, layer.bias is None) for layer in plain}
@@ -182,7 +239,7 @@ def is_untouched(module: nn.Module) -> bool:
         or module._backward_hooks
         or module._backward_pre_hooks
         or module._compiled_call_impl
-        or "forward" in vars(module)
+        or ("forward" in vars(module) and not is_swapped(module))
     )
 
 
@@ -197,7 +254,7 @@ def multiplies_blocks(dtype: torch.dtype) -> bool:
         problem = str(error).partition("\n")[0]
     if problem:
         logger.warning_once(
-            f"Generating takes longer than it could: torch {torch.__version__} does not multiply blocked "
+            f"Generating takes longer than it could: torch {torch.__version__} does not multiply prepacked "
             f"weights of {dtype} on this CPU ({problem})."
         )
     return problem is None
@@ -213,39 +270,6 @@ def multiply(
 ) -> Tensor:
     """Compute f(x W^T + b) with an activation f, or without one: (..., C) -> (..., R)."""
     return torch.ops.mkldnn._linear_pointwise.default(x, blocks, bias, activation, [], algorithm)
-
-
-def versions(*layers: nn.Linear) -> list[int | None]:
-    """Count how often torch has changed each of the layers' parameters; it does not for inference tensors."""
-    parameters = (parameter for layer in layers for parameter in layer.parameters())
-    return [None if parameter.is_inference() else parameter._version for parameter in parameters]
-
-
-def checksums(*layers: nn.Linear) -> list[Tensor]:
-    """Sum the bits of each row and each column of the layers' parameters as whole numbers.
-
-    They tell of changes that torch does not count, through `.data` or numpy. No single one escapes, nor do
-    rows or columns that change places.
-    """
-    return [checksum(parameter.detach()) for layer in layers for parameter in layer.parameters()]
-
-
-def checksum(parameter: Tensor) -> Tensor:
-    """Sum words of eight bytes where they fit: torch adds these as fast as it reads them.
-
-    Some rows at a time, which the processor's cache still holds when their columns are added. A bias is its
-    own checksum.
-    """
-    row = parameter.shape[-1] * parameter.itemsize
-    kind = torch.int64 if row % 8 == 0 else torch.int32 if row % 4 == 0 else torch.int16
-    words = parameter.contiguous().view(kind)
-    if words.dim() == 1:
-        return words.clone()
-    of_rows, of_columns = [], torch.zeros(words.shape[1], dtype=torch.int64)
-    for part in words.split(ROWS_AT_ONCE):
-        of_rows.append(part.sum(dim=1))
-        of_columns += part.sum(dim=0)
-    return torch.cat([*of_rows, of_columns])
 
 
 def joined(tensors: list[Tensor]) -> Tensor:

@@ -1,0 +1,237 @@
+"""The kernels of attention: what each one can do, and which one computes in a situation.
+
+kernel        layout  implementation  mask               bias  dropout  device     gradients  cache
+single_query  padded  eager, sdpa     boolean, additive  yes   no       CPU        torch's    yes
+flash         packed  flash*          bounds             no    its own  GPU        its own    no
+varlen        packed  sdpa            bounds             no    no       GPU, half  torch's    no
+grouped       packed  eager, sdpa     bounds             yes   yes      all        written    no
+short         group   eager, sdpa     boolean            yes   yes      CPU        written    no
+fused         group   eager, sdpa     boolean            yes   yes      all        torch's    no
+
+A `padded` batch (B, T) has a mask of its pairs, a `packed` stream the bounds of its sequences. A `group` is a
+length-sorted batch of some of these sequences: `grouped` makes a few of a stream, since a block-diagonal mask
+would cost the square of it. Everything else is left to the kernels that are registered with transformers'
+`AttentionInterface`. There `eager` is the definition, `scaled_dot_product`, which alone returns weights.
+
+Gradients that are written out here are unknown to compilers and to `torch.func`, for which a stack of blocks
+describes packed sequences by a mask, as it does where weights are to be returned.
+
+Shapes: B batch, T queries, S keys, H query heads, G key-value heads, D head width; b, t, s of a group; N
+queries and M keys of a stream.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from .dot_product import scaled_dot_product, single_query_attention
+from .packed_attention import flash_attention, fused_group, mask_of_group, short_group, stream_attention
+from .packing import Mask, PackedSequences
+from .short_attention import SHORT
+from .varlen_attention import WIDEST_HEAD, has_varlen_kernel
+
+Layout = Literal["padded", "packed", "group"]
+
+
+class Situation(NamedTuple):
+    """What the choice of a kernel depends on.
+
+    Args:
+        implementation: The configuration's `attn_implementation`.
+        layout: How queries and keys lie in memory.
+        device: Where they are.
+        dtype: Their type.
+        head_dim: D.
+        num_keys: S, or those of the longest sequence of a group; 0 in a packed stream.
+        dropout: Probability that a weight is dropped.
+        has_bias: Whether relative positions are added to the scores of packed sequences.
+        is_decode_step: Whether each sequence has a single query, behind a cache that grows.
+    """
+
+    implementation: str
+    layout: Layout
+    device: torch.device
+    dtype: torch.dtype
+    head_dim: int
+    num_keys: int = 0
+    dropout: float = 0.0
+    has_bias: bool = False
+    is_decode_step: bool = False
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel, and the situations that it serves; a limit of `None` is none.
+
+    Args:
+        compute: The function.
+        layout: The one layout that it reads.
+        implementations: Values of `attn_implementation` for which it computes; `*` stands for any ending.
+        is_for_decode_steps: Whether it serves steps of decoding only.
+        devices: Types of devices.
+        dtypes: Types of queries and keys.
+        most_channels: Largest head width.
+        most_keys: Keys up to which it is the fastest, where nothing is dropped.
+        takes_dropout: Whether it can drop weights.
+        takes_bias: Whether it can add a bias.
+        is_available: Whether this machine has it.
+    """
+
+    compute: Callable[..., Any]
+    layout: Layout
+    implementations: tuple[str, ...] = ("eager", "sdpa")
+    is_for_decode_steps: bool = False
+    devices: tuple[str, ...] | None = None
+    dtypes: tuple[torch.dtype, ...] | None = None
+    most_channels: int | None = None
+    most_keys: int | None = None
+    takes_dropout: bool = True
+    takes_bias: bool = True
+    is_available: Callable[[torch.device], bool] | None = None
+
+    def serves(self, situation: Situation) -> bool:
+        """Tell whether the kernel can compute, and is meant to."""
+        return (
+            self.layout == situation.layout
+            and (situation.is_decode_step or not self.is_for_decode_steps)
+            and self.computes_for(situation.implementation)
+            and (self.takes_dropout or not situation.dropout)
+            and (self.takes_bias or not situation.has_bias)
+            and (self.devices is None or situation.device.type in self.devices)
+            and (self.dtypes is None or situation.dtype in self.dtypes)
+            and (self.most_channels is None or situation.head_dim <= self.most_channels)
+            and (self.most_keys is None or situation.num_keys <= self.most_keys or situation.dropout > 0)
+            and (self.is_available is None or self.is_available(situation.device))
+        )
+
+    def computes_for(self, implementation: str) -> bool:
+        """Tell whether the kernel computes for a value of `attn_implementation`."""
+        return any(
+            implementation.startswith(name[:-1]) if name.endswith("*") else implementation == name
+            for name in self.implementations
+        )
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask,
+    *,
+    scaling: float,
+    dropout: float,
+    output_attentions: bool = False,
+    is_decode_step: bool = False,
+    packed_bias: Tensor | None = None,
+    kernel: Callable[..., tuple[Tensor, Tensor | None]] | None = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Let `query` (B, H, T, D) attend to `key` and `value` (B, G, S, D), by the kernel of the situation.
+
+    Args:
+        module: The layer, whose `config`, `is_causal` and `layer_idx` kernels read.
+        query: Of packed sequences, (1, H, N, D).
+        key: Of packed sequences, (1, G, M, D).
+        value: Of the size of `key`.
+        mask: Which pairs may attend, as the kernel takes it; or the bounds of packed sequences.
+        scaling: Factor of the scores.
+        dropout: Probability that a weight is dropped.
+        output_attentions: Whether to return weights, which the definition alone does.
+        is_decode_step: Whether each sequence has a single query, behind a growing cache.
+        packed_bias: What is added to the scores of packed sequences, (1, H, T, T) of the longest.
+        kernel: A kernel of the caller's own, which takes the place of all others.
+        **options: `sliding_window`, and what else the caller has for the kernel.
+
+    Returns:
+        The values that were read (B, T, H, D), and the weights (B, H, T, S) if the kernel returns them.
+    """
+    implementation: str = str(module.config._attn_implementation)  # pyright: ignore
+    is_packed = isinstance(mask, PackedSequences)
+    situation = Situation(
+        "eager" if output_attentions and not is_packed else implementation,
+        "packed" if is_packed else "padded",
+        query.device,
+        query.dtype,
+        query.shape[-1],
+        dropout=dropout,
+        has_bias=packed_bias is not None,
+        is_decode_step=is_decode_step,
+    )
+    if is_packed:
+        options |= {"packed_bias": packed_bias, "situation": situation}
+    compute = kernel or choose_kernel(situation)
+    return compute(module, query, key, value, mask, scaling=scaling, dropout=dropout, **options)
+
+
+def choose_kernel(situation: Situation) -> Callable[..., Any]:
+    """Choose the first kernel of the table that serves a situation, or transformers' of that name."""
+    for kernel in KERNELS.values():
+        if kernel.serves(situation):
+            return kernel.compute
+    return ALL_ATTENTION_FUNCTIONS.get_interface(situation.implementation, scaled_dot_product)
+
+
+def has_kernel(layout: Layout, implementation: str | None) -> bool:
+    """Tell whether the table has a kernel of a layout for a value of `attn_implementation`."""
+    return any(
+        kernel.layout == layout and kernel.computes_for(str(implementation)) for kernel in KERNELS.values()
+    )
+
+
+def grouped_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sequences: PackedSequences,
+    *,
+    situation: Situation,
+    scaling: float,
+    dropout: float,
+    sliding_window: int | None = None,
+    packed_bias: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Let each query of a stream (1, H, N, D) attend within its sequence, in groups of similar length.
+
+    Each group has a kernel of its own. `sliding_window` counts what is seen on one side, the query included;
+    shorter sequences take a part of `packed_bias`. Returns (1, N, H, D), and no weights.
+    """
+    groups, is_causal = sequences.groups, bool(module.is_causal)
+    sides = ((groups.queries, query), (groups.keys, key), (groups.keys, value))
+    parts = zip(*(slots.split(x.transpose(1, 2)[0]) for slots, x in sides), strict=True)  # (b, t, heads, D)
+    results = []
+    for group, (q, k, v) in enumerate(parts):
+        compute = choose_kernel(situation._replace(layout="group", num_keys=k.shape[1]))
+        mask = mask_of_group(groups.keys, group, is_causal, sliding_window)
+        bias = None if packed_bias is None else packed_bias[..., : k.shape[1], : k.shape[1]]
+        results.append(compute(q, k, v, mask, bias, is_causal=is_causal, scaling=scaling, dropout=dropout))
+    return groups.queries.join(results)[None], None
+
+
+KERNELS: dict[str, Kernel] = {
+    "single_query": Kernel(
+        single_query_attention, "padded", is_for_decode_steps=True, devices=("cpu",), takes_dropout=False
+    ),
+    "flash": Kernel(flash_attention, "packed", implementations=("flash*",), takes_bias=False),
+    "varlen": Kernel(
+        stream_attention,
+        "packed",
+        implementations=("sdpa",),
+        devices=("cuda",),
+        dtypes=(torch.float16, torch.bfloat16),
+        most_channels=WIDEST_HEAD,
+        takes_dropout=False,
+        takes_bias=False,
+        is_available=has_varlen_kernel,
+    ),
+    "grouped": Kernel(grouped_attention, "packed"),
+    "short": Kernel(short_group, "group", devices=("cpu",), most_keys=SHORT),
+    "fused": Kernel(fused_group, "group"),
+}
+"""What is chosen from, the first that serves first."""
