@@ -22,7 +22,6 @@ from torch.optim import AdamW
 from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedTokenizerBase, get_scheduler
 
-from tercet.objectives.recipes import build_objective
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import build_source, build_source_of_length
@@ -57,7 +56,7 @@ def race_tercet(contest: Contest, recipe: PretrainingRecipe, folder: Path) -> di
     length, seed = recipe.corpus.sequence_length, recipe.training.seed
     fit(
         model,
-        build_objective(recipe.objective, tokenizer, sequence_length=length, seed=seed),
+        recipe.objective.build(tokenizer, sequence_length=length, seed=seed),
         build_source(recipe, tokenizer),
         recipe.training,
         folder,

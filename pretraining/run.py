@@ -20,7 +20,6 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
-from ..objectives.recipes import build_objective
 from ..reporting.curves import draw_log
 from ..text.cache import cache_folder, made_once
 from ..text.chunks import StreamedExamples
@@ -86,8 +85,7 @@ def pretrain_alone(recipe: PretrainingRecipe, *, resume: bool, overwrite: bool) 
         source = build_source(recipe, tokenizer)
         held_out = build_held_out(recipe, tokenizer)
     model = build_model(recipe, tokenizer)
-    objective = build_objective(
-        recipe.objective,
+    objective = recipe.objective.build(
         tokenizer,
         sequence_length=recipe.corpus.sequence_length,
         seed=recipe.training.seed,
