@@ -1,53 +1,60 @@
-"""Denoising: spoil a text in two ways and write it as it was (BART; Lewis et al., 2020, sections 2.2 and 5).
+"""Denoising: corrupt a text in two ways and reconstruct it (BART; Lewis et al., 2020, sections 2.2 and 5).
 
     text                   A B C . D E .
     sentence permutation   D E . A B C .             sentences in random order
-    text infilling         D [MASK] . A [MASK] C     runs of tokens, Poisson(3) long, each behind one [MASK];
-                                                     a run of length 0 puts a [MASK] where nothing is missing
+    text infilling         D [MASK] . A [MASK] C     spans of tokens, Poisson(3) long, one [MASK] for each;
+                                                     a span of length 0 inserts a [MASK]
     target                 A B C . D E . </s>
 
-30 % of the tokens are hidden, and all sentences permuted. Lengths count tokens, as the paper says (fairseq's
-code of it counts words). Exactly round(0.3 L) tokens are hidden, so the last run of a text may be cut short;
-where the runs lie among the kept tokens is drawn with all arrangements alike likely.
+30 % of the tokens are masked, and all sentences permuted. Lengths count tokens, as the paper says (fairseq's
+code of it counts words). Exactly round(0.3 L) tokens are masked, so the last span of a text may be cut short;
+all arrangements of spans among the kept tokens are equally likely.
 
-Legend: L tokens of a text, N packed tokens of a batch, S sequences, Q sentences, K runs.
+Legend: L tokens of a text, N packed tokens of a batch, S sequences, Q sentences, K spans.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
+from ..modeling import TercetSeq2SeqForConditionalGeneration
+from ..text.chunks import FullSequences
 from ..text.special_tokens import required_token_id
 from ..training.examples import gather
 from ..training.objective import Example
 from ..training.packing import Ragged, stretches
-from .draws import choose_each, poisson_until
-from .rates import check_rate
-from .teacher_forcing import TeacherForcing
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Rate, Smoothing, check_rate, single_text
+from .randomness import choose_each, poisson_until
+from .teacher_forcing import CorruptedTexts, TeacherForcing, required_start_id
 
 
 class Denoising(TeacherForcing):
-    """Write the text that a spoiled one was; the term is `denoising`.
+    """Reconstruct a text from its corrupted form; the term is `denoising`.
 
     Args:
         tokenizer: Has a mask and an end-of-sequence token.
         decoder_start_id: What the decoder reads first (BART: the end-of-sequence token).
-        rate: Share of the tokens that is hidden.
-        mean_span_length: Tokens of a hidden run, on average: the parameter of the Poisson distribution.
+        noise_density: Share of the tokens that is masked.
+        mean_span_length: Tokens of a masked span, on average: the parameter of the Poisson distribution.
         label_smoothing: See `TeacherForcing`.
     """
+
+    noise = "dynamic"
 
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
         decoder_start_id: int,
-        rate: float = 0.3,
+        noise_density: float = 0.3,
         mean_span_length: float = 3.0,
         label_smoothing: float = 0.0,
     ):
         super().__init__("denoising", decoder_start_id, label_smoothing)
-        self.rate = check_rate("rate", rate)
+        self.noise_density = check_rate("noise_density", noise_density)
         if mean_span_length <= 0:
             raise ValueError(f"mean_span_length is {mean_span_length}, but must be above 0: try 3")
         self.mean_span_length = mean_span_length
@@ -57,22 +64,22 @@ class Denoising(TeacherForcing):
     def pairs(
         self, examples: Sequence[Example], rng: np.random.Generator
     ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
-        """Permute the sentences, then hide runs; the target is the text. Examples have `sentence_starts`."""
+        """Permute the sentences, then mask spans; the target is the text. Examples have `sentence_starts`."""
         texts, starts = gather(examples, "input_ids"), gather(examples, "sentence_starts").values
         ids, lengths = texts.values.astype(np.int64, copy=False), texts.lengths
         permuted = ids[permutation(starts, lengths, rng)]
-        spoiled, spoiled_lengths = infill(
-            permuted, lengths, self.rate, self.mean_span_length, self.mask_id, rng
+        corrupted, corrupted_lengths = infill(
+            permuted, lengths, self.noise_density, self.mean_span_length, self.mask_id, rng
         )
-        return ended(spoiled, spoiled_lengths, self.eos_id), ended(ids, lengths, self.eos_id)
+        return append_eos(corrupted, corrupted_lengths, self.eos_id), append_eos(ids, lengths, self.eos_id)
 
 
-def spoiled_lengths(
-    lengths: np.ndarray, rate: float, mean_span_length: float
+def infilled_lengths(
+    lengths: np.ndarray, noise_density: float, mean_span_length: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimate the tokens of source and target (S,), with their ends, for texts of some lengths (S,)."""
-    hidden = np.rint(lengths * rate)
-    return (lengths - hidden + np.ceil(hidden / mean_span_length) + 1).astype(np.int64), lengths + 1
+    masked = np.rint(lengths * noise_density)
+    return (lengths - masked + np.ceil(masked / mean_span_length) + 1).astype(np.int64), lengths + 1
 
 
 def permutation(starts: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -84,34 +91,85 @@ def permutation(starts: np.ndarray, lengths: np.ndarray, rng: np.random.Generato
     order = np.argsort(sentence_texts + rng.random(len(sentence_texts)))
     first = np.flatnonzero(begins)
     sizes = np.diff(first, append=len(begins))[order]
-    # Sentence after sentence in the new order: its first token's place, and on from there.
+    # Sentence after sentence in the new order: the positions from its first token on.
     return np.repeat(first[order] - (np.cumsum(sizes) - sizes), sizes) + np.arange(len(begins))
 
 
 def infill(
     ids: np.ndarray,
     lengths: np.ndarray,
-    rate: float,
+    noise_density: float,
     mean_span_length: float,
     mask_id: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Replace runs of packed `ids` (N,) by one [MASK] each; the spoiled texts, packed, and their lengths."""
-    hidden = np.rint(lengths * rate).astype(np.int64)
-    span_lengths, spans = poisson_until(hidden, mean_span_length, rng)
-    slots = lengths - hidden + spans  # a spoiled text is a row of kept tokens and masks
+    """Replace spans of packed `ids` (N,) by one [MASK] each; corrupted texts, packed, and their lengths."""
+    masked = np.rint(lengths * noise_density).astype(np.int64)
+    span_lengths, spans = poisson_until(masked, mean_span_length, rng)
+    slots = lengths - masked + spans  # kept tokens and masks of a corrupted text
     is_mask = choose_each(slots, spans, rng)
     covered = np.ones(len(is_mask), dtype=np.int64)  # tokens of the text that each of the row stands for
     covered[is_mask] = span_lengths
-    place = np.cumsum(covered) - covered
-    spoiled = np.full(len(is_mask), mask_id, dtype=np.int64)
-    spoiled[~is_mask] = ids[place[~is_mask]]
-    return spoiled, slots
+    positions = np.cumsum(covered) - covered
+    corrupted = np.full(len(is_mask), mask_id, dtype=np.int64)
+    corrupted[~is_mask] = ids[positions[~is_mask]]
+    return corrupted, slots
 
 
-def ended(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> Ragged:
+def append_eos(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> Ragged:
     """Put the end-of-sequence token after each of some packed texts."""
     ends = lengths.cumsum()
     longer = ids.take(stretches(ends - lengths, lengths + 1), mode="clip")
     longer[ends + np.arange(len(ends))] = eos_id
     return Ragged(longer, lengths + 1)
+
+
+@dataclass(frozen=True)
+class DenoisingRecipe(BaseObjectiveRecipe):
+    """Reconstruct a text with permuted sentences and masked spans (BART)."""
+
+    model_class = TercetSeq2SeqForConditionalGeneration
+    template = "end"
+    RENAMED: ClassVar[Mapping[str, str]] = {"rate": "noise_density"}
+
+    kind: Literal["denoising"]
+    """Which objective this is."""
+    noise_density: Rate = 0.3
+    """Share of the tokens that is masked."""
+    mean_span_length: Annotated[float, Field(gt=0)] = 3.0
+    """Tokens of a masked span, on average."""
+    label_smoothing: Smoothing = 0.0
+    """Probability that is spread over the whole vocabulary instead of resting on the target token."""
+
+    def build(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        decoder_start_id: int | None = None,
+    ) -> Denoising:
+        """Build the objective."""
+        start_id = required_start_id(decoder_start_id, self.kind)
+        return Denoising(tokenizer, start_id, self.noise_density, self.mean_span_length, self.label_smoothing)
+
+    def examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> CorruptedTexts:
+        """Cut texts that leave room for their end."""
+        text = single_text(corpus, self.kind)
+        texts = FullSequences(text, sequence_length - 1, isolate_documents=isolate_documents)
+        lengths = infilled_lengths(texts.lengths, self.noise_density, self.mean_span_length)
+        return CorruptedTexts(texts, np.add(*lengths))
+
+    def full_sequence(self, sequence_length: int) -> FullSequence:
+        """Estimate source and target of the longest text."""
+        lengths = infilled_lengths(np.array([sequence_length - 1]), self.noise_density, self.mean_span_length)
+        read, written = (int(side[0]) for side in lengths)
+        return FullSequence(read, written, written)

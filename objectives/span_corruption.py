@@ -1,53 +1,61 @@
-"""Span corruption: hide runs of tokens behind sentinels, and write the runs (T5).
+"""Span corruption: replace spans of tokens by sentinels, and predict the spans (T5).
 
     text      Thank you for inviting me to your party last week </s>
     source    Thank you <extra_id_0> me to your party <extra_id_1> week </s>
     target    <extra_id_0> for inviting <extra_id_1> last <extra_id_2> </s>
 
-(Raffel et al., 2020, section 3.1.4.) How much is hidden depends on the length alone: round(0.15 L) tokens in
-round(hidden / 3) runs; where, is drawn as by `random_spans_noise_mask` of the paper's code: hidden and kept
-tokens are each cut into as many runs at random, and alternate, a kept one first. So a text always ends in a
-hidden run (unlike the paper's figure 2, above). The final sentinel is the paper's; its code leaves it out.
+(Raffel et al., 2020, section 3.1.4.) How many tokens are noise depends on the length alone: m = round(0.15 L)
+tokens in round(m / 3) spans. Their positions are drawn as by `random_spans_noise_mask` of the paper's code:
+noise and kept tokens are each cut into as many spans at random, and alternate, a kept one first. So a text
+always ends with a noise span (unlike the paper's figure 2, above). The final sentinel is the paper's; its
+code leaves it out.
 
-Legend: L tokens of a text, N packed tokens of a batch, S sequences, K runs, m hidden tokens.
+Legend: L tokens of a text, N packed tokens of a batch, S sequences, K noise spans, m noise tokens.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
+from ..modeling import TercetSeq2SeqForConditionalGeneration
+from ..text.chunks import FullSequences
 from ..text.special_tokens import SENTINEL, required_token_id, sentinel_ids
 from ..training.examples import gather
 from ..training.objective import Example
 from ..training.packing import Ragged, boundaries, restarting_positions, stretches
-from .draws import segment_each
-from .rates import check_rate
-from .teacher_forcing import TeacherForcing
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Rate, Smoothing, check_rate, single_text
+from .randomness import segment_each
+from .teacher_forcing import CorruptedTexts, TeacherForcing, required_start_id
 
 
-def hidden_counts(lengths: np.ndarray, rate: float, mean_span_length: float) -> tuple[np.ndarray, np.ndarray]:
-    """Count the hidden tokens and the runs (S,) of texts of some lengths (S,); at least one token is kept."""
-    hidden = np.minimum(np.maximum(np.rint(lengths * rate).astype(np.int64), 1), lengths - 1)
-    spans = np.maximum(np.rint(hidden / mean_span_length).astype(np.int64), 1)
-    return hidden, np.minimum(spans, np.minimum(hidden, lengths - hidden))
+def count_noise(
+    lengths: np.ndarray, noise_density: float, mean_span_length: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Count the noise tokens and spans (S,) of texts of some lengths (S,); at least one token is kept."""
+    noise = np.minimum(np.maximum(np.rint(lengths * noise_density).astype(np.int64), 1), lengths - 1)
+    spans = np.maximum(np.rint(noise / mean_span_length).astype(np.int64), 1)
+    return noise, np.minimum(spans, np.minimum(noise, lengths - noise))
 
 
 def corrupted_lengths(
-    lengths: np.ndarray, rate: float, mean_span_length: float
+    lengths: np.ndarray, noise_density: float, mean_span_length: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Count the tokens of source and target (S,), with sentinels and end: L - m + K + 1 and m + K + 2."""
-    hidden, spans = hidden_counts(lengths, rate, mean_span_length)
-    return lengths - hidden + spans + 1, hidden + spans + 2
+    noise, spans = count_noise(lengths, noise_density, mean_span_length)
+    return lengths - noise + spans + 1, noise + spans + 2
 
 
-def uncorrupted_length(sequence_length: int, rate: float, mean_span_length: float) -> int:
+def uncorrupted_length(sequence_length: int, noise_density: float, mean_span_length: float) -> int:
     """Find the longest text whose source and target, both shorter than it, fit into `sequence_length`.
 
     With the paper's 512, 0.15 and 3 it is 568, as `random_spans_helper` of its code finds.
     """
-    lengths = np.arange(1, int((sequence_length + 1) / (1 - rate)) + 2)
-    longest = np.maximum(*corrupted_lengths(lengths, rate, mean_span_length))
+    lengths = np.arange(1, int((sequence_length + 1) / (1 - noise_density)) + 2)
+    longest = np.maximum(*corrupted_lengths(lengths, noise_density, mean_span_length))
     if sequence_length < longest[0]:
         raise ValueError(
             f"sequence_length is {sequence_length}, too short for one token and its end: raise it"
@@ -55,46 +63,50 @@ def uncorrupted_length(sequence_length: int, rate: float, mean_span_length: floa
     return int(lengths[longest <= sequence_length][-1])
 
 
-def hidden_mask(
-    lengths: np.ndarray, rate: float, mean_span_length: float, rng: np.random.Generator
+def noise_mask(
+    lengths: np.ndarray, noise_density: float, mean_span_length: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw which packed tokens are hidden (N,): runs of kept and hidden tokens alternate in each text."""
-    hidden, spans = hidden_counts(lengths, rate, mean_span_length)
-    spans = np.maximum(spans, 1)  # a text of one token has a hidden run of length 0
-    runs = [segment_each(lengths - hidden, spans, rng), segment_each(hidden, spans, rng)]
+    """Draw which packed tokens are noise (N,): spans of kept and noise tokens alternate in each text."""
+    noise, spans = count_noise(lengths, noise_density, mean_span_length)
+    spans = np.maximum(spans, 1)  # a text of one token has a noise span of length 0
+    runs = [segment_each(lengths - noise, spans, rng), segment_each(noise, spans, rng)]
     runs = np.stack(runs, axis=1).ravel()
     return np.repeat(np.arange(len(runs)) % 2 == 1, runs)
 
 
 class SpanCorruption(TeacherForcing):
-    """Write the hidden runs of a text; the term is `span_corruption`.
+    """Predict the noise spans of a text; the term is `span_corruption`.
 
     Args:
         tokenizer: Has an end-of-sequence token and sentinels `<extra_id_0>`, `<extra_id_1>`, ...
         decoder_start_id: What the decoder reads first (T5: the padding token).
         longest: Tokens of the longest text that examples will have: it decides how many sentinels are needed.
-        rate: Share of the tokens that is hidden.
-        mean_span_length: Tokens of a hidden run, on average.
+        noise_density: Share of the tokens that is noise.
+        mean_span_length: Tokens of a noise span, on average.
         label_smoothing: See `TeacherForcing`.
     """
+
+    noise = "dynamic"
 
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
         decoder_start_id: int,
         longest: int,
-        rate: float = 0.15,
+        noise_density: float = 0.15,
         mean_span_length: float = 3.0,
         label_smoothing: float = 0.0,
     ):
         super().__init__("span_corruption", decoder_start_id, label_smoothing)
-        self.rate = check_rate("rate", rate)
+        self.noise_density = check_rate("noise_density", noise_density)
         if mean_span_length < 1:
-            raise ValueError(f"mean_span_length is {mean_span_length}, but a run has at least 1 token: try 3")
+            raise ValueError(
+                f"mean_span_length is {mean_span_length}, but a span has at least 1 token: try 3"
+            )
         self.mean_span_length = mean_span_length
         self.eos_id = required_token_id(tokenizer, "eos", "span corruption")
         self.sentinels = sentinel_ids(tokenizer)
-        needed = int(hidden_counts(np.array([longest]), rate, mean_span_length)[1][0]) + 1
+        needed = int(count_noise(np.array([longest]), noise_density, mean_span_length)[1][0]) + 1
         if len(self.sentinels) < needed:
             raise ValueError(
                 f"span corruption of {longest} tokens needs {needed} sentinels, but the tokenizer has "
@@ -105,24 +117,24 @@ class SpanCorruption(TeacherForcing):
     def pairs(
         self, examples: Sequence[Example], rng: np.random.Generator
     ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
-        """Hide runs of the examples' tokens; sources and targets, each with its end."""
+        """Replace spans of the examples by sentinels; sources and targets, each with its end."""
         ids = gather(examples, "input_ids")
-        hidden = hidden_mask(ids.lengths, self.rate, self.mean_span_length, rng)
-        return self.split(ids.values, ids.lengths, hidden)
+        is_noise = noise_mask(ids.lengths, self.noise_density, self.mean_span_length, rng)
+        return self.split(ids.values, ids.lengths, is_noise)
 
-    def split(self, ids: np.ndarray, lengths: np.ndarray, hidden: np.ndarray) -> tuple[Ragged, Ragged]:
-        """Part packed `ids` (N,) into sources and targets; a text's first token is never `hidden` (N,).
+    def split(self, ids: np.ndarray, lengths: np.ndarray, is_noise: np.ndarray) -> tuple[Ragged, Ragged]:
+        """Part packed `ids` (N,) into sources and targets by `is_noise` (N,), false for a text's first token.
 
-        A source is kept runs, each longer by one place for a sign behind it: a sentinel, or at last the end.
-        A target is hidden runs, each longer by one place for a sentinel before it, and at last two signs.
+        A source is kept spans, each followed by one token: a sentinel, or the end after the last.
+        A target is noise spans, each preceded by a sentinel, and at last a sentinel and the end.
         """
-        begins = np.flatnonzero(hidden & ~np.append(False, hidden[:-1]))  # of hidden runs (K,)
-        stops = np.flatnonzero(hidden & ~np.append(hidden[1:], False)) + 1
+        begins = np.flatnonzero(is_noise & ~np.append(False, is_noise[:-1]))  # of noise spans (K,)
+        stops = np.flatnonzero(is_noise & ~np.append(is_noise[1:], False)) + 1
         text_ends = lengths.cumsum()
         runs_before = boundaries(np.diff(begins.searchsorted(text_ends), prepend=0))  # (S + 1,)
         spans = np.diff(runs_before)
         sentinels = self.sentinels[restarting_positions(spans)]
-        last = runs_before[1:]  # where a text's last piece goes among all runs
+        last = runs_before[1:]  # where a text's last piece goes among all spans
         last_piece = last + np.arange(len(spans))
 
         starts = np.insert(stops, runs_before[:-1], text_ends - lengths)
@@ -142,16 +154,74 @@ class SpanCorruption(TeacherForcing):
 
 
 def splice(source: Iterable[int], target: Iterable[int], sentinels: Iterable[int], eos_id: int) -> list[int]:
-    """Put the runs of a target (or of a model's answer) into the places of their sentinels in the source."""
+    """Put the spans of a target (or of what a model generated) in place of their sentinels in the source."""
     runs: dict[int, list[int]] = {}
     current: list[int] = []
-    signs = set(map(int, sentinels))
+    sentinel_set = set(map(int, sentinels))
     for token in map(int, target):
         if token == eos_id:
             break
-        if token in signs:
+        if token in sentinel_set:
             current = runs.setdefault(token, [])
         else:
             current.append(token)
-    spliced = ([token] if token not in signs else runs.get(token, []) for token in map(int, source))
+    spliced = ([token] if token not in sentinel_set else runs.get(token, []) for token in map(int, source))
     return [token for run in spliced for token in run if token != eos_id]
+
+
+@dataclass(frozen=True)
+class SpanCorruptionRecipe(BaseObjectiveRecipe):
+    """Predict spans that sentinels replace (T5)."""
+
+    model_class = TercetSeq2SeqForConditionalGeneration
+    template = "end"
+    RENAMED: ClassVar[Mapping[str, str]] = {"rate": "noise_density"}
+    num_sentinels = 100
+    """As many as T5's tokenizer has."""
+
+    kind: Literal["span_corruption"]
+    """Which objective this is."""
+    noise_density: Rate = 0.15
+    """Share of the tokens that is replaced."""
+    mean_span_length: Annotated[float, Field(ge=1)] = 3.0
+    """Tokens of a span, on average."""
+    label_smoothing: Smoothing = 0.0
+    """Probability that is spread over the whole vocabulary instead of resting on the target token."""
+
+    def build(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        decoder_start_id: int | None = None,
+    ) -> SpanCorruption:
+        """Build the objective."""
+        start_id = required_start_id(decoder_start_id, self.kind)
+        longest = uncorrupted_length(sequence_length, self.noise_density, self.mean_span_length)
+        return SpanCorruption(
+            tokenizer, start_id, longest, self.noise_density, self.mean_span_length, self.label_smoothing
+        )
+
+    def examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> CorruptedTexts:
+        """Cut texts so long that source and target fit."""
+        longest = uncorrupted_length(sequence_length, self.noise_density, self.mean_span_length)
+        text = single_text(corpus, self.kind)
+        texts = FullSequences(text, longest, isolate_documents=isolate_documents)
+        lengths = corrupted_lengths(texts.lengths, self.noise_density, self.mean_span_length)
+        return CorruptedTexts(texts, np.add(*lengths))
+
+    def full_sequence(self, sequence_length: int) -> FullSequence:
+        """Count source and target of the longest text."""
+        text = uncorrupted_length(sequence_length, self.noise_density, self.mean_span_length)
+        lengths = corrupted_lengths(np.array([text]), self.noise_density, self.mean_span_length)
+        read, written = (int(side[0]) for side in lengths)
+        return FullSequence(read, written, written)

@@ -21,19 +21,19 @@ def cut_documents(
     documents: np.ndarray,
     sentence_offsets: np.ndarray,
     budget: int,
-    short_rate: float,
+    short_sequence_probability: float,
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Cut documents, given as bounds among the sentences (D, 2), into stretches: their bounds (P, 2).
 
-    A stretch reaches `budget` tokens or the end of its document; a share of `short_rate` aims at fewer, from
-    2 on, at random. It has two sentences or more, as a document must: a last one that would be left alone
-    gets the one before it if that can be spared, and joins the stretch before it otherwise.
+    A stretch reaches `budget` tokens or the end of its document; a share of `short_sequence_probability` aims
+    at fewer, from 2 on, at random. It has two sentences or more, as a document must: a last one that would be
+    left alone gets the one before it if that can be spared, and joins the stretch before it otherwise.
     """
     counts = documents[:, 1] - documents[:, 0]
     start, last = positions_of(documents[:, 0], counts), documents[:, 1].repeat(counts)  # (S,)
     tokens = np.full(len(start), budget)
-    is_short = rng.random(len(start)) < short_rate
+    is_short = rng.random(len(start)) < short_sequence_probability
     tokens[is_short] = rng.integers(2, budget + 1, size=is_short.sum())
     stop = sentence_offsets.searchsorted(sentence_offsets[start] + tokens)
     stop = np.minimum(np.maximum(stop, start + 2), last)
@@ -44,15 +44,15 @@ def cut_documents(
 
 
 def follow(sizes: np.ndarray) -> np.ndarray:
-    """Go from 0 to the end by the step that each place names (S,): the places that are met (P,).
+    """Go from 0 to the end by the step at each position (S,): the positions that are met (P,).
 
     >>> follow(np.array([2, 9, 1, 3, 9, 9])).tolist()
     [0, 2, 3]
     """
-    met, place, end, steps = array("q"), 0, len(sizes), sizes.data
-    while place < end:
-        met.append(place)
-        place += steps[place]
+    met, position, end, steps = array("q"), 0, len(sizes), sizes.data
+    while position < end:
+        met.append(position)
+        position += steps[position]
     return np.frombuffer(met, dtype=np.int64)
 
 

@@ -1,7 +1,7 @@
 """Learning to write a target sequence from a source sequence, each token given the true ones before it.
 
     encoder reads    source </s>
-    decoder reads    <start> t1 t2 ... tn        and learns to say    t1 t2 ... tn </s>
+    decoder reads    <start> t1 t2 ... tn        and predicts    t1 t2 ... tn </s>
 
 Translation, span corruption and denoising differ in what source and target are, and in nothing else.
 
@@ -18,11 +18,10 @@ from ..text.chunks import FullSequences
 from ..training.examples import Examples, PackableExamples, PackedExamples
 from ..training.objective import IGNORE, Batch, Example
 from .streams import two_streams
-from .token_objective import Places, TokenObjective
-from .token_scores import target_positions
+from .token_objective import OutputPositions, TokenObjective, target_positions
 
 
-class SpoiledTexts(PackableExamples):
+class CorruptedTexts(PackableExamples):
     """Texts that are both source and target: `ExampleSource` and `Examples` that count what both sides read.
 
     Args:
@@ -36,7 +35,7 @@ class SpoiledTexts(PackableExamples):
         self.lengths = lengths
 
     def epoch(self, number: int) -> Examples:
-        """Return the texts themselves: only how they are spoiled differs."""
+        """Return the texts themselves: only their corruption differs."""
         return self
 
     def __len__(self) -> int:
@@ -44,7 +43,7 @@ class SpoiledTexts(PackableExamples):
         return len(self.texts)
 
     def __getitem__(self, index: int) -> Example:
-        """Make one text, unspoiled."""
+        """Make one text, without corruption."""
         return self.texts[index]
 
     def pack(self, indices: np.ndarray) -> PackedExamples:
@@ -56,12 +55,12 @@ class TeacherForcing(TokenObjective):
     """Predict each token of a target from the source and the tokens before it. Abstract: see its subclasses.
 
     Label smoothing (Szegedy et al., 2016, section 7; Vaswani et al., 2017, section 5.4) replaces the target,
-    one at the right token, by
+    one at the target token, by
 
-        (1 - eps) * one-hot + eps / V        everywhere, the right token included, and so sums to 1.
+        (1 - eps) * one-hot + eps / V        everywhere, the target included, and so sums to 1.
 
-    With V = 6 and eps = 0.1 that is 0.9167 for the right token and 0.0167 for each other. An example often
-    shown, 0.9 for the right token and 0.2 for each of five others, sums to 1.9 and is wrong: it is no
+    With V = 6 and eps = 0.1 that is 0.9167 for the target and 0.0167 for each other. An example often
+    shown, 0.9 for the target and 0.2 for each of five others, sums to 1.9 and is wrong: it is no
     distribution. Evaluation never smooths, so that its loss is a likelihood, and perplexity its exponential.
 
     Args:
@@ -98,7 +97,14 @@ class TeacherForcing(TokenObjective):
         output = model(**batch, label_smoothing=self.label_smoothing, reduction="sum")
         return {self.term: output.loss}
 
-    def places(self, batch: Batch) -> Places:
+    def output_positions(self, batch: Batch) -> OutputPositions:
         """Find the tokens of the targets: each is predicted where the one before it is read."""
         positions = target_positions(batch["labels"], IGNORE)
-        return Places(positions, batch["labels"][0, positions])
+        return OutputPositions(positions, batch["labels"][0, positions])
+
+
+def required_start_id(decoder_start_id: int | None, kind: str) -> int:
+    """Give what a decoder reads first, or say which objective misses it."""
+    if decoder_start_id is None:
+        raise ValueError(f"{kind} needs a decoder_start_token_id: set it in the model's configuration")
+    return decoder_start_id
