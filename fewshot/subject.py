@@ -150,7 +150,7 @@ def load_subject(name: str, precision: Precision = "fp32", *, trust_remote_code:
 
     Raises:
         FileNotFoundError: There is no such model.
-        ValueError: It has no vocabulary head or no tokenizer, or its files are damaged or incomplete.
+        ValueError: It has no LM head or no tokenizer, or its files are damaged or incomplete.
     """
     folder = find_folder(name)
     config = load_config(folder, trust_remote_code=trust_remote_code)

@@ -142,8 +142,7 @@ class TercetDecoderModel(TercetStack):
         """
         layout = Layout(position_ids)
         x = self.embed(layout, input_ids, None, None)
-        # It may read whatever is real of what is cached, and itself.
-        mask = None
+        mask = None  # all that is cached, and itself
         if attention_mask is not None and not attention_mask.all():
             mask = attention_mask[:, None, None].bool()  # (B, 1, 1, S)
         pairs = None

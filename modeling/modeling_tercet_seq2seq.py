@@ -222,11 +222,8 @@ class TercetSeq2SeqForConditionalGeneration(
         loss, logits = self.compute_loss_and_logits(
             outputs.last_hidden_state, targets, logits_to_keep, loss_arguments
         )
-        return Seq2SeqLMOutput(
-            loss=loss,
-            logits=logits,
-            **{name: value for name, value in outputs.items() if name != "last_hidden_state"},
-        )
+        others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
+        return Seq2SeqLMOutput(loss=loss, logits=logits, **others)
 
     def decode_step(
         self,

@@ -271,8 +271,7 @@ def test_places_asked_for_have_the_states_that_they_have_among_all(member, varia
 
 
 def test_places_are_not_asked_for_where_training_moves_them(builder, batch):
-    ids, mask = batch.padded()
-    model = builder("encoder").model.train()
+    model, (ids, mask) = builder("encoder").model.train(), batch.padded()
     with pytest.raises(ValueError, match=r"call eval\(\) first"):
         model(input_ids=ids, attention_mask=mask, output_positions=torch.tensor([0]))
 
