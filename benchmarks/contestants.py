@@ -21,7 +21,6 @@ from torch.optim import AdamW
 from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedTokenizerBase, get_scheduler
 
-from tercet.objectives.recipes import build_objective
 from tercet.pretraining.model import build_model
 from tercet.pretraining.prepared import find_inputs, load_or_train_tokenizer, training_source
 from tercet.pretraining.recipe import PretrainingRecipe
@@ -55,7 +54,7 @@ def race_tercet(contest: Contest, recipe: PretrainingRecipe, folder: Path) -> di
         return {"judged": mean_loss(judges, objective, lambda batch: our_loss(model, objective, batch))}
 
     length, seed = recipe.corpus.sequence_length, recipe.training.seed
-    learned = build_objective(recipe.objective, tokenizer, sequence_length=length, seed=seed)
+    learned = recipe.objective.build(tokenizer, sequence_length=length, seed=seed)
     source_of_length = training_source(recipe, open_text(recipe, "train"), tokenizer)
     data = prepare_data(
         source_of_length(length),

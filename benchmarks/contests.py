@@ -30,7 +30,6 @@ from tercet.objectives.recipes import (
     CausalLanguageModelingRecipe,
     MaskedLanguageModelingRecipe,
     ObjectiveRecipe,
-    build_objective,
 )
 from tercet.pretraining.held_out import examples_of
 from tercet.pretraining.recipe import PretrainingRecipe
@@ -82,7 +81,7 @@ class Contest(ABC):
 
     def objective(self, recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> Objective:
         """Build the objective whose loss decides, whatever the recipe learns from."""
-        return build_objective(self.judged, tokenizer, sequence_length=recipe.corpus.sequence_length)
+        return self.judged.build(tokenizer, sequence_length=recipe.corpus.sequence_length)
 
     def judges(self, recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> list[Batch]:
         """Draw, corrupt and pack the held-out sequences, the same ones whenever asked."""

@@ -24,17 +24,15 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from tercet.objectives.base_recipe import Corpus
 from tercet.objectives.recipes import (
     CausalLanguageModelingRecipe,
-    Corpus,
     DenoisingRecipe,
     MaskedLanguageModelingRecipe,
     NextSentenceRecipe,
     ObjectiveRecipe,
     SpanCorruptionRecipe,
     TranslationRecipe,
-    build_examples,
-    build_objective,
 )
 from tercet.text.bad_records import Tally
 from tercet.text.corpus import TokenizedCorpus, offsets, save_corpus
@@ -135,8 +133,8 @@ class Flow:
         corpus, tokenizer = self.draw(folder, self.num_examples, self.sequence_length), self.tokenizer()
         options = {"sequence_length": self.sequence_length, "seed": SEED}
         is_joined = isinstance(self.recipe, CausalLanguageModelingRecipe)
-        source = build_examples(self.recipe, corpus, tokenizer, **options, isolate_documents=not is_joined)
-        objective = build_objective(self.recipe, tokenizer, **options, decoder_start_id=0)
+        source = self.recipe.examples(corpus, tokenizer, **options, isolate_documents=not is_joined)
+        objective = self.recipe.build(tokenizer, **options, decoder_start_id=0)
         size = self.tokens_per_step
         return StepDataset(source, objective, tokens_per_step=size, tokens_per_micro_batch=size, seed=SEED)
 

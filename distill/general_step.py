@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import cast
 
 from ..modeling import TercetConfig
-from ..objectives.recipes import build_objective
 from ..objectives.token_objective import TokenObjective
 from ..pretraining.held_out import build_held_out
-from ..pretraining.model import MODELS, require_positions
+from ..pretraining.model import require_positions
 from ..pretraining.prepared import training_source
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
 from ..pretraining.text import Texts, open_texts
@@ -50,7 +49,7 @@ def prepare_general(recipe: GeneralRecipe, folder: Path) -> GeneralStep:
     """
     kind, corpus = recipe.objective.kind, recipe.corpus
     teacher = load_source(recipe.teacher)
-    model_class = MODELS[kind]
+    model_class = recipe.objective.model_class
     member = cast(type[TercetConfig], model_class.config_class).model_type
     require_outputs(teacher.model, recipe.teacher, kind, member)
     require_positions(teacher.model.config, corpus.sequence_length)
@@ -62,8 +61,7 @@ def prepare_general(recipe: GeneralRecipe, folder: Path) -> GeneralStep:
         training=recipe.training,
         output=str(folder),
     )
-    base = build_objective(
-        recipe.objective,
+    base = recipe.objective.build(
         teacher.tokenizer,
         sequence_length=corpus.sequence_length,
         seed=recipe.training.seed,

@@ -13,7 +13,7 @@ import torch
 from accelerate import Accelerator
 
 from ..modeling import TercetPreTrainedModel
-from ..pretraining.model import MODELS, require_positions
+from ..pretraining.model import require_positions
 from ..text.cache import made_once
 from ..text.tokenizer import frame_ids
 from ..training.evaluation import evaluation_mode
@@ -187,9 +187,9 @@ def first_student(recipe: StudentRecipe, step: GeneralStep, seed: int) -> Tercet
         FileNotFoundError: There is no such model.
         ValueError: The recipe does not fit the teacher, or vocabularies differ.
     """
-    teacher, kind = step.teacher, step.recipe.objective.kind
+    teacher, objective = step.teacher, step.recipe.objective
     if recipe.path is None:
-        return build_student(recipe, teacher.model, MODELS[kind], seed)
+        return build_student(recipe, teacher.model, objective.model_class, seed)
     own = load_source(recipe.path)
     require_same_vocabulary(teacher.tokenizer, own.tokenizer)
     if own.model.config.vocab_size != teacher.model.config.vocab_size:
@@ -197,9 +197,9 @@ def first_student(recipe: StudentRecipe, step: GeneralStep, seed: int) -> Tercet
             f"{recipe.path} has vectors for {own.model.config.vocab_size:,} tokens and the teacher for "
             f"{teacher.model.config.vocab_size:,}: resize_token_embeddings makes them equal"
         )
-    if not isinstance(own.model, MODELS[kind]):
+    if not isinstance(own.model, objective.model_class):
         raise ValueError(
-            f"student.path {recipe.path} is a {type(own.model).__name__}, but {kind} is learned by a "
-            f"{MODELS[kind].__name__}: name such a model"
+            f"student.path {recipe.path} is a {type(own.model).__name__}, but {objective.kind} is learned by "
+            f"a {objective.model_class.__name__}: name such a model"
         )
     return own.model

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ..finetune.recipe import DataRecipe, FineTuningSchedule
-from ..objectives.recipes import ObjectiveRecipe, Share
+from ..objectives.base_recipe import Share
+from ..objectives.recipes import ObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe
 from ..text.paths import named_path
 from ..training.recipe import NonNegative, Positive, TrainingRecipe

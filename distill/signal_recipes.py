@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..objectives.recipes import Share
+from ..objectives.base_recipe import Share
 from ..training.recipe import Positive
 
 Weight = Annotated[float, Field(gt=0)]

@@ -14,17 +14,22 @@ Legend: L tokens of a text, N packed tokens of a batch, S sequences, Q sentences
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
+from ..modeling import TercetSeq2SeqForConditionalGeneration
+from ..text.chunks import FullSequences
 from ..text.special_tokens import required_token_id
 from ..training.examples import gather
 from ..training.objective import Example
 from ..training.packing import Ragged, stretches
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Rate, Smoothing, check_rate, single_text
 from .draws import choose_each, poisson_until
-from .rates import check_rate
-from .teacher_forcing import TeacherForcing
+from .teacher_forcing import SpoiledTexts, TeacherForcing, required_start_id
 
 
 class Denoising(TeacherForcing):
@@ -115,3 +120,53 @@ def ended(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> Ragged:
     longer = ids.take(stretches(ends - lengths, lengths + 1), mode="clip")
     longer[ends + np.arange(len(ends))] = eos_id
     return Ragged(longer, lengths + 1)
+
+
+@dataclass(frozen=True)
+class DenoisingRecipe(BaseObjectiveRecipe):
+    """Write a text whose sentences were shuffled and runs hidden (BART)."""
+
+    model_class = TercetSeq2SeqForConditionalGeneration
+    template = "end"
+
+    kind: Literal["denoising"]
+    """Which objective this is."""
+    rate: Rate = 0.3
+    """Share of the tokens that is hidden."""
+    mean_span_length: Annotated[float, Field(gt=0)] = 3.0
+    """Tokens of a hidden run, on average."""
+    label_smoothing: Smoothing = 0.0
+    """Probability that is spread over the whole vocabulary instead of resting on the right token."""
+
+    def build(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        decoder_start_id: int | None = None,
+    ) -> Denoising:
+        """Build the objective."""
+        start_id = required_start_id(decoder_start_id, self.kind)
+        return Denoising(tokenizer, start_id, self.rate, self.mean_span_length, self.label_smoothing)
+
+    def examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> SpoiledTexts:
+        """Cut texts that leave room for their end."""
+        text = single_text(corpus, self.kind)
+        texts = FullSequences(text, sequence_length - 1, isolate_documents=isolate_documents)
+        lengths = spoiled_lengths(texts.lengths, self.rate, self.mean_span_length)
+        return SpoiledTexts(texts, np.add(*lengths))
+
+    def full_sequence(self, sequence_length: int) -> FullSequence:
+        """Estimate source and target of the longest text."""
+        lengths = spoiled_lengths(np.array([sequence_length - 1]), self.rate, self.mean_span_length)
+        read, written = (int(side[0]) for side in lengths)
+        return FullSequence(read, written, written)

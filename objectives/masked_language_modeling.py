@@ -11,17 +11,31 @@ Legend: N packed tokens of the batch, S sequences, n chosen tokens, W words, V i
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
+from ..modeling import TercetEncoderForMaskedLM
+from ..text.chunks import FullSequences
 from ..text.special_tokens import is_special, required_token_id
+from ..text.tokenizer import frame_ids
 from ..training.examples import gather, has_field
 from ..training.objective import IGNORE, Batch, Example
+from .base_recipe import (
+    BaseObjectiveRecipe,
+    Corpus,
+    FullSequence,
+    Rate,
+    Share,
+    check_rate,
+    check_share,
+    single_text,
+)
 from .randomness import Draws, GeneratedDraws, HashedDraws
-from .rates import check_rate, check_share
 from .streams import one_stream
 from .token_objective import Places, TokenObjective
 from .token_scores import target_positions
@@ -182,3 +196,67 @@ class MaskedLanguageModeling(TokenObjective):
         """Find the chosen tokens: each is predicted where it stood."""
         positions = target_positions(batch["labels"], IGNORE)
         return Places(positions, batch["labels"][0, positions])
+
+
+@dataclass(frozen=True)
+class MaskingRecipe(BaseObjectiveRecipe):
+    """How tokens are hidden. Abstract: an objective adds what else is learned."""
+
+    template = "pair"
+
+    rate: Rate = 0.15
+    """Share of the tokens that become targets."""
+    masked: Share = 0.8
+    """Share of the targets that are replaced by [MASK]."""
+    randomized: Share = 0.1
+    """Share of the targets that are replaced by a random token; the rest stays as it is."""
+    unit: Literal["token", "word"] = "token"
+    """What is hidden at once: `word` hides all tokens of a word."""
+
+    def corruption(self, tokenizer: PreTrainedTokenizerBase) -> Corruption:
+        """Build what replaces tokens."""
+        return Corruption(tokenizer, self.rate, self.masked, self.randomized, self.unit)
+
+
+@dataclass(frozen=True)
+class MaskedLanguageModelingRecipe(MaskingRecipe):
+    """Predict hidden tokens (BERT, RoBERTa)."""
+
+    model_class = TercetEncoderForMaskedLM
+
+    kind: Literal["masked_language_modeling"]
+    """Which objective this is."""
+    masking: Literal["dynamic", "static"] = "dynamic"
+    """Whether an example is corrupted anew whenever it is seen, or always alike."""
+
+    def build(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        decoder_start_id: int | None = None,
+    ) -> MaskedLanguageModeling:
+        """Build the objective; static masks are a function of `seed`."""
+        corruption = self.corruption(tokenizer)
+        is_static = self.masking == "static"
+        return MaskedLanguageModeling(
+            StaticMasking(corruption, seed) if is_static else DynamicMasking(corruption)
+        )
+
+    def examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> FullSequences:
+        """Cut sequences and frame them, [CLS] text [SEP]."""
+        text = single_text(corpus, self.kind)
+        return FullSequences(text, sequence_length, *frame_ids(tokenizer), isolate_documents)
+
+    def full_sequence(self, sequence_length: int) -> FullSequence:
+        """Hide a share of the text: [CLS] and [SEP] are never targets."""
+        return FullSequence(sequence_length, 0, self.rate * (sequence_length - 2))

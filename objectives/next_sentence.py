@@ -3,234 +3,27 @@
     [CLS] the man went to the store [SEP] he bought a gallon of milk [SEP]      0: B is what follows A
     [CLS] the man went to the store [SEP] penguins are flightless birds [SEP]   1: B is from another document
 
-A and B are runs of whole sentences that fill the sequence. As in `create_pretraining_data.py` of the paper's
-code a document is cut into stretches, each stretch at a random sentence; half of the time its rest is
-replaced by another document's; one tenth of the pairs is shorter; what is too long is cut at the ends.
+`sentence_pairs.py` draws the pairs.
 
-The law: no length tells the label. Stretches of different documents whose second parts are about equally long
-are coupled, both parts are cut to the shorter one's length, and only then a coin says whether they are
-traded. So a couple's pairs have the same lengths (of A, of B, of both) whichever way it falls, and every text
-is as often a true B as a random one: a document's first sentence is neither.
-
-Deviations: the paper draws a random B anywhere, and lets the rest that it replaces begin the next pair; here
-stretches trade, so that every text is read once in an epoch, and documents are drawn in proportion to their
-length. A document that has more stretches than all others together borrows from them. A stretch has two
-sentences or more; documents of one sentence, which nothing follows, are left out, with a warning. The labels
-are 50/50 exactly. Pairs are drawn anew for every epoch.
-
-Legend: P pairs of an epoch, S packed sequences (pairs) of a batch, D documents, n coins.
+Legend: S packed sequences (pairs) of a batch.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from ..text.corpus import TokenizedCorpus
-from ..text.special_tokens import required_token_id
-from ..training.examples import PackableExamples, PackedExamples, gather
+from ..modeling import TercetEncoderForPreTraining
+from ..training.examples import gather
 from ..training.objective import IGNORE, Batch, Example, Objective
-from ..training.packing import Ragged, stretches
-from .masked_language_modeling import MaskedLanguageModeling
-from .rates import check_share
-from .stretches import cut_documents, find_partners
+from .base_recipe import Corpus, FullSequence, Share, single_text
+from .masked_language_modeling import DynamicMasking, MaskedLanguageModeling, MaskingRecipe
+from .sentence_pairs import NextSentencePairs
 from .token_scores import target_positions, token_scores, without_targets
-
-NEXT, RANDOM = 0, 1
-"""The labels, as in `BertForPreTraining`."""
-
-BLOCK = 2**17
-"""Sentences, about, whose pairs are drawn at once: few enough to need little memory."""
-
-
-@dataclass(frozen=True, eq=False)
-class SentencePairs(PackableExamples):
-    """The pairs of one epoch, as places in a corpus: `Examples` of the layout `[CLS] A [SEP] B [SEP]`."""
-
-    corpus: TokenizedCorpus
-    cls_id: int
-    sep_id: int
-    first: np.ndarray
-    """Where A begins and ends among the corpus's tokens (P, 2)."""
-    second: np.ndarray
-    """Where B begins and ends (P, 2)."""
-    labels: np.ndarray
-    """`NEXT` or `RANDOM` (P,)."""
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Count the tokens of each pair with its special tokens (P,)."""
-        return (self.first[:, 1] - self.first[:, 0]) + (self.second[:, 1] - self.second[:, 0]) + 3
-
-    def __len__(self) -> int:
-        """Count the pairs, P."""
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> Example:
-        """Make one pair."""
-        a, b = slice(*self.first[index]), slice(*self.second[index])
-        tokens, words = self.corpus.tokens, self.corpus.word_starts
-        cls, sep = [self.cls_id], [self.sep_id]
-        input_ids = np.concatenate([cls, tokens[a], sep, tokens[b], sep], dtype=np.int32)
-        split = a.stop - a.start + 2
-        return {
-            "input_ids": input_ids,
-            "token_type_ids": (np.arange(len(input_ids)) >= split).astype(np.int32),
-            "word_starts": np.concatenate([[True], words[a], [True], words[b], [True]]),
-            "next_sentence_label": int(self.labels[index]),
-            "index": index,
-        }
-
-    def pack(self, indices: np.ndarray) -> PackedExamples:
-        """Prepare many pairs at once, each as `__getitem__` defines it."""
-        first, second = self.first[indices], self.second[indices]
-        # [CLS] A [SEP] and B [SEP] are stretches of the corpus, longer than A and B where the signs stand.
-        starts = np.stack([first[:, 0] - 1, second[:, 0]], axis=1).ravel()  # (2 P,)
-        sizes = np.stack([first[:, 1] - first[:, 0] + 2, second[:, 1] - second[:, 0] + 1], axis=1).ravel()
-        lengths, ends = sizes.reshape(-1, 2).sum(axis=1), sizes.cumsum()
-
-        def take(values: np.ndarray, cls: int, sep: int) -> np.ndarray:
-            taken = values.take(stretches(starts, sizes), mode="clip")
-            taken[(ends - sizes)[::2]], taken[ends - 1] = cls, sep
-            return taken
-
-        makers = {
-            "input_ids": lambda: Ragged(take(self.corpus.tokens, self.cls_id, self.sep_id), lengths),
-            "word_starts": lambda: Ragged(take(self.corpus.word_starts, True, True), lengths),
-            "token_type_ids": lambda: Ragged(np.repeat(np.arange(len(sizes)) % 2, sizes), lengths),
-            "next_sentence_label": lambda: Ragged(self.labels[indices], np.ones_like(indices)),
-        }
-        return PackedExamples(self, indices, makers)
-
-
-class NextSentencePairs:
-    """An `ExampleSource` of sentence pairs, drawn anew from (`seed`, epoch).
-
-    Args:
-        corpus: At least two documents of two sentences or more.
-        tokenizer: Has [CLS] and [SEP].
-        sequence_length: The most tokens of a pair, special ones included.
-        seed: Of all draws.
-        short_rate: Share of pairs that aim at a random, shorter length, so that the model meets such too.
-
-    Raises:
-        ValueError: Fewer than two documents have two sentences, or those with one hold most of the text.
-    """
-
-    def __init__(
-        self,
-        corpus: TokenizedCorpus,
-        tokenizer: PreTrainedTokenizerBase,
-        sequence_length: int,
-        seed: int,
-        short_rate: float = 0.1,
-    ):
-        self.corpus = corpus
-        self.cls_id = required_token_id(tokenizer, "cls", "next-sentence prediction")
-        self.sep_id = required_token_id(tokenizer, "sep", "next-sentence prediction")
-        self.budget = sequence_length - 3
-        self.seed = seed
-        self.short_rate = check_share("short_rate", short_rate)
-        if self.budget < 2:
-            raise ValueError(
-                f"sequence_length is {sequence_length}, but [CLS] A [SEP] B [SEP] has 5 or more: raise it"
-            )
-        self.documents = documents_with_a_next_sentence(corpus)
-
-    def epoch(self, number: int) -> SentencePairs:
-        """Draw the pairs of epoch `number`."""
-        rng = np.random.default_rng([self.seed, number])
-        offsets = self.corpus.sentence_offsets
-        order = rng.permutation(len(self.documents))
-        bounds = self.documents[order]
-        blocks = np.flatnonzero(np.diff(np.diff(bounds).cumsum() // BLOCK)) + 1
-        stretches = np.concatenate(
-            [
-                cut_documents(block, offsets, self.budget, self.short_rate, rng)
-                for block in np.split(bounds, blocks)
-            ]
-        )  # (P, 2), into sentences
-        start, stop = stretches.T
-        split = start + 1 + (rng.random(len(start)) * (stop - start - 1)).astype(np.int64)
-        first, second = offsets[np.stack([start, split], axis=1)], offsets[np.stack([split, stop], axis=1)]
-        document = self.documents[:, 0].searchsorted(start, side="right")
-        second, labels = trade(second, document, rng)
-        shorten(first, second, self.budget, rng)
-        return SentencePairs(self.corpus, self.cls_id, self.sep_id, first, second, labels)
-
-
-def documents_with_a_next_sentence(corpus: TokenizedCorpus) -> np.ndarray:
-    """Find the documents of two sentences or more, as bounds among the sentences (D, 2).
-
-    Warns of those with one, and raises `ValueError` if too little is left without them.
-    """
-    bounds = np.stack([corpus.document_offsets[:-1], corpus.document_offsets[1:]], axis=1)
-    counts = bounds[:, 1] - bounds[:, 0]
-    num_alone, num_longer = int((counts == 1).sum()), int((counts > 1).sum())
-    share = float(np.diff(corpus.token_offsets)[counts == 1].sum() / max(corpus.num_tokens, 1))
-    told = (
-        f"{num_alone:,} of {num_alone + num_longer:,} documents ({share:.1%} of the tokens) have one sentence"
-    )
-    remedy = "put one sentence on a line and a blank line between documents"
-    if num_longer < 2 or share > 0.5:
-        raise ValueError(
-            f"next-sentence prediction needs two documents or more of two sentences or more, and most of "
-            f"the text in such, but the corpus has {num_longer:,}, and {told}: {remedy}, or choose "
-            f"masked_language_modeling"
-        )
-    if num_alone:
-        warnings.warn(f"{told}, which nothing follows, and are left out: {remedy}", stacklevel=3)
-    return bounds[counts > 1]
-
-
-def trade(
-    second: np.ndarray, document: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Trade half of the second parts (P, 2) for such of other documents: the new ones, and the labels (P,).
-
-    Their lengths do not depend on the labels: a part, and the one that stands in for it, are cut to the
-    shorter one's length first.
-    """
-    sizes = second[:, 1] - second[:, 0]
-    partners = find_partners(sizes, document, rng)
-    partner, labels = np.empty_like(sizes), np.empty_like(sizes)
-    partner[partners.couples] = partners.couples[:, ::-1]
-    partner[partners.borrowers] = partners.lenders
-    labels[partners.couples] = coins(len(partners.couples), rng)[:, None]
-    labels[partners.borrowers] = coins(len(partners.borrowers), rng)
-    traded = second[np.where(labels == RANDOM, partner, np.arange(len(sizes)))]
-    cut(traded, traded[:, 1] - traded[:, 0] - np.minimum(sizes, sizes[partner]), rng)
-    return traded, labels
-
-
-def coins(number: int, rng: np.random.Generator) -> np.ndarray:
-    """Toss coins (n,), as many 0 as 1; a coin decides which is more frequent where `number` is odd."""
-    return (rng.permutation(number) + rng.integers(2)) % 2
-
-
-def shorten(first: np.ndarray, second: np.ndarray, budget: int, rng: np.random.Generator) -> None:
-    """Cut both parts (P, 2) in place to `budget` tokens together, a token at a time from the longer one."""
-    a, b = first[:, 1] - first[:, 0], second[:, 1] - second[:, 0]
-    excess = np.maximum(a + b - budget, 0)
-    from_longer = np.minimum(excess, np.abs(a - b))
-    cut_a = np.where(a > b, from_longer, 0) + (excess - from_longer) // 2
-    cut(first, cut_a, rng)
-    cut(second, excess - cut_a, rng)
-
-
-def cut(part: np.ndarray, excess: np.ndarray, rng: np.random.Generator) -> None:
-    """Cut `excess` (P,) tokens off parts (P, 2) in place.
-
-    Each comes off the front or the back by a coin, so that the model does not learn where texts are cut.
-    """
-    where = np.flatnonzero(excess)
-    front = rng.binomial(excess[where], 0.5)
-    part[where, 0] += front
-    part[where, 1] -= excess[where] - front
 
 
 class MaskedLanguageModelingWithNextSentence(Objective):
@@ -270,3 +63,44 @@ class MaskedLanguageModelingWithNextSentence(Objective):
             "mlm": token_scores(output.prediction_logits[0], labels[0, positions]),
             "nsp": token_scores(output.seq_relationship_logits, pair_labels),
         }
+
+
+@dataclass(frozen=True)
+class NextSentenceRecipe(MaskingRecipe):
+    """Predict hidden tokens, and whether the second part of a pair follows the first (BERT)."""
+
+    model_class = TercetEncoderForPreTraining
+
+    kind: Literal["masked_language_modeling_with_next_sentence"]
+    """Which objective this is."""
+    short_rate: Share = 0.1
+    """Share of the pairs that aim at a shorter length than the sequence's."""
+
+    def build(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        decoder_start_id: int | None = None,
+    ) -> MaskedLanguageModelingWithNextSentence:
+        """Build the objective."""
+        masking = DynamicMasking(self.corruption(tokenizer))
+        return MaskedLanguageModelingWithNextSentence(MaskedLanguageModeling(masking))
+
+    def examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> NextSentencePairs:
+        """Draw pairs anew for every epoch: each part lies in one document."""
+        text = single_text(corpus, self.kind)
+        return NextSentencePairs(text, tokenizer, sequence_length, seed, self.short_rate)
+
+    def full_sequence(self, sequence_length: int) -> FullSequence:
+        """Hide a share of both parts: [CLS] and two [SEP] are never targets."""
+        return FullSequence(sequence_length, 0, self.rate * (sequence_length - 3), pairs=1)

@@ -13,17 +13,22 @@ Legend: L tokens of a text, N packed tokens of a batch, S sequences, K runs, m h
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
+from ..modeling import TercetSeq2SeqForConditionalGeneration
+from ..text.chunks import FullSequences
 from ..text.special_tokens import SENTINEL, required_token_id, sentinel_ids
 from ..training.examples import gather
 from ..training.objective import Example
 from ..training.packing import Ragged, boundaries, restarting_positions, stretches
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Rate, Smoothing, check_rate, single_text
 from .draws import segment_each
-from .rates import check_rate
-from .teacher_forcing import TeacherForcing
+from .teacher_forcing import SpoiledTexts, TeacherForcing, required_start_id
 
 
 def hidden_counts(lengths: np.ndarray, rate: float, mean_span_length: float) -> tuple[np.ndarray, np.ndarray]:
@@ -155,3 +160,60 @@ def splice(source: Iterable[int], target: Iterable[int], sentinels: Iterable[int
             current.append(token)
     spliced = ([token] if token not in signs else runs.get(token, []) for token in map(int, source))
     return [token for run in spliced for token in run if token != eos_id]
+
+
+@dataclass(frozen=True)
+class SpanCorruptionRecipe(BaseObjectiveRecipe):
+    """Write the hidden runs of a text (T5)."""
+
+    model_class = TercetSeq2SeqForConditionalGeneration
+    template = "end"
+    num_sentinels = 100
+    """As many as T5's tokenizer has."""
+
+    kind: Literal["span_corruption"]
+    """Which objective this is."""
+    rate: Rate = 0.15
+    """Share of the tokens that is hidden."""
+    mean_span_length: Annotated[float, Field(ge=1)] = 3.0
+    """Tokens of a hidden run, on average."""
+    label_smoothing: Smoothing = 0.0
+    """Probability that is spread over the whole vocabulary instead of resting on the right token."""
+
+    def build(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        decoder_start_id: int | None = None,
+    ) -> SpanCorruption:
+        """Build the objective."""
+        start_id = required_start_id(decoder_start_id, self.kind)
+        longest = uncorrupted_length(sequence_length, self.rate, self.mean_span_length)
+        return SpanCorruption(
+            tokenizer, start_id, longest, self.rate, self.mean_span_length, self.label_smoothing
+        )
+
+    def examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> SpoiledTexts:
+        """Cut texts so long that source and target fit."""
+        longest = uncorrupted_length(sequence_length, self.rate, self.mean_span_length)
+        text = single_text(corpus, self.kind)
+        texts = FullSequences(text, longest, isolate_documents=isolate_documents)
+        lengths = corrupted_lengths(texts.lengths, self.rate, self.mean_span_length)
+        return SpoiledTexts(texts, np.add(*lengths))
+
+    def full_sequence(self, sequence_length: int) -> FullSequence:
+        """Count source and target of the longest text."""
+        text = uncorrupted_length(sequence_length, self.rate, self.mean_span_length)
+        lengths = corrupted_lengths(np.array([text]), self.rate, self.mean_span_length)
+        read, written = (int(side[0]) for side in lengths)
+        return FullSequence(read, written, written)

@@ -102,3 +102,10 @@ class TeacherForcing(TokenObjective):
         """Find the tokens of the targets: each is predicted where the one before it is read."""
         positions = target_positions(batch["labels"], IGNORE)
         return Places(positions, batch["labels"][0, positions])
+
+
+def required_start_id(decoder_start_id: int | None, kind: str) -> int:
+    """Give what a decoder reads first, or say which objective misses it."""
+    if decoder_start_id is None:
+        raise ValueError(f"{kind} needs a decoder_start_token_id: set it in the model's configuration")
+    return decoder_start_id

@@ -6,12 +6,19 @@ Legend: S sequences.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
-from ..training.examples import gather
+from ..modeling import TercetSeq2SeqForConditionalGeneration
+from ..text.chunks import ParallelPairs
+from ..text.special_tokens import required_token_id
+from ..training.examples import ExampleSource, gather
 from ..training.objective import Example
-from .teacher_forcing import TeacherForcing
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Smoothing, unsuited
+from .teacher_forcing import TeacherForcing, required_start_id
 
 
 class Translation(TeacherForcing):
@@ -30,3 +37,52 @@ class Translation(TeacherForcing):
     ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
         """Take the pairs as they are: `input_ids` and `labels`, both with the end-of-sequence token."""
         return gather(examples, "input_ids"), gather(examples, "labels")
+
+
+@dataclass(frozen=True)
+class TranslationRecipe(BaseObjectiveRecipe):
+    """Write the target text of a pair (Transformer)."""
+
+    model_class = TercetSeq2SeqForConditionalGeneration
+    template = "end"
+    reads_pairs = True
+
+    kind: Literal["translation"]
+    """Which objective this is."""
+    label_smoothing: Smoothing = 0.1
+    """Probability that is spread over the whole vocabulary instead of resting on the right token."""
+
+    def build(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        decoder_start_id: int | None = None,
+    ) -> Translation:
+        """Build the objective."""
+        return Translation(required_start_id(decoder_start_id, self.kind), self.label_smoothing)
+
+    def examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> ParallelPairs:
+        """Close both sides of each pair with the end-of-sequence token."""
+        if not isinstance(corpus, tuple):
+            raise unsuited(self.kind)
+        closing = [required_token_id(tokenizer, "eos", self.kind)]
+        return ParallelPairs(*corpus, sequence_length, closing)
+
+    def full_sequence(self, sequence_length: int) -> FullSequence:
+        """Read and write as many tokens."""
+        return FullSequence(sequence_length, sequence_length, sequence_length)
+
+    def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
+        """Count the bytes of the texts to be written."""
+        assert isinstance(source, ParallelPairs)
+        return {"translation": int(source.target.document_bytes[source.documents].sum())}

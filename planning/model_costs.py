@@ -26,12 +26,12 @@ from ..modeling.cross_entropy import CHUNK_BYTES, LARGE_CHUNK_BYTES
 from ..modeling.pretrained_tercet import TercetVocabularyModel
 from ..modeling.short_attention import SHORT, short_attention
 from ..modeling.stack import TercetStack
-from ..pretraining.model import MODELS, build_config
+from ..objectives.base_recipe import FullSequence
+from ..pretraining.model import build_config
 from ..pretraining.recipe import PretrainingRecipe
 from ..text.tokenizer import load_tokenizer
 from ..training.optimizers import build_optimizer
 from ..training.recipe import TrainingRecipe
-from .full_sequences import FullSequence
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Format of the products, by the name of the precision."""
@@ -68,7 +68,7 @@ def build_planned_model(recipe: PretrainingRecipe) -> TercetVocabularyModel:
         path = recipe.tokenizer.path
         config.vocab_size = recipe.tokenizer.vocab_size if path is None else len(load_tokenizer(path))
     with torch.device("meta"):
-        model = MODELS[recipe.objective.kind](config)
+        model = recipe.objective.model_class(config)
     assert isinstance(model, TercetVocabularyModel)
     return model
 

@@ -8,9 +8,9 @@ layouts    who holds and sends what                  (`layouts.py`)    ->  a `Pl
 from dataclasses import dataclass
 from functools import partial
 
+from ..objectives.base_recipe import FullSequence
 from ..pretraining.recipe import PretrainingRecipe
 from .device_layouts import Layout, Load, Memory, Share, layouts
-from .full_sequences import FullSequence, full_sequence
 from .model_costs import (
     DTYPES,
     blocks_of,
@@ -108,7 +108,7 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
     precision = "bf16" if recipe.training.precision == "auto" else recipe.training.precision
     peak = machines.peak(precision)
     model = build_planned_model(recipe)
-    sequence = full_sequence(recipe)
+    sequence = recipe.objective.full_sequence(recipe.corpus.sequence_length)
     sequences = sequences_per_step(recipe, sequence.tokens, machines.devices)
     is_cpu = machines.device == "cpu"
     trace = partial(trace_kept, model.config, sequence, precision=precision, is_cpu=is_cpu)

@@ -16,7 +16,6 @@ import numpy as np
 from accelerate import Accelerator
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..objectives.recipes import build_objective
 from ..text.corpus import TokenizedCorpus
 from ..text.tokenizer import frame_ids
 from ..training.batches import StepDataset, one_pass
@@ -44,8 +43,7 @@ def compare(
     recipe: PretrainingRecipe, trained: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Scores]:
     """Score a model and what it must beat; `trigram` is there for causal language modeling alone."""
-    objective = build_objective(
-        recipe.objective,
+    objective = recipe.objective.build(
         tokenizer,
         sequence_length=recipe.corpus.sequence_length,
         seed=recipe.training.seed,

@@ -12,8 +12,8 @@ from typing import cast
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..objectives.recipes import Corpus, build_examples
-from ..text.chunks import FullSequences, ParallelPairs
+from ..objectives.base_recipe import Corpus
+from ..text.chunks import ParallelPairs
 from ..text.corpus import TokenizedCorpus
 from ..text.documents import Documents
 from ..text.unknown_tokens import share_of_unknown
@@ -39,49 +39,24 @@ def build_held_out(
     source = examples_of(recipe, corpus, tokenizer)
     sides = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
     about = {UNKNOWN: share_of_unknown([side.tokens for side in sides], tokenizer)}
+    num_bytes = recipe.objective.count_bytes(corpus, source)
     if isinstance(source, ParallelPairs):
-        num_bytes = {"translation": bytes_of_targets(source)}
-        return HeldOut(
-            source,
-            num_bytes,
-            measure_of(source, documents, tokenizer, recipe.corpus.sequence_length),
-            about=about,
-        )
-    if recipe.objective.kind == "causal_language_modeling":
-        assert isinstance(corpus, TokenizedCorpus)
-        assert isinstance(source, FullSequences)
-        return HeldOut(source, {"clm": bytes_of_sequences(corpus, source)}, about=about)
-    return HeldOut(source, about=about)
+        measure = measure_of(source, documents, tokenizer, recipe.corpus.sequence_length)
+        return HeldOut(source, num_bytes, measure, about=about)
+    return HeldOut(source, num_bytes, about=about)
 
 
 def examples_of(
     recipe: PretrainingRecipe, corpus: Corpus, tokenizer: PreTrainedTokenizerBase
 ) -> ExampleSource:
     """Make the examples of a recipe's objective from a tokenized corpus."""
-    return build_examples(
-        recipe.objective,
+    return recipe.objective.examples(
         corpus,
         tokenizer,
         sequence_length=recipe.corpus.sequence_length,
         seed=recipe.training.seed,
         isolate_documents=recipe.corpus.isolate_documents,
     )
-
-
-def bytes_of_targets(pairs: ParallelPairs) -> int:
-    """Count the bytes of the texts to be written."""
-    return int(pairs.target.document_bytes[pairs.documents].sum())
-
-
-def bytes_of_sequences(corpus: TokenizedCorpus, sequences: FullSequences) -> int:
-    """Count the bytes that the targets of sequences stand for: the text's, in proportion to its tokens.
-
-    The first token of a sequence is no target, and tails too short for a sequence are left out. What ends a
-    document is a target that stands for no byte.
-    """
-    targets = int(sequences.lengths.sum()) - len(sequences)
-    possible = corpus.num_tokens + corpus.num_documents * len(sequences.document_end)
-    return round(int(corpus.document_bytes.sum()) * targets / possible)
 
 
 def measure_of(

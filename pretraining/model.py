@@ -18,27 +18,8 @@ from ..interop.inheritance import inherit
 from ..interop.messages import shortened
 from ..interop.model_folder import find_folder, load_config
 from ..interop.run import load_ours
-from ..modeling import (
-    TercetConfig,
-    TercetDecoderForCausalLM,
-    TercetEncoderForMaskedLM,
-    TercetEncoderForPreTraining,
-    TercetPreTrainedModel,
-    TercetSeq2SeqConfig,
-    TercetSeq2SeqForConditionalGeneration,
-)
+from ..modeling import TercetConfig, TercetPreTrainedModel, TercetSeq2SeqConfig
 from .recipe import PretrainingRecipe
-
-MODELS: dict[str, type[TercetPreTrainedModel]] = {
-    "masked_language_modeling": TercetEncoderForMaskedLM,
-    "masked_language_modeling_with_next_sentence": TercetEncoderForPreTraining,
-    "causal_language_modeling": TercetDecoderForCausalLM,
-    "translation": TercetSeq2SeqForConditionalGeneration,
-    "span_corruption": TercetSeq2SeqForConditionalGeneration,
-    "denoising": TercetSeq2SeqForConditionalGeneration,
-}
-"""The model that learns each kind of objective."""
-
 
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 """Fields of a configuration that repeat what the tokenizer says."""
@@ -61,7 +42,7 @@ def build_model(
     has_own_size = recipe.model.path is not None or "vocab_size" in recipe.model.overrides
     fit_vocabulary(config, tokenizer, is_size_given=has_own_size)
     torch.manual_seed(recipe.training.seed)
-    model = MODELS[recipe.objective.kind](config)
+    model = recipe.objective.model_class(config)
     if recipe.model.path is not None:
         tell_of_fresh(recipe.model.path, inherit(model, load_ours(recipe.model.path)))
     return model
@@ -82,7 +63,7 @@ def build_config(recipe: PretrainingRecipe) -> TercetConfig:
             no field or no possible value, or sequences are longer than the model's positions.
     """
     overrides, kind = recipe.model.overrides, recipe.objective.kind
-    config_class = config_class_of(kind)
+    config_class = cast(type[TercetConfig], recipe.objective.model_class.config_class)
     origin, values = values_of(recipe)
     if (model_type := values.pop("model_type")) != config_class.model_type:
         raise ValueError(
@@ -111,11 +92,6 @@ def values_of(recipe: PretrainingRecipe) -> tuple[str, dict[str, Any]]:
     if path is not None:
         return f"model.path {path}", load_config(find_folder(path)).to_dict()
     return f"model.preset {preset}", load_preset(str(preset))
-
-
-def config_class_of(objective: str) -> type[TercetConfig]:
-    """Find the configuration class of the model that learns a kind of objective."""
-    return cast(type[TercetConfig], MODELS[objective].config_class)
 
 
 def presets_of(config_class: type[TercetConfig]) -> list[str]:

@@ -15,7 +15,6 @@ from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetConfig, TercetPreTrainedModel
-from ..objectives.recipes import build_objective
 from ..text.cache import cache_folder
 from ..text.chunks import StreamedExamples
 from ..text.corpus import TokenizedCorpus
@@ -101,8 +100,7 @@ def prepare(
         source_of_length = training_source(recipe, inputs.texts["train"], tokenizer)
         held_out = build_held_out(recipe, inputs.texts["validation"], tokenizer)
     model = build_model(recipe, tokenizer, inputs.config)
-    objective = build_objective(
-        recipe.objective,
+    objective = recipe.objective.build(
         tokenizer,
         sequence_length=length,
         seed=recipe.training.seed,

@@ -12,11 +12,11 @@ from typing import Any, Literal, get_args
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetConfig
-from ..objectives.recipes import Corpus, SpanCorruptionRecipe, TranslationRecipe
+from ..objectives.base_recipe import Corpus
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents, open_documents
 from ..text.tokenization import tokenized_corpus
-from ..text.tokenizer import Template, train_tokenizer
+from ..text.tokenizer import train_tokenizer
 from .recipe import PretrainingRecipe
 
 Split = Literal["train", "validation"]
@@ -24,18 +24,8 @@ Split = Literal["train", "validation"]
 Texts = Mapping[Split, tuple[Documents, ...]]
 """The documents of each split: one, or for translation the source's and the target's."""
 
-TEMPLATES: dict[str, Template] = {
-    "tercet_encoder": "pair",
-    "tercet_decoder": "plain",
-    "tercet_seq2seq": "end",
-}
-"""What a trained tokenizer puts around a text, by the model that will read it."""
-
 EDITION = 1
 """To be raised whenever the same text gives another tokenizer."""
-
-SENTINELS = 100
-"""Sentinels of a tokenizer that is trained for span corruption, as many as T5's has."""
 
 
 class Joined:
@@ -54,14 +44,14 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
 
     Raises:
         FileNotFoundError: A named file or folder does not exist.
-        ValueError: The text cannot be read, or translation lacks one of its columns.
+        ValueError: The text cannot be read, or an objective that reads pairs lacks one of its columns.
     """
-    corpus = recipe.corpus
+    corpus, objective = recipe.corpus, recipe.objective
     columns = [corpus.text_column]
-    if isinstance(recipe.objective, TranslationRecipe):
+    if objective.reads_pairs:
         if not (corpus.source_column and corpus.target_column):
             raise ValueError(
-                f"translation reads pairs, but corpus.source_column is {corpus.source_column} and "
+                f"{objective.kind} reads pairs, but corpus.source_column is {corpus.source_column} and "
                 f"corpus.target_column is {corpus.target_column}: name the columns of both sides"
             )
         columns = [corpus.source_column, corpus.target_column]
@@ -118,8 +108,8 @@ def trained_tokenizer(
         "kind": recipe.tokenizer.kind,
         "vocab_size": recipe.tokenizer.vocab_size,
         "lowercase": recipe.tokenizer.lowercase,
-        "sentinels": SENTINELS if isinstance(recipe.objective, SpanCorruptionRecipe) else 0,
-        "template": TEMPLATES[config.model_type],
+        "sentinels": recipe.objective.num_sentinels,
+        "template": recipe.objective.template,
         "model_max_length": config.max_position_embeddings,
     }
     name = name_of(EDITION, options, [part.fingerprint() for part in documents])

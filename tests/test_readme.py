@@ -12,9 +12,8 @@ from tercet.distill.recipe import DistillationRecipe
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.planning.recipe import load_plan
-from tercet.pretraining.model import build_model, config_class_of
+from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.text import SENTINELS, TEMPLATES
 from tercet.text.tokenizer import train_tokenizer
 
 ROOT = Path(__file__).parents[1]
@@ -70,8 +69,8 @@ def finished_runs(tmp_path_factory) -> Path:
             ["The function returns a list of strings."] * 20,
             recipe.tokenizer.kind,
             recipe.tokenizer.vocab_size,
-            sentinels=SENTINELS if recipe.objective.kind == "span_corruption" else 0,
-            template=TEMPLATES[config_class_of(recipe.objective.kind).model_type],
+            sentinels=recipe.objective.num_sentinels,
+            template=recipe.objective.template,
         )
         tokenizer.save_pretrained(folder / recipe.output / "model")
         build_model(recipe, tokenizer).save_pretrained(folder / recipe.output / "model")

@@ -17,10 +17,8 @@ from tercet.distill.recipe import DistillationRecipe, StudentRecipe
 from tercet.distill.signals import Signal
 from tercet.distill.student import build_student
 from tercet.distill.teacher import LiveTeacher, Source, load_source
-from tercet.objectives.recipes import build_objective
-from tercet.pretraining.model import MODELS, build_model
+from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.text import TEMPLATES
 from tercet.text.tokenizer import train_tokenizer
 
 WORDS = [
@@ -72,10 +70,11 @@ def teachers(tmp_path_factory) -> Path:
     """Write a tiny teacher of every member with its tokenizer: `teachers / "encoder"`, ..."""
     folder = tmp_path_factory.mktemp("teachers")
     for member, kind in TOKENIZERS.items():
-        template = TEMPLATES[f"tercet_{member}"]
+        recipe = parse_recipe(PretrainingRecipe, pretraining_data(member))
+        template = recipe.objective.template
         tokenizer = train_tokenizer([" ".join(WORDS)] * 20, kind, 300, template=template)
         tokenizer.save_pretrained(folder / member)
-        model = build_model(parse_recipe(PretrainingRecipe, pretraining_data(member)), tokenizer)
+        model = build_model(recipe, tokenizer)
         with torch.no_grad():  # untrained models expect nearly the same everywhere: let them differ
             for parameter in model.parameters():
                 parameter.add_(0.15 * torch.randn_like(parameter))
@@ -129,13 +128,12 @@ class Lesson:
     def __init__(self, folder: Path, member: str, student: StudentRecipe | None = None):
         self.member = member
         self.source: Source = load_source(str(folder / member))
-        kind = KINDS[member]
         recipe = parse_recipe(PretrainingRecipe, pretraining_data(member)).objective
         start = getattr(self.source.model.config, "decoder_start_token_id", None)
-        self.base: Any = build_objective(
-            recipe, self.source.tokenizer, sequence_length=64, decoder_start_id=start
+        self.base: Any = recipe.build(self.source.tokenizer, sequence_length=64, decoder_start_id=start)
+        self.student = build_student(
+            student or StudentRecipe(), self.source.model, recipe.model_class, seed=0
         )
-        self.student = build_student(student or StudentRecipe(), self.source.model, MODELS[kind], seed=0)
         rng = np.random.default_rng(0)
         self.examples = [self.example(index, rng) for index in range(7)]
 

@@ -18,7 +18,6 @@ from tercet.distill.student import build_student
 from tercet.distill.teacher import load_source
 from tercet.interop.finished_run import find_run
 from tercet.interop.publication import prepare
-from tercet.pretraining.model import MODELS
 from tercet.training.tracking import LOG, read_log
 
 CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
@@ -53,7 +52,7 @@ def test_the_student_begins_with_the_teachers_layers(recipe_of):
     recipe = recipe_of("encoder", training=tiny)
     after = load_file(distill(recipe) / "model.safetensors")
     teacher = load_source(recipe.general.teacher).model
-    first = build_student(recipe.student, teacher, MODELS["masked_language_modeling"], seed=0)
+    first = build_student(recipe.student, teacher, recipe.general.objective.model_class, seed=0)
     for name, tensor in first.state_dict().items():
         if name in after:
             torch.testing.assert_close(after[name], tensor)

@@ -14,7 +14,6 @@ from tercet.configs.recipe import parse_recipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.text import TEMPLATES
 from tercet.text.tokenizer import train_tokenizer
 from tercet.text.vocabularies import ANGLES, KINDS
 
@@ -64,7 +63,7 @@ def bases(tmp_path_factory) -> Path:
                 "output": "runs/x",
             },
         )
-        template = TEMPLATES[f"tercet_{member}"]
+        template = recipe.objective.template
         tokenizer = train_tokenizer([" ".join(WORDS)] * 20, kind, 300, template=template)
         tokenizer.save_pretrained(folder / member)
         build_model(recipe, tokenizer).save_pretrained(folder / member)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tercet.objectives import next_sentence
-from tercet.objectives.next_sentence import NextSentencePairs
+from tercet.objectives import sentence_pairs
+from tercet.objectives.sentence_pairs import NextSentencePairs
 
 from ..pretraining.conftest import make_corpus
 
@@ -95,8 +95,8 @@ def test_the_coins_change_no_length(pair_tokenizer, name, monkeypatch):
         make_corpus(CORPORA[name](np.random.default_rng(1))), pair_tokenizer, 128, seed=8
     )
     lengths, labels = lengths_and_labels(source, range(1))
-    coins = next_sentence.coins
-    monkeypatch.setattr(next_sentence, "coins", lambda number, rng: 1 - coins(number, rng))
+    coins = sentence_pairs.coins
+    monkeypatch.setattr(sentence_pairs, "coins", lambda number, rng: 1 - coins(number, rng))
     others, opposite = lengths_and_labels(source, range(1))
     assert np.array_equal(opposite, 1 - labels)
     assert np.array_equal(others, lengths)

@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.objectives import next_sentence
+from tercet.objectives import sentence_pairs
 from tercet.objectives.masked_language_modeling import Corruption, DynamicMasking, MaskedLanguageModeling
-from tercet.objectives.next_sentence import (
-    NEXT,
-    RANDOM,
-    MaskedLanguageModelingWithNextSentence,
-    NextSentencePairs,
-    shorten,
-)
+from tercet.objectives.next_sentence import MaskedLanguageModelingWithNextSentence
+from tercet.objectives.sentence_pairs import NEXT, RANDOM, NextSentencePairs, shorten
 from tercet.text.corpus import TokenizedCorpus
 from tercet.training.examples import Examples, ExampleSource, gather
 
@@ -57,7 +52,7 @@ def test_packed_pairs_equal_those_made_one_by_one(pair_tokenizer):
 
 @pytest.mark.parametrize("block", [1, 50])
 def test_blocks_hold_every_document(pair_tokenizer, monkeypatch, block):
-    monkeypatch.setattr(next_sentence, "BLOCK", block)
+    monkeypatch.setattr(sentence_pairs, "BLOCK", block)
     corpus = make_corpus(random_documents(60))
     pairs = NextSentencePairs(corpus, pair_tokenizer, 4096, seed=1).epoch(0)
     assert set(document_of(corpus, pairs.first[:, 0])) == set(range(60))

@@ -1,5 +1,7 @@
 """From a recipe's `objective` to the objective and the examples that it learns from."""
 
+from typing import Any, get_args, get_type_hints
+
 import numpy as np
 import pytest
 import torch
@@ -8,13 +10,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet.modeling import (
-    TercetDecoderForCausalLM,
-    TercetEncoderForMaskedLM,
-    TercetEncoderForPreTraining,
-    TercetSeq2SeqForConditionalGeneration,
-)
-from tercet.objectives.recipes import ObjectiveRecipe, build_examples, build_objective
+from tercet.objectives.recipes import ObjectiveRecipe
 from tercet.text.corpus import TokenizedCorpus
 from tercet.training.batches import StepDataset
 from tercet.training.examples import Examples, ExampleSource
@@ -22,14 +18,8 @@ from tercet.training.objective import IGNORE, Objective
 from tercet.training.packing import sequence_lengths
 
 SIGNS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
-KINDS = [
-    "masked_language_modeling",
-    "masked_language_modeling_with_next_sentence",
-    "causal_language_modeling",
-    "translation",
-    "span_corruption",
-    "denoising",
-]
+RECIPE_CLASSES = get_args(get_args(ObjectiveRecipe)[0])
+KINDS = [get_args(get_type_hints(recipe_class)["kind"])[0] for recipe_class in RECIPE_CLASSES]
 LENGTH = 32
 
 
@@ -61,8 +51,8 @@ def read(recipe: dict) -> ObjectiveRecipe:
 
 def make_source(kind: str, tokenizer, isolate_documents: bool = True) -> ExampleSource:
     corpus = (make_corpus(40, 0), make_corpus(40, 1)) if kind == "translation" else make_corpus(40, 0)
-    return build_examples(
-        read({"kind": kind}), corpus, tokenizer, sequence_length=LENGTH, isolate_documents=isolate_documents
+    return read({"kind": kind}).examples(
+        corpus, tokenizer, sequence_length=LENGTH, isolate_documents=isolate_documents
     )
 
 
@@ -70,7 +60,7 @@ def make_source(kind: str, tokenizer, isolate_documents: bool = True) -> Example
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_makes_batches_of_its_examples(kind, isolate_documents, tokenizer):
     source = make_source(kind, tokenizer, isolate_documents)
-    objective = build_objective(read({"kind": kind}), tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
     assert isinstance(source, ExampleSource)
     examples = source.epoch(0)
     assert isinstance(examples, Examples)
@@ -113,7 +103,7 @@ RECIPES = [
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "-".join(recipe.values()))
 def test_a_step_of_packed_examples_equals_one_of_single_examples(recipe, isolate_documents, tokenizer):
     source = make_source(recipe["kind"], tokenizer, isolate_documents)
-    objective = build_objective(read(recipe), tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective = read(recipe).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
     fast, slow = (make_steps(examples, objective) for examples in (source, OneByOne(source)))
     for place in [(0, number) for number in range(len(fast.plan(0)[1]))] + [(1, 0)]:
         expected, found = slow[place], fast[place]
@@ -135,7 +125,7 @@ def make_steps(source: ExampleSource, objective: Objective, **changes: int) -> S
 def test_an_epoch_holds_every_token_of_the_corpus_once(kind, tokenizer):
     """Over the micro-batches of two processes; what was hidden is in the labels."""
     source = make_source(kind, tokenizer)
-    objective = build_objective(read({"kind": kind}), tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
     counts = np.zeros(len(tokenizer), dtype=int)
     for process_index in (0, 1):
         steps = make_steps(source, objective, num_processes=2, process_index=process_index)
@@ -160,28 +150,18 @@ def written(batch: dict, kind: str) -> list[np.ndarray]:
     return [ids, labels]
 
 
-MODELS = dict(
-    zip(
-        KINDS,
-        [TercetEncoderForMaskedLM, TercetEncoderForPreTraining, TercetDecoderForCausalLM]
-        + [TercetSeq2SeqForConditionalGeneration] * 3,
-        strict=True,
-    )
-)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_evaluated_losses_are_those_trained_on(kind, tokenizer):
     """By the logits of the targets, or by the model's own loss, in evaluation or in training."""
     torch.manual_seed(0)
-    model_class = MODELS[kind]
+    model_class: Any = read({"kind": kind}).model_class
     config = model_class.config_class(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
         num_attention_heads=2, max_position_embeddings=64, decoder_start_token_id=0, pad_token_id=0,
     )  # fmt: skip
     model = model_class(config).eval()
     recipe = {"kind": kind} | ({"label_smoothing": 0.0} if kind == "translation" else {})
-    objective = build_objective(read(recipe), tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective = read(recipe).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
     examples = make_source(kind, tokenizer).epoch(0)
     batch = objective.collate([examples[i] for i in range(12)], np.random.default_rng(0))
     with torch.no_grad():
@@ -207,7 +187,7 @@ def test_decoders_predict_every_token_and_the_end_of_documents(tokenizer):
     source = make_source("causal_language_modeling", tokenizer)
     examples = [source.epoch(0)[i] for i in range(len(source.epoch(0)))]
     assert all(example["input_ids"][0] == 1 for example in examples)
-    objective = build_objective(read({"kind": "causal_language_modeling"}), tokenizer, sequence_length=LENGTH)
+    objective = read({"kind": "causal_language_modeling"}).build(tokenizer, sequence_length=LENGTH)
     batch = objective.collate(examples, np.random.default_rng(0))
     assert (batch["input_ids"] == 2).sum() == 40
     assert objective.targets(batch)["clm"] == make_corpus(40, 0).num_tokens + 40
@@ -217,7 +197,7 @@ def test_static_masks_come_from_the_seed(tokenizer):
     recipe = read({"kind": "masked_language_modeling", "masking": "static", "unit": "word"})
     examples = [make_source("masked_language_modeling", tokenizer).epoch(0)[i] for i in range(9)]
     labels = [
-        build_objective(recipe, tokenizer, sequence_length=LENGTH, seed=seed).collate(
+        recipe.build(tokenizer, sequence_length=LENGTH, seed=seed).collate(
             examples, np.random.default_rng(draw)
         )["labels"]
         for seed, draw in ((0, 0), (0, 1), (1, 0))
@@ -232,8 +212,8 @@ def test_mistakes_are_named(tokenizer):
     with pytest.raises(ValidationError, match="does not match any of the expected tags"):
         read({"kind": "masked_language_modelling"})
     with pytest.raises(ValueError, match=r"span_corruption needs a decoder_start_token_id: set it"):
-        build_objective(read({"kind": "span_corruption"}), tokenizer, sequence_length=LENGTH)
+        read({"kind": "span_corruption"}).build(tokenizer, sequence_length=LENGTH)
     with pytest.raises(ValueError, match=r"needs 20 sentinels, but the tokenizer has 9"):
-        build_objective(read({"kind": "span_corruption"}), tokenizer, sequence_length=340, decoder_start_id=0)
+        read({"kind": "span_corruption"}).build(tokenizer, sequence_length=340, decoder_start_id=0)
     with pytest.raises(ValueError, match=r"translation does not learn from such a corpus"):
-        build_examples(read({"kind": "translation"}), make_corpus(3, 0), tokenizer, sequence_length=LENGTH)
+        read({"kind": "translation"}).examples(make_corpus(3, 0), tokenizer, sequence_length=LENGTH)

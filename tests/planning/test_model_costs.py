@@ -9,8 +9,7 @@ from tokenizers.models import WordLevel
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from tercet.configs.recipe import load_preset, parse_recipe
-from tercet.objectives.recipes import build_examples, build_objective
-from tercet.planning.full_sequences import FullSequence, full_sequence
+from tercet.objectives.base_recipe import FullSequence
 from tercet.planning.model_costs import (
     build_planned_model,
     count,
@@ -104,8 +103,8 @@ def full_batch(recipe: PretrainingRecipe, tokenizer, objective: Objective, size:
             )
         )
     corpus = tuple(corpora) if recipe.objective.kind == "translation" else corpora[0]
-    source = build_examples(
-        recipe.objective, corpus, tokenizer, sequence_length=recipe.corpus.sequence_length
+    source = recipe.objective.examples(
+        corpus, tokenizer, sequence_length=recipe.corpus.sequence_length
     ).epoch(0)
     longest = np.flatnonzero(source.lengths == source.lengths.max())[:size]
     assert len(longest) == size
@@ -115,8 +114,8 @@ def full_batch(recipe: PretrainingRecipe, tokenizer, objective: Objective, size:
 def prepare(recipe: PretrainingRecipe, tokenizer, size: int):
     """Build the model that computes, and a full batch for it."""
     model = build_model(recipe, tokenizer).train()
-    objective = build_objective(
-        recipe.objective, tokenizer, sequence_length=recipe.corpus.sequence_length, decoder_start_id=0
+    objective = recipe.objective.build(
+        tokenizer, sequence_length=recipe.corpus.sequence_length, decoder_start_id=0
     )
     return model, objective, full_batch(recipe, tokenizer, objective, size)
 
@@ -133,7 +132,7 @@ def test_a_full_sequence_is_the_longest_that_examples_have(kind, tokenizer):
     recipe = recipe_of(kind)
     _, objective, batch = prepare(recipe, tokenizer, 8)
     read, written = (number / 8 for number in lengths_of(batch))
-    expected = full_sequence(recipe)
+    expected = recipe.objective.full_sequence(recipe.corpus.sequence_length)
     targets = {name: int(number) / 8 for name, number in objective.targets(batch).items()}
     # How many masks an infilled text has, and how many tokens are hidden, is random.
     assert (expected.read, expected.written) == pytest.approx((read, written), rel=0.06)
@@ -228,7 +227,10 @@ def test_activations_are_those_that_training_keeps(kind, fields, precision, toke
     recipe = recipe_of(kind, **fields)
     four, eight = (kept_in_training(*prepare(recipe, tokenizer, size), precision) for size in (4, 8))
     planned = trace_kept(
-        build_planned_model(recipe).config, full_sequence(recipe), precision=precision, is_cpu=True
+        build_planned_model(recipe).config,
+        recipe.objective.full_sequence(recipe.corpus.sequence_length),
+        precision=precision,
+        is_cpu=True,
     )
     assert planned.per_sequence == pytest.approx((eight - four) / 4, rel=0.06)
 

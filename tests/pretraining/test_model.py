@@ -1,6 +1,7 @@
 """The untrained model of a recipe: it fits its tokenizer, or says why it cannot."""
 
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from transformers import PreTrainedTokenizerFast
 
 from tercet import TercetEncoderForMaskedLM
 from tercet.configs.recipe import parse_recipe, recipe_data
-from tercet.pretraining.model import MODELS, build_config, build_model, config_class_of
+from tercet.objectives.recipes import ObjectiveRecipe
+from tercet.pretraining.model import build_config, build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 
 PRESETS = {"encoder": "encoder-tiny", "decoder": "decoder-tiny", "seq2seq": "seq2seq-tiny"}
@@ -48,11 +50,12 @@ def recipe_of(
     return parse_recipe(PretrainingRecipe, data)
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_every_objective_has_its_model(kind, tokenizer):
-    member = config_class_of(kind).model_type.removeprefix("tercet_")
+@pytest.mark.parametrize("recipe_class", get_args(get_args(ObjectiveRecipe)[0]))
+def test_every_objective_has_its_model(recipe_class, tokenizer):
+    kind, model_class = get_args(get_type_hints(recipe_class)["kind"])[0], recipe_class.model_class
+    member = model_class.config_class.model_type.removeprefix("tercet_")
     model = build_model(recipe_of(PRESETS[member], kind), tokenizer)
-    assert type(model) is MODELS[kind]
+    assert type(model) is model_class
     assert model.config.vocab_size == 40
     assert (model.config.pad_token_id, model.config.bos_token_id, model.config.eos_token_id) == (36, 37, 38)
     assert getattr(model.config, "decoder_start_token_id", None) == (36 if member == "seq2seq" else None)

@@ -1,0 +1,157 @@
+"""The `objective` part of a recipe: a dataclass for each objective, which builds whatever belongs to it.
+
+    recipe --build-----> Objective          beside it in the same file
+           --examples--> ExampleSource      what the objective learns from
+           --model_class, template, num_sentinels, reads_pairs, full_sequence, count_bytes
+
+A new objective is a file with an `Objective` and its recipe, and a line in the union of `recipes.py`.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from transformers import PreTrainedTokenizerBase
+
+from ..modeling import TercetPreTrainedModel
+from ..text.corpus import TokenizedCorpus
+from ..text.tokenizer import Template
+from ..training.examples import ExampleSource
+from ..training.objective import Objective
+
+Rate = Annotated[float, Field(gt=0, lt=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Smoothing = Annotated[float, Field(ge=0, lt=1)]
+
+Corpus = TokenizedCorpus | tuple[TokenizedCorpus, TokenizedCorpus]
+"""Documents, or for pairs the documents to read and the documents to write."""
+
+
+@dataclass(frozen=True)
+class FullSequence:
+    """A sequence of full length; of a translation and its like, source and target together."""
+
+    read: int
+    """Tokens that the only stack, or the encoder, reads."""
+    written: int
+    """Tokens that a decoder beside an encoder reads and writes."""
+    targets: float
+    """Positions that reach the vocabulary, on average."""
+    pairs: int = 0
+    """Judgements whether one text follows another."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens as a step counts them."""
+        return self.read + self.written
+
+
+@dataclass(frozen=True)
+class BaseObjectiveRecipe(ABC):
+    """What a recipe says of an objective. Abstract: each objective adds its fields, and builds itself."""
+
+    model_class: ClassVar[type[TercetPreTrainedModel]]
+    """The model that learns it."""
+    template: ClassVar[Template]
+    """What a tokenizer that is trained for it puts around a text; see `train_tokenizer`."""
+    num_sentinels: ClassVar[int] = 0
+    """Sentinels (`<extra_id_0>`, ...) of a tokenizer that is trained for it."""
+    reads_pairs: ClassVar[bool] = False
+    """Whether it reads pairs of texts, from two columns, instead of running text from one."""
+
+    kind: str
+    """Which objective this is."""
+
+    @abstractmethod
+    def build(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        decoder_start_id: int | None = None,
+    ) -> Objective:
+        """Build the objective.
+
+        Args:
+            tokenizer: Has the special tokens that the objective needs.
+            sequence_length: Tokens of a sequence at most, as `examples` is told.
+            seed: Of masks that never change.
+            decoder_start_id: What a sequence-to-sequence model's decoder reads first; others need none.
+
+        Raises:
+            ValueError: The tokenizer lacks a token, or a number of the recipe is impossible.
+        """
+
+    @abstractmethod
+    def examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> ExampleSource:
+        """Cut the examples that the objective learns from.
+
+        Encoders read [CLS] text [SEP]. Decoders read the beginning-of-sequence token and text, so that the
+        first token is predicted as well, and learn where documents end. Sequence-to-sequence models read text
+        and its end.
+
+        Args:
+            corpus: Documents; for pairs those to read and those to write.
+            tokenizer: Has cut the corpus.
+            sequence_length: Tokens that the model reads or writes at once, at most.
+            seed: Of examples that are drawn anew for every epoch.
+            isolate_documents: Whether a sequence ends with its document.
+
+        Raises:
+            ValueError: The corpus is too small, or of the wrong kind.
+        """
+
+    @abstractmethod
+    def full_sequence(self, sequence_length: int) -> FullSequence:
+        """Describe the longest of its examples, from which costs are planned without a text.
+
+        Raises:
+            ValueError: The sequences are too short for the objective.
+        """
+
+    def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
+        """Count the UTF-8 bytes of text that a term's targets stand for, by the term's name.
+
+        Bits per byte compare models of different tokenizers. Only terms whose targets are all the tokens of a
+        text have them; by default, none.
+        """
+        return {}
+
+
+def single_text(corpus: Corpus, kind: str) -> TokenizedCorpus:
+    """Give the corpus of an objective that reads running text, or refuse pairs."""
+    if isinstance(corpus, tuple):
+        raise unsuited(kind)
+    return corpus
+
+
+def unsuited(kind: str) -> ValueError:
+    """Say that an objective is given pairs instead of running text, or the other way round."""
+    return ValueError(
+        f"{kind} does not learn from such a corpus: translation, and nothing else, reads pairs; "
+        f"set or remove corpus.source_column and corpus.target_column"
+    )
+
+
+def check_rate(name: str, value: float) -> float:
+    """Return a share of tokens or pairs that is neither nothing nor everything, or refuse it by name."""
+    if not 0 < value < 1:
+        raise ValueError(f"{name} is {value}, but must lie between 0 and 1, both excluded: try 0.15")
+    return value
+
+
+def check_share(name: str, value: float) -> float:
+    """Return a share that may also be 0 or 1, or refuse it by name."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} is {value}, but must lie between 0 and 1, both included: try 0.1")
+    return value
