@@ -204,7 +204,7 @@ FLOWS: dict[str, Flow] = {
         ),
         Flow(
             "encoder, static masks of words",
-            MaskedLanguageModelingRecipe("masked_language_modeling", unit="word", masking="static"),
+            MaskedLanguageModelingRecipe("masked_language_modeling", whole_word=True, masking="static"),
             sequence_length=128,
             draw=draw_texts,
         ),

@@ -13,9 +13,9 @@ where the runs lie among the kept tokens is drawn with all arrangements alike li
 Legend: L tokens of a text, N packed tokens of a batch, S sequences, Q sentences, K runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -38,7 +38,7 @@ class Denoising(TeacherForcing):
     Args:
         tokenizer: Has a mask and an end-of-sequence token.
         decoder_start_id: What the decoder reads first (BART: the end-of-sequence token).
-        rate: Share of the tokens that is hidden.
+        noise_density: Share of the tokens that is hidden.
         mean_span_length: Tokens of a hidden run, on average: the parameter of the Poisson distribution.
         label_smoothing: See `TeacherForcing`.
     """
@@ -47,12 +47,12 @@ class Denoising(TeacherForcing):
         self,
         tokenizer: PreTrainedTokenizerBase,
         decoder_start_id: int,
-        rate: float = 0.3,
+        noise_density: float = 0.3,
         mean_span_length: float = 3.0,
         label_smoothing: float = 0.0,
     ):
         super().__init__("denoising", decoder_start_id, label_smoothing)
-        self.rate = check_rate("rate", rate)
+        self.noise_density = check_rate("noise_density", noise_density)
         if mean_span_length <= 0:
             raise ValueError(f"mean_span_length is {mean_span_length}, but must be above 0: try 3")
         self.mean_span_length = mean_span_length
@@ -67,16 +67,16 @@ class Denoising(TeacherForcing):
         ids, lengths = texts.values.astype(np.int64, copy=False), texts.lengths
         permuted = ids[permutation(starts, lengths, rng)]
         spoiled, spoiled_lengths = infill(
-            permuted, lengths, self.rate, self.mean_span_length, self.mask_id, rng
+            permuted, lengths, self.noise_density, self.mean_span_length, self.mask_id, rng
         )
         return ended(spoiled, spoiled_lengths, self.eos_id), ended(ids, lengths, self.eos_id)
 
 
 def spoiled_lengths(
-    lengths: np.ndarray, rate: float, mean_span_length: float
+    lengths: np.ndarray, noise_density: float, mean_span_length: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimate the tokens of source and target (S,), with their ends, for texts of some lengths (S,)."""
-    hidden = np.rint(lengths * rate)
+    hidden = np.rint(lengths * noise_density)
     return (lengths - hidden + np.ceil(hidden / mean_span_length) + 1).astype(np.int64), lengths + 1
 
 
@@ -96,13 +96,13 @@ def permutation(starts: np.ndarray, lengths: np.ndarray, rng: np.random.Generato
 def infill(
     ids: np.ndarray,
     lengths: np.ndarray,
-    rate: float,
+    noise_density: float,
     mean_span_length: float,
     mask_id: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Replace runs of packed `ids` (N,) by one [MASK] each; the spoiled texts, packed, and their lengths."""
-    hidden = np.rint(lengths * rate).astype(np.int64)
+    hidden = np.rint(lengths * noise_density).astype(np.int64)
     span_lengths, spans = poisson_until(hidden, mean_span_length, rng)
     slots = lengths - hidden + spans  # a spoiled text is a row of kept tokens and masks
     is_mask = choose_each(slots, spans, rng)
@@ -128,10 +128,11 @@ class DenoisingRecipe(BaseObjectiveRecipe):
 
     model_class = TercetSeq2SeqForConditionalGeneration
     template = "end"
+    RENAMED: ClassVar[Mapping[str, str]] = {"rate": "noise_density"}
 
     kind: Literal["denoising"]
     """Which objective this is."""
-    rate: Rate = 0.3
+    noise_density: Rate = 0.3
     """Share of the tokens that is hidden."""
     mean_span_length: Annotated[float, Field(gt=0)] = 3.0
     """Tokens of a hidden run, on average."""
@@ -148,7 +149,7 @@ class DenoisingRecipe(BaseObjectiveRecipe):
     ) -> Denoising:
         """Build the objective."""
         start_id = required_start_id(decoder_start_id, self.kind)
-        return Denoising(tokenizer, start_id, self.rate, self.mean_span_length, self.label_smoothing)
+        return Denoising(tokenizer, start_id, self.noise_density, self.mean_span_length, self.label_smoothing)
 
     def examples(
         self,
@@ -162,11 +163,11 @@ class DenoisingRecipe(BaseObjectiveRecipe):
         """Cut texts that leave room for their end."""
         text = single_text(corpus, self.kind)
         texts = FullSequences(text, sequence_length - 1, isolate_documents=isolate_documents)
-        lengths = spoiled_lengths(texts.lengths, self.rate, self.mean_span_length)
+        lengths = spoiled_lengths(texts.lengths, self.noise_density, self.mean_span_length)
         return SpoiledTexts(texts, np.add(*lengths))
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Estimate source and target of the longest text."""
-        lengths = spoiled_lengths(np.array([sequence_length - 1]), self.rate, self.mean_span_length)
+        lengths = spoiled_lengths(np.array([sequence_length - 1]), self.noise_density, self.mean_span_length)
         read, written = (int(side[0]) for side in lengths)
         return FullSequence(read, written, written)

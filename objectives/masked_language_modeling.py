@@ -10,9 +10,9 @@ the random token is never a special one.
 Legend: N packed tokens of the batch, S sequences, n chosen tokens, W words, V ids of the tokenizer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -40,19 +40,23 @@ from .streams import one_stream
 from .token_objective import Places, TokenObjective
 from .token_scores import target_positions
 
-CHOICE, FATE, REPLACEMENT = range(3)
-"""What a random number of a token is for."""
+CHOICE, REPLACEMENT, RANDOM_TOKEN = range(3)
+"""What a random number decides: whether a token is a target, what replaces it, by which random token."""
 
 Choose = Callable[[Sequence[Example], np.ndarray, float, Draws], np.ndarray]
 """Decides which packed tokens (N,) of some examples become targets; special ones are struck out later."""
 
 
-def choose_tokens(examples: Sequence[Example], special: np.ndarray, rate: float, draws: Draws) -> np.ndarray:
+def choose_tokens(
+    examples: Sequence[Example], special: np.ndarray, probability: float, draws: Draws
+) -> np.ndarray:
     """Choose every token by its own coin."""
-    return draws.uniform(np.arange(len(special)), CHOICE) < rate
+    return draws.uniform(np.arange(len(special)), CHOICE) < probability
 
 
-def choose_words(examples: Sequence[Example], special: np.ndarray, rate: float, draws: Draws) -> np.ndarray:
+def choose_words(
+    examples: Sequence[Example], special: np.ndarray, probability: float, draws: Draws
+) -> np.ndarray:
     """Choose every word, with all of its tokens, by the coin of its first one.
 
     A token is in one word, so it is a target as often as its word is chosen: the token rate is met in
@@ -62,18 +66,14 @@ def choose_words(examples: Sequence[Example], special: np.ndarray, rate: float, 
     if not has_field(examples, "word_starts"):
         raise ValueError(
             "whole-word masking needs examples with `word_starts`, and these have none: "
-            "use a fast tokenizer, or choose single tokens with unit: token"
+            "use a fast tokenizer, or choose single tokens with whole_word: false"
         )
     words = gather(examples, "word_starts")
     starts = words.values | special
     starts[1:] |= special[:-1]
     starts[words.edges[:-1]] = True
     begins = np.flatnonzero(starts)  # (W,)
-    return (draws.uniform(begins, CHOICE) < rate).repeat(np.diff(begins, append=len(starts)))
-
-
-UNITS: dict[str, Choose] = {"token": choose_tokens, "word": choose_words}
-"""What is hidden at once: a token, or all tokens of a word."""
+    return (draws.uniform(begins, CHOICE) < probability).repeat(np.diff(begins, append=len(starts)))
 
 
 class Corruption:
@@ -81,30 +81,31 @@ class Corruption:
 
     Args:
         tokenizer: Has a mask token.
-        rate: Share of the ordinary tokens that become targets.
-        masked: Share of the targets that become [MASK].
-        randomized: Share of the targets that become a random token of the vocabulary, never a special one.
-        unit: `token` or `word`: what is chosen at once. The shares are of tokens in both cases: the tokens
-            of a chosen word meet their fates one by one, as in BERT's code.
+        mlm_probability: Share of the ordinary tokens that become targets.
+        mask_replace_prob: Share of the targets that become [MASK].
+        random_replace_prob: Share of the targets that become a random token of the vocabulary, never a
+            special one.
+        whole_word: Whether all tokens of a word are chosen at once. The shares are of tokens in both cases:
+            what replaces a chosen token does not depend on its word's others, as in BERT's code.
     """
 
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
-        rate: float = 0.15,
-        masked: float = 0.8,
-        randomized: float = 0.1,
-        unit: str = "token",
+        mlm_probability: float = 0.15,
+        mask_replace_prob: float = 0.8,
+        random_replace_prob: float = 0.1,
+        whole_word: bool = False,
     ):
-        self.rate = check_rate("rate", rate)
-        self.masked, self.randomized = check_share("masked", masked), check_share("randomized", randomized)
-        if masked + randomized > 1 + 1e-9:
+        self.mlm_probability = check_rate("mlm_probability", mlm_probability)
+        self.mask_replace_prob = check_share("mask_replace_prob", mask_replace_prob)
+        self.random_replace_prob = check_share("random_replace_prob", random_replace_prob)
+        if (replaced := mask_replace_prob + random_replace_prob) > 1 + 1e-9:
             raise ValueError(
-                f"masked + randomized is {masked + randomized:g}, more than all targets: lower one of them"
+                f"mask_replace_prob + random_replace_prob is {replaced:g}, more than all targets: lower one "
+                "of them"
             )
-        if unit not in UNITS:
-            raise ValueError(f"unit is {unit!r}, but must be one of {', '.join(UNITS)}")
-        self.choose = UNITS[unit]
+        self.choose: Choose = choose_words if whole_word else choose_tokens
         self.mask_id = required_token_id(tokenizer, "mask", "masked language modeling")
         self.special = is_special(tokenizer)  # (V,)
         self.ordinary_ids = np.flatnonzero(~self.special)
@@ -114,15 +115,20 @@ class Corruption:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Corrupt the packed `ids` (N,) of the examples; return them and their labels, both (N,)."""
         special = self.special[ids]
-        chosen = np.flatnonzero(self.choose(examples, special, self.rate, draws) & ~special)  # (n,)
+        chosen = np.flatnonzero(
+            self.choose(examples, special, self.mlm_probability, draws) & ~special
+        )  # (n,)
         labels = np.full_like(ids, IGNORE)
         labels[chosen] = ids[chosen]
 
-        fate = draws.uniform(chosen, FATE)
-        swapped = chosen[(fate >= self.masked) & (fate < self.masked + self.randomized)]
+        draw = draws.uniform(chosen, REPLACEMENT)
+        is_masked = draw < self.mask_replace_prob
+        is_random = ~is_masked & (draw < self.mask_replace_prob + self.random_replace_prob)
         corrupted = ids.copy()
-        corrupted[chosen[fate < self.masked]] = self.mask_id
-        corrupted[swapped] = self.ordinary_ids[draws.below(len(self.ordinary_ids), swapped, REPLACEMENT)]
+        corrupted[chosen[is_masked]] = self.mask_id
+        randomized = chosen[is_random]
+        random_ids = draws.below(len(self.ordinary_ids), randomized, RANDOM_TOKEN)
+        corrupted[randomized] = self.ordinary_ids[random_ids]
         return corrupted, labels
 
 
@@ -204,18 +210,31 @@ class MaskingRecipe(BaseObjectiveRecipe):
 
     template = "pair"
 
-    rate: Rate = 0.15
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "rate": "mlm_probability",
+        "masked": "mask_replace_prob",
+        "randomized": "random_replace_prob",
+        "unit": "whole_word (true or false)",
+    }
+
+    mlm_probability: Rate = 0.15
     """Share of the tokens that become targets."""
-    masked: Share = 0.8
+    mask_replace_prob: Share = 0.8
     """Share of the targets that are replaced by [MASK]."""
-    randomized: Share = 0.1
+    random_replace_prob: Share = 0.1
     """Share of the targets that are replaced by a random token; the rest stays as it is."""
-    unit: Literal["token", "word"] = "token"
-    """What is hidden at once: `word` hides all tokens of a word."""
+    whole_word: bool = False
+    """Whether all tokens of a word are hidden at once."""
 
     def corruption(self, tokenizer: PreTrainedTokenizerBase) -> Corruption:
         """Build what replaces tokens."""
-        return Corruption(tokenizer, self.rate, self.masked, self.randomized, self.unit)
+        return Corruption(
+            tokenizer,
+            self.mlm_probability,
+            self.mask_replace_prob,
+            self.random_replace_prob,
+            self.whole_word,
+        )
 
 
 @dataclass(frozen=True)
@@ -259,4 +278,4 @@ class MaskedLanguageModelingRecipe(MaskingRecipe):
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Hide a share of the text: [CLS] and [SEP] are never targets."""
-        return FullSequence(sequence_length, 0, self.rate * (sequence_length - 2))
+        return FullSequence(sequence_length, 0, self.mlm_probability * (sequence_length - 2))

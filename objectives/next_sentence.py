@@ -69,11 +69,12 @@ class MaskedLanguageModelingWithNextSentence(Objective):
 class NextSentenceRecipe(MaskingRecipe):
     """Predict hidden tokens, and whether the second part of a pair follows the first (BERT)."""
 
+    RENAMED = MaskingRecipe.RENAMED | {"short_rate": "short_sequence_probability"}
     model_class = TercetEncoderForPreTraining
 
     kind: Literal["masked_language_modeling_with_next_sentence"]
     """Which objective this is."""
-    short_rate: Share = 0.1
+    short_sequence_probability: Share = 0.1
     """Share of the pairs that aim at a shorter length than the sequence's."""
 
     def build(
@@ -99,8 +100,8 @@ class NextSentenceRecipe(MaskingRecipe):
     ) -> NextSentencePairs:
         """Draw pairs anew for every epoch: each part lies in one document."""
         text = single_text(corpus, self.kind)
-        return NextSentencePairs(text, tokenizer, sequence_length, seed, self.short_rate)
+        return NextSentencePairs(text, tokenizer, sequence_length, seed, self.short_sequence_probability)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Hide a share of both parts: [CLS] and two [SEP] are never targets."""
-        return FullSequence(sequence_length, 0, self.rate * (sequence_length - 3), pairs=1)
+        return FullSequence(sequence_length, 0, self.mlm_probability * (sequence_length - 3), pairs=1)

@@ -110,7 +110,8 @@ class NextSentencePairs:
         tokenizer: Has [CLS] and [SEP].
         sequence_length: The most tokens of a pair, special ones included.
         seed: Of all draws.
-        short_rate: Share of pairs that aim at a random, shorter length, so that the model meets such too.
+        short_sequence_probability: Share of pairs that aim at a random, shorter length, so that the model
+            meets such too.
 
     Raises:
         ValueError: Fewer than two documents have two sentences, or those with one hold most of the text.
@@ -122,14 +123,16 @@ class NextSentencePairs:
         tokenizer: PreTrainedTokenizerBase,
         sequence_length: int,
         seed: int,
-        short_rate: float = 0.1,
+        short_sequence_probability: float = 0.1,
     ):
         self.corpus = corpus
         self.cls_id = required_token_id(tokenizer, "cls", "next-sentence prediction")
         self.sep_id = required_token_id(tokenizer, "sep", "next-sentence prediction")
         self.budget = sequence_length - 3
         self.seed = seed
-        self.short_rate = check_share("short_rate", short_rate)
+        self.short_sequence_probability = check_share(
+            "short_sequence_probability", short_sequence_probability
+        )
         if self.budget < 2:
             raise ValueError(
                 f"sequence_length is {sequence_length}, but [CLS] A [SEP] B [SEP] has 5 or more: raise it"
@@ -145,7 +148,7 @@ class NextSentencePairs:
         blocks = np.flatnonzero(np.diff(np.diff(bounds).cumsum() // BLOCK)) + 1
         stretches = np.concatenate(
             [
-                cut_documents(block, offsets, self.budget, self.short_rate, rng)
+                cut_documents(block, offsets, self.budget, self.short_sequence_probability, rng)
                 for block in np.split(bounds, blocks)
             ]
         )  # (P, 2), into sentences

@@ -12,9 +12,9 @@ hidden run (unlike the paper's figure 2, above). The final sentinel is the paper
 Legend: L tokens of a text, N packed tokens of a batch, S sequences, K runs, m hidden tokens.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -31,28 +31,30 @@ from .draws import segment_each
 from .teacher_forcing import SpoiledTexts, TeacherForcing, required_start_id
 
 
-def hidden_counts(lengths: np.ndarray, rate: float, mean_span_length: float) -> tuple[np.ndarray, np.ndarray]:
+def hidden_counts(
+    lengths: np.ndarray, noise_density: float, mean_span_length: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Count the hidden tokens and the runs (S,) of texts of some lengths (S,); at least one token is kept."""
-    hidden = np.minimum(np.maximum(np.rint(lengths * rate).astype(np.int64), 1), lengths - 1)
+    hidden = np.minimum(np.maximum(np.rint(lengths * noise_density).astype(np.int64), 1), lengths - 1)
     spans = np.maximum(np.rint(hidden / mean_span_length).astype(np.int64), 1)
     return hidden, np.minimum(spans, np.minimum(hidden, lengths - hidden))
 
 
 def corrupted_lengths(
-    lengths: np.ndarray, rate: float, mean_span_length: float
+    lengths: np.ndarray, noise_density: float, mean_span_length: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Count the tokens of source and target (S,), with sentinels and end: L - m + K + 1 and m + K + 2."""
-    hidden, spans = hidden_counts(lengths, rate, mean_span_length)
+    hidden, spans = hidden_counts(lengths, noise_density, mean_span_length)
     return lengths - hidden + spans + 1, hidden + spans + 2
 
 
-def uncorrupted_length(sequence_length: int, rate: float, mean_span_length: float) -> int:
+def uncorrupted_length(sequence_length: int, noise_density: float, mean_span_length: float) -> int:
     """Find the longest text whose source and target, both shorter than it, fit into `sequence_length`.
 
     With the paper's 512, 0.15 and 3 it is 568, as `random_spans_helper` of its code finds.
     """
-    lengths = np.arange(1, int((sequence_length + 1) / (1 - rate)) + 2)
-    longest = np.maximum(*corrupted_lengths(lengths, rate, mean_span_length))
+    lengths = np.arange(1, int((sequence_length + 1) / (1 - noise_density)) + 2)
+    longest = np.maximum(*corrupted_lengths(lengths, noise_density, mean_span_length))
     if sequence_length < longest[0]:
         raise ValueError(
             f"sequence_length is {sequence_length}, too short for one token and its end: raise it"
@@ -61,10 +63,10 @@ def uncorrupted_length(sequence_length: int, rate: float, mean_span_length: floa
 
 
 def hidden_mask(
-    lengths: np.ndarray, rate: float, mean_span_length: float, rng: np.random.Generator
+    lengths: np.ndarray, noise_density: float, mean_span_length: float, rng: np.random.Generator
 ) -> np.ndarray:
     """Draw which packed tokens are hidden (N,): runs of kept and hidden tokens alternate in each text."""
-    hidden, spans = hidden_counts(lengths, rate, mean_span_length)
+    hidden, spans = hidden_counts(lengths, noise_density, mean_span_length)
     spans = np.maximum(spans, 1)  # a text of one token has a hidden run of length 0
     runs = [segment_each(lengths - hidden, spans, rng), segment_each(hidden, spans, rng)]
     runs = np.stack(runs, axis=1).ravel()
@@ -78,7 +80,7 @@ class SpanCorruption(TeacherForcing):
         tokenizer: Has an end-of-sequence token and sentinels `<extra_id_0>`, `<extra_id_1>`, ...
         decoder_start_id: What the decoder reads first (T5: the padding token).
         longest: Tokens of the longest text that examples will have: it decides how many sentinels are needed.
-        rate: Share of the tokens that is hidden.
+        noise_density: Share of the tokens that is hidden.
         mean_span_length: Tokens of a hidden run, on average.
         label_smoothing: See `TeacherForcing`.
     """
@@ -88,18 +90,18 @@ class SpanCorruption(TeacherForcing):
         tokenizer: PreTrainedTokenizerBase,
         decoder_start_id: int,
         longest: int,
-        rate: float = 0.15,
+        noise_density: float = 0.15,
         mean_span_length: float = 3.0,
         label_smoothing: float = 0.0,
     ):
         super().__init__("span_corruption", decoder_start_id, label_smoothing)
-        self.rate = check_rate("rate", rate)
+        self.noise_density = check_rate("noise_density", noise_density)
         if mean_span_length < 1:
             raise ValueError(f"mean_span_length is {mean_span_length}, but a run has at least 1 token: try 3")
         self.mean_span_length = mean_span_length
         self.eos_id = required_token_id(tokenizer, "eos", "span corruption")
         self.sentinels = sentinel_ids(tokenizer)
-        needed = int(hidden_counts(np.array([longest]), rate, mean_span_length)[1][0]) + 1
+        needed = int(hidden_counts(np.array([longest]), noise_density, mean_span_length)[1][0]) + 1
         if len(self.sentinels) < needed:
             raise ValueError(
                 f"span corruption of {longest} tokens needs {needed} sentinels, but the tokenizer has "
@@ -112,7 +114,7 @@ class SpanCorruption(TeacherForcing):
     ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
         """Hide runs of the examples' tokens; sources and targets, each with its end."""
         ids = gather(examples, "input_ids")
-        hidden = hidden_mask(ids.lengths, self.rate, self.mean_span_length, rng)
+        hidden = hidden_mask(ids.lengths, self.noise_density, self.mean_span_length, rng)
         return self.split(ids.values, ids.lengths, hidden)
 
     def split(self, ids: np.ndarray, lengths: np.ndarray, hidden: np.ndarray) -> tuple[Ragged, Ragged]:
@@ -168,12 +170,13 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
 
     model_class = TercetSeq2SeqForConditionalGeneration
     template = "end"
+    RENAMED: ClassVar[Mapping[str, str]] = {"rate": "noise_density"}
     num_sentinels = 100
     """As many as T5's tokenizer has."""
 
     kind: Literal["span_corruption"]
     """Which objective this is."""
-    rate: Rate = 0.15
+    noise_density: Rate = 0.15
     """Share of the tokens that is hidden."""
     mean_span_length: Annotated[float, Field(ge=1)] = 3.0
     """Tokens of a hidden run, on average."""
@@ -190,9 +193,9 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
     ) -> SpanCorruption:
         """Build the objective."""
         start_id = required_start_id(decoder_start_id, self.kind)
-        longest = uncorrupted_length(sequence_length, self.rate, self.mean_span_length)
+        longest = uncorrupted_length(sequence_length, self.noise_density, self.mean_span_length)
         return SpanCorruption(
-            tokenizer, start_id, longest, self.rate, self.mean_span_length, self.label_smoothing
+            tokenizer, start_id, longest, self.noise_density, self.mean_span_length, self.label_smoothing
         )
 
     def examples(
@@ -205,15 +208,15 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
         isolate_documents: bool = True,
     ) -> SpoiledTexts:
         """Cut texts so long that source and target fit."""
-        longest = uncorrupted_length(sequence_length, self.rate, self.mean_span_length)
+        longest = uncorrupted_length(sequence_length, self.noise_density, self.mean_span_length)
         text = single_text(corpus, self.kind)
         texts = FullSequences(text, longest, isolate_documents=isolate_documents)
-        lengths = corrupted_lengths(texts.lengths, self.rate, self.mean_span_length)
+        lengths = corrupted_lengths(texts.lengths, self.noise_density, self.mean_span_length)
         return SpoiledTexts(texts, np.add(*lengths))
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Count source and target of the longest text."""
-        text = uncorrupted_length(sequence_length, self.rate, self.mean_span_length)
-        lengths = corrupted_lengths(np.array([text]), self.rate, self.mean_span_length)
+        text = uncorrupted_length(sequence_length, self.noise_density, self.mean_span_length)
+        lengths = corrupted_lengths(np.array([text]), self.noise_density, self.mean_span_length)
         read, written = (int(side[0]) for side in lengths)
         return FullSequence(read, written, written)

@@ -21,19 +21,19 @@ def cut_documents(
     documents: np.ndarray,
     sentence_offsets: np.ndarray,
     budget: int,
-    short_rate: float,
+    short_sequence_probability: float,
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Cut documents, given as bounds among the sentences (D, 2), into stretches: their bounds (P, 2).
 
-    A stretch reaches `budget` tokens or the end of its document; a share of `short_rate` aims at fewer, from
-    2 on, at random. It has two sentences or more, as a document must: a last one that would be left alone
-    gets the one before it if that can be spared, and joins the stretch before it otherwise.
+    A stretch reaches `budget` tokens or the end of its document; a share of `short_sequence_probability` aims
+    at fewer, from 2 on, at random. It has two sentences or more, as a document must: a last one that would be
+    left alone gets the one before it if that can be spared, and joins the stretch before it otherwise.
     """
     counts = documents[:, 1] - documents[:, 0]
     start, last = positions_of(documents[:, 0], counts), documents[:, 1].repeat(counts)  # (S,)
     tokens = np.full(len(start), budget)
-    is_short = rng.random(len(start)) < short_rate
+    is_short = rng.random(len(start)) < short_sequence_probability
     tokens[is_short] = rng.integers(2, budget + 1, size=is_short.sum())
     stop = sentence_offsets.searchsorted(sentence_offsets[start] + tokens)
     stop = np.minimum(np.maximum(stop, start + 2), last)

@@ -15,7 +15,7 @@ SOUND = {
     "model": {"preset": "encoder-tiny", "overrides": {"hidden_size": 32}},
     "tokenizer": {"kind": "wordpiece", "vocab_size": 300},
     "corpus": {"train": "train.txt", "validation": ["validation.txt"]},
-    "objective": {"kind": "masked_language_modeling", "rate": 0.2},
+    "objective": {"kind": "masked_language_modeling", "mlm_probability": 0.2},
     "training": {"steps": 1, "optimizer": {"betas": [0.9, 0.98]}, "schedule": {"kind": "cosine"}},
     "output": "run",
 }
@@ -80,7 +80,9 @@ def changed(data: dict, key: str, value) -> dict:
 
 
 def test_keys_are_those_of_the_recipe():
-    assert {"training.steps", "corpus.train", "training.schedule.kind", "objective.rate"} <= set(KEYS)
+    assert {"training.steps", "corpus.train", "training.schedule.kind", "objective.mlm_probability"} <= set(
+        KEYS
+    )
 
 
 def refusal(action: Callable[..., object], *arguments) -> str:

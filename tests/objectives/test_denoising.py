@@ -136,7 +136,7 @@ def test_collation_is_a_function_of_the_generator():
 def test_mistakes_are_named():
     with pytest.raises(ValueError, match=r"denoising needs the tokenizer's mask_token"):
         Denoising(make_tokenizer(mask_token=None), EOS)
-    with pytest.raises(ValueError, match=r"rate is -0.1"):
-        Denoising(make_tokenizer(), EOS, rate=-0.1)
+    with pytest.raises(ValueError, match=r"noise_density is -0.1"):
+        Denoising(make_tokenizer(), EOS, noise_density=-0.1)
     with pytest.raises(ValueError, match=r"mean_span_length is 0, but must be above 0"):
         Denoising(make_tokenizer(), EOS, mean_span_length=0)

@@ -87,16 +87,16 @@ def test_hand_worked_example(tokenizer):
     assert labels.tolist() == [IGNORE, 10, 11, IGNORE, 13, 14, 15, IGNORE]
 
 
-@pytest.mark.parametrize("unit", ["token", "word"])
-def test_rates_hold_within_three_sigma(tokenizer, unit):
+@pytest.mark.parametrize("whole_word", [False, True])
+def test_rates_hold_within_three_sigma(tokenizer, whole_word):
     examples = make_examples([500] * 800)
     ids = np.concatenate([example["input_ids"] for example in examples]).astype(np.int64)
-    corrupted, labels = Corruption(tokenizer, unit=unit)(examples, ids, generated(1))
+    corrupted, labels = Corruption(tokenizer, whole_word=whole_word)(examples, ids, generated(1))
     chosen = labels != IGNORE
     ordinary = ids >= FIRST_WORD
     masked, kept = corrupted[chosen] == MASK, corrupted[chosen] == ids[chosen]
     same_by_chance = 1 / NUM_WORDS
-    if unit == "token":
+    if not whole_word:
         assert within_three_sigma(chosen.sum(), ordinary.sum(), 0.15)
     else:
         # Words of geometric lengths: the tokens of one word are chosen together, so the count spreads more.
@@ -112,7 +112,7 @@ def test_rates_hold_within_three_sigma(tokenizer, unit):
 
 def test_random_tokens_cover_the_vocabulary_and_are_never_special(tokenizer):
     ids = np.full(100_000, FIRST_WORD)
-    corruption = Corruption(tokenizer, rate=0.5, masked=0.0, randomized=1.0)
+    corruption = Corruption(tokenizer, mlm_probability=0.5, mask_replace_prob=0.0, random_replace_prob=1.0)
     corrupted, labels = corruption([{"input_ids": ids}], ids, generated(2))
     drawn = np.unique(corrupted[labels != IGNORE])
     assert drawn.tolist() == list(range(FIRST_WORD, FIRST_SENTINEL))
@@ -121,7 +121,7 @@ def test_random_tokens_cover_the_vocabulary_and_are_never_special(tokenizer):
 def test_words_are_chosen_whole(tokenizer):
     examples = make_examples([40] * 50)
     ids = np.concatenate([example["input_ids"] for example in examples]).astype(np.int64)
-    _, labels = Corruption(tokenizer, rate=0.3, unit="word")(examples, ids, generated(3))
+    _, labels = Corruption(tokenizer, mlm_probability=0.3, whole_word=True)(examples, ids, generated(3))
     word = np.cumsum(np.concatenate([example["word_starts"] for example in examples])) - 1
     chosen_tokens = np.bincount(word, weights=labels != IGNORE)
     assert set(chosen_tokens / np.bincount(word)) == {0.0, 1.0}
@@ -130,7 +130,7 @@ def test_words_are_chosen_whole(tokenizer):
 def test_words_end_where_the_next_sequence_begins(tokenizer):
     """Two sequences without [CLS] and [SEP], both begun inside a word, share no word."""
     examples = [{"input_ids": np.array([5, 6]), "word_starts": np.array([False, False])}] * 2
-    corruption = Corruption(tokenizer, unit="word")
+    corruption = Corruption(tokenizer, whole_word=True)
     chosen = corruption.choose(examples, np.zeros(4, dtype=bool), 0.5, Coins([[0.1, 0.9]], []))
     assert chosen.tolist() == [True, True, False, False]
 
@@ -147,9 +147,9 @@ def test_static_masks_of_an_example_never_change(tokenizer):
     assert not torch.equal(one["labels"], reseeded.collate(examples, np.random.default_rng(1))["labels"])
 
 
-@pytest.mark.parametrize("unit", ["token", "word"])
-def test_static_masks_of_a_pack_are_those_of_its_examples(tokenizer, unit):
-    objective = MaskedLanguageModeling(StaticMasking(Corruption(tokenizer, unit=unit), seed=7))
+@pytest.mark.parametrize("whole_word", [False, True])
+def test_static_masks_of_a_pack_are_those_of_its_examples(tokenizer, whole_word):
+    objective = MaskedLanguageModeling(StaticMasking(Corruption(tokenizer, whole_word=whole_word), seed=7))
     examples, rng = make_examples([30, 1, 50, 20]), np.random.default_rng(0)
     whole, parts = objective.collate(examples, rng), [objective.collate([one], rng) for one in examples]
     for name in ("input_ids", "labels"):
@@ -198,7 +198,7 @@ class Reader(torch.nn.Module):
 
 def test_scores_are_those_of_the_chosen_tokens(tokenizer):
     logits = torch.randn(60, 60, generator=torch.Generator().manual_seed(0))
-    objective = MaskedLanguageModeling(DynamicMasking(Corruption(tokenizer, rate=0.5)))
+    objective = MaskedLanguageModeling(DynamicMasking(Corruption(tokenizer, mlm_probability=0.5)))
     batch = objective.collate(make_examples([30, 50]), np.random.default_rng(0))
     scores = objective.scores(Reader(logits), batch)["mlm"]
     answers, labels = logits[batch["input_ids"][0]], batch["labels"][0]
@@ -210,15 +210,13 @@ def test_scores_are_those_of_the_chosen_tokens(tokenizer):
 
 
 def test_mistakes_are_named(tokenizer):
-    with pytest.raises(ValueError, match=r"rate is 0, but must lie between 0 and 1"):
-        Corruption(tokenizer, rate=0)
-    with pytest.raises(ValueError, match=r"masked \+ randomized is 1.1"):
-        Corruption(tokenizer, masked=0.8, randomized=0.3)
-    with pytest.raises(ValueError, match=r"unit is 'letter', but must be one of token, word"):
-        Corruption(tokenizer, unit="letter")
+    with pytest.raises(ValueError, match=r"mlm_probability is 0, but must lie between 0 and 1"):
+        Corruption(tokenizer, mlm_probability=0)
+    with pytest.raises(ValueError, match=r"mask_replace_prob \+ random_replace_prob is 1.1"):
+        Corruption(tokenizer, mask_replace_prob=0.8, random_replace_prob=0.3)
     with pytest.raises(ValueError, match=r"needs the tokenizer's mask_token"):
         Corruption(make_tokenizer(mask_token=None))
     with pytest.raises(ValueError, match=r"needs examples with `word_starts`"):
-        MaskedLanguageModeling(DynamicMasking(Corruption(tokenizer, unit="word"))).collate(
+        MaskedLanguageModeling(DynamicMasking(Corruption(tokenizer, whole_word=True))).collate(
             [{"input_ids": np.array([5, 6])}], np.random.default_rng(0)
         )

@@ -29,7 +29,7 @@ def document_of(corpus: TokenizedCorpus, places: np.ndarray) -> np.ndarray:
 
 def test_layout_of_a_pair(pair_tokenizer):
     corpus = make_corpus([[3, 2], [4, 4]])
-    source = NextSentencePairs(corpus, pair_tokenizer, 16, seed=0, short_rate=0.0)
+    source = NextSentencePairs(corpus, pair_tokenizer, 16, seed=0, short_sequence_probability=0.0)
     pairs = next(pairs for pairs in map(source.epoch, range(9)) if NEXT in pairs.labels)
     example = pairs[pairs.labels.tolist().index(NEXT)]
     first, second = (
@@ -92,14 +92,14 @@ def test_every_sentence_is_read_once(pair_tokenizer):
     """All second parts are equally long, so that none is cut."""
     documents = [[7] * 2] * 50 + [[40, 7], [300, 7]]
     corpus = make_corpus(documents)
-    pairs = NextSentencePairs(corpus, pair_tokenizer, 4096, seed=3, short_rate=0.0).epoch(0)
+    pairs = NextSentencePairs(corpus, pair_tokenizer, 4096, seed=3, short_sequence_probability=0.0).epoch(0)
     places = np.concatenate([np.arange(*part) for part in (*pairs.first, *pairs.second)])
     assert np.array_equal(np.sort(places), np.arange(corpus.num_tokens))
 
 
 def test_little_is_cut_where_lengths_differ(pair_tokenizer):
     corpus = make_corpus(random_documents(800))
-    pairs = NextSentencePairs(corpus, pair_tokenizer, 4096, seed=3, short_rate=0.0).epoch(0)
+    pairs = NextSentencePairs(corpus, pair_tokenizer, 4096, seed=3, short_sequence_probability=0.0).epoch(0)
     assert set(document_of(corpus, pairs.first[:, 0])) == set(range(800))
     assert 0.98 < (pairs.lengths - 3).sum() / corpus.num_tokens <= 1
 
@@ -107,7 +107,7 @@ def test_little_is_cut_where_lengths_differ(pair_tokenizer):
 def test_random_parts_are_as_often_of_a_document_as_true_ones(pair_tokenizer):
     """Also first sentences: they begin no second part."""
     corpus = make_corpus([[8] * 20] * 30 + [[8] * 200] * 30)
-    source = NextSentencePairs(corpus, pair_tokenizer, 67, seed=4, short_rate=0.0)
+    source = NextSentencePairs(corpus, pair_tokenizer, 67, seed=4, short_sequence_probability=0.0)
     begins, labels = [], []
     for pairs in map(source.epoch, range(10)):
         begins.append(document_of(corpus, pairs.second[:, 0]))

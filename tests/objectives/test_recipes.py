@@ -1,5 +1,6 @@
 """From a recipe's `objective` to the objective and the examples that it learns from."""
 
+import re
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -10,6 +11,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from tercet.configs.checking import check_keys
 from tercet.objectives.recipes import ObjectiveRecipe
 from tercet.text.corpus import TokenizedCorpus
 from tercet.training.batches import StepDataset
@@ -94,13 +96,13 @@ class OneByOne:
 
 RECIPES = [
     *({"kind": kind} for kind in KINDS),
-    {"kind": "masked_language_modeling", "unit": "word"},
-    {"kind": "masked_language_modeling", "unit": "word", "masking": "static"},
+    {"kind": "masked_language_modeling", "whole_word": True},
+    {"kind": "masked_language_modeling", "whole_word": True, "masking": "static"},
 ]
 
 
 @pytest.mark.parametrize("isolate_documents", [True, False])
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "-".join(recipe.values()))
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "-".join(map(str, recipe.values())))
 def test_a_step_of_packed_examples_equals_one_of_single_examples(recipe, isolate_documents, tokenizer):
     source = make_source(recipe["kind"], tokenizer, isolate_documents)
     objective = read(recipe).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
@@ -194,7 +196,7 @@ def test_decoders_predict_every_token_and_the_end_of_documents(tokenizer):
 
 
 def test_static_masks_come_from_the_seed(tokenizer):
-    recipe = read({"kind": "masked_language_modeling", "masking": "static", "unit": "word"})
+    recipe = read({"kind": "masked_language_modeling", "masking": "static", "whole_word": True})
     examples = [make_source("masked_language_modeling", tokenizer).epoch(0)[i] for i in range(9)]
     labels = [
         recipe.build(tokenizer, sequence_length=LENGTH, seed=seed).collate(
@@ -208,7 +210,7 @@ def test_static_masks_come_from_the_seed(tokenizer):
 
 def test_mistakes_are_named(tokenizer):
     with pytest.raises(ValidationError, match="Input should be less than 1"):
-        read({"kind": "masked_language_modeling", "rate": 1.5})
+        read({"kind": "masked_language_modeling", "mlm_probability": 1.5})
     with pytest.raises(ValidationError, match="does not match any of the expected tags"):
         read({"kind": "masked_language_modelling"})
     with pytest.raises(ValueError, match=r"span_corruption needs a decoder_start_token_id: set it"):
@@ -217,3 +219,11 @@ def test_mistakes_are_named(tokenizer):
         read({"kind": "span_corruption"}).build(tokenizer, sequence_length=340, decoder_start_id=0)
     with pytest.raises(ValueError, match=r"translation does not learn from such a corpus"):
         read({"kind": "translation"}).examples(make_corpus(3, 0), tokenizer, sequence_length=LENGTH)
+
+
+@pytest.mark.parametrize("recipe_class", RECIPE_CLASSES)
+def test_keys_that_were_renamed_are_answered_with_their_new_names(recipe_class):
+    for old, new in getattr(recipe_class, "RENAMED", {}).items():
+        with pytest.raises(ValueError, match=f"{old} = 1: was renamed to {re.escape(new)}"):
+            check_keys(recipe_class, {old: 1})
+        assert new.split()[0] in recipe_class.__dataclass_fields__

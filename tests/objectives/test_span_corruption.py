@@ -110,8 +110,8 @@ def test_mistakes_are_named():
         ValueError, match=r"568 tokens needs 29 sentinels, but the tokenizer has 28: add <extra_id_0>"
     ):
         SpanCorruption(make_tokenizer(28), PAD, 568)
-    with pytest.raises(ValueError, match=r"rate is 1.5"):
-        SpanCorruption(make_tokenizer(), PAD, 100, rate=1.5)
+    with pytest.raises(ValueError, match=r"noise_density is 1.5"):
+        SpanCorruption(make_tokenizer(), PAD, 100, noise_density=1.5)
     with pytest.raises(ValueError, match=r"mean_span_length is 0.5"):
         SpanCorruption(make_tokenizer(), PAD, 100, mean_span_length=0.5)
     with pytest.raises(ValueError, match=r"needs the tokenizer's eos_token"):

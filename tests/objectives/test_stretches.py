@@ -7,12 +7,14 @@ from tercet.objectives.stretches import cut_documents, find_partners, match_stra
 from tercet.text.corpus import offsets
 
 
-def cut(documents: list[list[int]], budget: int, short_rate: float = 0.0) -> list[list[int]]:
+def cut(documents: list[list[int]], budget: int, short_sequence_probability: float = 0.0) -> list[list[int]]:
     """Cut documents, given as the lengths of their sentences."""
     ends = offsets(np.array([len(document) for document in documents]))
     bounds = np.stack([ends[:-1], ends[1:]], axis=1)
     sentences = offsets(np.concatenate(documents))
-    return cut_documents(bounds, sentences, budget, short_rate, np.random.default_rng(0)).tolist()
+    return cut_documents(
+        bounds, sentences, budget, short_sequence_probability, np.random.default_rng(0)
+    ).tolist()
 
 
 def test_a_stretch_reaches_the_budget():
@@ -28,11 +30,11 @@ def test_no_sentence_is_left_alone():
     assert cut([[4] * 7, [4] * 3], 8) == [[0, 2], [2, 4], [4, 7], [7, 10]]
 
 
-@pytest.mark.parametrize("short_rate", [0.0, 0.1, 1.0])
-def test_stretches_are_the_documents(short_rate):
+@pytest.mark.parametrize("short_sequence_probability", [0.0, 0.1, 1.0])
+def test_stretches_are_the_documents(short_sequence_probability):
     rng = np.random.default_rng(1)
     documents = [rng.integers(1, 30, rng.integers(2, 40)).tolist() for _ in range(100)]
-    stretches = cut(documents, 64, short_rate)
+    stretches = cut(documents, 64, short_sequence_probability)
     ends = offsets(np.array([len(document) for document in documents])).tolist()
     assert [start for start, _ in stretches[1:]] == [stop for _, stop in stretches[:-1]]
     assert {0, *(stop for _, stop in stretches)} >= set(ends)
