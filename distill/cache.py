@@ -132,7 +132,7 @@ def write_cache(
     with explaining_a_full_disk(folder, size_of(source, kept, config.hidden_size, kind), remedy):
         files = {name: (folder / name).open("wb") for name in ("values", "tokens", "states")}
         for batch in batches_of(base, source, teacher.device):
-            places = base.places(batch)
+            places = base.output_positions(batch)
             reading = teacher.read(batch, places.positions)
             assert reading.logits is not None
             logits = at_least_float32(reading.logits)

@@ -76,7 +76,7 @@ def scores_by_sequence(
     model: TercetPreTrainedModel, base: TokenObjective, batch: dict[str, Any]
 ) -> np.ndarray:
     """Add up targets, losses and hits of each sequence, (S, 3)."""
-    positions, tokens = base.places(batch)
+    positions, tokens = base.output_positions(batch)
     logits = read(model, batch, positions, Needs(logits=True)).logits
     assert logits is not None
     losses = F.cross_entropy(at_least_float32(logits), tokens, reduction="none")

@@ -14,10 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..objectives.causal_language_modeling import CausalLanguageModeling
-from ..objectives.masked_language_modeling import MaskedLanguageModeling, StaticMasking
 from ..objectives.token_objective import TokenObjective
-from ..objectives.translation import Translation
 from ..training.examples import Examples, ExampleSource, PackableExamples, PackedExamples, pick
 from ..training.objective import Example
 from ..training.packing import Ragged
@@ -82,15 +79,14 @@ class NumberedCopy(PackableExamples):
 
 def require_fixed(base: TokenObjective, copies: int) -> None:
     """Raise a `ValueError` if an objective corrupts text anew whenever it is read, or all copies alike."""
-    is_static = isinstance(base, MaskedLanguageModeling) and isinstance(base.masking, StaticMasking)
-    if not (is_static or isinstance(base, CausalLanguageModeling | Translation)):
+    if base.noise == "dynamic":
         raise ValueError(
-            f"general.cache keeps what a teacher expects of fixed text, but {base.term} spoils it anew "
+            f"general.cache keeps what a teacher expects of fixed text, but {base.term} corrupts it anew "
             "whenever it is read: set general.objective.masking=static (masked_language_modeling; "
             "cache.copies says how many masks take turns), or leave cache out"
         )
-    if copies > 1 and not is_static:
+    if copies > 1 and base.noise == "none":
         raise ValueError(
-            f"general.cache.copies is {copies}, but nothing is hidden from {base.term}, so that all copies "
+            f"general.cache.copies is {copies}, but {base.term} corrupts nothing, so that all copies "
             "would be the same: leave it out"
         )

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..modeling.cross_entropy import at_least_float32
-from ..objectives.token_objective import TokenObjective
-from ..objectives.token_scores import token_scores
+from ..objectives.token_objective import TokenObjective, token_scores
 from ..training.examples import gather
 from ..training.objective import Batch, Example, Objective
 from ..training.packing import Ragged
@@ -95,7 +94,7 @@ class Distillation(Objective):
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum each term over its targets; gradients reach the student alone, by what it reads."""
         if self.on_policy is None:
-            places = self.base.places(batch)
+            places = self.base.output_positions(batch)
         else:
             batch, places = self.on_policy.write(batch)
         found: Reading = model(batch, places.positions)
@@ -107,7 +106,7 @@ class Distillation(Objective):
             assert found.logits is not None
             losses[self.base.term] = F.cross_entropy(
                 at_least_float32(found.logits),
-                places.tokens,
+                places.labels,
                 reduction="sum",
                 label_smoothing=self.base.label_smoothing,
             )
@@ -115,10 +114,10 @@ class Distillation(Objective):
 
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
         """Score the objective's targets."""
-        places = self.base.places(batch)
+        places = self.base.output_positions(batch)
         found: Reading = model(batch, places.positions, Needs(logits=True))
         assert found.logits is not None
-        return {self.base.term: token_scores(found.logits, places.tokens)}
+        return {self.base.term: token_scores(found.logits, places.labels)}
 
 
 def needs_of(signals: Sequence[Signal]) -> Needs:

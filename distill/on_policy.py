@@ -30,7 +30,7 @@ from ..modeling import TercetPreTrainedModel
 from ..modeling.blocked_weights import blocked_weights
 from ..objectives.causal_language_modeling import CausalLanguageModeling
 from ..objectives.teacher_forcing import TeacherForcing
-from ..objectives.token_objective import Places, TokenObjective
+from ..objectives.token_objective import OutputPositions, TokenObjective
 from ..training.evaluation import evaluation_mode
 from ..training.objective import Batch
 from ..training.sharding import sharding_plugin
@@ -96,10 +96,10 @@ class OnPolicy:
             return self.base.targets(batch)[self.base.term]
         return (batch["cu_seq_lens_q"].diff() - batch[BEGINNINGS]).sum()
 
-    def write(self, batch: Batch) -> tuple[Batch, Places]:
+    def write(self, batch: Batch) -> tuple[Batch, OutputPositions]:
         """Replace the targets of a batch, if they are to be written, and find those that are compared."""
         if DRAWS not in batch:
-            return batch, self.base.places(batch)
+            return batch, self.base.output_positions(batch)
         cells = cells_of(batch)
         width = int(cells.offsets.max()) + 1 if len(cells.offsets) else 0
         draws = batch[DRAWS].new_zeros(len(batch[BEGINNINGS]), width)
@@ -108,19 +108,19 @@ class OnPolicy:
         labels[0, cells.positions] = self.sample(batch, draws)[cells.owners, cells.offsets]
         written = batch | {"labels": labels}
         if self.continues:
-            return written | {"input_ids": labels}, self.places(labels[0], cells)
+            return written | {"input_ids": labels}, self.output_positions(labels[0], cells)
         late = labels.roll(1, dims=1)
         starts = batch["cu_seq_lens_q"][:-1]
         late[0, starts] = batch["decoder_input_ids"][0, starts]
-        return written | {"decoder_input_ids": late}, self.places(labels[0], cells)
+        return written | {"decoder_input_ids": late}, self.output_positions(labels[0], cells)
 
-    def places(self, labels: Tensor, cells: Cells) -> Places:
+    def output_positions(self, labels: Tensor, cells: Cells) -> OutputPositions:
         """Find the written labels up to the first end of each sequence, and where they are predicted."""
         is_end = torch.isin(labels[cells.positions], labels.new_tensor(self.ends)).long()
         before = is_end.cumsum(0) - is_end
         firsts = torch.searchsorted(cells.owners, cells.owners)  # of each one's sequence
         positions = cells.positions[before == before[firsts]]
-        return Places(positions - 1 if self.continues else positions, labels[positions])
+        return OutputPositions(positions - 1 if self.continues else positions, labels[positions])
 
     @torch.no_grad()
     def sample(self, batch: Batch, draws: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from ..finetune.task import TaskObjective
 from ..finetune.text_objectives import MultiLabelObjective, RegressionObjective, SingleLabelObjective
 from ..modeling import TercetPreTrainedModel
 from ..modeling.cross_entropy import at_least_float32
-from ..objectives.token_scores import without_targets
+from ..objectives.token_objective import without_targets
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example, Objective
 from ..training.precision import choose_precision, products_in

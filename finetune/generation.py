@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..metrics.text_metrics import rouge_of_each, score_of_rows, text_scores, tokenization_for
-from ..objectives.denoising import ended
+from ..objectives.denoising import append_eos
 from ..objectives.streams import one_step_late, one_stream, side_by_side
-from ..objectives.token_scores import without_targets
+from ..objectives.token_objective import without_targets
 from ..objectives.writing import read_out, write
 from ..text.rows import texts_of
 from ..text.sentences import split_sentences
@@ -223,7 +223,7 @@ def encode_ended(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, longe
     is_ended = tokenizer("")["input_ids"][-1:] == [eos_id]
     room = longest if is_ended else longest - 1
     ids = TextEncoder(tokenizer, room, has_token_types=False).encode(texts)["input_ids"]
-    return ids if is_ended else ended(ids.values, ids.lengths, eos_id)
+    return ids if is_ended else append_eos(ids.values, ids.lengths, eos_id)
 
 
 def texts_in(predictions: Sequence[Prediction]) -> list[str]:

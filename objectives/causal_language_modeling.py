@@ -22,7 +22,7 @@ from ..training.examples import ExampleSource, gather
 from ..training.objective import Batch, Example
 from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, single_text
 from .streams import one_stream
-from .token_objective import Places, TokenObjective
+from .token_objective import OutputPositions, TokenObjective
 
 
 class CausalLanguageModeling(TokenObjective):
@@ -31,6 +31,8 @@ class CausalLanguageModeling(TokenObjective):
     The labels are the input itself: the model shifts them, and the first token of a sequence, which nothing
     precedes, is no target.
     """
+
+    noise = "none"
 
     def __init__(self) -> None:
         super().__init__("clm")
@@ -49,10 +51,10 @@ class CausalLanguageModeling(TokenObjective):
         """Sum the cross-entropy of the next tokens."""
         return {"clm": model(**batch, reduction="sum").loss}
 
-    def places(self, batch: Batch) -> Places:
-        """Find the tokens that follow another one, which predicts them."""
+    def output_positions(self, batch: Batch) -> OutputPositions:
+        """Find the tokens that follow another one: each is predicted at the position before it."""
         positions = torch.nonzero(batch["position_ids"][0] > 0).squeeze(1)
-        return Places(positions - 1, batch["labels"][0, positions])
+        return OutputPositions(positions - 1, batch["labels"][0, positions])
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Denoising: spoil a text in two ways and write it as it was (BART; Lewis et al., 2020, sections 2.2 and 5).
+"""Denoising: corrupt a text in two ways and reconstruct it (BART; Lewis et al., 2020, sections 2.2 and 5).
 
     text                   A B C . D E .
     sentence permutation   D E . A B C .             sentences in random order
@@ -8,7 +8,7 @@
 
 30 % of the tokens are hidden, and all sentences permuted. Lengths count tokens, as the paper says (fairseq's
 code of it counts words). Exactly round(0.3 L) tokens are hidden, so the last run of a text may be cut short;
-where the runs lie among the kept tokens is drawn with all arrangements alike likely.
+where the runs lie among the kept tokens is drawn with all arrangements equally likely.
 
 Legend: L tokens of a text, N packed tokens of a batch, S sequences, Q sentences, K runs.
 """
@@ -28,12 +28,12 @@ from ..training.examples import gather
 from ..training.objective import Example
 from ..training.packing import Ragged, stretches
 from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Rate, Smoothing, check_rate, single_text
-from .draws import choose_each, poisson_until
-from .teacher_forcing import SpoiledTexts, TeacherForcing, required_start_id
+from .randomness import choose_each, poisson_until
+from .teacher_forcing import CorruptedTexts, TeacherForcing, required_start_id
 
 
 class Denoising(TeacherForcing):
-    """Write the text that a spoiled one was; the term is `denoising`.
+    """Reconstruct a text from its corrupted form; the term is `denoising`.
 
     Args:
         tokenizer: Has a mask and an end-of-sequence token.
@@ -42,6 +42,8 @@ class Denoising(TeacherForcing):
         mean_span_length: Tokens of a hidden run, on average: the parameter of the Poisson distribution.
         label_smoothing: See `TeacherForcing`.
     """
+
+    noise = "dynamic"
 
     def __init__(
         self,
@@ -66,13 +68,13 @@ class Denoising(TeacherForcing):
         texts, starts = gather(examples, "input_ids"), gather(examples, "sentence_starts").values
         ids, lengths = texts.values.astype(np.int64, copy=False), texts.lengths
         permuted = ids[permutation(starts, lengths, rng)]
-        spoiled, spoiled_lengths = infill(
+        corrupted, corrupted_lengths = infill(
             permuted, lengths, self.noise_density, self.mean_span_length, self.mask_id, rng
         )
-        return ended(spoiled, spoiled_lengths, self.eos_id), ended(ids, lengths, self.eos_id)
+        return append_eos(corrupted, corrupted_lengths, self.eos_id), append_eos(ids, lengths, self.eos_id)
 
 
-def spoiled_lengths(
+def infilled_lengths(
     lengths: np.ndarray, noise_density: float, mean_span_length: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimate the tokens of source and target (S,), with their ends, for texts of some lengths (S,)."""
@@ -101,20 +103,20 @@ def infill(
     mask_id: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Replace runs of packed `ids` (N,) by one [MASK] each; the spoiled texts, packed, and their lengths."""
+    """Replace runs of packed `ids` (N,) by one [MASK] each; corrupted texts, packed, and their lengths."""
     hidden = np.rint(lengths * noise_density).astype(np.int64)
     span_lengths, spans = poisson_until(hidden, mean_span_length, rng)
-    slots = lengths - hidden + spans  # a spoiled text is a row of kept tokens and masks
+    slots = lengths - hidden + spans  # kept tokens and masks of a corrupted text
     is_mask = choose_each(slots, spans, rng)
     covered = np.ones(len(is_mask), dtype=np.int64)  # tokens of the text that each of the row stands for
     covered[is_mask] = span_lengths
     place = np.cumsum(covered) - covered
-    spoiled = np.full(len(is_mask), mask_id, dtype=np.int64)
-    spoiled[~is_mask] = ids[place[~is_mask]]
-    return spoiled, slots
+    corrupted = np.full(len(is_mask), mask_id, dtype=np.int64)
+    corrupted[~is_mask] = ids[place[~is_mask]]
+    return corrupted, slots
 
 
-def ended(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> Ragged:
+def append_eos(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> Ragged:
     """Put the end-of-sequence token after each of some packed texts."""
     ends = lengths.cumsum()
     longer = ids.take(stretches(ends - lengths, lengths + 1), mode="clip")
@@ -159,15 +161,15 @@ class DenoisingRecipe(BaseObjectiveRecipe):
         sequence_length: int,
         seed: int = 0,
         isolate_documents: bool = True,
-    ) -> SpoiledTexts:
+    ) -> CorruptedTexts:
         """Cut texts that leave room for their end."""
         text = single_text(corpus, self.kind)
         texts = FullSequences(text, sequence_length - 1, isolate_documents=isolate_documents)
-        lengths = spoiled_lengths(texts.lengths, self.noise_density, self.mean_span_length)
-        return SpoiledTexts(texts, np.add(*lengths))
+        lengths = infilled_lengths(texts.lengths, self.noise_density, self.mean_span_length)
+        return CorruptedTexts(texts, np.add(*lengths))
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Estimate source and target of the longest text."""
-        lengths = spoiled_lengths(np.array([sequence_length - 1]), self.noise_density, self.mean_span_length)
+        lengths = infilled_lengths(np.array([sequence_length - 1]), self.noise_density, self.mean_span_length)
         read, written = (int(side[0]) for side in lengths)
         return FullSequence(read, written, written)

@@ -1,4 +1,4 @@
-"""Masked language modeling: hide some tokens and ask for them back (Devlin et al., 2019, section 3.1).
+"""Masked language modeling: mask some tokens and predict them (Devlin et al., 2019, section 3.1).
 
     chosen tokens, 15 %:   80 % become [MASK],   10 % a random token,   10 % stay
     my dog is hairy   ->   my dog is [MASK]  |   my dog is apple    |   my dog is hairy      target: hairy
@@ -37,8 +37,7 @@ from .base_recipe import (
 )
 from .randomness import Draws, GeneratedDraws, HashedDraws
 from .streams import one_stream
-from .token_objective import Places, TokenObjective
-from .token_scores import target_positions
+from .token_objective import OutputPositions, TokenObjective, target_positions
 
 CHOICE, REPLACEMENT, RANDOM_TOKEN = range(3)
 """What a random number decides: whether a token is a target, what replaces it, by which random token."""
@@ -135,6 +134,8 @@ class Corruption:
 class DynamicMasking:
     """A new corruption each time that an example is seen (Liu et al., 2019, section 4.1)."""
 
+    noise = "dynamic"
+
     def __init__(self, corruption: Corruption):
         self.corruption = corruption
 
@@ -151,6 +152,8 @@ class StaticMasking:
     BERT's data is masked once in this way (Devlin et al., 2019), and then repeated with several masks, which
     is not done here.
     """
+
+    noise = "static"
 
     def __init__(self, corruption: Corruption, seed: int):
         self.corruption = corruption
@@ -175,6 +178,7 @@ class MaskedLanguageModeling(TokenObjective):
     def __init__(self, masking: DynamicMasking | StaticMasking):
         super().__init__("mlm")
         self.masking = masking
+        self.noise = masking.noise
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack the examples, then corrupt all of their tokens at once."""
@@ -198,10 +202,10 @@ class MaskedLanguageModeling(TokenObjective):
         """Sum the cross-entropy of the chosen tokens."""
         return {"mlm": model(**batch, reduction="sum").loss}
 
-    def places(self, batch: Batch) -> Places:
-        """Find the chosen tokens: each is predicted where it stood."""
+    def output_positions(self, batch: Batch) -> OutputPositions:
+        """Find the chosen tokens: each is predicted at its own position."""
         positions = target_positions(batch["labels"], IGNORE)
-        return Places(positions, batch["labels"][0, positions])
+        return OutputPositions(positions, batch["labels"][0, positions])
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ..training.objective import IGNORE, Batch, Example, Objective
 from .base_recipe import Corpus, FullSequence, Share, single_text
 from .masked_language_modeling import DynamicMasking, MaskedLanguageModeling, MaskingRecipe
 from .sentence_pairs import NextSentencePairs
-from .token_scores import target_positions, token_scores, without_targets
+from .token_objective import target_positions, token_scores, without_targets
 
 
 class MaskedLanguageModelingWithNextSentence(Objective):

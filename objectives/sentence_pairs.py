@@ -83,7 +83,7 @@ class SentencePairs(PackableExamples):
     def pack(self, indices: np.ndarray) -> PackedExamples:
         """Prepare many pairs at once, each as `__getitem__` defines it."""
         first, second = self.first[indices], self.second[indices]
-        # [CLS] A [SEP] and B [SEP] are stretches of the corpus, longer than A and B where the signs stand.
+        # [CLS] A [SEP] and B [SEP] are stretches of the corpus, longer than A and B by the special tokens.
         starts = np.stack([first[:, 0] - 1, second[:, 0]], axis=1).ravel()  # (2 P,)
         sizes = np.stack([first[:, 1] - first[:, 0] + 2, second[:, 1] - second[:, 0] + 1], axis=1).ravel()
         lengths, ends = sizes.reshape(-1, 2).sum(axis=1), sizes.cumsum()

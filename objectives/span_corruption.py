@@ -27,8 +27,8 @@ from ..training.examples import gather
 from ..training.objective import Example
 from ..training.packing import Ragged, boundaries, restarting_positions, stretches
 from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Rate, Smoothing, check_rate, single_text
-from .draws import segment_each
-from .teacher_forcing import SpoiledTexts, TeacherForcing, required_start_id
+from .randomness import segment_each
+from .teacher_forcing import CorruptedTexts, TeacherForcing, required_start_id
 
 
 def hidden_counts(
@@ -85,6 +85,8 @@ class SpanCorruption(TeacherForcing):
         label_smoothing: See `TeacherForcing`.
     """
 
+    noise = "dynamic"
+
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
@@ -120,8 +122,8 @@ class SpanCorruption(TeacherForcing):
     def split(self, ids: np.ndarray, lengths: np.ndarray, hidden: np.ndarray) -> tuple[Ragged, Ragged]:
         """Part packed `ids` (N,) into sources and targets; a text's first token is never `hidden` (N,).
 
-        A source is kept runs, each longer by one place for a sign behind it: a sentinel, or at last the end.
-        A target is hidden runs, each longer by one place for a sentinel before it, and at last two signs.
+        A source is kept runs, each followed by one token: a sentinel, or the end after the last.
+        A target is hidden runs, each preceded by a sentinel, and at last a sentinel and the end.
         """
         begins = np.flatnonzero(hidden & ~np.append(False, hidden[:-1]))  # of hidden runs (K,)
         stops = np.flatnonzero(hidden & ~np.append(hidden[1:], False)) + 1
@@ -149,18 +151,18 @@ class SpanCorruption(TeacherForcing):
 
 
 def splice(source: Iterable[int], target: Iterable[int], sentinels: Iterable[int], eos_id: int) -> list[int]:
-    """Put the runs of a target (or of a model's answer) into the places of their sentinels in the source."""
+    """Put the runs of a target (or of what a model generated) in place of their sentinels in the source."""
     runs: dict[int, list[int]] = {}
     current: list[int] = []
-    signs = set(map(int, sentinels))
+    sentinel_set = set(map(int, sentinels))
     for token in map(int, target):
         if token == eos_id:
             break
-        if token in signs:
+        if token in sentinel_set:
             current = runs.setdefault(token, [])
         else:
             current.append(token)
-    spliced = ([token] if token not in signs else runs.get(token, []) for token in map(int, source))
+    spliced = ([token] if token not in sentinel_set else runs.get(token, []) for token in map(int, source))
     return [token for run in spliced for token in run if token != eos_id]
 
 
@@ -206,13 +208,13 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
         sequence_length: int,
         seed: int = 0,
         isolate_documents: bool = True,
-    ) -> SpoiledTexts:
+    ) -> CorruptedTexts:
         """Cut texts so long that source and target fit."""
         longest = uncorrupted_length(sequence_length, self.noise_density, self.mean_span_length)
         text = single_text(corpus, self.kind)
         texts = FullSequences(text, longest, isolate_documents=isolate_documents)
         lengths = corrupted_lengths(texts.lengths, self.noise_density, self.mean_span_length)
-        return SpoiledTexts(texts, np.add(*lengths))
+        return CorruptedTexts(texts, np.add(*lengths))
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Count source and target of the longest text."""

@@ -1,7 +1,7 @@
 """Learning to write a target sequence from a source sequence, each token given the true ones before it.
 
     encoder reads    source </s>
-    decoder reads    <start> t1 t2 ... tn        and learns to say    t1 t2 ... tn </s>
+    decoder reads    <start> t1 t2 ... tn        and predicts    t1 t2 ... tn </s>
 
 Translation, span corruption and denoising differ in what source and target are, and in nothing else.
 
@@ -18,11 +18,10 @@ from ..text.chunks import FullSequences
 from ..training.examples import Examples, PackableExamples, PackedExamples
 from ..training.objective import IGNORE, Batch, Example
 from .streams import two_streams
-from .token_objective import Places, TokenObjective
-from .token_scores import target_positions
+from .token_objective import OutputPositions, TokenObjective, target_positions
 
 
-class SpoiledTexts(PackableExamples):
+class CorruptedTexts(PackableExamples):
     """Texts that are both source and target: `ExampleSource` and `Examples` that count what both sides read.
 
     Args:
@@ -36,7 +35,7 @@ class SpoiledTexts(PackableExamples):
         self.lengths = lengths
 
     def epoch(self, number: int) -> Examples:
-        """Return the texts themselves: only how they are spoiled differs."""
+        """Return the texts themselves: only their corruption differs."""
         return self
 
     def __len__(self) -> int:
@@ -44,7 +43,7 @@ class SpoiledTexts(PackableExamples):
         return len(self.texts)
 
     def __getitem__(self, index: int) -> Example:
-        """Make one text, unspoiled."""
+        """Make one text, without corruption."""
         return self.texts[index]
 
     def pack(self, indices: np.ndarray) -> PackedExamples:
@@ -98,10 +97,10 @@ class TeacherForcing(TokenObjective):
         output = model(**batch, label_smoothing=self.label_smoothing, reduction="sum")
         return {self.term: output.loss}
 
-    def places(self, batch: Batch) -> Places:
+    def output_positions(self, batch: Batch) -> OutputPositions:
         """Find the tokens of the targets: each is predicted where the one before it is read."""
         positions = target_positions(batch["labels"], IGNORE)
-        return Places(positions, batch["labels"][0, positions])
+        return OutputPositions(positions, batch["labels"][0, positions])
 
 
 def required_start_id(decoder_start_id: int | None, kind: str) -> int:

@@ -1,33 +1,39 @@
-"""Objectives that ask for tokens of one stream: where these are, and how a model's answers are scored.
+"""Objectives that predict tokens of one stream: where these are, and how a model's predictions are scored.
 
 Legend: N packed tokens of the stream that the model predicts, n targets, V vocabulary.
 """
 
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..training.objective import Batch, Objective
-from .token_scores import token_scores, without_targets
+
+Noise = Literal["none", "static", "dynamic"]
 
 
-class Places(NamedTuple):
+class OutputPositions(NamedTuple):
     """The targets of a batch."""
 
     positions: Tensor
-    """Where in the stream a model's states predict them, ascending (n,)."""
-    tokens: Tensor
-    """What is right there (n,)."""
+    """Where in the stream the model predicts them, ascending (n,)."""
+    labels: Tensor
+    """The tokens to predict there (n,)."""
 
 
 class TokenObjective(Objective):
-    """Predict tokens at some places of a stream. Abstract: each kind says which, and how batches are made.
+    """Predict tokens at some positions of a stream. Abstract: each kind says which, and makes batches.
 
     Args:
         term: What is learned, as logs call it.
         label_smoothing: Probability that the loss spreads over the vocabulary; scores never do.
     """
+
+    noise: Noise
+    """Whether examples are corrupted: never, always alike, or anew whenever they are seen."""
 
     def __init__(self, term: str, label_smoothing: float = 0.0):
         self.term = term
@@ -35,11 +41,27 @@ class TokenObjective(Objective):
         self.label_smoothing = label_smoothing
 
     @abstractmethod
-    def places(self, batch: Batch) -> Places:
+    def output_positions(self, batch: Batch) -> OutputPositions:
         """Find the targets of a batch."""
 
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score the targets by the logits at their places, computing no others; nothing is smoothed."""
-        positions, tokens = self.places(batch)
+        """Score the targets by the logits at their positions, computing no others; nothing is smoothed."""
+        positions, labels = self.output_positions(batch)
         logits = model(**without_targets(batch, "labels"), logits_to_keep=positions).logits
-        return {self.term: token_scores(logits[0], tokens)}
+        return {self.term: token_scores(logits[0], labels)}
+
+
+def token_scores(logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """Sum the negative log-likelihood (nats, float32) and the hits of logits (n, V) on targets (n,)."""
+    loss = F.cross_entropy(logits.float(), targets, reduction="sum")
+    return {"loss": loss, "accuracy": (logits.argmax(dim=-1) == targets).sum()}
+
+
+def without_targets(batch: Batch, *names: str) -> Batch:
+    """Leave out what only the loss reads (`labels`, ...), so that the model computes none."""
+    return {name: value for name, value in batch.items() if name not in names}
+
+
+def target_positions(labels: Tensor, ignore: int) -> Tensor:
+    """List where the packed `labels` (1, N) hold a target, ascending (n,)."""
+    return torch.nonzero(labels[0] != ignore).squeeze(1)

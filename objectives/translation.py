@@ -1,4 +1,4 @@
-"""Translation: write in one language what was said in another (Vaswani et al., 2017), with teacher forcing.
+"""Translation: write a text of one language in another (Vaswani et al., 2017), with teacher forcing.
 
 Any pairs of texts do: summaries of articles, or numbers and their sorted order, are translations as well.
 
@@ -28,6 +28,8 @@ class Translation(TeacherForcing):
         decoder_start_id: What the decoder reads first.
         label_smoothing: See `TeacherForcing`; 0.1 in the paper.
     """
+
+    noise = "none"
 
     def __init__(self, decoder_start_id: int, label_smoothing: float = 0.1):
         super().__init__("translation", decoder_start_id, label_smoothing)

@@ -16,6 +16,7 @@ import numpy as np
 from accelerate import Accelerator
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..objectives.token_objective import TokenObjective
 from ..text.corpus import TokenizedCorpus
 from ..text.tokenizer import frame_ids
 from ..training.batches import StepDataset, one_pass
@@ -96,10 +97,11 @@ def answers(objective: Objective, batches: Iterable[Batch]) -> Answers:
     """Collect the right answers of an objective's terms: first that on tokens, then that on pairs, if any."""
     found = []
     for batch in batches:
-        is_target = batch["labels"] != IGNORE
-        if list(objective.weights) == ["clm"]:  # nothing precedes the first token of a sequence
-            is_target &= batch["position_ids"] > 0
-        kinds = [batch["labels"][is_target], batch.get("next_sentence_label")]
+        if isinstance(objective, TokenObjective):
+            tokens = objective.output_positions(batch).labels
+        else:
+            tokens = batch["labels"][batch["labels"] != IGNORE]
+        kinds = [tokens, batch.get("next_sentence_label")]
         found.append([labels.cpu().numpy() for labels in kinds if labels is not None])
     return dict(zip(objective.weights, map(np.concatenate, zip(*found, strict=True)), strict=True))
 

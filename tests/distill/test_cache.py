@@ -53,7 +53,7 @@ def test_all_tokens_are_the_live_teacher(member, recipe_of, tmp_path):
     for epoch in range(3):
         indices = rng.choice(len(source.examples), 9, replace=False)
         batch = batch_of(step, source, epoch, indices)
-        positions = step.base.places(batch).positions
+        positions = step.base.output_positions(batch).positions
         ours, theirs = cached.read(batch, positions), live.read(batch, positions)
         torch.testing.assert_close(ours.logits, theirs.logits.log_softmax(-1), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(ours.states, theirs.states, rtol=1e-4, atol=1e-4)
@@ -80,7 +80,7 @@ def test_the_likeliest_tokens_are_kept_and_the_rest_is_told(recipe_of, tmp_path)
     total, count = np.zeros(2), 0
     for indices in np.array_split(np.arange(len(source.examples)), 4):
         batch = batch_of(step, source, 0, indices)
-        positions = step.base.places(batch).positions
+        positions = step.base.output_positions(batch).positions
         ours, theirs = cached.read(batch, positions), live.read(batch, positions)
         values, tokens = theirs.logits.log_softmax(-1).topk(5)
         torch.testing.assert_close(ours.logits, values, rtol=2e-3, atol=2e-3)
@@ -180,7 +180,7 @@ def test_a_cache_of_something_else_is_refused(recipe_of, tmp_path, teachers):
 @pytest.mark.parametrize(
     ("kind", "signal", "message"),
     [
-        ("encoder", None, r"spoils it anew whenever it is read: set general\.objective\.masking=static"),
+        ("encoder", None, r"corrupts it anew whenever it is read: set general\.objective\.masking=static"),
         ("decoder", {"kind": "logit_mse"}, "compares logits, but a cache holds probabilities"),
         ("decoder", {"kind": "reverse_kl"}, r"needs the probability of every token: cache\.top_k=null"),
         ("decoder", {"kind": "relations"}, "compares what a cache does not hold"),
@@ -197,7 +197,7 @@ def test_what_a_cache_cannot_give_is_refused(kind, signal, message, recipe_of):
 
 
 def test_copies_without_masks_are_refused(recipe_of):
-    with pytest.raises(ValueError, match=r"general\.cache\.copies is 2, but nothing is hidden from clm"):
+    with pytest.raises(ValueError, match=r"general\.cache\.copies is 2, but clm corrupts nothing"):
         distill(cached_recipe(recipe_of("decoder"), "kept", copies=2))
 
 

@@ -51,7 +51,7 @@ def test_terms_are_the_published_ones_by_their_definition(member, lesson):
         (right, right_states), (found, states) = (
             padded_reading(model, batch, member) for model in (teacher, student)
         )
-    positions, tokens = objective.base.places(batch)
+    positions, tokens = objective.base.output_positions(batch)
     p, q = ((logits[positions] / 2).softmax(-1) for logits in (right, found))
     expected = {
         "soft_targets": 4 * (-(p * q.log()).sum() + (p * p.log()).sum()),

@@ -47,9 +47,9 @@ def test_hand_worked_infilling():
     The places of the masks are drawn: 1, 3, and 1 once more, in whose stead comes 5.
     """
     rng: Any = Script([[0.2, 0.4, 0.13], [0.7]], [[0, 3, 4]])
-    spoiled, lengths = infill(np.arange(10, 20), np.array([10]), 0.5, 3.0, MASK, rng)
+    corrupted, lengths = infill(np.arange(10, 20), np.array([10]), 0.5, 3.0, MASK, rng)
     assert lengths.tolist() == [8]
-    assert spoiled.tolist() == [10, MASK, 11, MASK, 15, MASK, 18, 19]
+    assert corrupted.tolist() == [10, MASK, 11, MASK, 15, MASK, 18, 19]
 
 
 def test_hand_worked_permutation():
@@ -64,11 +64,11 @@ def test_span_lengths_follow_poisson_within_three_sigma():
     """Runs between kept neighbours are known by the gap that their mask stands for."""
     length, rate = 400_000, 0.3
     ids = np.arange(FIRST_WORD + 1, length + FIRST_WORD + 1)
-    spoiled, _ = infill(ids, np.array([length]), rate, 3.0, MASK, np.random.default_rng(0))
-    masks = spoiled == MASK
+    corrupted, _ = infill(ids, np.array([length]), rate, 3.0, MASK, np.random.default_rng(0))
+    masks = corrupted == MASK
     assert length - (~masks).sum() == round(rate * length)
     lone = np.flatnonzero(masks[1:-1] & ~masks[:-2] & ~masks[2:]) + 1
-    gaps = spoiled[lone + 1] - spoiled[lone - 1] - 1
+    gaps = corrupted[lone + 1] - corrupted[lone - 1] - 1
     for size in range(9):
         probability = math.exp(-3) * 3**size / math.factorial(size)
         sigma = math.sqrt(len(gaps) * probability * (1 - probability))
@@ -81,9 +81,9 @@ def test_masks_are_placed_uniformly():
     draws = 20_000
     rng: Any = OneByOne(np.random.default_rng(1))
     texts = np.tile(np.arange(10, 20), draws)
-    spoiled, lengths = infill(texts, np.full(draws, 10), 0.1, 0.001, MASK, rng)
+    corrupted, lengths = infill(texts, np.full(draws, 10), 0.1, 0.001, MASK, rng)
     assert (lengths == 10).all()
-    counts = (spoiled.reshape(draws, 10) == MASK).sum(axis=0)
+    counts = (corrupted.reshape(draws, 10) == MASK).sum(axis=0)
     assert np.abs(counts - draws / 10).max() <= 3 * math.sqrt(draws * 0.1 * 0.9)
 
 

@@ -1,9 +1,18 @@
-"""Hashed random numbers: those of the published generator, the same from anywhere, and evenly spread."""
+"""Hashed random numbers are evenly spread and the published generator's; choices are equally likely."""
+
+from math import comb
 
 import numpy as np
 import pytest
 
-from tercet.objectives.randomness import GOLDEN, HashedDraws, splitmix
+from tercet.objectives.randomness import (
+    GOLDEN,
+    HashedDraws,
+    choose_each,
+    poisson_until,
+    segment_each,
+    splitmix,
+)
 
 
 def test_hashes_are_the_numbers_of_splitmix64():
@@ -52,3 +61,51 @@ def test_numbers_are_even_and_unrelated_within_three_sigma():
     counts = np.bincount(draws.below(10, every, 0), minlength=10)
     assert len(counts) == 10
     assert np.abs(counts - size**2 / 10).max() <= 3 * np.sqrt(size**2 * 0.09)
+
+
+def test_every_choice_is_alike_likely():
+    """2 of 4 items: the six choices within 3 sigma of a sixth each, and sequences do not mix."""
+    draws = 30_000
+    items, chosen = np.tile([4, 0, 3], draws), np.tile([2, 0, 3], draws)
+    flags = choose_each(items, chosen, np.random.default_rng(0)).reshape(draws, 7)
+    assert flags[:, 4:].all()
+    choices, counts = np.unique(flags[:, :4], axis=0, return_counts=True)
+    assert len(choices) == 6
+    assert (choices.sum(axis=1) == 2).all()
+    assert np.abs(counts - draws / 6).max() <= 3 * np.sqrt(draws / 6 * 5 / 6)
+
+
+@pytest.mark.parametrize(("items", "chosen"), [(5, 1), (5, 3), (6, 3), (7, 6), (4, 4), (4, 0)])
+def test_dense_and_thin_choices_are_alike_likely(items, chosen):
+    """The chi-square statistic of all choices lies within 3 sigma of its mean."""
+    draws, ways = 20_000, comb(items, chosen)
+    flags = choose_each(np.full(draws, items), np.full(draws, chosen), np.random.default_rng(0))
+    choices, counts = np.unique(flags.reshape(draws, items), axis=0, return_counts=True)
+    assert (choices.sum(axis=1) == chosen).all()
+    assert len(choices) == ways
+    chi_square = ((counts - draws / ways) ** 2 / (draws / ways)).sum()
+    assert abs(chi_square - (ways - 1)) <= 3 * np.sqrt(2 * (ways - 1))
+
+
+def test_segments_are_as_many_as_asked_and_make_up_the_whole():
+    items, segments = np.array([7, 1, 0, 5]), np.array([3, 1, 1, 5])
+    lengths = segment_each(items, segments, np.random.default_rng(1))
+    first, second, third, fourth = np.split(lengths, np.cumsum(segments)[:-1])
+    assert first.sum() == 7
+    assert first.min() >= 1
+    assert second.tolist() == [1]
+    assert third.tolist() == [0]
+    assert fourth.tolist() == [1] * 5
+
+
+def test_poisson_lengths_add_up_exactly():
+    totals = np.array([0, 1, 10, 500])
+    lengths, counts = poisson_until(totals, 3.0, np.random.default_rng(2))
+    assert counts[0] == 0
+    sums = [part.sum() for part in np.split(lengths, np.cumsum(counts)[:-1])]
+    assert sums == totals.tolist()
+
+
+def test_lengths_below_one_are_drawn_until_they_suffice():
+    lengths, _ = poisson_until(np.array([300]), 0.05, np.random.default_rng(3))
+    assert lengths.sum() == 300
