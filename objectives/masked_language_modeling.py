@@ -37,7 +37,7 @@ from .base_recipe import (
 )
 from .randomness import Draws, GeneratedDraws, HashedDraws
 from .streams import one_stream
-from .token_objective import OutputPositions, TokenObjective, target_positions
+from .token_objective import Noise, OutputPositions, TokenObjective, target_positions
 
 CHOICE, REPLACEMENT, RANDOM_TOKEN = range(3)
 """What a random number decides: whether a token is a target, what replaces it, by which random token."""
@@ -134,7 +134,7 @@ class Corruption:
 class DynamicMasking:
     """A new corruption each time that an example is seen (Liu et al., 2019, section 4.1)."""
 
-    noise = "dynamic"
+    noise: Noise = "dynamic"
 
     def __init__(self, corruption: Corruption):
         self.corruption = corruption
@@ -153,7 +153,7 @@ class StaticMasking:
     is not done here.
     """
 
-    noise = "static"
+    noise: Noise = "static"
 
     def __init__(self, corruption: Corruption, seed: int):
         self.corruption = corruption

@@ -69,7 +69,7 @@ class MaskedLanguageModelingWithNextSentence(Objective):
 class NextSentenceRecipe(MaskingRecipe):
     """Predict hidden tokens, and whether the second part of a pair follows the first (BERT)."""
 
-    RENAMED = MaskingRecipe.RENAMED | {"short_rate": "short_sequence_probability"}
+    RENAMED = {**MaskingRecipe.RENAMED, "short_rate": "short_sequence_probability"}
     model_class = TercetEncoderForPreTraining
 
     kind: Literal["masked_language_modeling_with_next_sentence"]
