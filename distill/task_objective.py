@@ -20,13 +20,17 @@ from torch.nn import functional as F
 from ..finetune.encoding import NO_WORD
 from ..finetune.generation import GenerationObjective
 from ..finetune.multiple_choice import MultipleChoiceObjective
-from ..finetune.question_answering_objective import QuestionAnsweringObjective
-from ..finetune.ranking_objective import RankingObjective
 from ..finetune.tagging import TaggingObjective
-from ..finetune.task import TaskObjective
-from ..finetune.text_objectives import MultiLabelObjective, RegressionObjective, SingleLabelObjective
 from ..modeling import TercetPreTrainedModel
 from ..modeling.cross_entropy import at_least_float32
+from ..objectives.question_answering import QuestionAnsweringObjective
+from ..objectives.ranking import RankingObjective
+from ..objectives.task_objectives import (
+    MultiLabelObjective,
+    RegressionObjective,
+    SingleLabelObjective,
+    TaskObjective,
+)
 from ..objectives.token_objective import without_targets
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example, Objective

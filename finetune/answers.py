@@ -14,6 +14,7 @@ import torch
 from datasets import Dataset
 from torch import nn
 
+from ..objectives.task_objectives import TaskObjective
 from ..training.batches import cut_evenly
 from ..training.evaluation import ratio
 from ..training.examples import pick
@@ -21,7 +22,7 @@ from ..training.objective import Batch
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .splits import Split
-from .task import Prediction, Task, TaskObjective
+from .task import Prediction, Task
 
 TOKENS_AT_ONCE = 8192
 """Tokens that a model reads at once when it learns nothing."""

@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from ..metrics.text_metrics import rouge_of_each, score_of_rows, text_scores, tokenization_for
 from ..objectives.denoising import append_eos
 from ..objectives.streams import one_step_late, one_stream, side_by_side
+from ..objectives.task_objectives import TaskObjective
 from ..objectives.token_objective import without_targets
 from ..objectives.writing import read_out, write
 from ..text.rows import texts_of
@@ -29,7 +30,7 @@ from ..training.objective import Batch, Example
 from ..training.packing import Ragged, pack
 from .encoding import TextEncoder
 from .examples import LabelledExamples
-from .task import Facts, Prediction, Task, TaskObjective
+from .task import Facts, Prediction, Task
 from .task_recipes import GenerationRecipe
 
 FILLER = 0

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from ..modeling.packing import bounds_of, longest
 from ..objectives.streams import one_stream
+from ..objectives.task_objectives import TaskObjective, in_rows, inputs_of
 from ..text.row_error import RowError
 from ..text.row_files import number_of
 from ..text.rows import texts_of, values_of
@@ -27,9 +28,8 @@ from ..training.objective import Batch, Example
 from ..training.packing import Ragged, boundaries, restarting_positions
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers
-from .task import Facts, Prediction, Task, TaskObjective
+from .task import Facts, Prediction, Task
 from .task_recipes import MultipleChoiceRecipe
-from .text_objectives import in_rows, inputs_of
 from .texts import DIGITS, softmax
 
 

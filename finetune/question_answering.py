@@ -19,16 +19,16 @@ from datasets import Dataset
 
 from ..metrics.answer_metrics import answer_scores, exact_match, word_f1
 from ..metrics.bootstrap import mean_interval
+from ..objectives.question_answering import NO_CHARACTER, QuestionAnsweringObjective
 from ..text.row_error import RowError
 from ..text.rows import texts_of, values_of
 from ..training.packing import Ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
-from .question_answering_objective import QuestionAnsweringObjective
 from .task import Facts, Prediction, Task
 from .task_recipes import QuestionAnsweringRecipe
 from .texts import DIGITS
-from .windows import NO_CHARACTER, encode_windows
+from .windows import encode_windows
 
 NO_ANSWER = "(no answer)"
 """What reports write where there is none."""

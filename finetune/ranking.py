@@ -19,11 +19,11 @@ from datasets import Dataset
 from ..metrics.bootstrap import mean_interval
 from ..metrics.ranking_metrics import query_scores
 from ..modeling import TercetConfig
+from ..objectives.ranking import RankingObjective
 from ..text.rows import texts_of
 from ..training.packing import Ragged, ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
-from .ranking_objective import RankingObjective
 from .sentence_vectors import vector_files
 from .task import Facts, Prediction, Task
 from .task_recipes import RankingRecipe

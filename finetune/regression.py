@@ -8,6 +8,7 @@ from datasets import Dataset
 
 from ..metrics.bootstrap import bootstrap_interval
 from ..metrics.number_metrics import SCORES, number_scores
+from ..objectives.task_objectives import RegressionObjective
 from ..text.row_error import RowError
 from ..text.row_files import number_of
 from ..text.rows import values_of
@@ -15,7 +16,6 @@ from ..training.packing import Ragged
 from .examples import numbers
 from .task import Facts, Prediction
 from .task_recipes import RegressionRecipe
-from .text_objectives import RegressionObjective
 from .texts import DIGITS, TextTask
 
 LARGEST = 1e18

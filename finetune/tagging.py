@@ -22,6 +22,7 @@ from ..metrics.bootstrap import bootstrap_interval
 from ..metrics.label_metrics import LabelRow, label_table
 from ..metrics.span_metrics import OUTSIDE, check_iob2, ratio, row_counts, span_scores, span_table
 from ..objectives.streams import one_stream
+from ..objectives.task_objectives import TaskObjective, inputs_of
 from ..reporting.blocks import Example as Shown
 from ..reporting.blocks import Line, Run
 from ..text.row_error import RowError
@@ -32,9 +33,8 @@ from ..training.packing import Ragged
 from .encoding import NO_WORD, TextEncoder
 from .examples import LabelledExamples
 from .labels import Labels, find_labels
-from .task import Facts, Prediction, Task, TaskObjective
+from .task import Facts, Prediction, Task
 from .task_recipes import TaggingRecipe
-from .text_objectives import inputs_of
 
 
 class TaggingObjective(TaskObjective[Tensor]):

@@ -7,20 +7,18 @@ Examples --answers----> predictions --score--> {"accuracy": 0.93, ...}
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from datasets import Dataset
-from torch import Tensor, nn
 
 from ..metrics.bootstrap import bootstrap_interval
 from ..metrics.label_metrics import LabelRow
 from ..modeling import TercetConfig
+from ..objectives.task_objectives import TaskObjective
 from ..reporting.blocks import Example as Shown
 from ..reporting.blocks import Line, Run
 from ..text.rows import Row
-from ..training.objective import Batch, Objective
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 
@@ -32,41 +30,6 @@ Prediction = dict[str, Any]
 
 Facts = dict[str, Any]
 """Plain data, kept with the model: a task is the same again wherever its recipe and its facts are."""
-
-Outputs = TypeVar("Outputs")
-"""What a model returns of a batch: tensors."""
-
-
-class TaskObjective(Objective, Generic[Outputs]):
-    """An objective of one term that also answers. Abstract: each task adds its outputs and their loss.
-
-    Args:
-        term: What is learned, as logs call it.
-    """
-
-    def __init__(self, term: str):
-        self.term = term
-        self.weights = {term: 1.0}
-
-    @abstractmethod
-    def outputs(self, model: nn.Module, batch: Batch) -> Outputs:
-        """Let the model read a batch."""
-
-    @abstractmethod
-    def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Sum the loss over the targets."""
-
-    @abstractmethod
-    def answers(self, outputs: Outputs, batch: Batch) -> list[np.ndarray]:
-        """Give what the model says of each example, in the batch's order."""
-
-    def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the examples; tasks with several targets in each count these."""
-        return {self.term: torch.tensor(len(batch["index"]), device=batch["index"].device)}
-
-    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the loss, differentiable."""
-        return {self.term: self.loss(self.outputs(model, batch), batch)}
 
 
 class Task(ABC):

@@ -17,6 +17,7 @@ from ..metrics.label_metrics import (
     label_table,
     set_scores,
 )
+from ..objectives.task_objectives import MultiLabelObjective, SingleLabelObjective
 from ..text.rows import lists_of, texts_of
 from ..training.packing import Ragged
 from .encoding import TextEncoder
@@ -24,7 +25,6 @@ from .examples import LabelledExamples, numbers, vectors
 from .labels import Labels, find_labels
 from .task import Facts, Prediction, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe
-from .text_objectives import MultiLabelObjective, SingleLabelObjective
 
 DIGITS = 6
 """Digits of probabilities and numbers in predictions."""

@@ -18,12 +18,10 @@ import numpy as np
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerFast
 
+from ..objectives.question_answering import NO_CHARACTER
 from ..text.row_error import RowError
 from ..training.packing import Ragged, ragged
 from .encoding import TextEncoder
-
-NO_CHARACTER = -1
-"""Where a token begins and ends that stands for no character of the text."""
 
 ROWS_AT_ONCE = 512
 """Rows of which the tokenizer's own account is in memory at once."""

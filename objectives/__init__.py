@@ -1,1 +1,1 @@
-"""What can be learned from text: objectives, the noise that they put into it, the examples they read."""
+"""What can be learned, from text and from tasks: objectives, their noise, the examples that they read."""

@@ -17,7 +17,7 @@ from tercet.distill.run import distill
 from tercet.distill.task_objective import SOFT, divergence
 from tercet.distill.task_step import prepare_task, require_same_beginning, taught, training_split
 from tercet.finetune.run import finetune
-from tercet.finetune.text_objectives import SingleLabelObjective
+from tercet.objectives.task_objectives import SingleLabelObjective
 from tercet.training.examples import pick
 from tercet.training.tracking import read_log
 
@@ -217,7 +217,7 @@ def test_what_is_no_choice_does_not_count():
 
 
 def test_several_labels_are_several_questions():
-    from tercet.finetune.text_objectives import MultiLabelObjective
+    from tercet.objectives.task_objectives import MultiLabelObjective
 
     found, right = torch.tensor([[0.5, -1.0]]).double(), torch.tensor([[2.0, 1.0]]).double()
     q, p = ((scores / 2).sigmoid() for scores in (found, right))

@@ -8,9 +8,9 @@ import torch
 from torch.testing import assert_close
 
 from tercet.finetune.answers import ask, judge, predict
-from tercet.finetune.question_answering_objective import best_spans
 from tercet.finetune.splits import encoder_of
 from tercet.finetune.study import Study, prepare
+from tercet.objectives.question_answering import best_spans
 from tercet.training.batches import StepDataset
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

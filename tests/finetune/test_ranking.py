@@ -20,11 +20,11 @@ from tercet import TercetEncoderConfig, TercetEncoderForSentenceEmbedding
 from tercet.finetune.answers import ask, judge, predict
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.ranking import Ranking
-from tercet.finetune.ranking_objective import group_edges
 from tercet.finetune.task_recipes import RankingRecipe
 from tercet.finetune.tasks import build_task, columns_of
 from tercet.metrics.bootstrap import mean_interval
 from tercet.metrics.ranking_metrics import ranking_scores
+from tercet.objectives.ranking import group_edges
 from tercet.training.batches import StepDataset
 from tercet.training.packing import slice_sequences
 

@@ -11,7 +11,8 @@ from datasets import Dataset
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.question_answering import QuestionAnswering
 from tercet.finetune.task_recipes import QuestionAnsweringRecipe
-from tercet.finetune.windows import NO_CHARACTER, encode_windows
+from tercet.finetune.windows import encode_windows
+from tercet.objectives.question_answering import NO_CHARACTER
 from tercet.text.tokenizer import train_tokenizer
 
 TEXTS = {

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..objectives.streams import one_stream
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example
-from .task import TaskObjective
-from .text_objectives import in_rows, inputs_of, one_entry_each
-from .windows import NO_CHARACTER
+from .streams import one_stream
+from .task_objectives import TaskObjective, in_rows, inputs_of, one_entry_each
+
+NO_CHARACTER = -1
+"""Where a token begins and ends that stands for no character of the text."""
 
 CHARACTERS = ("begins", "ends")
 """What a batch says of each token's place in the text."""

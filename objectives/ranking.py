@@ -25,11 +25,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..modeling.packing import bounds_of, sequence_ids
-from ..objectives.streams import one_stream
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example
 from ..training.packing import Ragged, restarting_positions
-from .task import TaskObjective
+from .streams import one_stream
+from .task_objectives import TaskObjective
 
 
 class RankingObjective(TaskObjective[Tensor]):

@@ -1,9 +1,11 @@
-"""What is learned of whole texts: one label, several, or a number for each.
+"""What the objectives of all tasks have in common, and those of whole texts: labels or a number for each.
 
 Shapes: S texts of a batch, L labels.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -11,11 +13,45 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from ..objectives.streams import one_stream
 from ..training.examples import gather, has_field
-from ..training.objective import Batch, Example
+from ..training.objective import Batch, Example, Objective
 from ..training.packing import Ragged
-from .task import TaskObjective
+from .streams import one_stream
+
+Outputs = TypeVar("Outputs")
+"""What a model returns of a batch: tensors."""
+
+
+class TaskObjective(Objective, Generic[Outputs]):
+    """An objective of one term that also answers. Abstract: each task adds its outputs and their loss.
+
+    Args:
+        term: What is learned, as logs call it.
+    """
+
+    def __init__(self, term: str):
+        self.term = term
+        self.weights = {term: 1.0}
+
+    @abstractmethod
+    def outputs(self, model: nn.Module, batch: Batch) -> Outputs:
+        """Let the model read a batch."""
+
+    @abstractmethod
+    def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
+        """Sum the loss over the targets."""
+
+    @abstractmethod
+    def answers(self, outputs: Outputs, batch: Batch) -> list[np.ndarray]:
+        """Give what the model says of each example, in the batch's order."""
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the examples; tasks with several targets in each count these."""
+        return {self.term: torch.tensor(len(batch["index"]), device=batch["index"].device)}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the loss, differentiable."""
+        return {self.term: self.loss(self.outputs(model, batch), batch)}
 
 
 class TextObjective(TaskObjective[Tensor]):
