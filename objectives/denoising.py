@@ -2,15 +2,15 @@
 
     text                   A B C . D E .
     sentence permutation   D E . A B C .             sentences in random order
-    text infilling         D [MASK] . A [MASK] C     runs of tokens, Poisson(3) long, each behind one [MASK];
-                                                     a run of length 0 puts a [MASK] where nothing is missing
+    text infilling         D [MASK] . A [MASK] C     spans of tokens, Poisson(3) long, one [MASK] for each;
+                                                     a span of length 0 inserts a [MASK]
     target                 A B C . D E . </s>
 
-30 % of the tokens are hidden, and all sentences permuted. Lengths count tokens, as the paper says (fairseq's
-code of it counts words). Exactly round(0.3 L) tokens are hidden, so the last run of a text may be cut short;
-where the runs lie among the kept tokens is drawn with all arrangements equally likely.
+30 % of the tokens are masked, and all sentences permuted. Lengths count tokens, as the paper says (fairseq's
+code of it counts words). Exactly round(0.3 L) tokens are masked, so the last span of a text may be cut short;
+all arrangements of spans among the kept tokens are equally likely.
 
-Legend: L tokens of a text, N packed tokens of a batch, S sequences, Q sentences, K runs.
+Legend: L tokens of a text, N packed tokens of a batch, S sequences, Q sentences, K spans.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,8 +38,8 @@ class Denoising(TeacherForcing):
     Args:
         tokenizer: Has a mask and an end-of-sequence token.
         decoder_start_id: What the decoder reads first (BART: the end-of-sequence token).
-        noise_density: Share of the tokens that is hidden.
-        mean_span_length: Tokens of a hidden run, on average: the parameter of the Poisson distribution.
+        noise_density: Share of the tokens that is masked.
+        mean_span_length: Tokens of a masked span, on average: the parameter of the Poisson distribution.
         label_smoothing: See `TeacherForcing`.
     """
 
@@ -64,7 +64,7 @@ class Denoising(TeacherForcing):
     def pairs(
         self, examples: Sequence[Example], rng: np.random.Generator
     ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
-        """Permute the sentences, then hide runs; the target is the text. Examples have `sentence_starts`."""
+        """Permute the sentences, then mask spans; the target is the text. Examples have `sentence_starts`."""
         texts, starts = gather(examples, "input_ids"), gather(examples, "sentence_starts").values
         ids, lengths = texts.values.astype(np.int64, copy=False), texts.lengths
         permuted = ids[permutation(starts, lengths, rng)]
@@ -78,8 +78,8 @@ def infilled_lengths(
     lengths: np.ndarray, noise_density: float, mean_span_length: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimate the tokens of source and target (S,), with their ends, for texts of some lengths (S,)."""
-    hidden = np.rint(lengths * noise_density)
-    return (lengths - hidden + np.ceil(hidden / mean_span_length) + 1).astype(np.int64), lengths + 1
+    masked = np.rint(lengths * noise_density)
+    return (lengths - masked + np.ceil(masked / mean_span_length) + 1).astype(np.int64), lengths + 1
 
 
 def permutation(starts: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -91,7 +91,7 @@ def permutation(starts: np.ndarray, lengths: np.ndarray, rng: np.random.Generato
     order = np.argsort(sentence_texts + rng.random(len(sentence_texts)))
     first = np.flatnonzero(begins)
     sizes = np.diff(first, append=len(begins))[order]
-    # Sentence after sentence in the new order: its first token's place, and on from there.
+    # Sentence after sentence in the new order: the positions from its first token on.
     return np.repeat(first[order] - (np.cumsum(sizes) - sizes), sizes) + np.arange(len(begins))
 
 
@@ -103,16 +103,16 @@ def infill(
     mask_id: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Replace runs of packed `ids` (N,) by one [MASK] each; corrupted texts, packed, and their lengths."""
-    hidden = np.rint(lengths * noise_density).astype(np.int64)
-    span_lengths, spans = poisson_until(hidden, mean_span_length, rng)
-    slots = lengths - hidden + spans  # kept tokens and masks of a corrupted text
+    """Replace spans of packed `ids` (N,) by one [MASK] each; corrupted texts, packed, and their lengths."""
+    masked = np.rint(lengths * noise_density).astype(np.int64)
+    span_lengths, spans = poisson_until(masked, mean_span_length, rng)
+    slots = lengths - masked + spans  # kept tokens and masks of a corrupted text
     is_mask = choose_each(slots, spans, rng)
     covered = np.ones(len(is_mask), dtype=np.int64)  # tokens of the text that each of the row stands for
     covered[is_mask] = span_lengths
-    place = np.cumsum(covered) - covered
+    positions = np.cumsum(covered) - covered
     corrupted = np.full(len(is_mask), mask_id, dtype=np.int64)
-    corrupted[~is_mask] = ids[place[~is_mask]]
+    corrupted[~is_mask] = ids[positions[~is_mask]]
     return corrupted, slots
 
 
@@ -126,7 +126,7 @@ def append_eos(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> Ragged:
 
 @dataclass(frozen=True)
 class DenoisingRecipe(BaseObjectiveRecipe):
-    """Write a text whose sentences were shuffled and runs hidden (BART)."""
+    """Reconstruct a text with permuted sentences and masked spans (BART)."""
 
     model_class = TercetSeq2SeqForConditionalGeneration
     template = "end"
@@ -135,11 +135,11 @@ class DenoisingRecipe(BaseObjectiveRecipe):
     kind: Literal["denoising"]
     """Which objective this is."""
     noise_density: Rate = 0.3
-    """Share of the tokens that is hidden."""
+    """Share of the tokens that is masked."""
     mean_span_length: Annotated[float, Field(gt=0)] = 3.0
-    """Tokens of a hidden run, on average."""
+    """Tokens of a masked span, on average."""
     label_smoothing: Smoothing = 0.0
-    """Probability that is spread over the whole vocabulary instead of resting on the right token."""
+    """Probability that is spread over the whole vocabulary instead of resting on the target token."""
 
     def build(
         self,

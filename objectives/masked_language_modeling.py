@@ -169,7 +169,7 @@ class StaticMasking:
 
 
 class MaskedLanguageModeling(TokenObjective):
-    """Predict the hidden tokens of an encoder's input; the term is `mlm`.
+    """Predict the masked tokens of an encoder's input; the term is `mlm`.
 
     Args:
         masking: Gives the corrupted tokens and their labels: `DynamicMasking` or `StaticMasking`.
@@ -210,7 +210,7 @@ class MaskedLanguageModeling(TokenObjective):
 
 @dataclass(frozen=True)
 class MaskingRecipe(BaseObjectiveRecipe):
-    """How tokens are hidden. Abstract: an objective adds what else is learned."""
+    """How tokens are masked. Abstract: an objective adds its model and what else is learned."""
 
     template = "pair"
 
@@ -228,7 +228,7 @@ class MaskingRecipe(BaseObjectiveRecipe):
     random_replace_prob: Share = 0.1
     """Share of the targets that are replaced by a random token; the rest stays as it is."""
     whole_word: bool = False
-    """Whether all tokens of a word are hidden at once."""
+    """Whether all tokens of a word are masked at once."""
 
     def corruption(self, tokenizer: PreTrainedTokenizerBase) -> Corruption:
         """Build what replaces tokens."""
@@ -243,14 +243,14 @@ class MaskingRecipe(BaseObjectiveRecipe):
 
 @dataclass(frozen=True)
 class MaskedLanguageModelingRecipe(MaskingRecipe):
-    """Predict hidden tokens (BERT, RoBERTa)."""
+    """Predict masked tokens (BERT, RoBERTa)."""
 
     model_class = TercetEncoderForMaskedLM
 
     kind: Literal["masked_language_modeling"]
     """Which objective this is."""
     masking: Literal["dynamic", "static"] = "dynamic"
-    """Whether an example is corrupted anew whenever it is seen, or always alike."""
+    """Whether an example is masked anew whenever it is seen (`dynamic`), or always the same (`static`)."""
 
     def build(
         self,
@@ -281,5 +281,5 @@ class MaskedLanguageModelingRecipe(MaskingRecipe):
         return FullSequences(text, sequence_length, *frame_ids(tokenizer), isolate_documents)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Hide a share of the text: [CLS] and [SEP] are never targets."""
+        """Mask a share of the text: [CLS] and [SEP] are never targets."""
         return FullSequence(sequence_length, 0, self.mlm_probability * (sequence_length - 2))

@@ -27,7 +27,7 @@ from .token_objective import target_positions, token_scores, without_targets
 
 
 class MaskedLanguageModelingWithNextSentence(Objective):
-    """Predict hidden tokens, and whether B follows A; the terms are `mlm` and `nsp`, and count alike.
+    """Predict masked tokens, and whether B follows A; the terms are `mlm` and `nsp`, of equal weight.
 
     Args:
         masked_language_modeling: Corrupts the pairs and gives the first term.
@@ -67,7 +67,7 @@ class MaskedLanguageModelingWithNextSentence(Objective):
 
 @dataclass(frozen=True)
 class NextSentenceRecipe(MaskingRecipe):
-    """Predict hidden tokens, and whether the second part of a pair follows the first (BERT)."""
+    """Predict masked tokens, and whether the second part of a pair follows the first (BERT)."""
 
     RENAMED = {**MaskingRecipe.RENAMED, "short_rate": "short_sequence_probability"}
     model_class = TercetEncoderForPreTraining
@@ -103,5 +103,5 @@ class NextSentenceRecipe(MaskingRecipe):
         return NextSentencePairs(text, tokenizer, sequence_length, seed, self.short_sequence_probability)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Hide a share of both parts: [CLS] and two [SEP] are never targets."""
+        """Mask a share of both parts: [CLS] and two [SEP] are never targets."""
         return FullSequence(sequence_length, 0, self.mlm_probability * (sequence_length - 3), pairs=1)

@@ -19,10 +19,10 @@ NO_CHARACTER = -1
 """Where a token begins and ends that stands for no character of the text."""
 
 CHARACTERS = ("begins", "ends")
-"""What a batch says of each token's place in the text."""
+"""Fields of a batch: where each token begins and ends in the text."""
 
-PLACES = ("rows", "nowhere")
-"""What a batch says of each window."""
+WINDOW_FIELDS = ("rows", "nowhere")
+"""Fields of a batch: the row of each window, and its token that stands for no answer."""
 
 
 class QuestionAnsweringObjective(TaskObjective[Tensor]):
@@ -39,7 +39,7 @@ class QuestionAnsweringObjective(TaskObjective[Tensor]):
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack the windows; labels are (S, 1, 2), `begins` and `ends` streams like the ids."""
         batch = one_stream(gather(examples, "input_ids"))
-        for name in ("index", *PLACES):
+        for name in ("index", *WINDOW_FIELDS):
             batch[name] = torch.from_numpy(gather(examples, name).values)
         for name in ("token_type_ids", *CHARACTERS):
             if has_field(examples, name):
@@ -51,7 +51,7 @@ class QuestionAnsweringObjective(TaskObjective[Tensor]):
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
         """Scores of each token as the first and as the last one, (S, T, 2), -inf beyond the window."""
         inputs = inputs_of(batch)
-        found = model(**{name: inputs[name] for name in inputs if name not in CHARACTERS + PLACES})
+        found = model(**{name: inputs[name] for name in inputs if name not in CHARACTERS + WINDOW_FIELDS})
         scores = torch.stack((found.start_logits[0], found.end_logits[0]), dim=-1)
         return in_rows(scores, batch["cu_seq_lens_q"], -torch.inf)
 

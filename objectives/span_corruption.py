@@ -1,15 +1,16 @@
-"""Span corruption: hide runs of tokens behind sentinels, and write the runs (T5).
+"""Span corruption: replace spans of tokens by sentinels, and predict the spans (T5).
 
     text      Thank you for inviting me to your party last week </s>
     source    Thank you <extra_id_0> me to your party <extra_id_1> week </s>
     target    <extra_id_0> for inviting <extra_id_1> last <extra_id_2> </s>
 
-(Raffel et al., 2020, section 3.1.4.) How much is hidden depends on the length alone: round(0.15 L) tokens in
-round(hidden / 3) runs; where, is drawn as by `random_spans_noise_mask` of the paper's code: hidden and kept
-tokens are each cut into as many runs at random, and alternate, a kept one first. So a text always ends in a
-hidden run (unlike the paper's figure 2, above). The final sentinel is the paper's; its code leaves it out.
+(Raffel et al., 2020, section 3.1.4.) How many tokens are noise depends on the length alone: m = round(0.15 L)
+tokens in round(m / 3) spans. Their positions are drawn as by `random_spans_noise_mask` of the paper's code:
+noise and kept tokens are each cut into as many spans at random, and alternate, a kept one first. So a text
+always ends with a noise span (unlike the paper's figure 2, above). The final sentinel is the paper's; its
+code leaves it out.
 
-Legend: L tokens of a text, N packed tokens of a batch, S sequences, K runs, m hidden tokens.
+Legend: L tokens of a text, N packed tokens of a batch, S sequences, K noise spans, m noise tokens.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,21 +32,21 @@ from .randomness import segment_each
 from .teacher_forcing import CorruptedTexts, TeacherForcing, required_start_id
 
 
-def hidden_counts(
+def count_noise(
     lengths: np.ndarray, noise_density: float, mean_span_length: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Count the hidden tokens and the runs (S,) of texts of some lengths (S,); at least one token is kept."""
-    hidden = np.minimum(np.maximum(np.rint(lengths * noise_density).astype(np.int64), 1), lengths - 1)
-    spans = np.maximum(np.rint(hidden / mean_span_length).astype(np.int64), 1)
-    return hidden, np.minimum(spans, np.minimum(hidden, lengths - hidden))
+    """Count the noise tokens and spans (S,) of texts of some lengths (S,); at least one token is kept."""
+    noise = np.minimum(np.maximum(np.rint(lengths * noise_density).astype(np.int64), 1), lengths - 1)
+    spans = np.maximum(np.rint(noise / mean_span_length).astype(np.int64), 1)
+    return noise, np.minimum(spans, np.minimum(noise, lengths - noise))
 
 
 def corrupted_lengths(
     lengths: np.ndarray, noise_density: float, mean_span_length: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Count the tokens of source and target (S,), with sentinels and end: L - m + K + 1 and m + K + 2."""
-    hidden, spans = hidden_counts(lengths, noise_density, mean_span_length)
-    return lengths - hidden + spans + 1, hidden + spans + 2
+    noise, spans = count_noise(lengths, noise_density, mean_span_length)
+    return lengths - noise + spans + 1, noise + spans + 2
 
 
 def uncorrupted_length(sequence_length: int, noise_density: float, mean_span_length: float) -> int:
@@ -62,26 +63,26 @@ def uncorrupted_length(sequence_length: int, noise_density: float, mean_span_len
     return int(lengths[longest <= sequence_length][-1])
 
 
-def hidden_mask(
+def noise_mask(
     lengths: np.ndarray, noise_density: float, mean_span_length: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw which packed tokens are hidden (N,): runs of kept and hidden tokens alternate in each text."""
-    hidden, spans = hidden_counts(lengths, noise_density, mean_span_length)
-    spans = np.maximum(spans, 1)  # a text of one token has a hidden run of length 0
-    runs = [segment_each(lengths - hidden, spans, rng), segment_each(hidden, spans, rng)]
+    """Draw which packed tokens are noise (N,): spans of kept and noise tokens alternate in each text."""
+    noise, spans = count_noise(lengths, noise_density, mean_span_length)
+    spans = np.maximum(spans, 1)  # a text of one token has a noise span of length 0
+    runs = [segment_each(lengths - noise, spans, rng), segment_each(noise, spans, rng)]
     runs = np.stack(runs, axis=1).ravel()
     return np.repeat(np.arange(len(runs)) % 2 == 1, runs)
 
 
 class SpanCorruption(TeacherForcing):
-    """Write the hidden runs of a text; the term is `span_corruption`.
+    """Predict the noise spans of a text; the term is `span_corruption`.
 
     Args:
         tokenizer: Has an end-of-sequence token and sentinels `<extra_id_0>`, `<extra_id_1>`, ...
         decoder_start_id: What the decoder reads first (T5: the padding token).
         longest: Tokens of the longest text that examples will have: it decides how many sentinels are needed.
-        noise_density: Share of the tokens that is hidden.
-        mean_span_length: Tokens of a hidden run, on average.
+        noise_density: Share of the tokens that is noise.
+        mean_span_length: Tokens of a noise span, on average.
         label_smoothing: See `TeacherForcing`.
     """
 
@@ -99,11 +100,13 @@ class SpanCorruption(TeacherForcing):
         super().__init__("span_corruption", decoder_start_id, label_smoothing)
         self.noise_density = check_rate("noise_density", noise_density)
         if mean_span_length < 1:
-            raise ValueError(f"mean_span_length is {mean_span_length}, but a run has at least 1 token: try 3")
+            raise ValueError(
+                f"mean_span_length is {mean_span_length}, but a span has at least 1 token: try 3"
+            )
         self.mean_span_length = mean_span_length
         self.eos_id = required_token_id(tokenizer, "eos", "span corruption")
         self.sentinels = sentinel_ids(tokenizer)
-        needed = int(hidden_counts(np.array([longest]), noise_density, mean_span_length)[1][0]) + 1
+        needed = int(count_noise(np.array([longest]), noise_density, mean_span_length)[1][0]) + 1
         if len(self.sentinels) < needed:
             raise ValueError(
                 f"span corruption of {longest} tokens needs {needed} sentinels, but the tokenizer has "
@@ -114,24 +117,24 @@ class SpanCorruption(TeacherForcing):
     def pairs(
         self, examples: Sequence[Example], rng: np.random.Generator
     ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
-        """Hide runs of the examples' tokens; sources and targets, each with its end."""
+        """Replace spans of the examples by sentinels; sources and targets, each with its end."""
         ids = gather(examples, "input_ids")
-        hidden = hidden_mask(ids.lengths, self.noise_density, self.mean_span_length, rng)
-        return self.split(ids.values, ids.lengths, hidden)
+        is_noise = noise_mask(ids.lengths, self.noise_density, self.mean_span_length, rng)
+        return self.split(ids.values, ids.lengths, is_noise)
 
-    def split(self, ids: np.ndarray, lengths: np.ndarray, hidden: np.ndarray) -> tuple[Ragged, Ragged]:
-        """Part packed `ids` (N,) into sources and targets; a text's first token is never `hidden` (N,).
+    def split(self, ids: np.ndarray, lengths: np.ndarray, is_noise: np.ndarray) -> tuple[Ragged, Ragged]:
+        """Part packed `ids` (N,) into sources and targets by `is_noise` (N,), false for a text's first token.
 
-        A source is kept runs, each followed by one token: a sentinel, or the end after the last.
-        A target is hidden runs, each preceded by a sentinel, and at last a sentinel and the end.
+        A source is kept spans, each followed by one token: a sentinel, or the end after the last.
+        A target is noise spans, each preceded by a sentinel, and at last a sentinel and the end.
         """
-        begins = np.flatnonzero(hidden & ~np.append(False, hidden[:-1]))  # of hidden runs (K,)
-        stops = np.flatnonzero(hidden & ~np.append(hidden[1:], False)) + 1
+        begins = np.flatnonzero(is_noise & ~np.append(False, is_noise[:-1]))  # of noise spans (K,)
+        stops = np.flatnonzero(is_noise & ~np.append(is_noise[1:], False)) + 1
         text_ends = lengths.cumsum()
         runs_before = boundaries(np.diff(begins.searchsorted(text_ends), prepend=0))  # (S + 1,)
         spans = np.diff(runs_before)
         sentinels = self.sentinels[restarting_positions(spans)]
-        last = runs_before[1:]  # where a text's last piece goes among all runs
+        last = runs_before[1:]  # where a text's last piece goes among all spans
         last_piece = last + np.arange(len(spans))
 
         starts = np.insert(stops, runs_before[:-1], text_ends - lengths)
@@ -151,7 +154,7 @@ class SpanCorruption(TeacherForcing):
 
 
 def splice(source: Iterable[int], target: Iterable[int], sentinels: Iterable[int], eos_id: int) -> list[int]:
-    """Put the runs of a target (or of what a model generated) in place of their sentinels in the source."""
+    """Put the spans of a target (or of what a model generated) in place of their sentinels in the source."""
     runs: dict[int, list[int]] = {}
     current: list[int] = []
     sentinel_set = set(map(int, sentinels))
@@ -168,7 +171,7 @@ def splice(source: Iterable[int], target: Iterable[int], sentinels: Iterable[int
 
 @dataclass(frozen=True)
 class SpanCorruptionRecipe(BaseObjectiveRecipe):
-    """Write the hidden runs of a text (T5)."""
+    """Predict spans that sentinels replace (T5)."""
 
     model_class = TercetSeq2SeqForConditionalGeneration
     template = "end"
@@ -179,11 +182,11 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
     kind: Literal["span_corruption"]
     """Which objective this is."""
     noise_density: Rate = 0.15
-    """Share of the tokens that is hidden."""
+    """Share of the tokens that is replaced."""
     mean_span_length: Annotated[float, Field(ge=1)] = 3.0
-    """Tokens of a hidden run, on average."""
+    """Tokens of a span, on average."""
     label_smoothing: Smoothing = 0.0
-    """Probability that is spread over the whole vocabulary instead of resting on the right token."""
+    """Probability that is spread over the whole vocabulary instead of resting on the target token."""
 
     def build(
         self,

@@ -27,8 +27,8 @@ def two_streams(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], de
     """Pack sources for the encoder and targets for the decoder, which reads each target one step late.
 
     `decoder_input_ids` (1, M) begin every sequence with `decoder_start_id` and repeat `labels` (1, M) but the
-    last: teacher forcing (Williams and Zipser, 1989): what is predicted at t is read at t + 1, right or
-    wrong.
+    last. This is teacher forcing (Williams and Zipser, 1989): the decoder reads the labels, not what it
+    predicted.
     """
     labels = pack(targets)
     read = labels._replace(input_ids=one_step_late(labels, decoder_start_id))
@@ -48,7 +48,7 @@ def side_by_side(encoder: Packed, decoder: Packed) -> Batch:
 
 
 def one_step_late(packed: Packed, start_id: int) -> Tensor:
-    """Shift each packed sequence one place to the right, behind `start_id`: (1, M) to (1, M)."""
+    """Shift each packed sequence one position to the right, behind `start_id`: (1, M) to (1, M)."""
     late = packed.input_ids.roll(1, dims=1)
     late[0, packed.cu_seq_lens[:-1]] = start_id
     return late

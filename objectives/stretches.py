@@ -44,15 +44,15 @@ def cut_documents(
 
 
 def follow(sizes: np.ndarray) -> np.ndarray:
-    """Go from 0 to the end by the step that each place names (S,): the places that are met (P,).
+    """Go from 0 to the end by the step at each position (S,): the positions that are met (P,).
 
     >>> follow(np.array([2, 9, 1, 3, 9, 9])).tolist()
     [0, 2, 3]
     """
-    met, place, end, steps = array("q"), 0, len(sizes), sizes.data
-    while place < end:
-        met.append(place)
-        place += steps[place]
+    met, position, end, steps = array("q"), 0, len(sizes), sizes.data
+    while position < end:
+        met.append(position)
+        position += steps[position]
     return np.frombuffer(met, dtype=np.int64)
 
 

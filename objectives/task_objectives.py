@@ -80,7 +80,7 @@ class SingleLabelObjective(TextObjective):
     """Cross-entropy of one label.
 
     Args:
-        weights_of_labels: What each label counts (L,), 1 on average over the training rows; alike if `None`.
+        weights_of_labels: Weight of each label (L,), 1 on average over the training rows; all 1 if `None`.
         label_smoothing: Probability that is spread over all labels.
     """
 

@@ -55,12 +55,12 @@ class TeacherForcing(TokenObjective):
     """Predict each token of a target from the source and the tokens before it. Abstract: see its subclasses.
 
     Label smoothing (Szegedy et al., 2016, section 7; Vaswani et al., 2017, section 5.4) replaces the target,
-    one at the right token, by
+    one at the target token, by
 
-        (1 - eps) * one-hot + eps / V        everywhere, the right token included, and so sums to 1.
+        (1 - eps) * one-hot + eps / V        everywhere, the target included, and so sums to 1.
 
-    With V = 6 and eps = 0.1 that is 0.9167 for the right token and 0.0167 for each other. An example often
-    shown, 0.9 for the right token and 0.2 for each of five others, sums to 1.9 and is wrong: it is no
+    With V = 6 and eps = 0.1 that is 0.9167 for the target and 0.0167 for each other. An example often
+    shown, 0.9 for the target and 0.2 for each of five others, sums to 1.9 and is wrong: it is no
     distribution. Evaluation never smooths, so that its loss is a likelihood, and perplexity its exponential.
 
     Args:

@@ -33,7 +33,7 @@ class TokenObjective(Objective):
     """
 
     noise: Noise
-    """Whether examples are corrupted: never, always alike, or anew whenever they are seen."""
+    """Whether examples are corrupted: never, always the same way, or anew whenever they are seen."""
 
     def __init__(self, term: str, label_smoothing: float = 0.0):
         self.term = term

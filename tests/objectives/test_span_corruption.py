@@ -9,8 +9,8 @@ from transformers import PreTrainedTokenizerFast
 from tercet.objectives.span_corruption import (
     SpanCorruption,
     corrupted_lengths,
-    hidden_counts,
-    hidden_mask,
+    count_noise,
+    noise_mask,
     splice,
     uncorrupted_length,
 )
@@ -52,7 +52,7 @@ def test_example_of_the_paper():
 
 def test_a_text_of_568_fills_a_sequence_of_512():
     """As in T5's code: 85 of 568 tokens in 28 runs; the target has the last sentinel more than there."""
-    hidden, spans = hidden_counts(np.array([568]), 0.15, 3.0)
+    hidden, spans = count_noise(np.array([568]), 0.15, 3.0)
     assert (hidden.item(), spans.item()) == (85, 28)
     source, target = corrupted_lengths(np.array([568]), 0.15, 3.0)
     assert (source.item(), target.item()) == (568 - 85 + 28 + 1, 85 + 28 + 2) == (512, 115)
@@ -79,7 +79,7 @@ def test_splicing_the_target_into_the_source_restores_the_text(lengths, rate, me
 def test_runs_are_drawn_uniformly():
     """Of 8 tokens 4 are hidden in 2 runs: the 3 x 3 ways to cut hidden and kept ones are alike likely."""
     draws, ways = 20_000, 9
-    mask = hidden_mask(np.full(draws, 8), 0.5, 2.0, np.random.default_rng(2)).reshape(draws, 8)
+    mask = noise_mask(np.full(draws, 8), 0.5, 2.0, np.random.default_rng(2)).reshape(draws, 8)
     assert (mask.sum(axis=1) == 4).all()
     assert not mask[:, 0].any()
     assert mask[:, -1].all()
@@ -90,7 +90,7 @@ def test_runs_are_drawn_uniformly():
 
 
 def test_rate_and_mean_length_are_exact_on_long_texts():
-    mask = hidden_mask(np.full(500, 568), 0.15, 3.0, np.random.default_rng(3)).reshape(500, 568)
+    mask = noise_mask(np.full(500, 568), 0.15, 3.0, np.random.default_rng(3)).reshape(500, 568)
     assert (mask.sum(axis=1) == 85).all()
     runs = (mask[:, 1:] & ~mask[:, :-1]).sum(axis=1)
     assert (runs == 28).all()
