@@ -21,7 +21,7 @@ from ..finetune.splits import encoder_of
 from ..finetune.task import Prediction, Task
 from ..interop.run import load_ours
 from ..metrics.bootstrap import bootstrap_interval
-from ..metrics.text_metrics import score_of_rows
+from ..metrics.texts import score_of_rows
 from ..modeling import TercetPreTrainedModel
 from ..modeling.cross_entropy import at_least_float32
 from ..objectives.token_objective import TokenObjective

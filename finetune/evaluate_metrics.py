@@ -19,12 +19,12 @@ import numpy as np
 from datasets import Features, List, Value
 from evaluate import Metric, MetricInfo
 
-from ..metrics.answer_metrics import answer_scores
-from ..metrics.label_metrics import Average, accuracy, calibration_error, f1, matthews_correlation, set_scores
-from ..metrics.number_metrics import mean_squared_error, pearson, spearman
-from ..metrics.ranking_metrics import normalized_gain, ranked_grades, reciprocal_rank
-from ..metrics.span_metrics import span_scores
-from ..metrics.text_metrics import Tokenization, bleu, chrf, exact_match, rouge
+from ..metrics.answers import answer_scores
+from ..metrics.labels import Average, accuracy, calibration_error, f1, matthews_correlation, set_scores
+from ..metrics.numbers import mean_squared_error, pearson, spearman
+from ..metrics.ranking import normalized_gain, ranked_grades, reciprocal_rank
+from ..metrics.spans import span_scores
+from ..metrics.texts import Tokenization, bleu, chrf, exact_match, rouge
 
 LABEL, NUMBER, TEXT = Value("int64"), Value("float64"), Value("string")
 

@@ -16,7 +16,7 @@ from datasets import Dataset
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from ..metrics.text_metrics import rouge_of_each, score_of_rows, text_scores, tokenization_for
+from ..metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenization_for
 from ..objectives.denoising import append_eos
 from ..objectives.streams import one_step_late, one_stream, side_by_side
 from ..objectives.task_objectives import TaskObjective

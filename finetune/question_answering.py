@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from datasets import Dataset
 
-from ..metrics.answer_metrics import answer_scores, exact_match, word_f1
+from ..metrics.answers import answer_scores, exact_match, word_f1
 from ..metrics.bootstrap import mean_interval
 from ..objectives.question_answering import NO_CHARACTER, QuestionAnsweringObjective
 from ..text.row_error import RowError

@@ -17,7 +17,7 @@ import numpy as np
 from datasets import Dataset
 
 from ..metrics.bootstrap import mean_interval
-from ..metrics.ranking_metrics import query_scores
+from ..metrics.ranking import query_scores
 from ..modeling import TercetConfig
 from ..objectives.ranking import RankingObjective
 from ..text.rows import texts_of

@@ -7,7 +7,7 @@ import numpy as np
 from datasets import Dataset
 
 from ..metrics.bootstrap import bootstrap_interval
-from ..metrics.number_metrics import SCORES, number_scores
+from ..metrics.numbers import SCORES, number_scores
 from ..objectives.task_objectives import RegressionObjective
 from ..text.row_error import RowError
 from ..text.row_files import number_of

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..metrics.bootstrap import bootstrap_interval
-from ..metrics.label_metrics import LabelRow, label_table
-from ..metrics.span_metrics import OUTSIDE, check_iob2, ratio, row_counts, span_scores, span_table
+from ..metrics.labels import LabelRow, label_table
+from ..metrics.spans import OUTSIDE, check_iob2, ratio, row_counts, span_scores, span_table
 from ..objectives.streams import one_stream
 from ..objectives.task_objectives import TaskObjective, inputs_of
 from ..reporting.blocks import Example as Shown

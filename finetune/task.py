@@ -13,7 +13,7 @@ import numpy as np
 from datasets import Dataset
 
 from ..metrics.bootstrap import bootstrap_interval
-from ..metrics.label_metrics import LabelRow
+from ..metrics.labels import LabelRow
 from ..modeling import TercetConfig
 from ..objectives.task_objectives import TaskObjective
 from ..reporting.blocks import Example as Shown

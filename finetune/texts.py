@@ -9,7 +9,7 @@ import torch
 from datasets import Dataset
 
 from ..metrics.bootstrap import bootstrap_interval
-from ..metrics.label_metrics import (
+from ..metrics.labels import (
     DECISION_SCORES,
     LabelRow,
     count_confusions,

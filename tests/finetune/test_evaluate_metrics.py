@@ -15,12 +15,12 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
 
 from tercet.finetune.evaluate_metrics import METRICS, Bleu, load_metric
-from tercet.metrics.answer_metrics import answer_scores
-from tercet.metrics.label_metrics import label_scores, set_scores
-from tercet.metrics.number_metrics import number_scores
-from tercet.metrics.ranking_metrics import ranking_scores
-from tercet.metrics.span_metrics import span_scores
-from tercet.metrics.text_metrics import bleu, text_scores
+from tercet.metrics.answers import answer_scores
+from tercet.metrics.labels import label_scores, set_scores
+from tercet.metrics.numbers import number_scores
+from tercet.metrics.ranking import ranking_scores
+from tercet.metrics.spans import span_scores
+from tercet.metrics.texts import bleu, text_scores
 from tercet.modeling import TercetEncoderConfig, TercetEncoderForSequenceClassification
 
 RNG = np.random.default_rng(0)

@@ -28,7 +28,7 @@ from tercet.finetune.splits import encoder_of
 from tercet.finetune.task import Task
 from tercet.finetune.task_recipes import GenerationRecipe
 from tercet.finetune.tasks import build_task
-from tercet.metrics.text_metrics import text_scores
+from tercet.metrics.texts import text_scores
 from tercet.objectives.translation import Translation
 from tercet.training.batches import StepDataset
 from tercet.training.objective import IGNORE

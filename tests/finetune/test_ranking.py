@@ -23,7 +23,7 @@ from tercet.finetune.ranking import Ranking
 from tercet.finetune.task_recipes import RankingRecipe
 from tercet.finetune.tasks import build_task, columns_of
 from tercet.metrics.bootstrap import mean_interval
-from tercet.metrics.ranking_metrics import ranking_scores
+from tercet.metrics.ranking import ranking_scores
 from tercet.objectives.ranking import group_edges
 from tercet.training.batches import StepDataset
 from tercet.training.packing import slice_sequences
