@@ -167,7 +167,9 @@ def keep_of_predictions(
 ) -> Kept:
     """Compare the score by which a task is judged, on the same rows."""
     scores = [task.score_of_rows(predictions, references) for predictions in (own, teachers)]
-    return keep_of_rows(scores, len(own), is_better_high=task.metrics[task.criterion], resamples=RESAMPLES)
+    return keep_of_rows(
+        scores, len(own), is_better_high=task.metrics[task.metric_for_best_model], resamples=RESAMPLES
+    )
 
 
 def load_all(folders: Mapping[str, str]) -> dict[str, TercetPreTrainedModel]:

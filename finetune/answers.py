@@ -75,7 +75,9 @@ class Examiner:
     def measure(self, model: nn.Module) -> dict[str, float]:
         """Score a model in evaluation mode."""
         judged = judge(model, self.task, self.split.rows, self.split.examples)
-        if self.best is None or self.task.shortfall(judged.scores) < self.task.shortfall(self.best.scores):
+        if self.best is None or self.task.minimized_metric(judged.scores) < self.task.minimized_metric(
+            self.best.scores
+        ):
             self.best = judged
         return judged.scores
 

@@ -256,8 +256,8 @@ def test_reports_know_how_wrong_a_text_is():
     task = make_task(rows)
     references = task.references(rows)
     predictions = [{"text": text} for text in ("a b", "c x", "x y")]
-    assert task.wrongness(predictions, references).tolist() == [0, 0.5, 1]
-    assert (task.said(predictions[1]), task.wanted(references[1])) == ("c x", "c d")
+    assert task.error(predictions, references).tolist() == [0, 0.5, 1]
+    assert (task.format_prediction(predictions[1]), task.format_reference(references[1])) == ("c x", "c d")
     assert task.interval(predictions, references) == pytest.approx(
         Task.interval(task, predictions, references)
     )
