@@ -56,7 +56,9 @@ def judge(
     """
     answers, loss = ask(model, task.objective(), examples, tokens_at_once)
     predictions = task.predictions(answers, rows)
-    return Judged(predictions, task.score(predictions, task.references(rows)) | {"loss": loss})
+    references = task.references(rows)
+    scores = task.score(predictions, references) | task.library_scores(predictions, references)
+    return Judged(predictions, scores | {"loss": loss})
 
 
 class Examiner:

@@ -188,6 +188,12 @@ class Generation(Task):
         texts, tokenization = texts_in(predictions), self.facts["tokenization"]
         return score_of_rows(self.metric_for_best_model, texts, references, tokenize=tokenization)
 
+    def plain(
+        self, predictions: Sequence[Prediction], references: Sequence[str]
+    ) -> tuple[list[str], list[str]]:
+        """Give the texts."""
+        return [each["text"] for each in predictions], list(references)
+
     def error(self, predictions: Sequence[Prediction], references: Sequence[str]) -> np.ndarray:
         """How much of the longest common subsequence is missing."""
         return 1 - rouge_of_each(texts_in(predictions), references)["rougeL"]

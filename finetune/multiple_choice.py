@@ -10,6 +10,7 @@ Shapes: S rows of a batch, C choices of all of them, K choices of one.
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
@@ -151,6 +152,12 @@ class MultipleChoice(Task):
         """Give the share of the rows whose right choice was found."""
         found = np.array([each["choice"] for each in predictions])
         return {"accuracy": float(np.mean(found == np.asarray(references)))}
+
+    def plain(
+        self, predictions: Sequence[Prediction], references: Sequence[int]
+    ) -> tuple[list[Any], list[Any]]:
+        """Give the numbers of the choices."""
+        return [each["choice"] for each in predictions], [int(each) for each in references]
 
     def error(self, predictions: Sequence[Prediction], references: Sequence[int]) -> np.ndarray:
         """How much surer the model was of its choice than of the right one."""

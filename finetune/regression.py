@@ -85,6 +85,12 @@ class Regression(TextTask):
         )
         return bootstrap_interval(lambda rows: score(found[rows], right[rows]), len(right))
 
+    def plain(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Give the numbers."""
+        return self.found(predictions).tolist(), np.asarray(references).tolist()
+
     def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
         """How far off the number is."""
         return np.abs(self.found(predictions) - np.asarray(references))

@@ -19,6 +19,7 @@ from ..reporting.wording import format_score, name_of_model
 from ..training.disk import replace_text
 from ..training.tracking import LOG, read_log
 from .grid import in_words
+from .library_metrics import PREFIX, score_in_words
 from .output import CONFUSIONS, MARKDOWN, PAGE, seed_folder
 from .recipe import FineTuningRecipe
 from .shared_rows import SHARED, shared_in_words
@@ -125,12 +126,12 @@ def doubts(summary: Mapping[str, Any]) -> str:
 
 def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     """Put all scores side by side."""
-    split, names = summary["split"], [name for name in best if name in METRICS]
+    split, names = summary["split"], [name for name in best if name in METRICS or name.startswith(PREFIX)]
     columns = {"best seed": best, **summary["baselines"]}
     rows = []
     for name in names:
         row = [
-            METRICS[name],
+            METRICS.get(name) or score_in_words(name),
             *(format_score(scores[name]) if name in scores else "" for scores in columns.values()),
         ]
         if len(summary["seeds"]) > 1:

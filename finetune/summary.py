@@ -100,7 +100,9 @@ def summarize(
         **spread(study, results),
         "interval": list(task.interval(predictions, references)),
         "baselines": {
-            task.baseline: as_json(task.score(guesses, references)),
+            task.baseline: as_json(
+                task.score(guesses, references) | task.library_scores(guesses, references)
+            ),
             UNTRAINED: as_json(judge_untrained(recipe, study).scores),
         },
     }

@@ -21,6 +21,7 @@ from ..reporting.blocks import Line, Run
 from ..text.rows import Row
 from .encoding import TextEncoder
 from .examples import LabelledExamples
+from .library_metrics import Modules, library_scores
 
 SHOWN_CHARACTERS = 600
 """Of a text in a report, at most."""
@@ -50,6 +51,8 @@ class Task(ABC):
     def __init__(self, recipe: Any, facts: Facts):
         self.recipe = recipe
         self.facts = facts
+        self.modules: Modules = {}
+        """What is computed beside the task's own metrics; a run loads it."""
 
     @staticmethod
     @abstractmethod
@@ -107,6 +110,20 @@ class Task(ABC):
     @abstractmethod
     def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
         """Score predictions."""
+
+    def library_scores(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> dict[str, float]:
+        """Score predictions by the modules of the `evaluate` library that the recipe names, if any."""
+        return library_scores(self.modules, *self.plain(predictions, references)) if self.modules else {}
+
+    def plain(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Give predictions and references as `evaluate` has them: label numbers, numbers or texts."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no plain predictions, and its recipe no metrics"
+        )
 
     @abstractmethod
     def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:

@@ -19,6 +19,9 @@ from pydantic import Field
 Columns = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 """One column of texts, or two, which are read as a pair."""
 
+Modules = tuple[Annotated[str, Field(min_length=1)], ...]
+"""Modules of the `evaluate` library: names on the Hub, or local folders or scripts."""
+
 RENAMED = {"criterion": "metric_for_best_model"}
 """Keys of all kinds that have new names."""
 
@@ -42,6 +45,8 @@ class ClassificationRecipe:
     """Probability that is spread over all labels instead of resting on the correct one."""
     metric_for_best_model: Literal["accuracy", "f1", "f1_macro", "matthews_correlation"] = "accuracy"
     """Metric by which the best checkpoint is chosen; `f1` is of the second of two labels."""
+    metrics: Modules = ()
+    """Modules of the `evaluate` library that are computed and reported as well."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,8 @@ class RegressionRecipe:
     """Column of the number."""
     metric_for_best_model: Literal["pearson", "spearman", "mean_squared_error"] = "pearson"
     """Metric by which the best checkpoint is chosen."""
+    metrics: Modules = ()
+    """Modules of the `evaluate` library that are computed and reported as well."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +145,8 @@ class MultipleChoiceRecipe:
     """Column of the number of the correct one, counted from 0."""
     metric_for_best_model: Literal["accuracy"] = "accuracy"
     """Metric by which the best checkpoint is chosen."""
+    metrics: Modules = ()
+    """Modules of the `evaluate` library that are computed and reported as well."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +193,8 @@ class GenerationRecipe:
     """Beams of the search for it."""
     metric_for_best_model: Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match"] = "rougeL"
     """Metric by which the best checkpoint is chosen."""
+    metrics: Modules = ()
+    """Modules of the `evaluate` library that are computed and reported as well."""
 
 
 TaskRecipe = Annotated[

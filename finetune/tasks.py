@@ -11,6 +11,7 @@ from ..configs.recipe import recipe_data
 from ..interop.finished_run import TASK
 from ..training.disk import replace_text
 from .generation import Generation
+from .library_metrics import load_metrics
 from .multiple_choice import MultipleChoice
 from .question_answering import QuestionAnswering
 from .ranking import Ranking
@@ -29,6 +30,9 @@ from .task_recipes import (
     TaskRecipe,
 )
 from .texts import Classification, MultiLabel
+
+ROWS_TO_TRY = 16
+"""Rows that the modules of `task.metrics` score before a model learns, to see that they can."""
 
 TASKS: dict[type[Any], type[Task]] = {
     ClassificationRecipe: Classification,
@@ -50,13 +54,19 @@ def columns_of(recipe: TaskRecipe) -> tuple[str, ...]:
 
 
 def build_task(recipe: TaskRecipe, train: Dataset) -> Task:
-    """Find out what the labels of a task are.
+    """Find out what the labels of a task are, and load what else shall score it.
 
     Raises:
-        ValueError: There is nothing to learn from the rows.
+        ValueError: There is nothing to learn from the rows, or a module of `task.metrics` cannot be loaded or
+            does not score such a task.
     """
     kind = TASKS[type(recipe)]
-    return kind(recipe, kind.find(recipe, train))
+    task = kind(recipe, kind.find(recipe, train))
+    task.modules = load_metrics(getattr(recipe, "metrics", ()))
+    if task.modules:
+        few = train.select(range(min(len(train), ROWS_TO_TRY)))
+        task.library_scores(task.guess(train, few), task.references(few))
+    return task
 
 
 def keep_task(task: Task, folder: Path) -> None:

@@ -144,6 +144,12 @@ class Classification(LabellingTask):
         probabilities = np.array([list(each["scores"].values()) for each in predictions])
         return label_scores(probabilities, np.asarray(references))
 
+    def plain(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Give the numbers of the labels."""
+        return self.found(predictions).tolist(), np.asarray(references).tolist()
+
     def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
         """How much surer the model was of its label than of the right one."""
         pairs = zip(predictions, references, strict=True)
