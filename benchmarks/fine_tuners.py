@@ -50,10 +50,10 @@ TASKS: dict[str, dict[str, Any]] = {
         "kind": "classification",
         "texts": ["sentence"],
         "label_names": ["unacceptable", "acceptable"],
-        "criterion": "matthews_correlation",
+        "metric_for_best_model": "matthews_correlation",
     },
     "mrpc": {"kind": "classification", "texts": ["sentence1", "sentence2"], "label_names": ["no", "yes"]},
-    "stsb": {"kind": "regression", "texts": ["sentence1", "sentence2"], "criterion": "spearman"},
+    "stsb": {"kind": "regression", "texts": ["sentence1", "sentence2"], "metric_for_best_model": "spearman"},
     "conll2003": {"kind": "tagging", "tags": "ner_tags"},
 }
 """Name -> what our recipe says of it."""
@@ -82,7 +82,9 @@ class Contest:
     @property
     def criterion(self) -> str:
         """The score that is compared."""
-        return TASKS[self.task].get("criterion") or ("span_f1" if self.task == "conll2003" else "accuracy")
+        return TASKS[self.task].get("metric_for_best_model") or (
+            "span_f1" if self.task == "conll2003" else "accuracy"
+        )
 
     def read(self) -> tuple[Dataset, Dataset]:
         """Read the rows."""

@@ -11,7 +11,7 @@ import numpy as np
 from datasets import Dataset
 
 from ..finetune.task import Prediction, Task
-from ..metrics.text_metrics import rouge_of_each
+from ..metrics.texts import rouge_of_each
 from .bag_of_words import predict_by_words
 
 Rows = Mapping[str, Dataset]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ..finetune.output import PAGE
-from ..metrics.label_metrics import count_confusions
+from ..metrics.labels import count_confusions
 from ..reporting.blocks import (
     Bar,
     Block,

@@ -21,7 +21,7 @@ from ..finetune.splits import encoder_of
 from ..finetune.task import Prediction, Task
 from ..interop.run import load_ours
 from ..metrics.bootstrap import bootstrap_interval
-from ..metrics.text_metrics import score_of_rows
+from ..metrics.texts import score_of_rows
 from ..modeling import TercetPreTrainedModel
 from ..modeling.cross_entropy import at_least_float32
 from ..objectives.token_objective import TokenObjective
@@ -167,7 +167,9 @@ def keep_of_predictions(
 ) -> Kept:
     """Compare the score by which a task is judged, on the same rows."""
     scores = [task.score_of_rows(predictions, references) for predictions in (own, teachers)]
-    return keep_of_rows(scores, len(own), is_better_high=task.metrics[task.criterion], resamples=RESAMPLES)
+    return keep_of_rows(
+        scores, len(own), is_better_high=task.metrics[task.metric_for_best_model], resamples=RESAMPLES
+    )
 
 
 def load_all(folders: Mapping[str, str]) -> dict[str, TercetPreTrainedModel]:

@@ -110,10 +110,10 @@ def compare_task(step: TaskStep, folders: dict[str, Path]) -> Summary:
         found[name] = asdict(keep_of_predictions(step.task, own, teachers, references))
         told = json.loads((folder / SCORES).read_text(encoding="utf-8"))
         found[name] |= {key: told[key][split] for key in ("mean", "standard_deviation")}
-    found[TEACHER] = {"score": step.task.score(teachers, references)[step.task.criterion]}
+    found[TEACHER] = {"score": step.task.score(teachers, references)[step.task.metric_for_best_model]}
     return {
         "kind": step.task.recipe.kind,
-        "criterion": step.task.criterion,
+        "criterion": step.task.metric_for_best_model,
         "split": split,
         "rows": {name: len(rows) for name, rows in step.rows.items()},
         "unlabelled": 0 if step.unlabelled is None else len(step.unlabelled),

@@ -3,7 +3,7 @@
 Context and answer are written as one text and cut as one text, as the model has learned to read it. The
 answer begins at the first token that is not the same without it: " yes" begins with its space where a
 vocabulary has the space within the token, and a token that joins the two belongs to the answer. All answers
-to a question begin at the same token, so that their scores compare. Of encoders, which read on behind the
+to a query begin at the same token, so that their scores compare. Of encoders, which read on behind the
 answer, the tokens are found by their characters.
 
 Where nothing is joined this is what lm-evaluation-harness does, which encodes the context by itself and takes
@@ -41,31 +41,31 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Policy:
+class SpecialTokenPolicy:
     """What stands around texts beside themselves."""
 
     opening: Opening = "tokenizer"
     ends_answer: bool = False
     """Whether the end-of-sequence token belongs to the answer, and is scored."""
     sentinel: bool = False
-    """Whether a sequence-to-sequence model is asked as in span corruption: the source ends in `<extra_id_0>`,
-    and the answer follows it in the target, up to `<extra_id_1>` where it is written."""
+    """Whether prompts of sequence-to-sequence models are like span corruption: the source ends in
+    `<extra_id_0>`, and the answer follows it in the target, up to `<extra_id_1>` where it is generated."""
 
 
 class PromptEncoder(ABC):
     """Turns prompts into requests. Abstract: each member reads them in its own form."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, policy: Policy):
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, policy: SpecialTokenPolicy):
         self.tokenizer, self.policy = tokenizer, policy
         opening, self.closing = frame_of(tokenizer)
         if policy.opening == "bos":
-            instead = "set asking.opening=tokenizer, "
-            opening = (required_id(tokenizer, "bos", "asking.opening is bos", instead),)
+            instead = "set prompting.opening=tokenizer, "
+            opening = (required_id(tokenizer, "bos", "prompting.opening is bos", instead),)
         self.opening = opening if policy.opening != "none" else ()
         self.lead: tuple[int, ...] = ()
         self.ending: tuple[int, ...] = ()
         if policy.ends_answer:
-            self.ending = (required_id(tokenizer, "eos", "asking.ends_answer"),)
+            self.ending = (required_id(tokenizer, "eos", "prompting.ends_answer"),)
 
     @abstractmethod
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
@@ -76,7 +76,7 @@ class PromptEncoder(ABC):
         """
 
     def context_of(self, context: str) -> tuple[int, ...]:
-        """Give the ids of a context behind which the model writes."""
+        """Give the ids of a context that the model continues."""
         return self.beginning(self.ids_of([context])[0])
 
     def ids_of(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
@@ -123,7 +123,7 @@ class Seq2SeqPrompts(PromptEncoder):
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
-        policy: Policy,
+        policy: SpecialTokenPolicy,
         start_id: int | None,
         forced_id: int | None = None,
     ):
@@ -134,14 +134,15 @@ class Seq2SeqPrompts(PromptEncoder):
             )
         # BART's targets begin with a token of their own behind the start, mBART's with their language.
         self.lead = (start_id,) if forced_id is None else (start_id, forced_id)
-        self.asking: tuple[int, ...] = ()
+        self.sentinel: tuple[int, ...] = ()
         if policy.sentinel:
             sentinel = tokenizer.get_vocab().get(SENTINEL)
             if sentinel is None:
                 raise ValueError(
-                    f"asking.sentinel is true, but the tokenizer has no {SENTINEL}: set asking.sentinel=false"
+                    f"prompting.sentinel is true, but the tokenizer has no {SENTINEL}: set "
+                    "prompting.sentinel=false"
                 )
-            self.lead, self.asking = (*self.lead, sentinel), (sentinel,)
+            self.lead, self.sentinel = (*self.lead, sentinel), (sentinel,)
 
     def context_of(self, context: str) -> tuple[int, ...]:
         """Give the ids of the source."""
@@ -149,7 +150,7 @@ class Seq2SeqPrompts(PromptEncoder):
 
     def source(self, context: tuple[int, ...]) -> tuple[int, ...]:
         """Frame the ids of a source."""
-        return self.opening + context + self.asking + self.closing or self.beginning(())
+        return self.opening + context + self.sentinel + self.closing or self.beginning(())
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
         """Give a request for each answer of each prompt."""
@@ -166,7 +167,7 @@ class Seq2SeqPrompts(PromptEncoder):
 class EncoderPrompts(PromptEncoder):
     """Prompts of encoders: the answer stands in its text, in the frame that the tokenizer gives it."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, policy: Policy):
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, policy: SpecialTokenPolicy):
         super().__init__(tokenizer, policy)
         if not tokenizer.is_fast:
             raise ValueError(
@@ -215,7 +216,7 @@ def frame_of(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple
         if framed[begin : begin + len(inner)] == inner:
             return tuple(framed[:begin]), tuple(framed[begin + len(inner) :])
     raise ValueError(
-        "the tokenizer cuts a text otherwise within its frame: ask a model whose tokenizer puts tokens "
+        "the tokenizer cuts a text otherwise within its frame: name a model whose tokenizer puts tokens "
         "around a text and leaves it as it is"
     )
 
@@ -226,7 +227,7 @@ def required_id(tokenizer: PreTrainedTokenizerBase, role: str, needed_by: str, i
     if token_id is None:
         raise ValueError(
             f"{needed_by}, but the tokenizer has no {role}_token: {instead}add one "
-            f"(tokenizer.add_special_tokens({{'{role}_token': ...}})), or ask another model"
+            f"(tokenizer.add_special_tokens({{'{role}_token': ...}})), or name another model"
         )
     return token_id
 

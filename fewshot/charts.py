@@ -1,4 +1,4 @@
-"""Two charts of a report: scores against the number of demonstrations, and how sure against how right.
+"""Two charts of a report: scores against the number of demonstrations, and accuracy against confidence.
 
 Each is written as PNG for Markdown and returned as SVG for a page, in the look of the curves of pretraining.
 """
@@ -84,7 +84,7 @@ def name_lines(axes: Axes, bands: Mapping[str, Band], levels: Mapping[str, float
 
 
 def draw_reliability(tables: Mapping[str, Mapping[str, Any]], file: Path) -> str:
-    """Draw the share of right answers against the confidence, a line for each model (`reliability`)."""
+    """Draw accuracy against confidence, a line for each model (`reliability`)."""
     with rc_context(LOOK):
         figure = Figure(figsize=(6.4, 4.2), layout="constrained")
         axes = figure.subplots()
@@ -96,8 +96,8 @@ def draw_reliability(tables: Mapping[str, Mapping[str, Any]], file: Path) -> str
             axes.plot(table["confidence"], table["accuracy"], color=colour, linewidth=1.4, label=name)
             sizes = [16 + 200 * count / total for count in table["count"]]
             axes.scatter(table["confidence"], table["accuracy"], sizes, color=colour, alpha=0.6, linewidth=0)
-        axes.set_xlabel("how sure the model is")
-        axes.set_ylabel("how often it is right")
+        axes.set_xlabel("confidence")
+        axes.set_ylabel("accuracy")
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
         axes.legend(frameon=False, loc="upper left", labelcolor=QUIET, fontsize=9)

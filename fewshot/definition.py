@@ -1,6 +1,6 @@
 """What a score is, by definition: one request at a time, nothing shared, nothing cached, all logits.
 
-It is the reference that every faster way is tested against, and what `asking.one_by_one` runs.
+It is the reference that every faster way is tested against, and what `prompting.one_by_one` runs.
 """
 
 from collections.abc import Iterator, Sequence

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .items import Item, row_error
-from .recipe import AskingRecipe
+from .recipe import PromptingRecipe
 
 
 class Demonstrations:
@@ -18,12 +18,12 @@ class Demonstrations:
     Args:
         items: Rows to draw from.
         recipe: How.
-        are_test: Whether they are the rows that are asked about, with the same numbers.
-        place: Where the rows stand that are asked about, for messages.
+        are_test: Whether they are the rows that are evaluated, with the same numbers.
+        place: Where the rows stand that are evaluated, for messages.
     """
 
     def __init__(
-        self, items: Sequence[Item], recipe: AskingRecipe, *, are_test: bool, place: str = "data.test"
+        self, items: Sequence[Item], recipe: PromptingRecipe, *, are_test: bool, place: str = "data.test"
     ):
         self.recipe, self.are_test, self.place = recipe, are_test, place
         self.items: dict[str, list[Item]] = {}
@@ -31,29 +31,29 @@ class Demonstrations:
             self.items.setdefault(item.match, []).append(item)
         self._fixed: dict[tuple[int, str], list[Item]] = {}
 
-    def draw(self, item: Item, shots: int, seed: int, order: int = 0) -> list[Item]:
+    def draw(self, item: Item, num_fewshot: int, seed: int, order: int = 0) -> list[Item]:
         """Give the demonstrations of an item, from the first to the one just before it.
 
         Raises:
             ValueError: There are not as many.
         """
-        if not shots:
+        if not num_fewshot:
             return []
         drawn: list[Item] = []
         for candidate in self.ranked(item, seed):
             is_itself = self.are_test and candidate.number == item.number
             if not is_itself and candidate.demonstration != item.demonstration:
                 drawn.append(candidate)
-            if len(drawn) == shots:
+            if len(drawn) == num_fewshot:
                 break
-        if len(drawn) < shots:
+        if len(drawn) < num_fewshot:
             error = ValueError(
-                f"asking.shots is {shots}, but there are {len(drawn)} other rows to demonstrate this one "
-                "that read differently and have the same task.match: ask for fewer"
+                f"prompting.num_fewshot is {num_fewshot}, but there are {len(drawn)} other rows to "
+                "demonstrate this one that read differently and have the same task.match: ask for fewer"
             )
             raise row_error(self.place, item.number, error)
         if order:
-            places = np.random.default_rng([seed, order, shots]).permutation(len(drawn))
+            places = np.random.default_rng([seed, order, num_fewshot]).permutation(len(drawn))
             drawn = [drawn[place] for place in places]
         return drawn
 
@@ -78,10 +78,10 @@ class Demonstrations:
         return [each for *_, each in sorted(turns, key=lambda entry: entry[:2])]
 
 
-def require_labels(items: Sequence[Item], recipe: AskingRecipe) -> None:
+def require_labels(items: Sequence[Item], recipe: PromptingRecipe) -> None:
     """Raise a `ValueError` if draws are to be balanced, but the rows' answers are no labels."""
     if recipe.balanced and not all(item.label for item in items):
         raise ValueError(
-            "asking.balanced is true, but the answers differ from row to row: only fixed choices can be "
-            "balanced, so set asking.balanced=false"
+            "prompting.balanced is true, but the answers differ from row to row: only fixed choices can be "
+            "balanced, so set prompting.balanced=false"
         )

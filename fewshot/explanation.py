@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-from .demonstrations import Demonstrations
-from .prompting import Prompter, Question
+from .evaluation import drawer_of, prompter_of
+from .prompting import Query
 from .recipe import FewShotRecipe
 from .request import Request
 from .rows import read_items
 from .subject import Subject, load_subject
-from .task_recipes import GenerationRecipe
 
 SHOWN = 12
 """Tokens of the context that are shown before the answer."""
@@ -24,32 +23,27 @@ def explain(recipe: FewShotRecipe, *, trust_remote_code: bool = False) -> str:
     if not recipe.models:
         raise ValueError("no model is named: pass --model, or set models in the recipe")
     items = read_items(recipe)
-    drawer = Demonstrations(
-        items.demonstrations, recipe.asking, are_test=items.are_one_split, place=items.place
-    )
-    drawn = [drawer.draw(items.test[0], max(recipe.asking.shots), recipe.asking.seeds[0])]
+    draw, prompting = drawer_of(recipe, items).draw, recipe.prompting
+    drawn = [draw(items.test[0], max(prompting.num_fewshot), prompting.seeds[0])]
     lines = []
     for name in recipe.models:
         subject = load_subject(name, trust_remote_code=trust_remote_code)
-        prompter = Prompter(subject, subject.prompts(recipe.asking.policy), recipe.task, items.place)
-        if isinstance(recipe.task, GenerationRecipe):
-            (question,) = prompter.pose_to_write(items.test[:1], drawn, recipe.task.max_new_tokens)
-        else:
-            (question,) = prompter.pose(items.test[:1], drawn)
-        lines += explain_question(subject, question)
+        prompter = prompter_of(recipe, items, subject)
+        (query,) = items.task.queries(prompter, items.test[:1], drawn)
+        lines += explain_query(subject, query)
     return "\n".join(lines)
 
 
-def explain_question(subject: Subject, question: Question) -> Iterator[str]:
-    """Write what a model is asked, line by line."""
-    yield f"{subject.name} ({subject.member}), row {question.item.number + 1}:"
-    if question.dropped or question.cut:
-        yield f"  {question.dropped} demonstrations dropped, {question.cut} tokens of the context cut off"
-    for prompt in dict.fromkeys(prompt.context for prompt in question.prompts):
+def explain_query(subject: Subject, query: Query) -> Iterator[str]:
+    """Write the prompt and the answers that a model scores, line by line."""
+    yield f"{subject.name} ({subject.member}), row {query.item.number + 1}:"
+    if query.dropped or query.cut:
+        yield f"  {query.dropped} demonstrations dropped, {query.cut} tokens of the context cut off"
+    for prompt in dict.fromkeys(prompt.context for prompt in query.prompts):
         yield "  | " + prompt.replace("\n", "\n  | ")
-    texts = question.item.answers or question.item.references
-    for number, (text, request) in enumerate(zip(texts, question.requests, strict=False)):
-        mark = "right" if number == question.item.right else "wrong"
+    texts = query.item.answers or query.item.references
+    for number, (text, request) in enumerate(zip(texts, query.requests, strict=False)):
+        mark = "correct" if number == query.item.target else "wrong"
         yield f"  answer {number} ({mark}): {text!r}"
         yield from explain_request(subject, request)
 
@@ -66,6 +60,6 @@ def explain_request(subject: Subject, request: Request) -> Iterator[str]:
     yield f"    {source}, {len(request.context)} tokens: {begin}{shown(request.context[-SHOWN:])}"
     if request.lead:
         yield f"    target begins with: {shown(request.lead)}"
-    yield f"    scored, {len(request.answer)} tokens: {shown(request.answer) or 'none, the model writes'}"
+    yield f"    scored, {len(request.answer)} tokens: {shown(request.answer) or 'none, the model generates'}"
     if request.suffix:
         yield f"    behind it: {shown(request.suffix)}"

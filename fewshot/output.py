@@ -1,8 +1,8 @@
 """The folder of an evaluation: what lies in it, and when one may write there.
 
-recipe.yaml      what was asked                    results.json     all scores, of every model and condition
+recipe.yaml      what was evaluated                results.json     all scores, of every model and condition
 items.jsonl      every item, with prompt, tokens and scores          report.md, report.html, shots.png,
-answers/         what models have said, by the contents of the question, for the next time     reliability.png
+answers/         scores and texts, by the contents of the request, for the next time       reliability.png
 """
 
 from ..training.run_folder import RECIPE, RunFolder
@@ -19,8 +19,8 @@ RELIABILITY = "reliability.png"
 WRITTEN = (RECIPE, RESULTS, ITEMS, ANSWERS, MARKDOWN, PAGE, SHOTS, RELIABILITY)
 """Everything that an evaluation writes into its folder."""
 
-WHAT_IS_ASKED = ("task", "data")
-"""Keys of a recipe that a continued evaluation may not change: others change nothing that was said."""
+WHAT_IS_EVALUATED = ("task", "data")
+"""Keys of a recipe that a continued evaluation may not change: others change no score."""
 
 
 def run_folder(recipe: FewShotRecipe) -> RunFolder:
@@ -32,7 +32,7 @@ def run_folder(recipe: FewShotRecipe) -> RunFolder:
     return RunFolder(
         recipe,
         written=WRITTEN,
-        kept=WHAT_IS_ASKED,
+        kept=WHAT_IS_EVALUATED,
         models={"models": recipe.models},
         texts=rows | {"contamination.corpus": corpus},
     )

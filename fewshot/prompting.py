@@ -1,4 +1,4 @@
-"""Prompts: description, demonstrations, the row that is asked, as far as the model reads.
+"""Prompts: description, demonstrations and the query, as far as the model reads.
 
 What is too long loses its first demonstrations, one after the other, and they are counted. If the row alone
 is too long, the beginning of its context is cut off, as lm-evaluation-harness does, and that is counted as
@@ -13,12 +13,12 @@ from .boundary import Prompt, PromptEncoder
 from .items import Item, row_error
 from .request import Request
 from .subject import Subject
-from .task_recipes import Common, PerplexityRecipe
+from .task_recipes import Common
 
 
 @dataclass(frozen=True)
-class Question:
-    """An item as it is put to a model."""
+class Query:
+    """An item as a model reads it."""
 
     item: Item
     prompts: tuple[Prompt, ...]
@@ -33,49 +33,59 @@ class Question:
 
 
 class Prompter:
-    """Puts items to a model.
+    """Turns items into queries to a model.
 
     Args:
         subject: The model.
         encoder: What cuts its prompts.
         task: Says what stands between the parts of a prompt.
         place: Where the rows stand, for messages.
+        reads_windows: Whether texts that are too long are read in windows, rather than cut.
     """
 
-    def __init__(self, subject: Subject, encoder: PromptEncoder, task: Common, place: str = "data.test"):
+    def __init__(
+        self,
+        subject: Subject,
+        encoder: PromptEncoder,
+        task: Common,
+        place: str = "data.test",
+        *,
+        reads_windows: bool = False,
+    ):
         self.subject, self.encoder, self.task, self.place = subject, encoder, task, place
+        self.reads_windows = reads_windows
 
-    def pose(self, items: Sequence[Item], demonstrations: Sequence[list[Item]]) -> list[Question]:
-        """Put items with their demonstrations.
+    def queries(self, items: Sequence[Item], demonstrations: Sequence[list[Item]]) -> list[Query]:
+        """Put items behind their demonstrations.
 
         Raises:
             ValueError: An answer has no tokens, or more than the model reads.
         """
         shown = [list(own) for own in demonstrations]
-        questions: list[Question | None] = [None] * len(items)
+        queries: list[Query | None] = [None] * len(items)
         waiting = list(range(len(items)))
         while waiting:
             prompts = [self.prompts(items[number], shown[number]) for number in waiting]
             requests = self.encode([items[number] for number in waiting], prompts)
             too_long = []
-            for number, own, asked in zip(waiting, prompts, requests, strict=True):
+            for number, own, answers in zip(waiting, prompts, requests, strict=True):
                 with self.naming(items[number]):
-                    excess = max(map(self.excess, asked), default=0)
+                    excess = max(map(self.excess, answers), default=0)
                 if excess and shown[number]:
                     del shown[number][0]
                     too_long.append(number)
                     continue
                 dropped = len(demonstrations[number]) - len(shown[number])
-                asked = [self.shortened(request, excess) for request in asked]
-                questions[number] = Question(items[number], own, asked, shown[number], dropped, excess)
+                answers = [self.shortened(request, excess) for request in answers]
+                queries[number] = Query(items[number], own, answers, shown[number], dropped, excess)
             waiting = too_long
-        return [question for question in questions if question is not None]
+        return [query for query in queries if query is not None]
 
-    def pose_to_write(
+    def queries_to_continue(
         self, items: Sequence[Item], demonstrations: Sequence[list[Item]], room: int
-    ) -> list[Question]:
-        """Put items behind which the model writes as many tokens as there is `room` for; see `pose`."""
-        questions = []
+    ) -> list[Query]:
+        """Put items that the model continues by as many tokens as there is `room` for; see `queries`."""
+        queries = []
         for item, own in zip(items, demonstrations, strict=True):
             shown = list(own)
             while True:
@@ -87,9 +97,9 @@ class Prompter:
                     break
                 del shown[0]
             context = self.shortened(request, excess).context
-            asked = [Request(context, ())]
-            questions.append(Question(item, (prompt,), asked, shown, len(own) - len(shown), excess))
-        return questions
+            requests = [Request(context, ())]
+            queries.append(Query(item, (prompt,), requests, shown, len(own) - len(shown), excess))
+        return queries
 
     def encode(self, items: Sequence[Item], prompts: Sequence[tuple[Prompt, ...]]) -> list[list[Request]]:
         """Give the requests of each item, all encoded at once; if that fails, find out which one is wrong."""
@@ -111,8 +121,8 @@ class Prompter:
             raise row_error(self.place, item.number, error) from None
 
     def excess(self, request: Request) -> int:
-        """Count the tokens that are too many; texts by themselves are read in windows instead."""
-        return 0 if isinstance(self.task, PerplexityRecipe) else self.subject.excess(request)
+        """Count the tokens that are too many; none are where texts are read in windows."""
+        return 0 if self.reads_windows else self.subject.excess(request)
 
     def prompts(self, item: Item, demonstrations: Sequence[Item]) -> tuple[Prompt, ...]:
         """Write an item behind its demonstrations."""

@@ -1,18 +1,19 @@
-"""What can be said about asking a model: a recipe has a part for each thing that an evaluation joins.
+"""What an evaluation by prompts depends on: a recipe has a part for each thing that it joins.
 
-task    what is asked, as templates of one row (`task_recipes.py`)     data     which rows
-asking  how many demonstrations, drawn how, and how answers are read   models   who is asked
-and, if wanted: contamination (which rows stand in a corpus that a model has read)
+task       templates of one row (`task_recipes.py`)                       data     which rows
+prompting  how many demonstrations, drawn how, and how answers are scored models   which models
+and, if wanted: contamination (which rows stand in a corpus that a model was trained on)
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from ..training.recipe import Positive
-from .boundary import Opening, Policy
+from .boundary import Opening, SpecialTokenPolicy
 from .encoder_scoring import Hiding
 from .subject import Precision
 from .task_recipes import TaskRecipe
@@ -22,13 +23,13 @@ Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_l
 
 @dataclass(frozen=True)
 class DataRecipe:
-    """Which rows are asked about, and which serve as demonstrations."""
+    """Which rows are evaluated, and which serve as demonstrations."""
 
     test: str
-    """File to ask about (.jsonl, .json, .csv, .tsv, .parquet, perhaps with .gz or .zst), or a split of
+    """File to evaluate (.jsonl, .json, .csv, .tsv, .parquet, perhaps with .gz or .zst), or a split of
     `dataset`."""
     demonstrations: str | None = None
-    """File or split that demonstrations are drawn from; `test` if left out, never the row that is asked."""
+    """File or split that demonstrations are drawn from; `test` if left out, never the row of the query."""
     folder: str = "data"
     """Where files lie whose names are not absolute."""
     dataset: str | None = None
@@ -38,7 +39,7 @@ class DataRecipe:
     where: str | None = None
     """Jinja expression: only rows of which it is true are read."""
     limit: Positive | None = None
-    """Rows that are asked about, at most; which ones does not depend on seeds."""
+    """Rows that are evaluated, at most; which ones does not depend on seeds."""
 
     def place(self, split: str) -> str:
         """Give the path of a file, or the name of a split."""
@@ -46,10 +47,12 @@ class DataRecipe:
 
 
 @dataclass(frozen=True)
-class AskingRecipe:
-    """How rows are asked about (Brown et al., 2020, section 2)."""
+class PromptingRecipe:
+    """How rows become prompts, and prompts scores (Brown et al., 2020, section 2)."""
 
-    shots: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    RENAMED: ClassVar[Mapping[str, str]] = {"shots": "num_fewshot"}
+
+    num_fewshot: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
     """Numbers of demonstrations, K; each is a result of its own."""
     seeds: Seeds = (0,)
     """One draw of demonstrations for each; K demonstrations are the first K of the largest draw."""
@@ -64,10 +67,10 @@ class AskingRecipe:
     ends_answer: bool = False
     """Whether the end-of-sequence token belongs to an answer, and is scored."""
     sentinel: bool = False
-    """Whether a sequence-to-sequence model is asked as in span corruption: the source ends in `<extra_id_0>`,
-    and the answer follows it in the target, up to `<extra_id_1>` where it is written."""
+    """Whether prompts of sequence-to-sequence models are like span corruption: the source ends in
+    `<extra_id_0>`, and the answer follows it in the target, up to `<extra_id_1>` where it is generated."""
     pseudo_log_likelihood: Hiding = "within_word"
-    """Which tokens of an answer an encoder does not see together."""
+    """Which tokens of an answer are masked together for an encoder."""
     precision: Precision = "fp32"
     """Number format of weights and products."""
     tokens_at_once: Positive = 4096
@@ -78,9 +81,9 @@ class AskingRecipe:
     """Whether each request is read by itself, as scores are defined: slow, to check the fast way."""
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> SpecialTokenPolicy:
         """What stands around texts."""
-        return Policy(self.opening, self.ends_answer, self.sentinel)
+        return SpecialTokenPolicy(self.opening, self.ends_answer, self.sentinel)
 
 
 @dataclass(frozen=True)
@@ -97,16 +100,18 @@ class ContaminationRecipe:
 class FewShotRecipe:
     """Everything that an evaluation depends on, but the machine."""
 
+    RENAMED: ClassVar[Mapping[str, str]] = {"asking": "prompting"}
+
     task: TaskRecipe
-    """What is asked."""
+    """The task."""
     data: DataRecipe
     """Which rows."""
     output: str
     """Folder of the evaluation."""
     models: tuple[str, ...] = ()
-    """Who is asked: folders or Hub ids, of Tercet's models or stock ones. `--model` adds one."""
-    asking: AskingRecipe = field(default_factory=AskingRecipe)
-    """How."""
+    """Folders or Hub ids, of Tercet's models or stock ones. `--model` adds one."""
+    prompting: PromptingRecipe = field(default_factory=PromptingRecipe)
+    """How the models are prompted."""
     contamination: ContaminationRecipe | None = None
     """If given, scores are told apart for rows that stand in a corpus."""
 

@@ -3,7 +3,7 @@
 Written as Markdown and as a page of HTML, from the same blocks as the reports of pretraining.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..reporting.blocks import (
@@ -22,12 +22,11 @@ from ..reporting.page import as_page
 from ..reporting.wording import name_of_model
 from ..training.disk import replace_text
 from .charts import Band, draw_reliability, draw_shots
-from .choosing import WAYS
-from .judging import is_better_higher
 from .output import MARKDOWN, PAGE, RELIABILITY, SHOTS
 from .recipe import FewShotRecipe
 from .room import room
 from .shown_items import some_items
+from .task import Task
 
 Results = Mapping[str, Any]
 
@@ -43,49 +42,41 @@ NAMES = {
     "perplexity_per_token": "perplexity per token",
     "nats_per_token": "nats per token",
     "calibration_error": "calibration error",
-} | {f"accuracy_{way}": f"accuracy, {way.replace('_', ' ')}" for way in WAYS}
-"""Name of a score -> how it is shown."""
-
-KINDS = {
-    "multiple_choice": "Multiple choice",
-    "cloze": "Cloze",
-    "partial_evaluation": "Partial evaluation",
-    "minimal_pair": "Minimal pairs",
-    "completion": "Completion",
-    "generation": "Writing",
-    "perplexity": "Perplexity",
+} | {
+    "accuracy_none": "accuracy, not normalized",
+    **{f"accuracy_{name}": f"accuracy, by {name}" for name in ("token", "char", "pmi")},
+    "accuracy_calibrated": "accuracy, calibrated",
 }
-"""Kind of a task -> how a title begins."""
+"""Name of a score -> how it is shown."""
 
 MOST_GROUPS = 100
 """Groups that a table still has room for."""
 
 
-def write_report(recipe: FewShotRecipe, results: Results) -> None:
+def write_report(recipe: FewShotRecipe, task: Task, results: Results) -> None:
     """Write the report of an evaluation, with its charts, into its folder."""
-    report = build_report(recipe, results)
+    report = build_report(recipe, task, results)
     replace_text(recipe.folder / MARKDOWN, in_markdown(report))
     replace_text(recipe.folder / PAGE, as_page(report))
 
 
-def build_report(recipe: FewShotRecipe, results: Results) -> Report:
+def build_report(recipe: FewShotRecipe, task: Task, results: Results) -> Report:
     """Tell everything in order; charts go into the folder."""
-    criterion = results["criterion"]
-    best = best_of(results)
+    best = best_of(task, results["models"])
     return Report(
-        f"{KINDS[results['task']]}: {NAMES[criterion]} {best:.3g}",
-        f"{recipe.folder.name}: {results['items']:,} items, asked without training; shots: "
+        f"{task.title}: {NAMES[task.metric]} {best:.3g}",
+        f"{recipe.folder.name}: {results['items']:,} items, without training; number of demonstrations: "
         f"{', '.join(map(str, all_shots(results)))}.",
         [
-            Cards([glance(model, results) for model in results["models"]]),
+            Cards([glance(task, model, results) for model in results["models"]]),
             Prose(doubts(results)),
             *shots(recipe, results),
             *other_scores(results),
-            *sureness(recipe, results),
+            *calibration(recipe, results),
             *groups(results),
             *contamination(results),
-            *some_items(recipe),
-            *what_was_asked(results),
+            *some_items(recipe, task),
+            *models_and_prompts(results),
         ],
     )
 
@@ -95,18 +86,18 @@ def all_shots(results: Results) -> list[int]:
     return sorted({int(count) for model in results["models"] for count in model["shots"]})
 
 
-def best_of(results: Results) -> float:
+def best_of(task: Task, models: Sequence[Mapping[str, Any]]) -> float:
     """Give the best mean over models and K."""
-    means = [own["mean"] for model in results["models"] for own in model["shots"].values()]
-    return max(means) if is_better_higher(results["criterion"]) else min(means)
+    means = [own["mean"] for model in models for own in model["shots"].values()]
+    return max(means) if task.is_higher_better else min(means)
 
 
-def glance(model: Mapping[str, Any], results: Results) -> Card:
+def glance(task: Task, model: Mapping[str, Any], results: Results) -> Card:
     """Show a model's score for every K beside what needs no model."""
     criterion = results["criterion"]
     values = {f"K = {count}": own["mean"] for count, own in model["shots"].items()} | results["baselines"]
     scale = max([1.0, *map(abs, values.values())])
-    best = best_of({**results, "models": [model]})
+    best = best_of(task, [model])
     count = next(count for count, own in model["shots"].items() if own["mean"] == best)
     low, high = model["shots"][count]["interval"]
     bars = [
@@ -124,8 +115,8 @@ def doubts(results: Results) -> str:
     return (
         "The interval says how far the score of other rows of the same kind may lie off: it comes from "
         "scoring rows drawn again from those at hand (Efron and Tibshirani, 1993). The standard error is "
-        "that over draws of demonstrations. Majority is the most frequent answer, random a blind one. A hash "
-        "of all weights before and after says that asking has changed none."
+        "that over draws of demonstrations. Majority is the most frequent answer, random one drawn at "
+        "random. A hash of all weights before and after says that the evaluation has changed none."
     )
 
 
@@ -204,17 +195,17 @@ def shown(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
 
-def sureness(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
-    """Show how sure and how right the models are, with the largest K."""
+def calibration(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
+    """Show how confident and how accurate the models are, with the largest K."""
     tables = {}
     for model in results["models"]:
         count, own = list(model["shots"].items())[-1]
         if "reliability" in own:
             tables[f"{label(model, results)}, K = {count}"] = own["reliability"]
     if tables:
-        yield Heading("How sure, and how right")
+        yield Heading("Calibration")
         drawing = draw_reliability(tables, recipe.folder / RELIABILITY)
-        yield Figure(RELIABILITY, drawing, "Share of right answers against confidence")
+        yield Figure(RELIABILITY, drawing, "Accuracy against confidence")
 
 
 def groups(results: Results) -> Iterator[Block]:
@@ -234,7 +225,7 @@ def contamination(results: Results) -> Iterator[Block]:
     found = results["contamination"]
     if found is None:
         return
-    yield Heading("What the corpus knows already")
+    yield Heading("Contamination")
     yield Prose(
         f"{found['touched']:,} of {found['items']:,} items have {found['words']} words in a row in common "
         f"with one of {found['documents']:,} documents; {found['short']:,} are too short to tell, and count "
@@ -252,9 +243,9 @@ def contamination(results: Results) -> Iterator[Block]:
     yield Table(["", *(f"{name} ({part['items']:,})" for name, part in parts.items())], rows)
 
 
-def what_was_asked(results: Results) -> Iterator[Block]:
+def models_and_prompts(results: Results) -> Iterator[Block]:
     """Name models and prompts, so that others can tell whether theirs are the same."""
-    yield Heading("What was asked")
+    yield Heading("Models and prompts")
     rows = [
         [model["name"], model["class"], f"{model['parameters']:,}", model["weights_sha256"][:16]]
         for model in results["models"]

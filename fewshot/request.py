@@ -1,7 +1,7 @@
-"""What a model is asked: how probable is an answer in its context? And what it says.
+"""Requests: how likely is an answer in its context? And their scores.
 
-Requests are ids, not text. Whoever reads the same ids with the same weights says the same, so that what was
-said once is never asked again (`kept_scores.py`).
+Requests are ids, not text. The same ids with the same weights have the same score, so that no request is
+scored twice (`score_cache.py`).
 """
 
 from abc import ABC, abstractmethod
@@ -40,7 +40,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Score:
-    """What a model says of an answer."""
+    """How likely an answer is."""
 
     log_likelihoods: tuple[float, ...]
     """Of each token, in nats."""

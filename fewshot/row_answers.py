@@ -1,4 +1,4 @@
-"""What a row gives as answers, and which of them is right."""
+"""What a row gives as answers, and which of them is correct."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,9 +25,9 @@ def texts_in(name: str, values: Any, least: int = 2) -> list[str]:
 
 
 def place_of(
-    right: Any, choices: Sequence[str], labels: Sequence[str | int], *, are_fixed: bool = True
+    target: Any, choices: Sequence[str], labels: Sequence[str | int], *, are_fixed: bool = True
 ) -> int:
-    """Find the number of the right choice: by its label, its text, or its number.
+    """Find the number of the correct choice: by its label, its text, or its number.
 
     A whole number counts the choices of a row. Fixed choices may be called by it, if that is not in doubt.
 
@@ -39,26 +39,26 @@ def place_of(
     """
     if labels and len(labels) != len(choices):
         raise ValueError(f"task.labels names {len(labels)} labels for {len(choices)} choices: name as many")
-    if is_missing(right):
+    if is_missing(target):
         raise ValueError(
-            f"task.right gives {right}: say which answer is right, or leave the row out with data.where"
+            f"task.target gives {target}: say which answer is correct, or leave the row out with data.where"
         )
-    names, name = [str(label) for label in labels] or list(choices), str(right)
+    names, name = [str(label) for label in labels] or list(choices), str(target)
     by_name = names.index(name) if name in names else None
-    by_number = int(right) if not labels and name.isdecimal() and int(right) < len(choices) else None
-    if isinstance(right, int) and not labels:
+    by_number = int(target) if not labels and name.isdecimal() and int(target) < len(choices) else None
+    if isinstance(target, int) and not labels:
         if are_fixed and len({by_name, by_number} - {None}) > 1:
             raise ValueError(
-                f"task.right gives {right}, the number of one choice and the text of another: set "
-                "task.labels to what task.right calls the choices, in their order"
+                f"task.target gives {target}, the number of one choice and the text of another: set "
+                "task.labels to what task.target calls the choices, in their order"
             )
         if not are_fixed and by_number is None and by_name is not None:
             raise ValueError(
-                f"task.right gives {right}, but a number counts the {len(choices)} choices of a row, from 0: "
-                "to name one by its text, write task.right: (...) | string"
+                f"task.target gives {target}, but a number counts the {len(choices)} choices of a row, "
+                "from 0: to name one by its text, write task.target: (...) | string"
             )
         by_name = by_name if are_fixed else None
     for place in (by_name, by_number):
         if place is not None:
             return place
-    raise ValueError(f"task.right gives {right!r}, which is none of {', '.join(names)[:200]}: correct it")
+    raise ValueError(f"task.target gives {target!r}, which is none of {', '.join(names)[:200]}: correct it")

@@ -1,4 +1,4 @@
-"""The rows that are asked about, and those that demonstrate, read and turned into items."""
+"""The rows that are evaluated, and those that demonstrate, read and turned into items."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,62 +12,65 @@ from ..text.corpus_files import ending
 from ..text.row_files import TABLES, find_file, number_of, stream_file
 from ..text.rows import read_split
 from .demonstrations import require_labels
-from .items import Asking, AskingChoice, Item, asking_of, row_error
+from .items import Item, row_error
 from .recipe import DataRecipe, FewShotRecipe
+from .task import Task
+from .tasks import build_task
 from .templates import Row, Template
 
 
 @dataclass(frozen=True)
 class Items:
-    """All questions of an evaluation."""
+    """All items of an evaluation."""
 
-    asking: Asking
+    task: Task
     test: list[Item]
     demonstrations: list[Item]
     are_one_split: bool
-    """Whether demonstrations are drawn from the rows that are asked about."""
+    """Whether demonstrations are drawn from the rows that are evaluated."""
     columns: Row
     """The first row, for the names of its columns."""
     place: str
-    """The file of the rows that are asked about, or the name of their split, for messages."""
+    """The file of the rows that are evaluated, or the name of their split, for messages."""
 
 
 def read_items(recipe: FewShotRecipe) -> Items:
-    """Read the rows of a recipe, and ask about them.
+    """Read the rows of a recipe, and turn them into items.
 
     Raises:
         FileNotFoundError: There is no such file.
         ValueError: A file is damaged or empty, a template names a column that is not there, a row lacks
             something, calibration is impossible, or there are fewer demonstrations than asked for.
     """
-    asking, data = asking_of(recipe.task), recipe.data
-    most = max(recipe.asking.shots)
-    if most and not asking.takes_demonstrations:
+    task, data = build_task(recipe.task), recipe.data
+    most = max(recipe.prompting.num_fewshot)
+    if most and not task.takes_demonstrations:
         raise ValueError(
-            f"asking.shots is {list(recipe.asking.shots)}, but a task of kind {recipe.task.kind} has no "
-            "demonstrations: set asking.shots=[0]"
+            f"prompting.num_fewshot is {list(recipe.prompting.num_fewshot)}, but a task of kind "
+            f"{recipe.task.kind} has no demonstrations: set prompting.num_fewshot=[0]"
         )
     rows = read_rows(data, data.test)
-    test = ask(asking, data, data.test, rows)
-    if isinstance(asking, AskingChoice):
-        asking.require_calibrated(rows[0])
+    test = items_of(task, data, data.test, rows)
+    task.require_calibrated(rows[0])
     are_one_split = data.demonstrations in (None, data.test)
     demonstrations = test
     if not are_one_split and most:
-        demonstrations = ask(
-            asking, data, str(data.demonstrations), read_rows(data, str(data.demonstrations))
+        demonstrations = items_of(
+            task, data, str(data.demonstrations), read_rows(data, str(data.demonstrations))
         )
-    require_labels(demonstrations, recipe.asking)
+    require_labels(demonstrations, recipe.prompting)
     if len(demonstrations) - are_one_split < most:
-        own = f"{len(demonstrations):,} rows{', one of which is asked about' if are_one_split else ''}"
+        own = f"{len(demonstrations):,} rows{', one of which is the query' if are_one_split else ''}"
         place = data.place(data.demonstrations or data.test)
-        raise ValueError(f"asking.shots is {most}, but {place} has {own}: ask for fewer, or name more rows")
+        raise ValueError(
+            f"prompting.num_fewshot is {most}, but {place} has {own}: ask for fewer, or name more rows"
+        )
     return Items(
-        asking, chosen(test, data.limit), demonstrations, are_one_split, rows[0], data.place(data.test)
+        task, chosen(test, data.limit), demonstrations, are_one_split, rows[0], data.place(data.test)
     )
 
 
-def ask(asking: Asking, data: DataRecipe, split: str, rows: list[Row]) -> list[Item]:
+def items_of(task: Task, data: DataRecipe, split: str, rows: list[Row]) -> list[Item]:
     """Turn the rows of a split into items.
 
     Raises:
@@ -76,13 +79,13 @@ def ask(asking: Asking, data: DataRecipe, split: str, rows: list[Row]) -> list[I
     place = data.place(split)
     condition = None if data.where is None else Template("data.where", data.where, is_expression=True)
     columns = dict.fromkeys(name for row in rows for name in row)
-    for template in (*asking.templates, *([condition] if condition else [])):
+    for template in (*task.templates, *([condition] if condition else [])):
         template.require_columns(place, columns)
     items = []
     for number, row in enumerate(rows):
         try:
             if condition is None or condition(row):
-                items.append(asking.item(number, row))
+                items.append(task.item(number, row))
         except ValueError as error:
             raise row_error(place, number, error) from None
     if not items:
@@ -144,7 +147,7 @@ class WrittenNumber(float):
 
 
 def chosen(items: list[Item], limit: int | None) -> list[Item]:
-    """Choose which rows are asked about where they are too many, in their order."""
+    """Choose which rows are evaluated where they are too many, in their order."""
     if limit is None or limit >= len(items):
         return items
     places = np.sort(np.random.default_rng(0).permutation(len(items))[:limit])

@@ -17,7 +17,6 @@ from ..training.precision import fastest_float32_products
 from ..training.run_folder import writing
 from .contamination import Contamination, find_contamination
 from .evaluation import Evaluation, Outcome
-from .judging import baselines_of, criterion_of
 from .output import ANSWERS, ITEMS, RESULTS, run_folder
 from .recipe import FewShotRecipe
 from .report import write_report
@@ -29,11 +28,11 @@ from .summary import summarize_model
 def fewshot(
     recipe: FewShotRecipe, *, resume: bool = False, overwrite: bool = False, trust_remote_code: bool = False
 ) -> Path:
-    """Ask models as a recipe says, and return the folder with results and report.
+    """Evaluate models as a recipe says, and return the folder with results and report.
 
     Args:
         recipe: Everything that the evaluation depends on.
-        resume: Go on with an earlier evaluation in the output folder: what was said is not asked again.
+        resume: Go on with an earlier evaluation in the output folder: what was scored is not scored again.
         overwrite: Replace an earlier evaluation in the output folder.
         trust_remote_code: Run the code that a model brings along.
 
@@ -44,11 +43,11 @@ def fewshot(
     if not recipe.models:
         raise ValueError("no model is named: pass --model, or set models in the recipe")
     with writing(recipe.folder):
-        return ask_alone(recipe, resume=resume, overwrite=overwrite, trust_remote_code=trust_remote_code)
+        return evaluate_alone(recipe, resume=resume, overwrite=overwrite, trust_remote_code=trust_remote_code)
 
 
-def ask_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trust_remote_code: bool) -> Path:
-    """Ask, and write a folder that nobody else writes."""
+def evaluate_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trust_remote_code: bool) -> Path:
+    """Evaluate, and write a folder that nobody else writes."""
     run_folder(recipe).require_claimable(resume=resume, overwrite=overwrite)
     items = read_items(recipe)
     contamination = None
@@ -57,7 +56,7 @@ def ask_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trust_rem
     models: list[dict[str, Any]] = []
     with at_full_speed(recipe), partial_items(recipe.folder / ITEMS) as log:
         for number, name in enumerate(recipe.models):
-            subject = load_subject(name, recipe.asking.precision, trust_remote_code=trust_remote_code)
+            subject = load_subject(name, recipe.prompting.precision, trust_remote_code=trust_remote_code)
             before = hash_weights(subject.model)
             evaluation = Evaluation(recipe, items, subject, before, recipe.folder / ANSWERS)
             if not number:
@@ -67,8 +66,8 @@ def ask_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trust_rem
                 outcomes.append(outcome)
                 log(name, outcome)
             weights = before, hash_weights(subject.model)
-            assert weights[0] == weights[1], "asking has changed weights"
-            models.append(summarize_model(recipe, subject, weights, outcomes, contamination))
+            assert weights[0] == weights[1], "evaluation has changed weights"
+            models.append(summarize_model(items.task, subject, weights, outcomes, contamination))
     conclude(recipe, items, models, contamination)
     return recipe.folder
 
@@ -78,7 +77,7 @@ def at_full_speed(recipe: FewShotRecipe) -> Iterator[None]:
     """Compute as in training: float32 products by the fastest library, and freed memory is kept."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     bound_kernel_cache()
-    if recipe.asking.retain_heap and device.type == "cpu":
+    if recipe.prompting.retain_heap and device.type == "cpu":
         retain_heap()
     with fastest_float32_products(device):
         yield
@@ -112,11 +111,11 @@ def conclude(
     """Write the results and the report."""
     results = {
         "task": recipe.task.kind,
-        "criterion": criterion_of(recipe.task),
+        "criterion": items.task.metric,
         "items": len(items.test),
-        "baselines": baselines_of(recipe.task, items.test),
+        "baselines": items.task.baselines(items.test),
         "models": models,
         "contamination": None if contamination is None else contamination.as_data(),
     }
     replace_text(recipe.folder / RESULTS, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-    write_report(recipe, results)
+    write_report(recipe, items.task, results)

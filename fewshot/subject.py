@@ -1,4 +1,4 @@
-"""The model that is asked: found, loaded, known by a hash of its weights, which asking does not change."""
+"""The model that is evaluated: found, loaded, and known by a hash of its weights, which do not change."""
 
 import json
 from dataclasses import dataclass
@@ -17,7 +17,14 @@ from ..interop.model_folder import find_folder, load_config, require_fit, requir
 from ..interop.run import load_ours
 from ..interop.stored_weights import inspect_weights
 from ..modeling import TercetDecoderForCausalLM
-from .boundary import DecoderPrompts, EncoderPrompts, Policy, PromptEncoder, Seq2SeqPrompts, required_id
+from .boundary import (
+    DecoderPrompts,
+    EncoderPrompts,
+    PromptEncoder,
+    Seq2SeqPrompts,
+    SpecialTokenPolicy,
+    required_id,
+)
 from .decoder_scoring import CacheScorer, TreeScorer
 from .definition import OneByOne
 from .encoder_scoring import EncoderScorer, Hiding
@@ -39,7 +46,7 @@ OURS: dict[Member, tuple[str, ...]] = {
     "decoder": ("TercetDecoderForCausalLM",),
     "seq2seq": ("TercetSeq2SeqForConditionalGeneration",),
 }
-"""Classes of ours that end in the vocabulary."""
+"""Classes of ours with an LM head."""
 
 NEITHER = ("flaubert", "xlm", "xlnet")
 """Types of models whose language head is called like a decoder's, and is none."""
@@ -59,7 +66,7 @@ TOKENS = (
 """What says with which tokens a text begins and ends, and which ones are none of a text."""
 
 VOLATILE = ("transformers_version", "_name_or_path", "dtype")
-"""Settings that no answer depends on; the format of numbers is the precision that was asked for."""
+"""Settings that no score depends on; the format of numbers is the precision of the recipe."""
 
 DEFAULT_LENGTH = 2048
 """Tokens that a model reads that has no limit of its own."""
@@ -67,7 +74,7 @@ DEFAULT_LENGTH = 2048
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to be asked."""
+    """A model to be evaluated."""
 
     name: str
     """As the user gave it."""
@@ -89,7 +96,7 @@ class Subject:
         told = self.tokenizer.model_max_length
         return int(told) if told < UNLIMITED else DEFAULT_LENGTH
 
-    def prompts(self, policy: Policy) -> PromptEncoder:
+    def prompts(self, policy: SpecialTokenPolicy) -> PromptEncoder:
         """Give what turns prompts into this model's requests.
 
         Raises:
@@ -163,7 +170,7 @@ def load_subject(name: str, precision: Precision = "fp32", *, trust_remote_code:
     else:
         model = load_foreign(folder, name, member, trust_remote_code)
     require_fit(tokenizer, model.config)
-    require_askable(name, model)
+    require_scorable(name, model)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if model.can_generate():
@@ -194,7 +201,7 @@ def member_of(config: PreTrainedConfig) -> Member:
 
 
 def require_lm_head(name: str, model: PreTrainedModel, member: Member) -> None:
-    """Raise a `ValueError` if a model of ours cannot say how probable a token is."""
+    """Raise a `ValueError` if a model of ours gives no probabilities of tokens."""
     if type(model).__name__ not in OURS[member]:
         raise ValueError(
             f"{name} is a {type(model).__name__}, which gives no probabilities of tokens: name a model as it "
@@ -202,8 +209,8 @@ def require_lm_head(name: str, model: PreTrainedModel, member: Member) -> None:
         )
 
 
-def require_askable(name: str, model: PreTrainedModel) -> None:
-    """Raise a `ValueError` if what a model says would be no number, or it cannot read at all."""
+def require_scorable(name: str, model: PreTrainedModel) -> None:
+    """Raise a `ValueError` if a model's scores would be no numbers, or depend on its batch."""
     for weight, tensor in model.named_parameters():
         if not tensor.isfinite().all():
             raise ValueError(
@@ -218,7 +225,7 @@ def require_askable(name: str, model: PreTrainedModel) -> None:
         )
     if getattr(config, "attention_type", "") == "block_sparse":
         raise ValueError(
-            f"{name} reads long texts by sparse attention and short ones by full, so that what it says of a "
+            f"{name} reads long texts by sparse attention and short ones by full, so that its scores of a "
             "text depends on the texts beside it: set attention_type to original_full in config.json"
         )
 
@@ -234,7 +241,7 @@ def load_foreign(folder: Path, name: str, member: Member, trust_remote_code: boo
             )  # fmt: skip
     except ValueError as error:
         if "Unrecognized configuration class" in str(error):
-            raise ValueError(f"{name} cannot be asked: {auto_class} knows no such model") from error
+            raise ValueError(f"{name} cannot be evaluated: {auto_class} knows no such model") from error
         raise
     if missing := sorted(found["missing_keys"]):
         raise ValueError(
@@ -245,7 +252,7 @@ def load_foreign(folder: Path, name: str, member: Member, trust_remote_code: boo
 
 
 def naming_tokens_only(config: GenerationConfig) -> GenerationConfig:
-    """Keep what names tokens of a model's own way to write: it shall write greedily, by no other rule."""
+    """Keep what names tokens of a model's generation configuration: it shall decode greedily."""
     return GenerationConfig(**{name: getattr(config, name, None) for name in TOKENS})
 
 
@@ -259,7 +266,7 @@ def hash_weights(model: PreTrainedModel) -> str:
 
 
 def hash_settings(model: PreTrainedModel) -> str:
-    """Give the SHA-256 of a model's configuration and of its way to write, as far as answers depend on it."""
+    """Give the SHA-256 of a model's configurations, as far as scores depend on them."""
     configs = [model.config, *([model.generation_config] if model.can_generate() else [])]
     settings = [without_volatile(config.to_dict()) for config in configs]
     return sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()

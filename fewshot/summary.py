@@ -5,47 +5,44 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics.bootstrap import deviation
+from ..metrics.bootstrap import bootstrap_interval, deviation
 from ..training.tracking import as_json
 from .contamination import Contamination
 from .evaluation import Outcome
-from .items import is_choosing
-from .judging import by_group, criterion_of, interval_of, reliability, scores_of, way_of
-from .recipe import FewShotRecipe
 from .subject import Subject
-from .task_recipes import Common, MinimalPairRecipe
+from .task import Record, Task
 
 
 def summarize_model(
-    recipe: FewShotRecipe,
+    task: Task,
     subject: Subject,
     weights: tuple[str, str],
     outcomes: Sequence[Outcome],
     contamination: Contamination | None,
 ) -> dict[str, Any]:
-    """Say what a model has answered.
+    """Say what a model has predicted.
 
     Args:
-        recipe: What was asked.
+        task: The task.
         subject: The model.
         weights: Hash of its weights before, and after.
         outcomes: Of all conditions.
         contamination: Which items stand in a corpus, if that was looked for.
 
     Raises:
-        ValueError: Demonstrations were asked for throughout, and not one fits.
+        ValueError: All conditions have demonstrations, and not one fits.
     """
-    shots = sorted({outcome.condition.shots for outcome in outcomes})
-    by_shots = {count: [each for each in outcomes if each.condition.shots == count] for count in shots}
-    of_shots = {
-        str(count): summarize_shots(recipe, own, contamination)
-        for count, own in by_shots.items()
+    counts = sorted({outcome.condition.num_fewshot for outcome in outcomes})
+    by_count = {count: [each for each in outcomes if each.condition.num_fewshot == count] for count in counts}
+    summaries = {
+        str(count): summarize_num_fewshot(task, own, contamination)
+        for count, own in by_count.items()
         if any(outcome.counted for outcome in own)
     }
-    if not of_shots:
+    if not summaries:
         raise ValueError(
             f"no demonstration fits into any prompt of {subject.name}, which reads {subject.max_length:,} "
-            "tokens: add 0 to asking.shots, shorten the templates, or ask a model that reads more"
+            "tokens: add 0 to prompting.num_fewshot, shorten the templates, or name a model that reads more"
         )
     return {
         "name": subject.name,
@@ -54,8 +51,8 @@ def summarize_model(
         "parameters": sum(parameter.numel() for parameter in subject.model.parameters()),
         "weights_sha256": weights[0],
         "weights_unchanged": weights[0] == weights[1],
-        "shots": of_shots,
-        "fitted": {str(count): what_fitted(own) for count, own in by_shots.items() if count},
+        "shots": summaries,
+        "fitted": {str(count): what_fitted(own) for count, own in by_count.items() if count},
     }
 
 
@@ -70,17 +67,16 @@ def what_fitted(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def summarize_shots(
-    recipe: FewShotRecipe, outcomes: Sequence[Outcome], contamination: Contamination | None
+def summarize_num_fewshot(
+    task: Task, outcomes: Sequence[Outcome], contamination: Contamination | None
 ) -> dict[str, Any]:
     """Join the seeds and orders of one K, as far as any prompt holds a demonstration."""
     outcomes = [outcome for outcome in outcomes if outcome.counted]
-    task, name = recipe.task, criterion_of(recipe.task)
     conditions = [
         {
             "seed": outcome.condition.seed,
             "order": outcome.condition.order,
-            "scores": as_json(scores_of(task, outcome.counted)),
+            "scores": as_json(task.scores(outcome.counted)),
             "items": len(outcome.counted),
             "dropped": outcome.dropped,
             "cut": outcome.cut,
@@ -88,7 +84,7 @@ def summarize_shots(
         }
         for outcome in outcomes
     ]
-    values = [condition["scores"][name] for condition in conditions]
+    values = [condition["scores"][task.metric] for condition in conditions]
     everything = [record for outcome in outcomes for record in outcome.counted]
     summary = {
         "mean": float(np.mean(values)),
@@ -99,11 +95,8 @@ def summarize_shots(
         "cut": sum(outcome.cut for outcome in outcomes),
         "conditions": conditions,
         "groups": mean_groups(task, outcomes),
+        **task.details(everything),
     }
-    if is_choosing(task):
-        summary["reliability"] = reliability(everything, way_of(task))
-    if isinstance(task, MinimalPairRecipe):
-        summary["ties"] = sum(record["is_tied"] for record in everything)
     if contamination is not None:
         summary["contamination"] = {
             part: {"items": int(mask.sum()), "score": score_of_part(task, outcomes, mask)}
@@ -112,14 +105,13 @@ def summarize_shots(
     return summary
 
 
-def score_of_part(task: Common, outcomes: Sequence[Outcome], mask: np.ndarray) -> float | None:
-    """Give the mean criterion of some items; of none there is none."""
-    name = criterion_of(task)
+def score_of_part(task: Task, outcomes: Sequence[Outcome], mask: np.ndarray) -> float | None:
+    """Give the mean metric of some items; of none there is none."""
     parts = [
         [record for record, is_in in zip(outcome.records, mask, strict=True) if is_in and record]
         for outcome in outcomes
     ]
-    scores = [scores_of(task, own)[name] for own in parts if own]
+    scores = [task.scores(own)[task.metric] for own in parts if own]
     return float(np.mean(scores)) if scores else None
 
 
@@ -139,10 +131,38 @@ def mean_scores(conditions: Sequence[dict[str, Any]]) -> dict[str, float | None]
     return {name: None if None in own else float(np.mean(own)) for name, own in values.items()}
 
 
-def mean_groups(task: Common, outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """Give the mean criterion of each group, if there are several."""
+def mean_groups(task: Task, outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Give the mean metric of each group, if there are several."""
     each = [by_group(task, outcome.counted) for outcome in outcomes]
     groups = sorted({group for own in each for group in own})
     if len(groups) < 2:
         return {}
     return {group: float(np.mean([own[group] for own in each if group in own])) for group in groups}
+
+
+def by_group(task: Task, records: Sequence[Record]) -> dict[str, float]:
+    """Give the metric of each group of records."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record["group"], []).append(record)
+    return {group: task.scores(own)[task.metric] for group, own in sorted(groups.items())}
+
+
+def interval_of(task: Task, conditions: Sequence[Sequence[Record | None]]) -> tuple[float, float]:
+    """Give the 95 % interval of the metric: rows are drawn again, with what all seeds made of them.
+
+    Args:
+        task: The task.
+        conditions: The records of all rows in every condition, none where a row does not count.
+    """
+    counts = np.array([[record is not None for record in own] for own in conditions])
+    scores = [task.metric_of_rows([record for record in own if record is not None]) for own in conditions]
+    # Of each condition, where among its records those of a row stand, or -1.
+    places = np.where(counts, counts.cumsum(axis=1) - 1, -1)[:, counts.any(axis=0)]
+
+    def mean_of(rows: np.ndarray) -> float:
+        drawn = [own[rows] for own in places]
+        parts = [own[own >= 0] for own in drawn]
+        return float(np.mean([score(part) for score, part in zip(scores, parts, strict=True) if len(part)]))
+
+    return bootstrap_interval(mean_of, places.shape[1])

@@ -1,18 +1,19 @@
 r"""The kinds of tasks, as a recipe describes them: templates in Jinja over the columns of a row.
 
 A field called `context`, `answer`, `good`, ... is a template: `"{{ question }}\\nAnswer:"`. A field that
-gives a list or a number is an expression without braces: `choices: choices`, `right: gold`.
+gives a list or a number is an expression without braces: `choices: choices`, `target: gold`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from ..training.recipe import Positive
 
-Way = Literal["raw", "per_token", "per_character", "unconditional", "calibrated"]
-"""How the scores of several answers are compared; see `choosing.py`."""
+Normalization = Literal["none", "token", "char", "pmi", "calibrated"]
+"""How log-likelihoods of answers are made comparable; see `normalization.py`."""
 
 HOLE = "___"
 """Where the answer of a cloze goes."""
@@ -25,7 +26,7 @@ class Common:
     description: str = ""
     """What stands before the demonstrations."""
     separator: str = "\n\n"
-    """What stands between description, demonstrations and the row that is asked."""
+    """What stands between description, demonstrations and the query."""
     group: str | None = None
     """Expression by which results are also told apart, such as the paradigm of a minimal pair."""
     match: str | None = None
@@ -36,12 +37,14 @@ class Common:
 class Choosing(Common):
     """What tasks say whose answers are compared."""
 
-    right: str
-    """Expression: the number of the right answer from 0, or what `labels` or the answers call it."""
-    way: Way = "raw"
-    """Which comparison is the score; all are reported."""
+    RENAMED: ClassVar[Mapping[str, str]] = {"right": "target", "way": "normalization"}
+
+    target: str
+    """Expression: the number of the correct answer from 0, or what `labels` or the answers call it."""
+    normalization: Normalization = "none"
+    """Which normalization decides the accuracy; all are reported."""
     unconditional: str = "Answer:"
-    """Context whose answers' scores are subtracted (Brown et al., 2020, section 2.4)."""
+    """Context of the log-likelihoods that `pmi` subtracts (Brown et al., 2020, section 2.4)."""
     content_free: tuple[str, ...] = ("N/A", "[MASK]", "")
     """What stands in all columns of the context for contextual calibration (Zhao et al., 2021, section 5)."""
 
@@ -52,11 +55,11 @@ class MultipleChoiceRecipe(Choosing):
 
     kind: Literal["multiple_choice"]
     context: str
-    """Template of what is read before."""
+    """Template of the context."""
     choices: str | tuple[str, ...]
     """Expression of a list; or the list itself, the same for all rows."""
     labels: tuple[str | int, ...] = ()
-    """What `right` calls the choices, in their order."""
+    """What `target` calls the choices, in their order."""
     delimiter: str = " "
     """What stands between context and answer."""
     suffix: str = ""
@@ -74,7 +77,7 @@ class ClozeRecipe(Choosing):
     choices: str | tuple[str, ...]
     """Expression of a list; or the list itself, the same for all rows."""
     labels: tuple[str | int, ...] = ()
-    """What `right` calls the choices, in their order."""
+    """What `target` calls the choices, in their order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,11 +106,11 @@ class MinimalPairRecipe(Common):
 
 @dataclass(frozen=True, kw_only=True)
 class CompletionRecipe(Common):
-    """Is the answer what the model would write? By likelihood, without writing, as for LAMBADA."""
+    """Is the answer the greedy continuation? By log-likelihood, without generation, as for LAMBADA."""
 
     kind: Literal["completion"]
     context: str
-    """Template of what is read before."""
+    """Template of the context."""
     answer: str
     """Template of the answer."""
     delimiter: str = " "
@@ -116,23 +119,25 @@ class CompletionRecipe(Common):
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationRecipe(Common):
-    """What does the model write behind a context?"""
+    """What does the model generate after a context?"""
+
+    RENAMED: ClassVar[Mapping[str, str]] = {"score": "metric"}
 
     kind: Literal["generation"]
     context: str
-    """Template of what is read before."""
+    """Template of the context."""
     answers: str
-    """Template of the right answer, or expression of a list of them if `several`."""
+    """Template of the correct answer, or expression of a list of them if `several`."""
     several: bool = False
-    """Whether any of several answers is right."""
+    """Whether any of several answers is correct."""
     delimiter: str = " "
     """What stands between."""
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ("\n",)
     """What ends an answer, beside the end-of-sequence token."""
     max_new_tokens: Positive = 32
     """Tokens of an answer, at most."""
-    score: Literal["exact_match", "squad_exact_match", "f1", "bleu"] = "exact_match"
-    """Which score decides; all are reported. `exact_match` compares texts as they are, spaces at both ends
+    metric: Literal["exact_match", "squad_exact_match", "f1", "bleu"] = "exact_match"
+    """The metric that counts; all are reported. `exact_match` compares texts as they are, spaces at both ends
     aside. `squad_exact_match` and `f1` leave case, punctuation and articles out, as SQuAD does (Rajpurkar et
     al., 2016, section 6.1): for answers in words, not for numbers, letters and signs."""
 

@@ -1,4 +1,4 @@
-"""What models write behind a prompt, greedily, until a stop string or the end of the text.
+"""Greedy generation: how a model continues a context, until a stop string or the end of the text.
 
 Shapes: B prompts, T positions.
 """
@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
 
-from .kept_scores import KeptAnswers
 from .prefix_tree import by_size
+from .score_cache import AnswerCache
 from .subject import Subject
 
 
@@ -31,24 +31,24 @@ class StopsAt(StoppingCriteria):
 
 
 class Writer:
-    """Writes behind prompts, and remembers.
+    """Continues contexts, with a cache.
 
     Args:
         subject: A decoder or a sequence-to-sequence model.
-        kept: Texts by their prompts.
+        cache: Texts by their contexts.
         stop: What ends a text; it does not belong to it.
         max_new_tokens: Tokens of a text, at most.
         tokens_at_once: Tokens of a batch, pads and what is written included.
-        lead: What a sequence-to-sequence model's decoder reads before it writes.
+        lead: What a sequence-to-sequence model's decoder reads before it generates.
 
     Raises:
-        ValueError: The model cannot write.
+        ValueError: The model cannot generate.
     """
 
     def __init__(
         self,
         subject: Subject,
-        kept: KeptAnswers,
+        cache: AnswerCache,
         stop: Sequence[str],
         max_new_tokens: int,
         tokens_at_once: int,
@@ -56,26 +56,26 @@ class Writer:
     ):
         if subject.member == "encoder":
             raise ValueError(
-                f"{subject.name} is an encoder, which cannot write: give the task choices instead"
+                f"{subject.name} is an encoder, which cannot generate: give the task choices instead"
             )
-        self.subject, self.kept, self.stop = subject, kept, tuple(stop)
+        self.subject, self.cache, self.stop = subject, cache, tuple(stop)
         self.max_new_tokens, self.tokens_at_once, self.lead = max_new_tokens, tokens_at_once, lead
 
     def write(self, contexts: Sequence[tuple[int, ...]]) -> list[str]:
-        """Give what follows each prompt."""
-        circumstances = (self.stop, self.max_new_tokens, self.lead)
-        keys = [sha256(repr((context, circumstances)).encode()).hexdigest()[:24] for context in contexts]
-        return self.kept.ask(keys, lambda numbers: self.find([contexts[number] for number in numbers]))
+        """Give what follows each context."""
+        settings = (self.stop, self.max_new_tokens, self.lead)
+        keys = [sha256(repr((context, settings)).encode()).hexdigest()[:24] for context in contexts]
+        return self.cache.get(keys, lambda numbers: self.find([contexts[number] for number in numbers]))
 
     def find(self, contexts: list[tuple[int, ...]]) -> Iterator[tuple[int, str]]:
-        """Yield the number of each prompt with what follows it; prompts of like length are read together."""
+        """Yield the number of each context with its continuation; those of like length are read together."""
         sizes = [len(context) + self.max_new_tokens for context in contexts]
         for batch in by_size(sizes, self.tokens_at_once):
             yield from zip(batch, self.write_batch([contexts[number] for number in batch]), strict=True)
 
     @torch.inference_mode()
     def write_batch(self, contexts: list[tuple[int, ...]]) -> list[str]:
-        """Write behind prompts that are padded on the left, or read by the encoder."""
+        """Continue contexts that are padded on the left, or read by the encoder."""
         model: Any = self.subject.model
         width = max(map(len, contexts))
         ids = torch.tensor([[*[self.pad_id] * (width - len(own)), *own] for own in contexts])

@@ -56,7 +56,9 @@ def judge(
     """
     answers, loss = ask(model, task.objective(), examples, tokens_at_once)
     predictions = task.predictions(answers, rows)
-    return Judged(predictions, task.score(predictions, task.references(rows)) | {"loss": loss})
+    references = task.references(rows)
+    scores = task.score(predictions, references) | task.library_scores(predictions, references)
+    return Judged(predictions, scores | {"loss": loss})
 
 
 class Examiner:
@@ -75,7 +77,9 @@ class Examiner:
     def measure(self, model: nn.Module) -> dict[str, float]:
         """Score a model in evaluation mode."""
         judged = judge(model, self.task, self.split.rows, self.split.examples)
-        if self.best is None or self.task.shortfall(judged.scores) < self.task.shortfall(self.best.scores):
+        if self.best is None or self.task.minimized_metric(judged.scores) < self.task.minimized_metric(
+            self.best.scores
+        ):
             self.best = judged
         return judged.scores
 

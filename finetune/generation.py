@@ -16,7 +16,7 @@ from datasets import Dataset
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from ..metrics.text_metrics import rouge_of_each, score_of_rows, text_scores, tokenization_for
+from ..metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenization_for
 from ..objectives.denoising import append_eos
 from ..objectives.streams import one_step_late, one_stream, side_by_side
 from ..objectives.task_objectives import TaskObjective
@@ -115,6 +115,7 @@ class Generation(Task):
         "exact_match": True,
         "loss": False,
     }
+    baseline = "first sentence"
     tokenizer: PreTrainedTokenizerBase
     """That of the latest examples: it reads out what was written for them."""
 
@@ -185,17 +186,23 @@ class Generation(Task):
     ) -> Callable[[np.ndarray], float]:
         """Give a function that computes the criterion of some rows; each text is compared once."""
         texts, tokenization = texts_in(predictions), self.facts["tokenization"]
-        return score_of_rows(self.criterion, texts, references, tokenize=tokenization)
+        return score_of_rows(self.metric_for_best_model, texts, references, tokenize=tokenization)
 
-    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[str]) -> np.ndarray:
+    def plain(
+        self, predictions: Sequence[Prediction], references: Sequence[str]
+    ) -> tuple[list[str], list[str]]:
+        """Give the texts."""
+        return [each["text"] for each in predictions], list(references)
+
+    def error(self, predictions: Sequence[Prediction], references: Sequence[str]) -> np.ndarray:
         """How much of the longest common subsequence is missing."""
         return 1 - rouge_of_each(texts_in(predictions), references)["rougeL"]
 
-    def said(self, prediction: Prediction) -> str:
+    def format_prediction(self, prediction: Prediction) -> str:
         """The text."""
         return prediction["text"]
 
-    def wanted(self, reference: str) -> str:
+    def format_reference(self, reference: str) -> str:
         """The target."""
         return reference
 

@@ -77,7 +77,7 @@ def learn(
     require_whole_matrices(recipe, accelerator)
     objective = task.objective() if teach is None else teach(beginning.model, accelerator.device)
     validation = Examiner(task, splits["validation"])
-    held_out = HeldOut(measure=validation.measure, criterion=task.shortfall)
+    held_out = HeldOut(measure=validation.measure, criterion=task.minimized_metric)
     outcome = fit(
         learner,
         objective,

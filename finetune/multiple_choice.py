@@ -10,10 +10,12 @@ Shapes: S rows of a batch, C choices of all of them, K choices of one.
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
+from scipy.special import softmax
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -30,7 +32,7 @@ from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers
 from .task import Facts, Prediction, Task
 from .task_recipes import MultipleChoiceRecipe
-from .texts import DIGITS, softmax
+from .texts import DIGITS
 
 
 class MultipleChoiceObjective(TaskObjective[Tensor]):
@@ -83,7 +85,7 @@ class MultipleChoice(Task):
     @staticmethod
     def labels_in(recipe: MultipleChoiceRecipe) -> tuple[str, ...]:
         """The number of the right one."""
-        return (recipe.label,)
+        return (recipe.target,)
 
     @staticmethod
     def find(recipe: MultipleChoiceRecipe, train: Dataset) -> Facts:
@@ -127,7 +129,7 @@ class MultipleChoice(Task):
         Raises:
             ValueError: A row has no such choice.
         """
-        column = self.recipe.label
+        column = self.recipe.target
         values, right = values_of(rows, column), []
         for row, (value, own) in enumerate(zip(values, self.choices_of(rows), strict=True)):
             number = number_of(value)
@@ -144,23 +146,29 @@ class MultipleChoice(Task):
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
         """Give the number of the most probable choice, and the probabilities of all."""
-        return [prediction(softmax(scores)) for scores in answers]
+        return [prediction(softmax(scores.astype(np.float64))) for scores in answers]
 
     def score(self, predictions: Sequence[Prediction], references: Sequence[int]) -> dict[str, float]:
         """Give the share of the rows whose right choice was found."""
         found = np.array([each["choice"] for each in predictions])
         return {"accuracy": float(np.mean(found == np.asarray(references)))}
 
-    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[int]) -> np.ndarray:
+    def plain(
+        self, predictions: Sequence[Prediction], references: Sequence[int]
+    ) -> tuple[list[Any], list[Any]]:
+        """Give the numbers of the choices."""
+        return [each["choice"] for each in predictions], [int(each) for each in references]
+
+    def error(self, predictions: Sequence[Prediction], references: Sequence[int]) -> np.ndarray:
         """How much surer the model was of its choice than of the right one."""
         pairs = zip(predictions, references, strict=True)
         return np.array([each["scores"][each["choice"]] - each["scores"][right] for each, right in pairs])
 
-    def said(self, prediction: Prediction) -> str:
+    def format_prediction(self, prediction: Prediction) -> str:
         """The number of the choice, and how sure the model was."""
         return f"{prediction['choice']} ({prediction['scores'][prediction['choice']]:.0%})"
 
-    def wanted(self, reference: int) -> str:
+    def format_reference(self, reference: int) -> str:
         """The number of the choice."""
         return str(reference)
 

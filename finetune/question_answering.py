@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from datasets import Dataset
 
-from ..metrics.answer_metrics import answer_scores, exact_match, word_f1
+from ..metrics.answers import answer_scores, exact_match, word_f1
 from ..metrics.bootstrap import mean_interval
 from ..objectives.question_answering import NO_CHARACTER, QuestionAnsweringObjective
 from ..text.row_error import RowError
@@ -63,6 +63,7 @@ class QuestionAnswering(Task):
         "no_answer_f1": True,
         "loss": False,
     }
+    baseline = "most frequent answer"
     recipe: QuestionAnsweringRecipe
 
     @staticmethod
@@ -137,15 +138,15 @@ class QuestionAnswering(Task):
         """Score the answers as SQuAD does."""
         return answer_scores([each["answer"] for each in predictions], references)
 
-    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+    def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
         """How much the answer's words differ from those of a right one."""
         return 1 - each_score("f1", predictions, references)
 
-    def said(self, prediction: Prediction) -> str:
+    def format_prediction(self, prediction: Prediction) -> str:
         """The answer, and how sure the model was."""
         return f"{prediction['answer'] or NO_ANSWER} ({prediction['score']:.0%})"
 
-    def wanted(self, reference: Any) -> str:
+    def format_reference(self, reference: Any) -> str:
         """The answers."""
         return " / ".join(dict.fromkeys(reference)) or NO_ANSWER
 
@@ -155,8 +156,8 @@ class QuestionAnswering(Task):
         return [{"answer": usual, "score": 1.0, "no_answer_score": float(not usual)}] * len(rows)
 
     def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
-        """Give the 95 % interval of the criterion, which is a mean over the rows."""
-        return mean_interval(each_score(self.criterion, predictions, references))
+        """Give the 95 % interval of the metric, which is a mean over the rows."""
+        return mean_interval(each_score(self.metric_for_best_model, predictions, references))
 
 
 def each_score(

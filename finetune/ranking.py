@@ -17,7 +17,7 @@ import numpy as np
 from datasets import Dataset
 
 from ..metrics.bootstrap import mean_interval
-from ..metrics.ranking_metrics import query_scores
+from ..metrics.ranking import query_scores
 from ..modeling import TercetConfig
 from ..objectives.ranking import RankingObjective
 from ..text.rows import texts_of
@@ -75,6 +75,7 @@ class Ranking(Task):
     head = "ForSentenceEmbedding"
     recipe: RankingRecipe
     metrics = {"mrr": True, "ndcg@10": True, "recall@1": True, "recall@10": True, "map": True, "loss": False}
+    baseline = "most frequent documents"
 
     @staticmethod
     def inputs_in(recipe: RankingRecipe) -> tuple[str, ...]:
@@ -162,23 +163,23 @@ class Ranking(Task):
     def interval(
         self, predictions: Sequence[Prediction], references: Sequence[Wanted]
     ) -> tuple[float, float]:
-        """Give the 95 % interval of the criterion, by drawing distinct queries: rows of one are no further
+        """Give the 95 % interval of the metric, by drawing distinct queries: rows of one are no further
         evidence.
         """
         pairs = zip(predictions, references, strict=True)
-        values = [each[self.criterion] for each, wanted in pairs if wanted.is_first_of_query]
+        values = [each[self.metric_for_best_model] for each, wanted in pairs if wanted.is_first_of_query]
         return mean_interval(np.array(values))
 
-    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> np.ndarray:
+    def error(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> np.ndarray:
         """How far the first right text is from the top; 0 for all but the first row of a query."""
         is_first = np.array([wanted.is_first_of_query for wanted in references])
         return is_first * (1 - np.array([each["mrr"] for each in predictions]))
 
-    def said(self, prediction: Prediction) -> str:
+    def format_prediction(self, prediction: Prediction) -> str:
         """The nearest text."""
         return prediction["ranked"][0]
 
-    def wanted(self, reference: Wanted) -> str:
+    def format_reference(self, reference: Wanted) -> str:
         """All texts that belong to the query."""
         return " | ".join(reference.texts)
 

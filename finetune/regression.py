@@ -7,7 +7,7 @@ import numpy as np
 from datasets import Dataset
 
 from ..metrics.bootstrap import bootstrap_interval
-from ..metrics.number_metrics import SCORES, number_scores
+from ..metrics.numbers import SCORES, number_scores
 from ..objectives.task_objectives import RegressionObjective
 from ..text.row_error import RowError
 from ..text.row_files import number_of
@@ -31,6 +31,7 @@ class Regression(TextTask):
         "mean_squared_error": False,
         "loss": False,
     }
+    baseline = "mean"
 
     @staticmethod
     def labels_in(recipe: RegressionRecipe) -> tuple[str, ...]:
@@ -76,19 +77,29 @@ class Regression(TextTask):
         return number_scores(self.found(predictions), np.asarray(references))
 
     def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
-        """Give the 95 % interval of the criterion, computed alone."""
-        score, found, right = SCORES[self.criterion], self.found(predictions), np.asarray(references)
+        """Give the 95 % interval of the metric, computed alone."""
+        score, found, right = (
+            SCORES[self.metric_for_best_model],
+            self.found(predictions),
+            np.asarray(references),
+        )
         return bootstrap_interval(lambda rows: score(found[rows], right[rows]), len(right))
 
-    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+    def plain(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Give the numbers."""
+        return self.found(predictions).tolist(), np.asarray(references).tolist()
+
+    def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
         """How far off the number is."""
         return np.abs(self.found(predictions) - np.asarray(references))
 
-    def said(self, prediction: Prediction) -> str:
+    def format_prediction(self, prediction: Prediction) -> str:
         """The number."""
         return f"{prediction[self.recipe.label]:.3g}"
 
-    def wanted(self, reference: Any) -> str:
+    def format_reference(self, reference: Any) -> str:
         """The number."""
         return f"{float(reference):.3g}"
 

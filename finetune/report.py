@@ -19,6 +19,7 @@ from ..reporting.wording import format_score, name_of_model
 from ..training.disk import replace_text
 from ..training.tracking import LOG, read_log
 from .grid import in_words
+from .library_metrics import PREFIX, score_in_words
 from .output import CONFUSIONS, MARKDOWN, PAGE, seed_folder
 from .recipe import FineTuningRecipe
 from .shared_rows import SHARED, shared_in_words
@@ -36,7 +37,7 @@ KINDS = {
     "question_answering": "Question answering",
     "multiple_choice": "Multiple choice",
     "ranking": "Semantic search",
-    "generation": "Writing",
+    "generation": "Generation",
 }
 """Kind of a task -> how a title begins."""
 
@@ -83,7 +84,7 @@ def build_report(
 
 
 def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
-    """Show the criterion beside what needs no learning."""
+    """Show the metric beside what needs no learning."""
     criterion, name = summary["criterion"], METRICS[summary["criterion"]]
     values = {
         "fine-tuned": best[criterion],
@@ -118,19 +119,19 @@ def doubts(summary: Mapping[str, Any]) -> str:
     return (
         f"{chosen}. The interval says how far the score of other rows of the same kind may lie off: it comes "
         "from scoring rows drawn again from those at hand (Efron and Tibshirani, 1993). It says nothing of "
-        "other seeds; these the deviation tells of. Without reading is the best guess that needs no text; "
-        "untrained is the same pretrained model with a random head."
+        "other seeds; these the deviation tells of. The baselines are the best guess that needs no "
+        "text (majority class, mean, ...) and, untrained, the same pretrained model with a random head."
     )
 
 
 def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     """Put all scores side by side."""
-    split, names = summary["split"], [name for name in best if name in METRICS]
+    split, names = summary["split"], [name for name in best if name in METRICS or name.startswith(PREFIX)]
     columns = {"best seed": best, **summary["baselines"]}
     rows = []
     for name in names:
         row = [
-            METRICS[name],
+            METRICS.get(name) or score_in_words(name),
             *(format_score(scores[name]) if name in scores else "" for scores in columns.values()),
         ]
         if len(summary["seeds"]) > 1:
@@ -143,7 +144,7 @@ def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
 
 
 def curve(recipe: FineTuningRecipe, study: Study, summary: Mapping[str, Any]) -> Iterator[Block]:
-    """Draw how the criterion grew on the validation rows."""
+    """Draw how the metric grew on the validation rows."""
     criterion, epochs = summary["criterion"], recipe.training.epochs
     curves = {}
     for seed, result in summary["seeds"].items():
@@ -216,10 +217,8 @@ def worst_errors(study: Study, predictions: Sequence[Prediction]) -> Iterable[Bl
     """Show the rows that were predicted worst."""
     rows = study.splits[study.measured[-1]].rows
     references = study.task.references(rows)
-    wrongness = np.asarray(study.task.wrongness(predictions, references), dtype=np.float64)
-    worst = [
-        index for index in np.argsort(-wrongness, kind="stable")[:WORST].tolist() if wrongness[index] > 0
-    ]
+    errors = np.asarray(study.task.error(predictions, references), dtype=np.float64)
+    worst = [index for index in np.argsort(-errors, kind="stable")[:WORST].tolist() if errors[index] > 0]
     if not worst:
         return [Heading("Errors"), Prose("None: every row is right.")]
     shown = [study.task.show(rows[index], predictions[index], references[index]) for index in worst]

@@ -96,7 +96,7 @@ def best_of_grid(recipe: FineTuningRecipe, study: Study, *, resume: bool) -> Fin
         for values in combinations(recipe)
     ]
     for each in tried:
-        each["shortfall"] = study.task.shortfall(each["validation"])
+        each["shortfall"] = study.task.minimized_metric(each["validation"])
     if join_processes().is_main_process:
         replace_text(recipe.folder / GRID_SCORES, json.dumps([*map(as_json, tried)], indent=2) + "\n")
     return varied(recipe, min(tried, key=lambda each: each["shortfall"])["values"])

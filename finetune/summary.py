@@ -29,9 +29,8 @@ from .splits import identify
 from .study import Results, Study
 from .task import Prediction
 
-READING_NOTHING = "without reading"
 UNTRAINED = "untrained"
-"""Names of the baselines: the best guess that needs no text, and the model with a random head."""
+"""Name of the baseline that is the model with a random head."""
 
 
 def conclude(recipe: FineTuningRecipe, study: Study, results: Results, before: Results | None) -> None:
@@ -44,7 +43,7 @@ def conclude(recipe: FineTuningRecipe, study: Study, results: Results, before: R
         before: Of the runs without further pretraining, if there was any.
     """
     folder = recipe.folder
-    best_seed = min(results, key=lambda seed: study.task.shortfall(results[seed]["validation"]))
+    best_seed = min(results, key=lambda seed: study.task.minimized_metric(results[seed]["validation"]))
     chosen = seed_folder(folder, best_seed)
     delete(folder / MODEL)
     shutil.copytree(chosen / MODEL, folder / MODEL, dirs_exist_ok=True)
@@ -91,7 +90,7 @@ def summarize(
     references = task.references(last.rows)
     guesses = task.guess(study.splits["train"].rows, last.rows)
     return {
-        "criterion": task.criterion,
+        "criterion": task.metric_for_best_model,
         "split": study.measured[-1],
         "rows": {name: len(split.rows) for name, split in study.splits.items()},
         "seeds": {str(seed): result for seed, result in results.items()},
@@ -101,7 +100,9 @@ def summarize(
         **spread(study, results),
         "interval": list(task.interval(predictions, references)),
         "baselines": {
-            READING_NOTHING: as_json(task.score(guesses, references)),
+            task.baseline: as_json(
+                task.score(guesses, references) | task.library_scores(guesses, references)
+            ),
             UNTRAINED: as_json(judge_untrained(recipe, study).scores),
         },
     }
@@ -142,7 +143,7 @@ def for_card(recipe: FineTuningRecipe, study: Study, summary: Mapping[str, Any])
     """Give the facts that a model card tells: the best seed's scores of the last split."""
     kind, best = recipe.task.kind, summary["seeds"][str(summary["best_seed"])]
     scores = {f"{kind}/{name}": value for name, value in best[summary["split"]].items()}
-    scores[f"{kind}/{study.task.criterion}/interval"] = summary["interval"]
+    scores[f"{kind}/{study.task.metric_for_best_model}/interval"] = summary["interval"]
     return {
         "scores": scores,
         "split": summary["split"],

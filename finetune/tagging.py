@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..metrics.bootstrap import bootstrap_interval
-from ..metrics.label_metrics import LabelRow, label_table
-from ..metrics.span_metrics import OUTSIDE, check_iob2, ratio, row_counts, span_scores, span_table
+from ..metrics.labels import LabelRow, label_table
+from ..metrics.spans import OUTSIDE, check_iob2, ratio, row_counts, span_scores, span_table
 from ..objectives.streams import one_stream
 from ..objectives.task_objectives import TaskObjective, inputs_of
 from ..reporting.blocks import Example as Shown
@@ -103,9 +103,11 @@ class Tagging(Task):
         return labels.facts | {"most_frequent": Counter(chain.from_iterable(tags)).most_common(1)[0][0]}
 
     @property
-    def criterion(self) -> str:
+    def metric_for_best_model(self) -> str:
         """As the recipe says: spans where labels mark them."""
-        return self.recipe.criterion or ("span_f1" if self.recipe.scheme == "iob2" else "accuracy")
+        return self.recipe.metric_for_best_model or (
+            "span_f1" if self.recipe.scheme == "iob2" else "accuracy"
+        )
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -176,16 +178,16 @@ class Tagging(Task):
         pairs = zip(chain.from_iterable(found), chain.from_iterable(references), strict=True)
         return {"accuracy": float(np.mean([tag == reference for tag, reference in pairs]))}
 
-    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+    def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
         """How many words have another label."""
         pairs = zip(self.found(predictions), references, strict=True)
         return np.array([sum(tag != right for tag, right in zip(*pair, strict=True)) for pair in pairs])
 
-    def said(self, prediction: Prediction) -> str:
+    def format_prediction(self, prediction: Prediction) -> str:
         """The labels."""
         return " ".join(prediction[self.recipe.tags])
 
-    def wanted(self, reference: Any) -> str:
+    def format_reference(self, reference: Any) -> str:
         """The labels."""
         return " ".join(reference)
 
@@ -215,9 +217,9 @@ class Tagging(Task):
         return label_table(found, right, self.labels.names)
 
     def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
-        """Give the 95 % interval of the criterion, from counts of each row, which add up."""
+        """Give the 95 % interval of the metric, from counts of each row, which add up."""
         counts = np.array([*map(row_counts, self.found(predictions), references)])
-        part, whole = (0, 1) if self.criterion == "span_f1" else (2, 3)
+        part, whole = (0, 1) if self.metric_for_best_model == "span_f1" else (2, 3)
         return bootstrap_interval(
             lambda rows: ratio(counts[rows, part].sum(), counts[rows, whole].sum()), len(counts)
         )

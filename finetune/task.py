@@ -13,7 +13,7 @@ import numpy as np
 from datasets import Dataset
 
 from ..metrics.bootstrap import bootstrap_interval
-from ..metrics.label_metrics import LabelRow
+from ..metrics.labels import LabelRow
 from ..modeling import TercetConfig
 from ..objectives.task_objectives import TaskObjective
 from ..reporting.blocks import Example as Shown
@@ -21,6 +21,7 @@ from ..reporting.blocks import Line, Run
 from ..text.rows import Row
 from .encoding import TextEncoder
 from .examples import LabelledExamples
+from .library_metrics import Modules, library_scores
 
 SHOWN_CHARACTERS = 600
 """Of a text in a report, at most."""
@@ -44,10 +45,14 @@ class Task(ABC):
     """How the names of the models end that can do it."""
     metrics: ClassVar[Mapping[str, bool]]
     """Every score, and whether more of it is better."""
+    baseline: ClassVar[str] = "majority class"
+    """What `guess` predicts, as reports call it."""
 
     def __init__(self, recipe: Any, facts: Facts):
         self.recipe = recipe
         self.facts = facts
+        self.modules: Modules = {}
+        """What is computed beside the task's own metrics; a run loads it."""
 
     @staticmethod
     @abstractmethod
@@ -69,9 +74,9 @@ class Task(ABC):
         """
 
     @property
-    def criterion(self) -> str:
-        """The score by which checkpoints are compared."""
-        return self.recipe.criterion
+    def metric_for_best_model(self) -> str:
+        """The metric by which checkpoints are compared."""
+        return self.recipe.metric_for_best_model
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -106,23 +111,43 @@ class Task(ABC):
     def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
         """Score predictions."""
 
-    @abstractmethod
-    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
-        """Say how wrong each prediction is, (E,): 0 if it is right."""
+    def library_scores(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> dict[str, float]:
+        """Score predictions by the modules of the `evaluate` library that the recipe names, if any."""
+        return library_scores(self.modules, *self.plain(predictions, references)) if self.modules else {}
+
+    def plain(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Give predictions and references as `evaluate` has them: label numbers, numbers or texts."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no plain predictions, and its recipe no metrics"
+        )
 
     @abstractmethod
-    def said(self, prediction: Prediction) -> str:
-        """Say a prediction in words."""
+    def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+        """Give the error of each prediction, (E,): 0 if it is correct."""
 
     @abstractmethod
-    def wanted(self, reference: Any) -> str:
-        """Say in words what would have been right."""
+    def format_prediction(self, prediction: Prediction) -> str:
+        """Write a prediction for people to read."""
+
+    @abstractmethod
+    def format_reference(self, reference: Any) -> str:
+        """Write what would have been correct."""
 
     def show(self, row: Row, prediction: Prediction, reference: Any) -> Shown:
         """Lay out a row that was predicted wrongly, for people to read."""
         read = [Line(column, [Run(shortened(row[column]))]) for column in self.inputs_in(self.recipe)]
-        right = Line("right", [Run(shortened(self.wanted(reference)), "right")])
-        return Shown([*read, right, Line("model", [Run(shortened(self.said(prediction)), "wrong")])])
+        expected = Line("reference", [Run(shortened(self.format_reference(reference)), "right")])
+        return Shown(
+            [
+                *read,
+                expected,
+                Line("prediction", [Run(shortened(self.format_prediction(prediction)), "wrong")]),
+            ]
+        )
 
     def breakdown(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> list[LabelRow]:
         """Score every label on its own, where there are labels."""
@@ -136,21 +161,21 @@ class Task(ABC):
 
     @abstractmethod
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
-        """Predict what is best without reading: the most frequent label, the mean, ..."""
+        """Predict the baseline that needs no text: the majority class, the mean, ..."""
 
     def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
-        """Give the 95 % interval of the criterion, by scoring rows drawn again and again."""
+        """Give the 95 % interval of the metric, by scoring rows drawn again and again."""
         return bootstrap_interval(self.score_of_rows(predictions, references), len(predictions))
 
     def score_of_rows(
         self, predictions: Sequence[Prediction], references: Sequence[Any]
     ) -> Callable[[np.ndarray], float]:
-        """Give a function that computes the criterion of some rows, by their indices (E,)."""
+        """Give a function that computes the metric of some rows, by their indices (E,)."""
 
         def scored(indices: np.ndarray) -> float:
             drawn = indices.tolist()
             chosen = [predictions[row] for row in drawn], [references[row] for row in drawn]
-            return self.score(*chosen)[self.criterion]
+            return self.score(*chosen)[self.metric_for_best_model]
 
         return scored
 
@@ -158,12 +183,12 @@ class Task(ABC):
         """Give what other programs need beside the finished model: names of JSON files and what they hold."""
         return {}
 
-    def shortfall(self, scores: Mapping[str, float | None]) -> float:
-        """Turn scores into one that falls as the model learns, by the criterion; infinite if undefined."""
-        score = scores[self.criterion]
+    def minimized_metric(self, scores: Mapping[str, float | None]) -> float:
+        """Give the metric for the best model, negated if more of it is better; infinite if undefined."""
+        score = scores[self.metric_for_best_model]
         if score is None or math.isnan(score):
             return math.inf
-        return -score if self.metrics[self.criterion] else score
+        return -score if self.metrics[self.metric_for_best_model] else score
 
 
 def shortened(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 from datasets import Dataset
 from pydantic import TypeAdapter
@@ -10,6 +11,7 @@ from ..configs.recipe import recipe_data
 from ..interop.finished_run import TASK
 from ..training.disk import replace_text
 from .generation import Generation
+from .library_metrics import load_metrics
 from .multiple_choice import MultipleChoice
 from .question_answering import QuestionAnswering
 from .ranking import Ranking
@@ -29,7 +31,10 @@ from .task_recipes import (
 )
 from .texts import Classification, MultiLabel
 
-TASKS: dict[type, type[Task]] = {
+ROWS_TO_TRY = 16
+"""Rows that the modules of `task.metrics` score before a model learns, to see that they can."""
+
+TASKS: dict[type[Any], type[Task]] = {
     ClassificationRecipe: Classification,
     MultiLabelRecipe: MultiLabel,
     RegressionRecipe: Regression,
@@ -49,13 +54,19 @@ def columns_of(recipe: TaskRecipe) -> tuple[str, ...]:
 
 
 def build_task(recipe: TaskRecipe, train: Dataset) -> Task:
-    """Find out what the labels of a task are.
+    """Find out what the labels of a task are, and load what else shall score it.
 
     Raises:
-        ValueError: There is nothing to learn from the rows.
+        ValueError: There is nothing to learn from the rows, or a module of `task.metrics` cannot be loaded or
+            does not score such a task.
     """
     kind = TASKS[type(recipe)]
-    return kind(recipe, kind.find(recipe, train))
+    task = kind(recipe, kind.find(recipe, train))
+    task.modules = load_metrics(getattr(recipe, "metrics", ()))
+    if task.modules:
+        few = train.select(range(min(len(train), ROWS_TO_TRY)))
+        task.library_scores(task.guess(train, few), task.references(few))
+    return task
 
 
 def keep_task(task: Task, folder: Path) -> None:
@@ -76,5 +87,11 @@ def load_task(folder: Path) -> Task:
             "transformers.pipeline"
         )
     told = json.loads((folder / TASK).read_text(encoding="utf-8"))
-    recipe = TypeAdapter(TaskRecipe).validate_python(told["task"])
+    recipe = TypeAdapter(TaskRecipe).validate_python(with_new_names(told["task"]))
     return TASKS[type(recipe)](recipe, told["facts"])
+
+
+def with_new_names(task: dict[str, Any]) -> dict[str, Any]:
+    """Give what an earlier version wrote about a task with the names that its keys have now."""
+    names = next(kind.RENAMED for kind in TASKS if task["kind"] in get_args(get_type_hints(kind)["kind"]))
+    return {names.get(key, key): value for key, value in task.items()}

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
+from scipy.special import softmax
 
 from ..metrics.bootstrap import bootstrap_interval
-from ..metrics.label_metrics import (
+from ..metrics.labels import (
     DECISION_SCORES,
     LabelRow,
     count_confusions,
@@ -60,8 +61,8 @@ class LabellingTask(TextTask):
         """Give what was decided as numbers: a label for each row, (E,), or zeros and ones, (E, L)."""
 
     def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
-        """Give the 95 % interval of the criterion, which needs no probabilities."""
-        score = DECISION_SCORES[self.criterion]
+        """Give the 95 % interval of the metric, which needs no probabilities."""
+        score = DECISION_SCORES[self.metric_for_best_model]
         found, right = self.found(predictions), np.asarray(references)
         return bootstrap_interval(lambda rows: score(found[rows], right[rows]), len(right))
 
@@ -97,10 +98,10 @@ class Classification(LabellingTask):
     def find(recipe: ClassificationRecipe, train: Dataset) -> Facts:
         """Find the labels, and the share of the rows that has each."""
         labels = find_labels(train, recipe.label, recipe.label_names)
-        if recipe.criterion == "f1" and len(labels) != 2:
+        if recipe.metric_for_best_model == "f1" and len(labels) != 2:
             raise ValueError(
-                f"task.criterion is f1, which is of two labels, but there are {len(labels)}: set "
-                "task.criterion=f1_macro"
+                f"task.metric_for_best_model is f1, which is of two labels, but there are {len(labels)}: set "
+                "task.metric_for_best_model=f1_macro"
             )
         counts = np.bincount(labels.numbers_of(train, recipe.label), minlength=len(labels))
         return labels.facts | {"shares": (counts / counts.sum()).tolist()}
@@ -123,7 +124,10 @@ class Classification(LabellingTask):
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
         """Give the most probable label and the probabilities of all."""
-        return [self.prediction(probabilities) for probabilities in softmax(np.stack(answers))]
+        return [
+            self.prediction(probabilities)
+            for probabilities in softmax(np.stack(answers).astype(np.float64), axis=1)
+        ]
 
     def prediction(self, probabilities: np.ndarray) -> Prediction:
         """Say the most probable label (L,)."""
@@ -140,16 +144,24 @@ class Classification(LabellingTask):
         probabilities = np.array([list(each["scores"].values()) for each in predictions])
         return label_scores(probabilities, np.asarray(references))
 
-    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+    def plain(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Give the numbers of the labels."""
+        return self.found(predictions).tolist(), np.asarray(references).tolist()
+
+    def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
         """How much surer the model was of its label than of the right one."""
         pairs = zip(predictions, references, strict=True)
-        return np.array([each["score"] - each["scores"][self.wanted(right)] for each, right in pairs])
+        return np.array(
+            [each["score"] - each["scores"][self.format_reference(right)] for each, right in pairs]
+        )
 
-    def said(self, prediction: Prediction) -> str:
+    def format_prediction(self, prediction: Prediction) -> str:
         """The label, and how sure the model was."""
         return f"{prediction['label']} ({prediction['score']:.0%})"
 
-    def wanted(self, reference: Any) -> str:
+    def format_reference(self, reference: Any) -> str:
         """The label."""
         return self.labels.names[reference]
 
@@ -228,15 +240,15 @@ class MultiLabel(LabellingTask):
         """Score the sets of labels."""
         return set_scores(self.found(predictions), np.asarray(references))
 
-    def wrongness(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+    def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
         """How many labels are missing or too many."""
         return np.abs(self.found(predictions) - np.asarray(references)).sum(axis=1)
 
-    def said(self, prediction: Prediction) -> str:
+    def format_prediction(self, prediction: Prediction) -> str:
         """The labels."""
         return ", ".join(prediction["labels"]) or "none"
 
-    def wanted(self, reference: Any) -> str:
+    def format_reference(self, reference: Any) -> str:
         """The labels."""
         return ", ".join(self.labels.names[number] for number in np.flatnonzero(reference)) or "none"
 
@@ -247,9 +259,3 @@ class MultiLabel(LabellingTask):
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict for each label whether most rows have it."""
         return [self.prediction(self.references(train).mean(axis=0))] * len(rows)
-
-
-def softmax(scores: np.ndarray) -> np.ndarray:
-    """Turn scores (E, L) into probabilities."""
-    powers = np.exp(scores.astype(np.float64) - scores.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)

@@ -75,17 +75,17 @@ def predict(options: Namespace) -> None:
 
 
 def fewshot(options: Namespace) -> None:
-    """Ask a pretrained model without training: zero-, one- and few-shot, with the same prompts for all
-    members.
+    """Evaluate a pretrained model by prompts: zero-, one- and few-shot, the same prompts for all members.
 
-    A recipe names rows, templates of prompt and answers, and how many demonstrations (`asking.shots`).
-    Decoders are asked for log-likelihoods, sequence-to-sequence models for those of the target, encoders for
-    pseudo-log-likelihoods. Writes OUTPUT/report.html, results.json and a line for every item; weights are not
-    changed. Files of rows are looked for in data.folder. --explain shows which tokens are scored, and stops.
+    A recipe names rows, templates of prompt and answers, and the number of demonstrations in a prompt
+    (`prompting.num_fewshot`). Answers are scored by log-likelihoods: of the continuation (decoders), of the
+    target (sequence-to-sequence models), or pseudo-log-likelihoods (encoders). Writes OUTPUT/report.html,
+    results.json and a line for every item; weights are not changed. Files of rows are looked for in
+    data.folder. --explain shows which tokens are scored, and stops.
 
     Examples:
       tercet fewshot copa --model runs/decoder-english/model data.folder=data
-      tercet fewshot my-task.yaml --model gpt2 --model runs/mine/model asking.shots=[0,1,4] --explain
+      tercet fewshot my-task.yaml --model gpt2 --model runs/mine/model prompting.num_fewshot=[0,1,4] --explain
     """
     from .configs.recipe import load_recipe
     from .fewshot.explanation import explain

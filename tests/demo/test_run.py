@@ -101,7 +101,7 @@ def finished(recipes, documents, tmp_path_factory):
         recipes=recipes,
         tasks=load_tasks(["training.epochs=1"]),
         distillation=load_distillation(["task.training.epochs=1", "report.speed=false"]),
-        prompting=load_prompting(["asking.shots=[0,1]", "asking.seeds=[0]", "data.limit=4"]),
+        prompting=load_prompting(["prompting.num_fewshot=[0,1]", "prompting.seeds=[0]", "data.limit=4"]),
         documents=documents,
     )
 

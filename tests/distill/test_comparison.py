@@ -26,7 +26,7 @@ def rows(targets, losses, hits):
 def task(metric, is_better_high):
     """A task that is scored by the mean of its predictions."""
     return SimpleNamespace(
-        criterion="score",
+        metric_for_best_model="score",
         metrics={"score": is_better_high},
         score_of_rows=lambda predictions, references: lambda rows: metric(np.array(predictions)[rows]),
     )

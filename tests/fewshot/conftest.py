@@ -196,20 +196,20 @@ def rows_of(count=12, seed=0):
 
 
 TASKS = {
-    "multiple_choice": {"context": "Question: {{ text }}\nAnswer:", "choices": "choices", "right": "gold"},
+    "multiple_choice": {"context": "Question: {{ text }}\nAnswer:", "choices": "choices", "target": "gold"},
     "classification": {
         "kind": "multiple_choice",
         "context": "{{ text }}\nAnswer:",
         "choices": ["positive", "negative"],
         "labels": ["yes", "no"],
-        "right": "label",
+        "target": "label",
     },
     "cloze": {
         "text": "{{ text }}, what is ___ .",
         "choices": ["yes", "no", "unbelievable"],
-        "right": "'yes' if label == 'yes' else 'no'",
+        "target": "'yes' if label == 'yes' else 'no'",
     },
-    "partial_evaluation": {"contexts": "contexts", "continuation": "{{ text }}", "right": "number"},
+    "partial_evaluation": {"contexts": "contexts", "continuation": "{{ text }}", "target": "number"},
     "minimal_pair": {"good": "{{ text }}", "bad": "{{ bad }}", "group": "label"},
     "completion": {"context": "{{ text }} =", "answer": "{{ answer }}"},
     "generation": {"context": "{{ text }} =", "answers": "{{ answer }}", "max_new_tokens": 6},
@@ -229,7 +229,8 @@ def recipe_of(tmp_path):
             "task": {"kind": kind} | TASKS[kind] | parts.pop("task", {}),
             "data": {"folder": str(tmp_path / "data"), "test": "rows.jsonl", "demonstrations": "shots.jsonl"}
             | parts.pop("data", {}),
-            "asking": {"shots": [0] if kind in WITHOUT_SHOTS else [0, 2]} | parts.pop("asking", {}),
+            "prompting": {"num_fewshot": [0] if kind in WITHOUT_SHOTS else [0, 2]}
+            | parts.pop("prompting", {}),
             "models": [str(model) for model in models],
             "output": str(tmp_path / "run"),
         }

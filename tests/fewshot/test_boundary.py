@@ -4,7 +4,14 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from tercet.fewshot.boundary import DecoderPrompts, EncoderPrompts, Policy, Prompt, Seq2SeqPrompts, frame_of
+from tercet.fewshot.boundary import (
+    DecoderPrompts,
+    EncoderPrompts,
+    Prompt,
+    Seq2SeqPrompts,
+    SpecialTokenPolicy,
+    frame_of,
+)
 from tercet.text.tokenizer import train_tokenizer
 from tercet.text.vocabularies import KINDS
 
@@ -30,7 +37,7 @@ def tokenizer(request):
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=range(len(PROMPTS)))
 def test_context_and_answer_are_the_whole_text(tokenizer, prompt):
-    (requests,) = DecoderPrompts(tokenizer, Policy()).encode([prompt])
+    (requests,) = DecoderPrompts(tokenizer, SpecialTokenPolicy()).encode([prompt])
     opening, _ = frame_of(tokenizer)
     for request, answer in zip(requests, prompt.answers, strict=True):
         whole = tokenizer(prompt.context + answer, add_special_tokens=False)["input_ids"]
@@ -43,7 +50,7 @@ def test_context_and_answer_are_the_whole_text(tokenizer, prompt):
 
 def test_space_belongs_to_the_token_that_has_it():
     tokenizer = train_tokenizer(TEXT, "byte_bpe", 400)
-    encoder = DecoderPrompts(tokenizer, Policy())
+    encoder = DecoderPrompts(tokenizer, SpecialTokenPolicy())
     for prompt in PROMPTS[:2]:
         (requests,) = encoder.encode([prompt])
         answers = [tokenizer.decode(list(request.answer)) for request in requests]
@@ -55,7 +62,7 @@ def test_token_that_joins_both_sides_belongs_to_all_answers():
     backend = Tokenizer(models.BPE(vocabulary, [("1", "2")]))
     backend.pre_tokenizer = pre_tokenizers.Split("=", "isolated")
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>")
-    (requests,) = DecoderPrompts(tokenizer, Policy()).encode([Prompt("=1", ("2", "3"))])
+    (requests,) = DecoderPrompts(tokenizer, SpecialTokenPolicy()).encode([Prompt("=1", ("2", "3"))])
     texts = [tokenizer.convert_ids_to_tokens(list(request.answer)) for request in requests]
     assert texts == [["12"], ["1", "3"]]
     assert requests[0].context == requests[1].context == (5,)
@@ -67,42 +74,44 @@ def test_policies_open_and_end_texts():
     prompt = Prompt("the cat", (" sat",))
 
     def ids(**policy):
-        return DecoderPrompts(tokenizer, Policy(**policy)).encode([prompt])[0][0]
+        return DecoderPrompts(tokenizer, SpecialTokenPolicy(**policy)).encode([prompt])[0][0]
 
     assert ids().context[0] == ids(opening="bos").context[0] == bos
     assert ids(opening="none").context == ids().context[1:]
     assert ids(ends_answer=True).answer == (*ids().answer, eos)
-    empty = DecoderPrompts(tokenizer, Policy(opening="none")).encode([Prompt("", ("the cat",))])[0][0]
+    empty = DecoderPrompts(tokenizer, SpecialTokenPolicy(opening="none")).encode([Prompt("", ("the cat",))])[
+        0
+    ][0]
     assert empty.context == (bos,)
 
 
 def test_sources_are_framed_and_targets_are_not():
     tokenizer = train_tokenizer(TEXT, "unigram", 400, template="end", sentinels=2)
     prompt = Prompt("the cat", (" sat",))
-    plain = Seq2SeqPrompts(tokenizer, Policy(), 7).encode([prompt])[0][0]
+    plain = Seq2SeqPrompts(tokenizer, SpecialTokenPolicy(), 7).encode([prompt])[0][0]
     assert plain.context == tuple(tokenizer("the cat")["input_ids"])
     assert plain.answer == tuple(tokenizer(" sat", add_special_tokens=False)["input_ids"])
     assert plain.lead == (7,)
-    asked = Seq2SeqPrompts(tokenizer, Policy(sentinel=True), 7).encode([prompt])[0][0]
+    asked = Seq2SeqPrompts(tokenizer, SpecialTokenPolicy(sentinel=True), 7).encode([prompt])[0][0]
     sentinel = tokenizer.convert_tokens_to_ids("<extra_id_0>")
     assert asked.context == (*plain.context[:-1], sentinel, plain.context[-1])
     assert asked.lead == (7, sentinel)
-    assert Seq2SeqPrompts(tokenizer, Policy(), 7, 8).encode([prompt])[0][0].lead == (7, 8)
+    assert Seq2SeqPrompts(tokenizer, SpecialTokenPolicy(), 7, 8).encode([prompt])[0][0].lead == (7, 8)
 
 
 def test_without_a_bos_token_the_tokenizer_opens_texts():
     tokenizer = train_tokenizer(TEXT, "wordpiece", 400)
     tokenizer.bos_token = None
-    with pytest.raises(ValueError, match=r"has no bos_token: set asking\.opening=tokenizer, add one"):
-        EncoderPrompts(tokenizer, Policy(opening="bos"))
-    (requests,) = EncoderPrompts(tokenizer, Policy()).encode([Prompt("", ("the cat",))])
+    with pytest.raises(ValueError, match=r"has no bos_token: set prompting\.opening=tokenizer, add one"):
+        EncoderPrompts(tokenizer, SpecialTokenPolicy(opening="bos"))
+    (requests,) = EncoderPrompts(tokenizer, SpecialTokenPolicy()).encode([Prompt("", ("the cat",))])
     assert requests[0].context == (tokenizer.cls_token_id,)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS[:1] + PROMPTS[2:], ids=[0, 2, 3])
 def test_encoders_read_the_whole_text_in_its_frame(tokenizer, prompt):
     prompt = Prompt(prompt.context, prompt.answers, " .")
-    (requests,) = EncoderPrompts(tokenizer, Policy()).encode([prompt])
+    (requests,) = EncoderPrompts(tokenizer, SpecialTokenPolicy()).encode([prompt])
     for request, answer in zip(requests, prompt.answers, strict=True):
         assert list(request.ids) == tokenizer(prompt.context + answer + " .")["input_ids"]
         said = tokenizer.decode(list(request.answer)).replace(" ", "")

@@ -7,11 +7,11 @@ import pytest
 from transformers import AutoTokenizer, BigBirdConfig, BigBirdForMaskedLM, XLMConfig, XLNetConfig
 
 from tercet.configs.recipe import parse_recipe
-from tercet.fewshot.kept_scores import KeptScores
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.request import Request, Score, Scorer
 from tercet.fewshot.run import fewshot
-from tercet.fewshot.subject import load_subject, member_of, require_askable
+from tercet.fewshot.score_cache import ScoreCache
+from tercet.fewshot.subject import load_subject, member_of, require_scorable
 from tercet.modeling import TercetDecoderForSequenceClassification
 from tercet.text.tokenizer import train_tokenizer
 
@@ -21,13 +21,13 @@ ROWS = [
     {"question": "the cat sat", "choices": ["yes", "no"], "gold": 0},
     {"question": "the dog ran", "choices": ["yes", "no"], "gold": 1},
 ]
-TASK = {"kind": "multiple_choice", "context": "{{ question }}", "choices": "choices", "right": "gold"}
+TASK = {"kind": "multiple_choice", "context": "{{ question }}", "choices": "choices", "target": "gold"}
 COMPLETION = {"kind": "completion", "context": "{{ question }}", "answer": "{{ choices[0] }}"}
 
 WRONG = {
     "shots beyond the split": (
-        {"asking": {"shots": [0, 8]}},
-        r"asking.shots is 8, but .*rows.jsonl has 2 rows, one of which is asked about: ask for fewer",
+        {"prompting": {"num_fewshot": [0, 8]}},
+        r"prompting.num_fewshot is 8, but .*rows.jsonl has 2 rows, one of which is the query: ask for fewer",
     ),
     "missing column": (
         {"task": TASK | {"context": "{{ questoin }}"}},
@@ -47,7 +47,7 @@ WRONG = {
     ),
     "answer that is none": (
         {"rows": [ROWS[0] | {"gold": 2}]},
-        r"row 1: task.right gives 2, which is none of yes, no: correct it",
+        r"row 1: task.target gives 2, which is none of yes, no: correct it",
     ),
     "no template": ({"task": TASK | {"context": "{{ question"}}, r"task.context = .* is no template"),
     "no value": (
@@ -64,15 +64,15 @@ WRONG = {
     ),
     "right answer that is null": (
         {"rows": [*ROWS, ROWS[0] | {"gold": None}]},
-        r"rows.jsonl, row 3: task.right gives None: say which answer is right, or leave the row out",
+        r"rows.jsonl, row 3: task.target gives None: say which answer is correct, or leave the row out",
     ),
     "right answer that is NaN": (
         {"rows": [*ROWS, ROWS[0] | {"gold": float("nan")}]},
-        r"rows.jsonl, row 3: task.right gives nan: say which answer is right, or leave the row out",
+        r"rows.jsonl, row 3: task.target gives nan: say which answer is correct, or leave the row out",
     ),
     "right answer that is missing": (
         {"rows": [*ROWS, {"question": "the fish", "choices": ["yes", "no"]}]},
-        r"rows.jsonl, row 3: task.right = 'gold' cannot be filled in \('gold' is undefined\): correct",
+        r"rows.jsonl, row 3: task.target = 'gold' cannot be filled in \('gold' is undefined\): correct",
     ),
     "condition on what is missing": (
         {"rows": [*ROWS, {"question": "the fish", "choices": ["yes", "no"]}], "data": {"where": "gold"}},
@@ -95,15 +95,22 @@ WRONG = {
         r"rows.jsonl, row 3: task.choices gives the empty answer nan \(number 1\): fill it in",
     ),
     "too few to demonstrate a row": (
-        {"rows": [*ROWS, ROWS[0], ROWS[0]], "asking": {"shots": [3]}},
-        r"rows.jsonl, row 1: asking.shots is 3, but there are 1 other rows to demonstrate this one",
+        {"rows": [*ROWS, ROWS[0], ROWS[0]], "prompting": {"num_fewshot": [3]}},
+        r"rows.jsonl, row 1: prompting.num_fewshot is 3, but there are 1 other rows to demonstrate this one",
     ),
     "answer without tokens": (
         {"models": ["encoder"], "rows": [*ROWS, ROWS[0] | {"choices": ["yes", "\x07"]}]},
         r"rows.jsonl, row 3: the answer ' .x07' has no tokens of its own: an answer must have text",
     ),
     "continuation without text": (
-        {"task": {"kind": "partial_evaluation", "contexts": "choices", "continuation": " ", "right": "gold"}},
+        {
+            "task": {
+                "kind": "partial_evaluation",
+                "contexts": "choices",
+                "continuation": " ",
+                "target": "gold",
+            }
+        },
         r"rows.jsonl, row 1: task.continuation gives the empty answer ' ' \(number 0\): fill it in",
     ),
     "choices that are equal": (
@@ -119,20 +126,21 @@ WRONG = {
     ),
     "no model": ({"models": []}, r"no model is named: pass --model, or set models in the recipe"),
     "shots of sentences": (
-        {"task": {"kind": "perplexity", "text": "{{ question }}"}, "asking": {"shots": [1]}},
-        r"asking.shots is \[1\], but a task of kind perplexity has no demonstrations: set asking.shots=\[0\]",
+        {"task": {"kind": "perplexity", "text": "{{ question }}"}, "prompting": {"num_fewshot": [1]}},
+        r"prompting.num_fewshot is \[1\], but a task of kind perplexity has no "
+        r"demonstrations: set prompting.num_fewshot=\[0\]",
     ),
     "balanced without labels": (
-        {"asking": {"shots": [1], "balanced": True}},
-        r"only fixed choices can be balanced, so set asking.balanced=false",
+        {"prompting": {"num_fewshot": [1], "balanced": True}},
+        r"only fixed choices can be balanced, so set prompting.balanced=false",
     ),
     "cloze without a hole": (
-        {"task": {"kind": "cloze", "text": "{{ question }}", "choices": ["a", "b"], "right": "gold"}},
+        {"task": {"kind": "cloze", "text": "{{ question }}", "choices": ["a", "b"], "target": "gold"}},
         r"must have one hole ___",
     ),
     "calibrated choices of rows": (
-        {"task": TASK | {"way": "calibrated"}},
-        r"task.way is calibrated, which needs a list of task.choices, .* or set task.way=raw",
+        {"task": TASK | {"normalization": "calibrated"}},
+        r"task.normalization is calibrated, which needs a list of .* or set task.normalization=none",
     ),
     "calibrated contexts": (
         {
@@ -140,15 +148,15 @@ WRONG = {
                 "kind": "partial_evaluation",
                 "contexts": "choices",
                 "continuation": "{{ question }}",
-                "right": "gold",
-                "way": "calibrated",
+                "target": "gold",
+                "normalization": "calibrated",
             }
         },
-        r"task.way is calibrated, which needs a list of task.choices, .* or set task.way=raw",
+        r"task.normalization is calibrated, which needs a list of .* or set task.normalization=none",
     ),
     "calibrated without texts": (
-        {"task": TASK | {"choices": ["yes", "no"], "way": "calibrated", "content_free": []}},
-        r"and texts in task.content_free: name both, or set task.way=raw",
+        {"task": TASK | {"choices": ["yes", "no"], "normalization": "calibrated", "content_free": []}},
+        r"and texts in task.content_free: name both, or set task.normalization=none",
     ),
     "template that calibration cannot fill in": (
         {"task": TASK | {"choices": ["yes", "no"], "context": "{{ question }} {{ gold + 1 }}"}},
@@ -156,11 +164,11 @@ WRONG = {
     ),
     "choices that may be numbers": (
         {"task": TASK | {"choices": ["1", "0"]}},
-        r"row 1: task.right gives 0, the number of one choice and the text of another: set task.labels",
+        r"row 1: task.target gives 0, the number of one choice and the text of another: set task.labels",
     ),
     "sentinel": (
-        {"models": ["seq2seq-without-sentinels"], "asking": {"sentinel": True}},
-        r"asking.sentinel is true, but the tokenizer has no <extra_id_0>: set asking.sentinel=false",
+        {"models": ["seq2seq-without-sentinels"], "prompting": {"sentinel": True}},
+        r"prompting.sentinel is true, but the tokenizer has no <extra_id_0>: set prompting.sentinel=false",
     ),
     "encoder without a mask": (
         {"models": ["encoder-without-mask"]},
@@ -168,7 +176,7 @@ WRONG = {
     ),
     "encoder that is to write": (
         {"models": ["encoder"], "task": COMPLETION | {"kind": "generation", "answer": None}},
-        r"is an encoder, which cannot write: give the task choices instead",
+        r"is an encoder, which cannot generate: give the task choices instead",
     ),
     "weights that are not finite": (
         {"models": ["decoder-broken"]},
@@ -245,7 +253,7 @@ def test_attention_that_depends_on_the_batch_is_refused():
     for kind, is_refused in (("block_sparse", True), ("original_full", False)):
         model = BigBirdForMaskedLM(BigBirdConfig(**sizes, vocab_size=99, attention_type=kind))
         with pytest.raises(ValueError, match="set attention_type to") if is_refused else nullcontext():
-            require_askable("bird", model)
+            require_scorable("bird", model)
 
 
 def test_scores_that_are_no_numbers_are_neither_kept_nor_counted(tmp_path):
@@ -253,9 +261,9 @@ def test_scores_that_are_no_numbers_are_neither_kept_nor_counted(tmp_path):
         def score(self, requests):
             yield 0, Score((-1.0, float("nan")), False)
 
-    kept = KeptScores(Overflowing(), tmp_path / "answers.jsonl")
+    kept = ScoreCache(Overflowing(), tmp_path / "answers.jsonl")
     with pytest.raises(
-        ValueError, match=r"log-likelihoods \[-1.0, nan\]: its numbers overflow, so set asking"
+        ValueError, match=r"log-likelihoods \[-1.0, nan\]: its numbers overflow, so set prompting"
     ):
         kept.score_all([Request((1,), (2, 3))])
     assert not (tmp_path / "answers.jsonl").read_text()

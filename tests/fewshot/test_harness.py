@@ -14,7 +14,7 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
 from tercet.configs.recipe import parse_recipe
-from tercet.fewshot.boundary import Policy, Prompt
+from tercet.fewshot.boundary import Prompt, SpecialTokenPolicy
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.run import fewshot
 
@@ -63,7 +63,7 @@ def test_log_likelihoods_are_equal(name, subject, saved):
     pairs = [(prompt.context, answer) for prompt in prompts for answer in prompt.answers]
     asking = [Instance("loglikelihood", {}, pair, number) for number, pair in enumerate(pairs)]
     expected = model.loglikelihood(asking, disable_tqdm=True)
-    requests = [each for own in asked.prompts(Policy()).encode(prompts) for each in own]
+    requests = [each for own in asked.prompts(SpecialTokenPolicy()).encode(prompts) for each in own]
     found = asked.scorer(200, "original").score_all(requests)
     for score, (log_likelihood, is_greedy) in zip(found, expected, strict=True):
         assert score.total == pytest.approx(log_likelihood, abs=MOST)
@@ -83,9 +83,9 @@ TASKS: dict[str, dict[str, dict[str, Any]]] = {
             "kind": "multiple_choice",
             "context": "Question: {{ text }}\nAnswer:",
             "choices": "choices",
-            "right": "gold",
+            "target": "gold",
         },
-        "scores": {"acc,none": "accuracy_raw", "acc_norm,none": "accuracy_per_character"},
+        "scores": {"acc,none": "accuracy_none", "acc_norm,none": "accuracy_char"},
     },
     "last_word": {
         "theirs": {
@@ -157,10 +157,10 @@ def test_accuracies_and_picks_are_equal(kind, name, harness, saved, tmp_path):
     for item, sample in zip(items, samples, strict=True):
         said = [float(response[0] if isinstance(response, list | tuple) else response)
                 for response in sample["filtered_resps"]]  # fmt: skip
-        own = item["values"]["raw"] if "values" in item else [item["log_likelihood"]]
+        own = item["values"]["none"] if "values" in item else [item["log_likelihood"]]
         assert own == pytest.approx(said, abs=MOST * (50 if kind == "texts" else 1))
         if "choices" in item:
-            assert item["choices"]["raw"] == max(range(len(said)), key=said.__getitem__)
+            assert item["choices"]["none"] == max(range(len(said)), key=said.__getitem__)
 
 
 @pytest.mark.parametrize("name", ["decoder", "gpt2"])

@@ -3,17 +3,18 @@
 import pytest
 
 from tercet.fewshot.boundary import Prompt
-from tercet.fewshot.items import Item, asking_of
+from tercet.fewshot.items import Item
 from tercet.fewshot.row_answers import place_of
 from tercet.fewshot.task_recipes import ClozeRecipe
+from tercet.fewshot.tasks import build_task
 
 STARS = ["1", "2", "3", "4", "5"]
 
 
 def cloze(text, row):
     """Fill in a cloze with two choices."""
-    recipe = ClozeRecipe(kind="cloze", text=text, choices=("good", "bad"), right="'good'")
-    return asking_of(recipe).item(0, row)
+    recipe = ClozeRecipe(kind="cloze", text=text, choices=("good", "bad"), target="'good'")
+    return build_task(recipe).item(0, row)
 
 
 @pytest.mark.parametrize(
@@ -49,14 +50,14 @@ def test_a_right_answer_is_named_or_counted():
 
 
 def test_a_right_answer_that_may_be_two_is_refused():
-    with pytest.raises(ValueError, match=r"task.right gives 1, the number of one choice .* set task.labels"):
+    with pytest.raises(ValueError, match=r"task.target gives 1, the number of one choice .* set task.labels"):
         place_of(1, STARS, [])
     with pytest.raises(ValueError, match=r"gives 5, but a number counts the 3 choices of a row, from 0: to"):
         place_of(5, ["5", "6", "7"], [], are_fixed=False)
 
 
 def test_an_answer_that_reads_like_the_right_one_is_right():
-    twice = Item(0, (Prompt("q", (" a", " b", " b")),), right=2)
-    assert [twice.is_right(choice) for choice in range(3)] == [False, True, True]
-    contexts = Item(0, (Prompt("x", (" a",)), Prompt("y", (" a",)), Prompt("y", (" a",))), right=1)
-    assert [contexts.is_right(choice) for choice in range(3)] == [False, True, True]
+    twice = Item(0, (Prompt("q", (" a", " b", " b")),), target=2)
+    assert [twice.is_correct(choice) for choice in range(3)] == [False, True, True]
+    contexts = Item(0, (Prompt("x", (" a",)), Prompt("y", (" a",)), Prompt("y", (" a",))), target=1)
+    assert [contexts.is_correct(choice) for choice in range(3)] == [False, True, True]

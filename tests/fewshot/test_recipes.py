@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tercet.configs.recipe import describe_recipe, load_recipe, recipe_names
+from tercet.configs.recipe import describe_recipe, load_recipe, parse_recipe, recipe_names
 from tercet.fewshot.demonstrations import Demonstrations
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.rows import files_of, read_items
@@ -29,10 +29,10 @@ def test_recipe_reads_its_data(name):
     if absent := [file for file in files_of(recipe.data) if not file.exists()]:
         pytest.skip(f"{absent[0]} is not here")
     items = read_items(recipe)
-    drawer = Demonstrations(items.demonstrations, recipe.asking, are_test=items.are_one_split)
+    drawer = Demonstrations(items.demonstrations, recipe.prompting, are_test=items.are_one_split)
     for item in items.test[:3]:
-        drawn = drawer.draw(item, max(recipe.asking.shots), recipe.asking.seeds[0])
-        assert len(drawn) == max(recipe.asking.shots)
+        drawn = drawer.draw(item, max(recipe.prompting.num_fewshot), recipe.prompting.seeds[0])
+        assert len(drawn) == max(recipe.prompting.num_fewshot)
         assert item.demonstration not in [each.demonstration for each in drawn] or not drawn
         assert all(text.strip() for text in (*item.answers, *item.references))
         assert "{" not in item.prompts[0].context
@@ -43,14 +43,14 @@ def test_worlds_of_the_example_are_recalled_by_looking_them_up(tmp_path):
     program["write_rows"](tmp_path / "rows.jsonl", 20, seed=0)
     recipe = load_recipe(FewShotRecipe, "recall", [f"data.folder={tmp_path}"])
     items = read_items(recipe)
-    drawer = Demonstrations(items.demonstrations, recipe.asking, are_test=items.are_one_split)
+    drawer = Demonstrations(items.demonstrations, recipe.prompting, are_test=items.are_one_split)
     shares = []
     for shots in (1, 4, 32):
         hits = []
         for item in items.test:
             key = item.prompts[0].context.split()[1]
             shown = [each for each in drawer.draw(item, shots, 0) if f" {key} " in each.demonstration]
-            assert {each.right for each in shown} <= {item.right}
+            assert {each.target for each in shown} <= {item.target}
             hits.append(bool(shown))
         shares.append(sum(hits) / len(hits))
     # Three standard deviations of a share of 500 rows.
@@ -66,3 +66,19 @@ def test_worlds_of_the_example_are_documents_that_agree_with_themselves(tmp_path
         lines = [line.split() for line in world.strip().splitlines()]
         assert len(lines) == program["NUM_LINES"]
         assert len({(key, value) for _, key, value in lines}) == len({key for _, key, _ in lines}) <= 4
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"asking": {"shots": [1]}}, "asking = .* was renamed to prompting"),
+        ({"prompting": {"shots": [1]}}, r"shots = \[1\]: was renamed to prompting.num_fewshot"),
+        ({"task": {"kind": "cloze", "right": "gold"}}, "right = .* was renamed to task.target"),
+        ({"task": {"kind": "cloze", "way": "raw"}}, "way = .* was renamed to task.normalization"),
+        ({"task": {"kind": "generation", "score": "f1"}}, "score = .* was renamed to task.metric"),
+    ],
+)
+def test_keys_of_before_are_answered_with_their_new_names(parts, message):
+    data = {"data": {"test": "rows.jsonl"}, "output": "run"} | parts
+    with pytest.raises(ValueError, match=message):
+        parse_recipe(FewShotRecipe, data)

@@ -16,7 +16,7 @@ from .conftest import TASKS, WITHOUT_SHOTS, read, rows_of
 @pytest.mark.parametrize("kind", TASKS)
 def test_every_kind_of_task_is_asked_of_every_member_that_can(kind, recipe_of, saved):
     members = ["decoder", "gpt2", "seq2seq"] + ([] if kind == "generation" else ["encoder"])
-    recipe = recipe_of(kind, map(saved, members), asking={"seeds": [0, 1]})
+    recipe = recipe_of(kind, map(saved, members), prompting={"seeds": [0, 1]})
     results, items = read(fewshot(recipe))
     shots = ["0"] if kind in WITHOUT_SHOTS else ["0", "2"]
     for model in results["models"]:
@@ -44,12 +44,12 @@ def test_accuracies_are_those_of_the_logged_scores(recipe_of, saved):
         hits = []
         for item in own:
             totals = [sum(answer["log_likelihoods"]) for answer in item["answers"]]
-            assert item["values"]["raw"] == pytest.approx(totals)
+            assert item["values"]["none"] == pytest.approx(totals)
             hits.append(totals.index(max(totals)) == item["right"])
         scores = results["models"][0]["shots"][str(count)]["scores"]
-        assert scores["accuracy"] == scores["accuracy_raw"] == pytest.approx(sum(hits) / len(hits))
+        assert scores["accuracy"] == scores["accuracy_none"] == pytest.approx(sum(hits) / len(hits))
         assert set(scores) == {"accuracy", "calibration_error"} | {
-            f"accuracy_{way}" for way in ("raw", "per_token", "per_character", "unconditional", "calibrated")
+            f"accuracy_{name}" for name in ("none", "token", "char", "pmi", "calibrated")
         }
     assert results["baselines"]["random"] == 0.5
     right = [row["label"] for row in rows_of()]
@@ -57,12 +57,12 @@ def test_accuracies_are_those_of_the_logged_scores(recipe_of, saved):
 
 
 def test_nothing_is_calibrated_without_texts(recipe_of, saved):
-    task = {"content_free": [], "way": "per_character"}
+    task = {"content_free": [], "normalization": "char"}
     recipe = recipe_of("classification", [saved("decoder")], task=task)
     results, items = read(fewshot(recipe))
     assert "accuracy_calibrated" not in results["models"][0]["shots"]["0"]["scores"]
     report = (recipe.folder / "report.md").read_text()
-    assert all(f"{value:.2f}" in report for item in items[:6] for value in item["values"]["per_character"])
+    assert all(f"{value:.2f}" in report for item in items[:6] for value in item["values"]["char"])
 
 
 def test_sentences_that_a_model_cannot_tell_apart_are_not_right(recipe_of, saved):
@@ -77,17 +77,21 @@ def test_sentences_that_a_model_cannot_tell_apart_are_not_right(recipe_of, saved
 def test_slow_and_fast_evaluations_are_equal(recipe_of, saved, tmp_path):
     both = []
     for is_slow in (False, True):
-        recipe = recipe_of("classification", [saved("decoder")], asking={"one_by_one": is_slow, "shots": [2]})
+        recipe = recipe_of(
+            "classification", [saved("decoder")], prompting={"one_by_one": is_slow, "num_fewshot": [2]}
+        )
         both.append(read(fewshot(recipe, overwrite=True))[1])
     for fast, slow in zip(*both, strict=True):
-        assert fast["values"]["raw"] == pytest.approx(slow["values"]["raw"], abs=1e-5)
+        assert fast["values"]["none"] == pytest.approx(slow["values"]["none"], abs=1e-5)
         assert fast["values"]["calibrated"] == pytest.approx(slow["values"]["calibrated"], abs=1e-5)
 
 
 def test_half_precision_says_about_the_same(recipe_of, saved):
     totals = []
     for precision in ("fp32", "bf16"):
-        recipe = recipe_of("completion", [saved("decoder"), saved("bert")], asking={"precision": precision})
+        recipe = recipe_of(
+            "completion", [saved("decoder"), saved("bert")], prompting={"precision": precision}
+        )
         items = read(fewshot(recipe, overwrite=True))[1]
         totals.append([item["log_likelihood"] for item in items])
     assert totals[1] != totals[0]
@@ -134,7 +138,7 @@ def test_command_prints_the_folder_and_explains(recipe_of, saved, tmp_path, caps
         f"task: {{kind: completion, context: '{{{{ text }}}} =', answer: '{{{{ answer }}}}'}}\n"
         f"data: {{folder: {tmp_path / 'data'}, test: rows.jsonl}}\noutput: {tmp_path / 'told'}\n"
     )
-    command = ["fewshot", str(file), "--model", str(saved("decoder")), "asking.shots=[1]"]
+    command = ["fewshot", str(file), "--model", str(saved("decoder")), "prompting.num_fewshot=[1]"]
     assert main([*command, "--explain"]) == 0
     assert "scored, " in capsys.readouterr().out
     assert main(command) == 0
@@ -167,7 +171,7 @@ def test_contexts_that_are_too_long_lose_their_beginning(recipe_of, saved):
 
 def test_a_row_without_a_demonstration_is_none_of_any_k_above_0(recipe_of, saved):
     long = "{{ ('the cat ' * 85) if gold else '' }}{{ text }}\nAnswer:"
-    parts = {"asking": {"shots": [0, 1, 4], "seeds": [0, 1]}, "task": {"context": long}}
+    parts = {"prompting": {"num_fewshot": [0, 1, 4], "seeds": [0, 1]}, "task": {"context": long}}
     demonstrations = {"where": "gold == 1 or number < 9", "demonstrations": "rows.jsonl"}
     recipe = recipe_of("multiple_choice", [saved("decoder")], **parts, data=demonstrations)
     results, items = read(fewshot(recipe))
@@ -183,7 +187,7 @@ def test_a_row_without_a_demonstration_is_none_of_any_k_above_0(recipe_of, saved
             "mean": pytest.approx(sum(len(item["demonstrations"]) for item in own) / len(own)),
         }
         for condition in model["shots"][str(count)]["conditions"]:
-            right = [item["is_right"]["raw"] for item in own if item["seed"] == condition["seed"]]
+            right = [item["is_right"]["none"] for item in own if item["seed"] == condition["seed"]]
             assert condition["items"] == len(right)
             assert condition["scores"]["accuracy"] == pytest.approx(sum(right) / len(right))
     report = (recipe.folder / "report.md").read_text()
@@ -193,7 +197,10 @@ def test_a_row_without_a_demonstration_is_none_of_any_k_above_0(recipe_of, saved
 def test_what_no_demonstration_fits_is_neither_listed_nor_charted(recipe_of, saved, tmp_path):
     roomy = Path(shutil.copytree(saved("t5"), tmp_path / "t5"))
     AutoTokenizer.from_pretrained(roomy, model_max_length=2000).save_pretrained(roomy)
-    parts = {"task": {"description": "the cat sat. " * 60}, "asking": {"shots": [0, 1, 4], "seeds": [0, 1]}}
+    parts = {
+        "task": {"description": "the cat sat. " * 60},
+        "prompting": {"num_fewshot": [0, 1, 4], "seeds": [0, 1]},
+    }
     recipe = recipe_of("classification", [saved("decoder"), roomy], **parts)
     results, items = read(fewshot(recipe))
     ours, other = results["models"]
@@ -203,15 +210,17 @@ def test_what_no_demonstration_fits_is_neither_listed_nor_charted(recipe_of, sav
     report = (recipe.folder / "report.md").read_text()
     assert "decoder, K = 4: not one demonstration fitted into any prompt" in report
     assert "| decoder, K = 4 |" not in report
-    recipe = recipe_of("classification", [saved("decoder")], **parts | {"asking": {"shots": [1, 4]}})
-    with pytest.raises(ValueError, match=r"no demonstration fits .* which reads 192 tokens: add 0 to asking"):
+    recipe = recipe_of("classification", [saved("decoder")], **parts | {"prompting": {"num_fewshot": [1, 4]}})
+    with pytest.raises(
+        ValueError, match=r"no demonstration fits .* which reads 192 tokens: add 0 to prompting"
+    ):
         fewshot(recipe, overwrite=True)
 
 
 def test_reports_say_how_a_context_was_cut(recipe_of, saved):
     for words, is_cut in ((150, True), (1, False)):
         context = {"context": f"{{{{ 'the cat ' * {words} }}}} {{{{ text }}}} ="}
-        recipe = recipe_of("completion", [saved("decoder")], task=context, asking={"shots": [0]})
+        recipe = recipe_of("completion", [saved("decoder")], task=context, prompting={"num_fewshot": [0]})
         fewshot(recipe, overwrite=True)
         assert (
             "cut off behind what opens a text, once for all" in (recipe.folder / "report.md").read_text()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tercet.fewshot import few_positions, shared_prefix
-from tercet.fewshot.boundary import Policy, Prompt
+from tercet.fewshot.boundary import Prompt, SpecialTokenPolicy
 from tercet.fewshot.definition import OneByOne
 from tercet.fewshot.prefix_tree import find_families, grow_trees
 
@@ -47,7 +47,7 @@ def prompts(shared=SHARED):
     return [*asked, Prompt("", ("the cat sat under the tree .", "the cat sat under tree the ."))]
 
 
-def requests_of(subject, policy=Policy(), shared=SHARED):  # noqa: B008
+def requests_of(subject, policy=SpecialTokenPolicy(), shared=SHARED):  # noqa: B008
     return [each for own in subject.prompts(policy).encode(prompts(shared)) for each in own]
 
 
@@ -145,7 +145,9 @@ def test_clozes_that_hide_the_same_are_read_once(subject, monkeypatch):
         return forward(input_ids, **arguments)
 
     monkeypatch.setattr(asked.model.model, "forward", counting)
-    requests = asked.prompts(Policy()).encode([Prompt("the cat", (" sat", " ran", " saw"), " .")])[0]
+    requests = asked.prompts(SpecialTokenPolicy()).encode(
+        [Prompt("the cat", (" sat", " ran", " saw"), " .")]
+    )[0]
     assert [len(request.answer) for request in requests] == [1, 1, 1]
     asked.scorer(400, "original").score_all(requests)
     assert read == len(requests[0].ids)
@@ -153,7 +155,9 @@ def test_clozes_that_hide_the_same_are_read_once(subject, monkeypatch):
 
 def test_a_tree_reads_common_tokens_once_and_sees_ancestors_only(subject):
     requests = (
-        subject("decoder").prompts(Policy()).encode([Prompt("the cat", (" sat under", " sat over"))])[0]
+        subject("decoder")
+        .prompts(SpecialTokenPolicy())
+        .encode([Prompt("the cat", (" sat under", " sat over"))])[0]
     )
     (family,) = find_families(requests)
     (tree,) = grow_trees(requests, family)
@@ -171,7 +175,9 @@ def test_a_tree_reads_common_tokens_once_and_sees_ancestors_only(subject):
 @torch.inference_mode()
 def test_pseudo_log_likelihood_hides_one_token_at_a_time(subject):
     asked = subject("encoder")
-    (request,) = asked.prompts(Policy()).encode([Prompt("the", (" treehouse catfish",), " ran")])[0]
+    (request,) = asked.prompts(SpecialTokenPolicy()).encode([Prompt("the", (" treehouse catfish",), " ran")])[
+        0
+    ]
     words = request.words
     assert len(set(words)) == 2 < len(words)  # otherwise the two ways to hide would be one
     for hiding in ("original", "within_word"):
@@ -185,14 +191,14 @@ def test_pseudo_log_likelihood_hides_one_token_at_a_time(subject):
             expected.append(logits.log_softmax(-1)[token].item())
         (score,) = asked.scorer(100, hiding).score_all([request])
         assert score.log_likelihoods == pytest.approx(expected, abs=1e-5)
-    one_token = asked.prompts(Policy()).encode([Prompt("the", (" cat",), " ran")])[0]
+    one_token = asked.prompts(SpecialTokenPolicy()).encode([Prompt("the", (" cat",), " ran")])[0]
     values = [asked.scorer(100, hiding).score_all(one_token)[0].total for hiding in HIDINGS]
     assert values == pytest.approx([values[0]] * 3, abs=1e-6)
 
 
 def test_definition_is_what_transformers_calls_the_loss(subject):
     asked = subject("gpt2")
-    (request,) = asked.prompts(Policy()).encode([Prompt("the cat", (" sat under",))])[0]
+    (request,) = asked.prompts(SpecialTokenPolicy()).encode([Prompt("the cat", (" sat under",))])[0]
     ids = torch.tensor([request.ids])
     labels = ids.clone()
     labels[:, : len(request.context)] = -100

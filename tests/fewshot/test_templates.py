@@ -88,7 +88,7 @@ def test_the_bound_holds_in_other_threads():
 
     def fill_in():
         try:
-            Template("task.right", "9**(9**9)", is_expression=True)(ROW)
+            Template("task.target", "9**(9**9)", is_expression=True)(ROW)
         except ValueError as error:
             problems.append(str(error))
 
@@ -96,7 +96,7 @@ def test_the_bound_holds_in_other_threads():
     thread.start()
     thread.join(10)
     assert len(problems) == 1
-    assert "task.right = '9**(9**9)' cannot be filled in" in problems[0]
+    assert "task.target = '9**(9**9)' cannot be filled in" in problems[0]
 
 
 def test_a_template_that_is_nested_too_deeply_is_no_template():

@@ -6,9 +6,9 @@ import shutil
 import pytest
 import torch
 
-from tercet.fewshot.boundary import Policy
-from tercet.fewshot.kept_scores import KeptAnswers
+from tercet.fewshot.boundary import SpecialTokenPolicy
 from tercet.fewshot.run import fewshot
+from tercet.fewshot.score_cache import AnswerCache
 from tercet.fewshot.writing import Writer
 
 from .conftest import read
@@ -31,7 +31,7 @@ def test_models_write_greedily_whatever_else_they_would(recipe_of, saved, tmp_pa
 def test_an_answer_behind_a_sentinel_ends_at_the_next(sentinel, subject, tmp_path):
     asked = subject("t5")
     ids = asked.tokenizer.get_vocab()
-    encoder = asked.prompts(Policy(sentinel=sentinel))
+    encoder = asked.prompts(SpecialTokenPolicy(sentinel=sentinel))
     assert encoder.lead == (asked.model.config.decoder_start_token_id, ids["<extra_id_0>"])[: 1 + sentinel]
     script = asked.tokenizer("cat", add_special_tokens=False)["input_ids"]
     length = len(script)
@@ -42,7 +42,7 @@ def test_an_answer_behind_a_sentinel_ends_at_the_next(sentinel, subject, tmp_pat
         return torch.nn.functional.one_hot(torch.tensor(next(said)), logits.shape[-1]).expand_as(logits) * 1.0
 
     stop = ("\n", "<extra_id_1>") if sentinel else ("\n",)
-    writer = Writer(asked, KeptAnswers(tmp_path / "kept"), stop, 2 * length + 1, 100, encoder.lead)
+    writer = Writer(asked, AnswerCache(tmp_path / "kept"), stop, 2 * length + 1, 100, encoder.lead)
     hook = asked.model.lm_head.register_forward_hook(say)
     (written,) = writer.write([encoder.context_of("the")])
     hook.remove()

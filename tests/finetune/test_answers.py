@@ -30,13 +30,13 @@ def times_asked(monkeypatch) -> list[int]:
 def test_an_examiner_remembers_what_the_best_model_said(study, times_asked):
     split, model = study.splits["validation"], study.beginning.model.eval()
     examiner = Examiner(study.task, split)
-    best = min((examiner.measure(changed(model, seed)) for seed in range(4)), key=study.task.shortfall)
+    best = min((examiner.measure(changed(model, seed)) for seed in range(4)), key=study.task.minimized_metric)
     assert times_asked == [4]
     remembered = examiner.judge(model, best)
     assert times_asked == [4]
     again = min(
         (judge(changed(model, seed), study.task, split.rows, split.examples) for seed in range(4)),
-        key=lambda judged: study.task.shortfall(judged.scores),
+        key=lambda judged: study.task.minimized_metric(judged.scores),
     )
     assert remembered.scores == best == again.scores
     assert remembered.predictions == again.predictions

@@ -28,7 +28,7 @@ from tercet.finetune.splits import encoder_of
 from tercet.finetune.task import Task
 from tercet.finetune.task_recipes import GenerationRecipe
 from tercet.finetune.tasks import build_task
-from tercet.metrics.text_metrics import text_scores
+from tercet.metrics.texts import text_scores
 from tercet.objectives.translation import Translation
 from tercet.training.batches import StepDataset
 from tercet.training.objective import IGNORE
@@ -256,8 +256,8 @@ def test_reports_know_how_wrong_a_text_is():
     task = make_task(rows)
     references = task.references(rows)
     predictions = [{"text": text} for text in ("a b", "c x", "x y")]
-    assert task.wrongness(predictions, references).tolist() == [0, 0.5, 1]
-    assert (task.said(predictions[1]), task.wanted(references[1])) == ("c x", "c d")
+    assert task.error(predictions, references).tolist() == [0, 0.5, 1]
+    assert (task.format_prediction(predictions[1]), task.format_reference(references[1])) == ("c x", "c d")
     assert task.interval(predictions, references) == pytest.approx(
         Task.interval(task, predictions, references)
     )

@@ -116,8 +116,8 @@ def test_predictions_stand_in_the_order_of_rows_and_sum_to_one(study_of):
     assert judged.scores["accuracy"] == pytest.approx(np.mean(right))
     surprise = [-np.log(each["scores"][row["gold"]]) for each, row in zip(found, ROWS, strict=True)]
     assert judged.scores["loss"] == pytest.approx(np.mean(surprise), rel=1e-4)
-    wrongness = task.wrongness(found, task.references(rows))
-    assert [float(value) == 0 for value in wrongness] == right
+    error = task.error(found, task.references(rows))
+    assert [float(value) == 0 for value in error] == right
 
 
 @every_member
@@ -152,7 +152,7 @@ def test_the_guess_without_reading_is_what_is_right_most_often():
 
 def test_predictions_are_told_in_words():
     task, prediction = task_of(ROWS), {"choice": 1, "scores": [0.25, 0.75]}
-    assert (task.said(prediction), task.wanted(0)) == ("1 (75%)", "0")
+    assert (task.format_prediction(prediction), task.format_reference(0)) == ("1 (75%)", "0")
 
 
 @pytest.mark.parametrize(

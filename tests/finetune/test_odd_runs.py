@@ -9,21 +9,22 @@ from tercet.finetune.answers import ask
 from tercet.finetune.run import finetune
 from tercet.finetune.splits import find_task, read_splits
 from tercet.finetune.study import prepare
+from tercet.finetune.tasks import load_task
 
 from .conftest import write_rows
 
 
 def test_f1_of_more_than_two_labels_is_refused(recipe_of):
-    recipe = recipe_of("classification", task={"criterion": "f1"})
+    recipe = recipe_of("classification", task={"metric_for_best_model": "f1"})
     with pytest.raises(
-        ValueError, match=r"criterion is f1, which is of two labels, but there are 4: set task"
+        ValueError, match=r"metric_for_best_model is f1, which is of two labels, but there are 4: set task"
     ):
         prepare(recipe)
 
 
 def test_spans_cannot_be_scored_where_none_are_marked(recipe_of):
-    with pytest.raises(ValueError, match=r"task\.criterion is span_f1, but task\.scheme is none"):
-        recipe_of("tagging", task={"criterion": "span_f1", "scheme": "none"})
+    with pytest.raises(ValueError, match=r"task\.metric_for_best_model is span_f1, but task\.scheme is none"):
+        recipe_of("tagging", task={"metric_for_best_model": "span_f1", "scheme": "none"})
 
 
 def test_a_seed_is_named_once(recipe_of):
@@ -42,8 +43,10 @@ def test_a_number_that_float32_cannot_square_is_told(number, recipe_of, tmp_path
 
 def test_a_score_that_is_not_defined_is_the_worst(recipe_of):
     task = find_task(recipe := recipe_of("regression"), read_splits(recipe))
-    assert task.shortfall({"pearson": math.nan}) == task.shortfall({"pearson": None}) == math.inf
-    assert task.shortfall({"pearson": -0.5}) == 0.5
+    assert (
+        task.minimized_metric({"pearson": math.nan}) == task.minimized_metric({"pearson": None}) == math.inf
+    )
+    assert task.minimized_metric({"pearson": -0.5}) == 0.5
 
 
 def test_a_split_without_a_target_has_no_loss_and_its_run_a_report(recipe_of, tmp_path):
@@ -64,3 +67,21 @@ def test_rows_without_labels_have_no_loss(recipe_of):
     answers, loss = ask(study.beginning.model.eval(), study.task.objective(), blank, 4096)
     assert len(answers) == 16
     assert math.isnan(loss)
+
+
+def test_keys_of_before_are_answered_with_their_new_names(recipe_of):
+    with pytest.raises(ValueError, match=r"criterion = \"f1\": was renamed to task.metric_for_best_model"):
+        recipe_of("classification", task={"criterion": "f1"})
+
+
+def test_tasks_of_an_earlier_version_are_read(tmp_path):
+    told = {
+        "kind": "multiple_choice",
+        "text": "q",
+        "choices": "c",
+        "label": "number",
+        "criterion": "accuracy",
+    }
+    (tmp_path / "task.json").write_text(json.dumps({"task": told, "facts": {"most_frequent": 1}}))
+    task = load_task(tmp_path)
+    assert (task.recipe.target, task.metric_for_best_model) == ("number", "accuracy")

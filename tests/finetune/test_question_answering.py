@@ -142,8 +142,14 @@ def test_scores_are_those_of_squad(study_of):
     references = task.references(split.rows)
     right = [{"answer": (own or [""])[0], "score": 1.0, "no_answer_score": 0.0} for own in references]
     assert task.score(right, references)["f1"] == task.score(right, references)["exact_match"] == 1
-    assert (task.wrongness(right, references) == 0).all()
+    assert (task.error(right, references) == 0).all()
     assert task.interval(right, references) == (1.0, 1.0)
     assert task.guess(split.rows, split.rows)[0]["answer"] == task.facts["most_frequent"]
-    assert (task.said({"answer": "a", "score": 0.5}), task.wanted(["a", "b", "a"])) == ("a (50%)", "a / b")
-    assert (task.said({"answer": "", "score": 0.5}), task.wanted([])) == ("(no answer) (50%)", "(no answer)")
+    assert (
+        task.format_prediction({"answer": "a", "score": 0.5}),
+        task.format_reference(["a", "b", "a"]),
+    ) == ("a (50%)", "a / b")
+    assert (task.format_prediction({"answer": "", "score": 0.5}), task.format_reference([])) == (
+        "(no answer) (50%)",
+        "(no answer)",
+    )

@@ -23,7 +23,7 @@ from tercet.finetune.ranking import Ranking
 from tercet.finetune.task_recipes import RankingRecipe
 from tercet.finetune.tasks import build_task, columns_of
 from tercet.metrics.bootstrap import mean_interval
-from tercet.metrics.ranking_metrics import ranking_scores
+from tercet.metrics.ranking import ranking_scores
 from tercet.objectives.ranking import group_edges
 from tercet.training.batches import StepDataset
 from tercet.training.packing import slice_sequences
@@ -222,12 +222,12 @@ def test_a_query_counts_once_however_many_rows_it_has():
     task = make_task(rows)
     references = task.references(rows)
     assert [reference.is_first_of_query for reference in references] == [True, True, False, False]
-    assert [task.wanted(reference) for reference in references] == ["x | z", "y", "x | z", "x | z"]
+    assert [task.format_reference(reference) for reference in references] == ["x | z", "y", "x | z", "x | z"]
     names = [name for name in task.metrics if name != "loss"]
     predictions = [{"ranked": ["y"]} | dict.fromkeys(names, value) for value in (0.5, 1.0, 0.5, 0.5)]
     assert task.score(predictions, references) == dict.fromkeys(names, 0.75)
-    assert task.wrongness(predictions, references).tolist() == [0.5, 0, 0, 0]
-    assert task.said(predictions[0]) == "y"
+    assert task.error(predictions, references).tolist() == [0.5, 0, 0, 0]
+    assert task.format_prediction(predictions[0]) == "y"
 
 
 def test_the_interval_is_that_of_as_many_different_queries():

@@ -23,7 +23,7 @@ DATA = {
         "task": {"teacher": "t", "data": ROWS},
     },
     "fewshot": {
-        "task": {"kind": "multiple_choice", "context": "{{ a }}", "choices": "b", "right": "c"},
+        "task": {"kind": "multiple_choice", "context": "{{ a }}", "choices": "b", "target": "c"},
         "data": {"test": "a.jsonl"},
         "models": ["m"],
     },

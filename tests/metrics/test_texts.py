@@ -9,7 +9,7 @@ from rouge_score.rouge_scorer import RougeScorer
 from rouge_score.tokenizers import DefaultTokenizer
 
 from tercet.metrics.bootstrap import bootstrap_interval
-from tercet.metrics.text_metrics import (
+from tercet.metrics.texts import (
     LettersOfEveryScript,
     bleu,
     rouge,

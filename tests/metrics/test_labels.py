@@ -1,12 +1,11 @@
-"""Scores of labels are scikit-learn's, and the calibration error is its definition."""
+"""Scores of labels are scikit-learn's."""
 
 import numpy as np
 import pytest
 from sklearn import metrics as sklearn_metrics
 
-from tercet.metrics.label_metrics import (
+from tercet.metrics.labels import (
     LabelRow,
-    calibration_error,
     count_confusions,
     label_scores,
     label_table,
@@ -22,21 +21,6 @@ def draw(seed: int, num_labels: int, num_examples: int = 200) -> tuple[np.ndarra
     return np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True), references
 
 
-def slow_calibration_error(probabilities: np.ndarray, references: np.ndarray) -> float:
-    """Go through the bins and the examples one by one."""
-    error = 0.0
-    for number in range(15):
-        inside = [
-            (row.max(), row.argmax() == reference)
-            for row, reference in zip(probabilities, references, strict=True)
-            if number / 15 < row.max() <= (number + 1) / 15
-        ]
-        if inside:
-            confidence, hits = (np.mean(values) for values in zip(*inside, strict=True))
-            error += len(inside) / len(references) * abs(float(hits - confidence))
-    return error
-
-
 @pytest.mark.parametrize("num_labels", [2, 3, 7])
 @pytest.mark.parametrize("seed", range(3))
 def test_label_scores_are_those_of_scikit_learn(num_labels, seed):
@@ -50,28 +34,6 @@ def test_label_scores_are_those_of_scikit_learn(num_labels, seed):
     if num_labels == 2:
         assert scores["f1"] == sklearn_metrics.f1_score(references, found)
     assert all(type(score) is float for score in scores.values())
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_calibration_error_is_its_definition(seed):
-    probabilities, references = draw(seed, 4)
-    assert calibration_error(probabilities, references) == pytest.approx(
-        slow_calibration_error(probabilities, references)
-    )
-
-
-def test_calibration_error_counts_the_edge_to_the_bin_below():
-    """0.6 = 9/15 and 0.61 are in different bins, and so their errors do not cancel."""
-    probabilities = np.array([[0.6, 0.4], [0.61, 0.39]])
-    assert calibration_error(probabilities, np.array([0, 1])) == pytest.approx((0.4 + 0.61) / 2)
-    probabilities = np.array([[0.601, 0.399], [0.61, 0.39]])
-    assert calibration_error(probabilities, np.array([0, 1])) == pytest.approx((0.61 - 0.399) / 2)
-
-
-def test_certainty_is_calibrated_when_right_and_not_when_wrong():
-    certain = np.array([[1.0, 0.0]] * 4)
-    assert calibration_error(certain, np.zeros(4, int)) == 0
-    assert calibration_error(certain, np.ones(4, int)) == 1
 
 
 @pytest.mark.parametrize(("found", "right"), [(0, 0), (1, 1), (0, 1), (1, 0)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, ndcg_score
 
-from tercet.metrics.ranking_metrics import query_scores, ranking_scores
+from tercet.metrics.ranking import query_scores, ranking_scores
 
 
 def draw(seed: int, num_documents: int) -> tuple[np.ndarray, list[dict[int, float]], np.ndarray]:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tercet.metrics.label_metrics import LabelRow
-from tercet.metrics.span_metrics import check_iob2, span_scores, span_table, spans_of
+from tercet.metrics.labels import LabelRow
+from tercet.metrics.spans import check_iob2, span_scores, span_table, spans_of
 
 TAGS = ["O", "B-A", "I-A", "B-B", "I-B"]
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import mean_squared_error as sklearn_mean_squared_error
 
-from tercet.metrics.number_metrics import number_scores
+from tercet.metrics.numbers import number_scores
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

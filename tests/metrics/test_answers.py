@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tercet.metrics.answer_metrics import answer_scores, normalize, words_of
+from tercet.metrics.answers import answer_scores, normalize, words_of
 
 WORDS = ["the", "a", "An", "cat", "cat,", "Cat", "sat", "it's", "U.S.", "—", "'", "theme", ""]
 

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from tercet.fewshot.choosing import compared, probabilities
 from tercet.fewshot.contamination import compare
 from tercet.fewshot.evaluation import Condition, Outcome
+from tercet.fewshot.generation import record_text
 from tercet.fewshot.items import Item
-from tercet.fewshot.judging import interval_of, record_writing, reliability, scores_of
+from tercet.fewshot.normalization import normalized, probabilities
 from tercet.fewshot.prefix_tree import by_size, common_length
 from tercet.fewshot.request import Request, Score
-from tercet.fewshot.summary import score_of_part
+from tercet.fewshot.summary import interval_of, score_of_part
 from tercet.fewshot.task_recipes import CompletionRecipe, GenerationRecipe
+from tercet.fewshot.tasks import build_task
 from tercet.fewshot.windows import rolling
-from tercet.metrics.label_metrics import calibration_error
 
 
 def score(*values):
@@ -23,11 +23,13 @@ def score(*values):
 def test_answers_are_compared_in_five_ways():
     scores = [score(-1.0, -2.0), score(-2.0)]
     alone = [score(-1.0, -1.0), score(-3.0)]
-    values = compared(scores, [" abcd", " a"], alone, [[score(-1.0), score(-3.0)], [score(0.0), score(-9.0)]])
-    assert values["raw"].tolist() == [-3, -2]
-    assert values["per_token"].tolist() == [-1.5, -2]
-    assert values["per_character"].tolist() == [-0.75, -2]
-    assert values["unconditional"].tolist() == [-1, 1]
+    values = normalized(
+        scores, [" abcd", " a"], alone, [[score(-1.0), score(-3.0)], [score(0.0), score(-9.0)]]
+    )
+    assert values["none"].tolist() == [-3, -2]
+    assert values["token"].tolist() == [-1.5, -2]
+    assert values["char"].tolist() == [-0.75, -2]
+    assert values["pmi"].tolist() == [-1, 1]
     without = (probabilities(np.array([-1.0, -3.0])) + probabilities(np.array([0.0, -9.0]))) / 2
     expected = probabilities(np.array([-3.0, -2.0])) / without
     assert probabilities(values["calibrated"]) == pytest.approx(expected / expected.sum())
@@ -36,20 +38,8 @@ def test_answers_are_compared_in_five_ways():
 def test_calibration_takes_away_what_a_prompt_prefers():
     """A model that says the same of every row, content or none, has no choice left (Zhao et al., 2021)."""
     scores = [score(-0.1), score(-4.0)]
-    values = compared(scores, [" a", " b"], None, [scores, scores])
+    values = normalized(scores, [" a", " b"], None, [scores, scores])
     assert probabilities(values["calibrated"]) == pytest.approx([0.5, 0.5])
-
-
-def test_calibration_error_is_that_of_fine_tuning(monkeypatch):
-    rng = np.random.default_rng(0)
-    sure = rng.uniform(0.5, 1, 200)
-    is_right = rng.random(200) < sure
-    records = [{"confidence": c, "is_right": {"raw": bool(r)}} for c, r in zip(sure, is_right, strict=True)]
-    monkeypatch.setattr("tercet.fewshot.judging.NUM_BINS", 15)
-    found = reliability(records, "raw")
-    chances = np.stack([sure, 1 - sure], axis=1)
-    assert found["calibration_error"] == pytest.approx(calibration_error(chances, np.where(is_right, 0, 1)))
-    assert sum(found["count"]) == 200
 
 
 @pytest.mark.parametrize(
@@ -69,23 +59,23 @@ def test_calibration_error_is_that_of_fine_tuning(monkeypatch):
     ],
 )
 def test_exact_match_compares_texts_and_the_form_of_squad_has_its_own_name(written, right, exact, squad, f1):
-    record = record_writing(Item(0, (), references=tuple(right)), written)
+    record = record_text(Item(0, (), references=tuple(right)), written)
     names = ("exact_match", "squad_exact_match", "f1")
     assert [record[name] for name in names] == pytest.approx([exact, squad, f1])
     for name, value in zip(names, (exact, squad, f1), strict=True):
-        task = GenerationRecipe(kind="generation", context="", answers="", score=name)
-        assert scores_of(task, [record])[name] == pytest.approx(value)
+        task = build_task(GenerationRecipe(kind="generation", context="", answers="", metric=name))
+        assert task.scores([record])[name] == pytest.approx(value)
         assert interval_of(task, [[record]]) == pytest.approx((value, value))
 
 
 def test_bleu_and_its_interval_are_means_over_conditions_and_parts_have_the_same_score():
-    task = GenerationRecipe(kind="generation", context="", answers="", score="bleu")
+    task = build_task(GenerationRecipe(kind="generation", context="", answers="", metric="bleu"))
     references = [f"the {animal} sat under the big tree {n}" for n, animal in enumerate(["cat", "dog"] * 6)]
     good, bad = references, ["no"] * 12
     outcomes = [
         Outcome(
             Condition(0, seed, 0),
-            [record_writing(Item(n, (), references=(text,)), own[n]) for n, text in enumerate(references)],
+            [record_text(Item(n, (), references=(text,)), own[n]) for n, text in enumerate(references)],
             0,
             0,
             "",
@@ -97,14 +87,14 @@ def test_bleu_and_its_interval_are_means_over_conditions_and_parts_have_the_same
     mask = np.arange(12) < 5
     assert score_of_part(task, outcomes, mask) == pytest.approx(50)
     assert score_of_part(task, outcomes, ~mask | mask) == pytest.approx(
-        np.mean([scores_of(task, outcome.records)["bleu"] for outcome in outcomes])
+        np.mean([task.scores(outcome.records)["bleu"] for outcome in outcomes])
     )
     assert score_of_part(task, outcomes, np.zeros(12, dtype=bool)) is None
 
 
 def test_intervals_draw_rows_of_which_some_conditions_know_nothing():
     """A mean over conditions, each over the drawn rows that it has; against the definition, draw by draw."""
-    task = CompletionRecipe(kind="completion", context="", answer="")
+    task = build_task(CompletionRecipe(kind="completion", context="", answer=""))
     rng = np.random.default_rng(0)
     hits, counts = rng.random((3, 40)) < 0.6, rng.random((3, 40)) < 0.7
     counts[:, 5] = False

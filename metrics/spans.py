@@ -7,7 +7,7 @@ is the measure of the CoNLL shared tasks (Tjong Kim Sang and De Meulder, 2003).
 from collections import Counter
 from collections.abc import Sequence
 
-from .label_metrics import LabelRow
+from .labels import LabelRow
 
 OUTSIDE = "O"
 """The tag of a word in no span."""

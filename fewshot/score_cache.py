@@ -1,7 +1,7 @@
-"""What a model has said is kept, by the contents of the question, so that an evaluation goes on where it was.
+"""Scores and texts are cached by the contents of the request, so that an evaluation goes on where it was.
 
-A file belongs to weights and a way to ask, both in its name. A line that a killed run has not finished is
-left out, and asked for again.
+A file belongs to weights and settings, both in its name. A line that a killed run has not finished is left
+out, and computed again.
 """
 
 import json
@@ -15,8 +15,8 @@ from ..training.disk import replace_text
 from .request import Request, Score, Scorer
 
 
-class KeptAnswers:
-    """Answers by their keys, in a file of JSON lines that only grows; it is read with the first question."""
+class AnswerCache:
+    """Answers by their keys, in a file of JSON lines that only grows; it is read with the first request."""
 
     def __init__(self, file: Path):
         self.file = file
@@ -32,12 +32,12 @@ class KeptAnswers:
             del lines[-1]
         return dict(json.loads(line) for line in lines)
 
-    def ask(self, keys: Sequence[str], find: Callable[[list[int]], Iterator[tuple[int, Any]]]) -> list[Any]:
-        """Give the answer to every key; what is not known is found, and kept at once.
+    def get(self, keys: Sequence[str], find: Callable[[list[int]], Iterator[tuple[int, Any]]]) -> list[Any]:
+        """Give the answer to every key; what is not known is computed, and kept at once.
 
         Args:
-            keys: Of the questions; equal ones are asked once.
-            find: Given numbers of questions, yields places in that list and answers, which JSON can hold.
+            keys: Of the requests; equal ones are computed once.
+            find: Given numbers of requests, yields places in that list and answers, which JSON can hold.
         """
         unknown = list({key: number for number, key in enumerate(keys) if key not in self.answers}.values())
         if unknown:
@@ -51,8 +51,8 @@ class KeptAnswers:
         return [self.answers[key] for key in keys]
 
 
-class KeptScores:
-    """A scorer that remembers.
+class ScoreCache:
+    """A scorer with a cache.
 
     Args:
         scorer: Scores what is not known.
@@ -60,19 +60,19 @@ class KeptScores:
     """
 
     def __init__(self, scorer: Scorer, file: Path):
-        self.scorer, self.kept = scorer, KeptAnswers(file)
-        self.asked = 0
+        self.scorer, self.answers = scorer, AnswerCache(file)
+        self.num_scored = 0
         """Requests that the model has read."""
 
     def score_all(self, requests: Sequence[Request]) -> list[Score]:
         """Give the scores in the order of the requests."""
 
         def find(numbers: list[int]) -> Iterator[tuple[int, Any]]:
-            self.asked += len(numbers)
+            self.num_scored += len(numbers)
             for place, score in self.scorer.score([requests[number] for number in numbers]):
                 yield place, [require_numbers(score.log_likelihoods), score.is_greedy]
 
-        answers = self.kept.ask([request.digest for request in requests], find)
+        answers = self.answers.get([request.digest for request in requests], find)
         return [Score(tuple(values), is_greedy) for values, is_greedy in answers]
 
 
@@ -81,11 +81,11 @@ def require_numbers(log_likelihoods: Sequence[float]) -> list[float]:
     if any(value != value for value in log_likelihoods):
         raise ValueError(
             f"the model gives an answer the log-likelihoods {list(log_likelihoods)!r:.60}: its numbers "
-            "overflow, so set asking.precision=fp32, and see what tercet doctor says of it"
+            "overflow, so set prompting.precision=fp32, and see what tercet doctor says of it"
         )
     return list(log_likelihoods)
 
 
-def name_of_answers(*circumstances: object) -> str:
-    """Name the file of what is said under these circumstances."""
-    return sha256(repr(circumstances).encode()).hexdigest()[:16] + ".jsonl"
+def name_of_cache(*settings: object) -> str:
+    """Name the file of what a model computes with these settings."""
+    return sha256(repr(settings).encode()).hexdigest()[:16] + ".jsonl"

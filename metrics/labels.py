@@ -1,6 +1,6 @@
 """Scores of labels: one for each example, or any number of them.
 
-All but accuracy and calibration error are scikit-learn's; where a ratio has nothing below its line, it is 0.
+All but accuracy are scikit-learn's; where a ratio has nothing below its line, it is 0.
 
 Legend: E examples, L labels.
 """
@@ -18,8 +18,7 @@ from sklearn.metrics import (
     precision_recall_fscore_support,
 )
 
-NUM_CALIBRATION_BINS = 15
-"""As in Guo et al., 2017, section 5."""
+from .calibration import calibration_error
 
 # Type checkers read off scikit-learn's default, a text, that no number may stand here.
 NOTHING_OF_NOTHING: Any = 0.0
@@ -95,19 +94,6 @@ DECISION_SCORES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "matthews_correlation": matthews_correlation,
 }
 """Scores of what was decided, whatever the probabilities: of labels (E,), or of sets of labels (E, L)."""
-
-
-def calibration_error(probabilities: np.ndarray, references: np.ndarray) -> float:
-    """Give the expected calibration error (Guo et al., 2017, equation 3).
-
-    Of the examples whose highest probability lies in the same fifteenth of 0 to 1, the share that is right is
-    compared with the mean probability. The error is the mean distance, weighted by the number of examples.
-    """
-    confidence = probabilities.max(axis=-1)
-    is_right = probabilities.argmax(axis=-1) == references
-    upper_edges = np.arange(1, NUM_CALIBRATION_BINS) / NUM_CALIBRATION_BINS
-    bins = np.searchsorted(upper_edges, confidence)
-    return float(np.abs(np.bincount(bins, weights=is_right - confidence)).sum() / len(references))
 
 
 def count_confusions(found: np.ndarray, references: np.ndarray, num_labels: int) -> np.ndarray:

@@ -1,0 +1,206 @@
+"""Kinds of tasks whose answers are compared: multiple choice, cloze, partial evaluation, minimal pairs."""
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .boundary import Prompt
+from .comparison import Comparison
+from .items import Item
+from .prompted_model import PromptedModel
+from .prompting import Query
+from .row_answers import place_of, texts_in
+from .task import Record, majority
+from .task_recipes import (
+    HOLE,
+    Choosing,
+    ClozeRecipe,
+    MinimalPairRecipe,
+    MultipleChoiceRecipe,
+    PartialEvaluationRecipe,
+)
+from .templates import MARK, Row, Template
+
+
+class TargetedComparison(Comparison):
+    """A comparison whose recipe says which answer is correct. Abstract: answers or contexts differ."""
+
+    has_fixed_choices: bool
+    """Whether all rows have the same choices, so that they are labels."""
+
+    def __init__(self, recipe: Choosing):
+        super().__init__(recipe)
+        self.recipe: Any = recipe
+        self.normalization = recipe.normalization
+        self.target = Template("task.target", recipe.target, is_expression=True)
+        if recipe.normalization == "calibrated" and not (self.has_fixed_choices and recipe.content_free):
+            raise ValueError(
+                "task.normalization is calibrated, which needs a list of task.choices, the same for all "
+                "rows, and texts in task.content_free: name both, or set task.normalization=none"
+            )
+
+    def without_query(self, query: Query) -> list[Prompt]:
+        """Give the answers in the context that says nothing of the row."""
+        context = self.recipe.unconditional
+        return [Prompt(context, query.item.answers, query.prompts[0].suffix)]
+
+    def baselines(self, items: Sequence[Item]) -> dict[str, float]:
+        """Give the accuracy of a random answer, and of the most frequent one."""
+        return super().baselines(items) | {"majority": majority([item.target for item in items])}
+
+
+class Choices(TargetedComparison):
+    """One context, several answers. Abstract: they follow the context, or fill a hole in it."""
+
+    def __init__(self, recipe: MultipleChoiceRecipe | ClozeRecipe, context: Template):
+        self.has_fixed_choices = not isinstance(recipe.choices, str)
+        super().__init__(recipe)
+        self.context = context
+        self.choices = (
+            Template("task.choices", recipe.choices, is_expression=True)
+            if isinstance(recipe.choices, str)
+            else None
+        )
+        twice = [choice for choice, count in Counter(recipe.choices).items() if count > 1]
+        if self.choices is None and twice:
+            raise ValueError(
+                f"task.choices has {twice[0]!r} more than once: give every choice a text of its own"
+            )
+
+    @abstractmethod
+    def parts(self, row: Row) -> tuple[str, str, str]:
+        """Give what stands before the answer, between the two, and behind it."""
+
+    def fill_in(self, number: int, row: Row) -> Item:
+        """Give the choices of a row in their context."""
+        before, delimiter, behind = self.parts(row)
+        choices = texts_in("task.choices", self.choices(row) if self.choices else self.recipe.choices)
+        target = place_of(self.target(row), choices, self.recipe.labels, are_fixed=self.has_fixed_choices)
+        answers = tuple(delimiter + choice for choice in choices)
+        return Item(
+            number,
+            (Prompt(before, answers, behind),),
+            target,
+            demonstration=before + answers[target] + behind,
+            label=str(target) if self.has_fixed_choices else "",
+        )
+
+    def require_calibrated(self, row: Row) -> None:
+        """Raise a `ValueError` if a row without content cannot be filled in."""
+        if self.has_fixed_choices:
+            for text in self.recipe.content_free:
+                self.empty_prompt(text, row, ())
+
+    def without_content(self, query: Query, model: PromptedModel) -> list[Prompt]:
+        """Give fixed choices behind the same demonstrations, and a row without content."""
+        if not self.has_fixed_choices:
+            return []
+        before = model.prompter.before(query.demonstrations)
+        empty = [
+            self.empty_prompt(text, model.columns, query.item.answers) for text in self.recipe.content_free
+        ]
+        return [Prompt(before + each.context, each.answers, each.suffix) for each in empty]
+
+    def empty_prompt(self, text: str, row: Row, answers: tuple[str, ...]) -> Prompt:
+        """Fill in a row of which all columns say a text without content."""
+        try:
+            before, _, behind = self.parts(dict.fromkeys(row, text))
+        except ValueError as error:
+            raise ValueError(
+                f"{self.context.name} = {self.context.source!r} cannot be filled in with {text!r} in all "
+                "columns, for calibration: set task.content_free to texts that it can, or to []"
+            ) from error
+        return Prompt(before, answers, behind)
+
+
+class MultipleChoice(Choices):
+    """Which of several answers follows a context."""
+
+    title = "Multiple choice"
+
+    def __init__(self, recipe: MultipleChoiceRecipe):
+        super().__init__(recipe, Template("task.context", recipe.context))
+
+    def parts(self, row: Row) -> tuple[str, str, str]:
+        """Give the context, the delimiter and the suffix."""
+        return self.context(row), self.recipe.delimiter, self.recipe.suffix
+
+
+class Cloze(Choices):
+    """Which of several verbalizers fills a hole in a text."""
+
+    title = "Cloze"
+
+    def __init__(self, recipe: ClozeRecipe):
+        context = Template("task.text", recipe.text, hole=HOLE)
+        if recipe.text.count(HOLE) != 1:
+            raise ValueError(f"task.text = {recipe.text!r} must have one hole {HOLE}")
+        super().__init__(recipe, context)
+
+    def parts(self, row: Row) -> tuple[str, str, str]:
+        """Give the text before the hole, its last spaces, and the text behind the hole.
+
+        Raises:
+            ValueError: The template leaves the hole out, or repeats it.
+        """
+        text = self.context(row)
+        if text.count(MARK) != 1:
+            raise ValueError(
+                f"task.text = {self.context.source!r} has {text.count(MARK)} holes {HOLE} in this row: "
+                "write it so that each row has one"
+            )
+        before, _, behind = text.partition(MARK)
+        context = before.rstrip(" ")
+        return context, before[len(context) :], behind
+
+
+class PartialEvaluation(TargetedComparison):
+    """Behind which of several contexts one continuation is likeliest."""
+
+    title = "Partial evaluation"
+    has_fixed_choices = False
+
+    def __init__(self, recipe: PartialEvaluationRecipe):
+        super().__init__(recipe)
+        self.contexts = Template("task.contexts", recipe.contexts, is_expression=True)
+        self.continuation = Template("task.continuation", recipe.continuation)
+
+    def fill_in(self, number: int, row: Row) -> Item:
+        """Give the continuation in each context."""
+        contexts = texts_in("task.contexts", self.contexts(row))
+        texts = texts_in("task.continuation", [self.continuation(row)], least=1)
+        answer = self.recipe.delimiter + texts[0]
+        target = place_of(self.target(row), contexts, (), are_fixed=False)
+        prompts = tuple(Prompt(context, (answer,)) for context in contexts)
+        return Item(number, prompts, target, demonstration=contexts[target] + answer)
+
+
+class MinimalPair(Comparison):
+    """Whether the good one of two sentences is strictly likelier, as BLiMP asks."""
+
+    title = "Minimal pairs"
+    takes_demonstrations = False
+    normalization = "none"
+
+    def __init__(self, recipe: MinimalPairRecipe):
+        super().__init__(recipe)
+        self.good, self.bad = Template("task.good", recipe.good), Template("task.bad", recipe.bad)
+
+    def fill_in(self, number: int, row: Row) -> Item:
+        """Give both sentences, the good one first."""
+        sentences = texts_in("task.good and task.bad", [self.good(row), self.bad(row)])
+        return Item(number, (Prompt("", tuple(sentences)),))
+
+    def record(self, item: Item, values: Mapping[str, np.ndarray]) -> Record:
+        """Count a tie as wrong, and say that it is one."""
+        return super().record(item, values) | {
+            "is_right": {name: bool(good > bad) for name, (good, bad) in values.items()},
+            "is_tied": bool(values["none"][0] == values["none"][1]),
+        }
+
+    def details(self, records: Sequence[Record]) -> dict[str, Any]:
+        """Give a reliability diagram, and the number of ties."""
+        return super().details(records) | {"ties": sum(record["is_tied"] for record in records)}

@@ -1,0 +1,110 @@
+"""Tasks whose answers are compared: the answer with the highest normalized log-likelihood is the prediction.
+
+Every answer is scored in its context, and where the kind has them in two others: without the query, for
+`pmi`, and behind the same demonstrations in a prompt without content, for `calibrated` (`normalization.py`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..metrics.calibration import expected_error, reliability
+from ..reporting.blocks import Line
+from .boundary import Prompt
+from .items import Item
+from .normalization import NORMALIZATIONS, normalized, probabilities
+from .prompted_model import PromptedModel
+from .prompting import Query
+from .request import Request
+from .score_cache import ScoreCache
+from .task import Answerer, Record, Task, answer_lines
+
+
+class Comparison(Task):
+    """Several answers are compared. Abstract: each kind has other templates, and may need other contexts."""
+
+    metric = "accuracy"
+    normalization: str
+    """The normalization that decides."""
+
+    def without_query(self, query: Query) -> list[Prompt]:
+        """Give the prompt of the answers without the query, if `pmi` is possible."""
+        return []
+
+    def without_content(self, query: Query, model: PromptedModel) -> list[Prompt]:
+        """Give the prompts without content, if `calibrated` is possible."""
+        return []
+
+    def answerer(self, model: PromptedModel) -> Answerer:
+        """Give what chooses an answer to each query."""
+        return partial(self.choose, model, model.score_cache())
+
+    def choose(self, model: PromptedModel, cache: ScoreCache, queries: list[Query]) -> Iterator[Record]:
+        """Yield which answer is chosen for each query; all requests are scored together."""
+        alone = encode_each(model, [self.without_query(query) for query in queries])
+        empty = encode_each(model, [self.without_content(query, model) for query in queries])
+        parts = [query.requests for query in queries]
+        parts += [own for each in (*alone, *empty) for own in each]
+        found = iter(cache.score_all([request for own in parts for request in own]))
+        taken = iter([[next(found) for _ in own] for own in parts])
+        scores = [next(taken) for _ in queries]
+        scores_alone = [[next(taken) for _ in own] for own in alone]
+        scores_empty = [[next(taken) for _ in own] for own in empty]
+        for query, own, unconditional, content_free in zip(
+            queries, scores, scores_alone, scores_empty, strict=True
+        ):
+            values = normalized(own, query.item.answers, next(iter(unconditional), None), content_free)
+            yield self.record(query.item, values) | {"answers": model.describe_answers(query, own)}
+
+    def record(self, item: Item, values: Mapping[str, np.ndarray]) -> Record:
+        """Say which answer each normalization chooses, and how confident the one that counts is."""
+        choices = {name: int(own.argmax()) for name, own in values.items()}
+        return {
+            "values": {name: own.tolist() for name, own in values.items()},
+            "choices": choices,
+            "right": item.target,
+            "is_right": {name: item.is_correct(choice) for name, choice in choices.items()},
+            "confidence": float(probabilities(values[self.normalization]).max()),
+        }
+
+    def scores(self, records: Sequence[Record]) -> dict[str, float]:
+        """Give the accuracy by every normalization, and the calibration error of the one that counts."""
+        names = [name for name in NORMALIZATIONS if name in records[0]["is_right"]]
+        accuracies = {
+            name: float(np.mean([record["is_right"][name] for record in records])) for name in names
+        }
+        return {
+            "accuracy": accuracies[self.normalization],
+            **{f"accuracy_{name}": share for name, share in accuracies.items()},
+            "calibration_error": expected_error(*self.confidences(records)),
+        }
+
+    def value(self, record: Record) -> float:
+        """Give 1 if the chosen answer is correct, else 0."""
+        return float(record["is_right"][self.normalization])
+
+    def confidences(self, records: Sequence[Record]) -> tuple[np.ndarray, np.ndarray]:
+        """Give how confident each prediction is, (E,), and whether it is correct, (E,)."""
+        is_correct = np.array([self.value(record) for record in records])
+        return np.array([record["confidence"] for record in records]), is_correct
+
+    def details(self, records: Sequence[Record]) -> dict[str, Any]:
+        """Give a reliability diagram."""
+        return {"reliability": reliability(*self.confidences(records))}
+
+    def baselines(self, items: Sequence[Item]) -> dict[str, float]:
+        """Give the accuracy of a random answer."""
+        return {"random": float(np.mean([1 / len(item.answers) for item in items]))}
+
+    def show(self, record: Mapping[str, Any]) -> Iterator[Line]:
+        """Lay out the answers with the values that are compared, and the chosen one."""
+        choice = None if record.get("is_tied") else record["choices"][self.normalization]
+        return answer_lines(record, record["values"][self.normalization], choice)
+
+
+def encode_each(model: PromptedModel, prompts: Sequence[list[Prompt]]) -> list[list[list[Request]]]:
+    """Encode some prompts of each query, all at once; give the requests of each prompt."""
+    encoded = iter(model.encode([prompt for own in prompts for prompt in own]))
+    return [[next(encoded) for _ in own] for own in prompts]

@@ -1,0 +1,136 @@
+"""The kinds of tasks that are scored by the log-likelihood of one text: completion and perplexity."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from .boundary import Prompt
+from .items import Item
+from .prompted_model import PromptedModel
+from .prompting import Query
+from .request import Score
+from .row_answers import texts_in
+from .score_cache import ScoreCache
+from .task import Answerer, Record, Task, majority
+from .task_recipes import CompletionRecipe, PerplexityRecipe
+from .templates import Row, Template
+from .windows import windows_of
+
+
+class Completion(Task):
+    """Whether the answer is the greedy continuation of a context."""
+
+    title = "Completion"
+    metric = "accuracy"
+
+    def __init__(self, recipe: CompletionRecipe):
+        super().__init__(recipe)
+        self.delimiter = recipe.delimiter
+        self.context = Template("task.context", recipe.context)
+        self.answer = Template("task.answer", recipe.answer)
+
+    def fill_in(self, number: int, row: Row) -> Item:
+        """Give the answer in its context."""
+        context = self.context(row)
+        answer = self.delimiter + texts_in("task.answer", [self.answer(row)], least=1)[0]
+        return Item(number, (Prompt(context, (answer,)),), demonstration=context + answer)
+
+    def answerer(self, model: PromptedModel) -> Answerer:
+        """Give what scores the answer to each query."""
+        return partial(self.complete, model, model.score_cache())
+
+    def complete(self, model: PromptedModel, cache: ScoreCache, queries: list[Query]) -> Iterator[Record]:
+        """Yield how likely each answer is."""
+        found = cache.score_all([query.requests[0] for query in queries])
+        for query, score in zip(queries, found, strict=True):
+            yield {
+                "is_right": score.is_greedy,
+                "log_likelihood": score.total,
+                "num_tokens": len(score.log_likelihoods),
+                "answers": model.describe_answers(query, [score]),
+            }
+
+    def scores(self, records: Sequence[Record]) -> dict[str, float]:
+        """Give the share of greedy continuations, the perplexity of answers, and nats per token."""
+        nats = total(records, "log_likelihood")
+        return {
+            "accuracy": float(np.mean([record["is_right"] for record in records])),
+            "perplexity": float(np.exp(-nats / len(records))),
+            "nats_per_token": -nats / total(records, "num_tokens"),
+        }
+
+    def value(self, record: Record) -> float:
+        """Give 1 if the answer is the greedy continuation, else 0."""
+        return float(record["is_right"])
+
+    def baselines(self, items: Sequence[Item]) -> dict[str, float]:
+        """Give the share of the most frequent answer."""
+        return {"majority": majority([item.answers[0] for item in items])}
+
+
+class Perplexity(Task):
+    """How probable texts are; long ones are read in windows."""
+
+    title = "Perplexity"
+    metric = "bits_per_byte"
+    is_higher_better = False
+    takes_demonstrations = False
+    reads_windows = True
+
+    def __init__(self, recipe: PerplexityRecipe):
+        super().__init__(recipe)
+        self.text = Template("task.text", recipe.text)
+
+    def fill_in(self, number: int, row: Row) -> Item:
+        """Give the text as the answer of an empty context."""
+        return Item(number, (Prompt("", (texts_in("task.text", [self.text(row)], least=1)[0],)),))
+
+    def answerer(self, model: PromptedModel) -> Answerer:
+        """Give what scores the text of each query."""
+        return partial(self.read, model, model.score_cache())
+
+    def read(self, model: PromptedModel, cache: ScoreCache, queries: list[Query]) -> Iterator[Record]:
+        """Yield how probable each text is, over all its windows."""
+        windows = [windows_of(model.subject, query.requests[0]) for query in queries]
+        found = iter(cache.score_all([each for own in windows for each in own]))
+        for query, own in zip(queries, windows, strict=True):
+            yield record_text(query.item, [next(found) for _ in own])
+
+    def scores(self, records: Sequence[Record]) -> dict[str, float]:
+        """Give bits per byte, and perplexity per word and per token."""
+        nats = total(records, "log_likelihood")
+        return {
+            "bits_per_byte": bits_per_byte(records),
+            "perplexity_per_word": float(np.exp(-nats / max(1, total(records, "num_words")))),
+            "perplexity_per_token": float(np.exp(-nats / total(records, "num_tokens"))),
+        }
+
+    def value(self, record: Record) -> float:
+        """Give the bits per byte of one text."""
+        return bits_per_byte([record])
+
+    def metric_of_rows(self, records: Sequence[Record]) -> Callable[[np.ndarray], float]:
+        """Give the function that computes bits per byte, which is no mean over records."""
+        return lambda rows: bits_per_byte([records[row] for row in rows])
+
+
+def record_text(item: Item, scores: Sequence[Score]) -> Record:
+    """Say how probable a text is, from the scores of its windows."""
+    text = item.answers[0]
+    return {
+        "log_likelihood": sum(score.total for score in scores),
+        "num_tokens": sum(len(score.log_likelihoods) for score in scores),
+        "num_words": len(text.split()),
+        "num_bytes": len(text.encode()),
+    }
+
+
+def bits_per_byte(records: Sequence[Record]) -> float:
+    """Give the bits that texts take with a model, over their bytes."""
+    return -total(records, "log_likelihood") / np.log(2) / total(records, "num_bytes")
+
+
+def total(records: Sequence[Record], name: str) -> float:
+    """Sum a number over records."""
+    return sum(record[name] for record in records)

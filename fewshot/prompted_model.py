@@ -1,0 +1,89 @@
+"""A model with what a task needs of it: prompts become requests, requests cached scores or texts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .boundary import NEXT_SENTINEL, Prompt
+from .prompting import Prompter, Query
+from .recipe import PromptingRecipe
+from .request import Request, Score
+from .score_cache import AnswerCache, ScoreCache, name_of_cache
+from .subject import Subject, hash_settings
+from .templates import Row
+from .writing import Writer
+
+
+class PromptedModel:
+    """A model that is prompted.
+
+    Args:
+        subject: The model.
+        prompter: Writes its prompts.
+        recipe: How it is prompted.
+        columns: A row, for the names of its columns.
+        weights: Hash of its weights.
+        folder: Where scores and texts are cached.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        prompter: Prompter,
+        recipe: PromptingRecipe,
+        columns: Row,
+        weights: str,
+        folder: Path,
+    ):
+        self.subject, self.prompter, self.recipe = subject, prompter, recipe
+        self.columns, self.folder = columns, folder
+        hiding = recipe.pseudo_log_likelihood if subject.member == "encoder" else ""
+        settings = hash_settings(subject.model)
+        self.name = name_of_cache(
+            weights, settings, subject.member, subject.precision, hiding, recipe.one_by_one
+        )
+
+    def score_cache(self) -> ScoreCache:
+        """Give what scores requests.
+
+        Raises:
+            ValueError: The model is an encoder whose tokenizer has no mask.
+        """
+        recipe = self.recipe
+        scorer = self.subject.scorer(
+            recipe.tokens_at_once, recipe.pseudo_log_likelihood, one_by_one=recipe.one_by_one
+        )
+        return ScoreCache(scorer, self.folder / self.name)
+
+    def writer(self, stop: tuple[str, ...], max_new_tokens: int) -> Writer:
+        """Give what continues contexts.
+
+        Raises:
+            ValueError: The model is an encoder.
+        """
+        cache = AnswerCache(self.folder / f"written-{self.name}")
+        stop = (*stop, NEXT_SENTINEL) if self.recipe.sentinel else stop
+        lead = self.prompter.encoder.lead
+        return Writer(self.subject, cache, stop, max_new_tokens, self.recipe.tokens_at_once, lead)
+
+    def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
+        """Give the requests of prompts of which many are equal, cut where they are too long."""
+        prompter, different = self.prompter, list(dict.fromkeys(prompts))
+        requests = [
+            [prompter.shortened(each, max(map(prompter.excess, own))) for each in own]
+            for own in prompter.encoder.encode(different)
+        ]
+        found = dict(zip(different, requests, strict=True))
+        return [found[prompt] for prompt in prompts]
+
+    def describe_answers(self, query: Query, scores: Sequence[Score]) -> list[dict[str, Any]]:
+        """Say of each answer which tokens were scored, and their log-likelihoods."""
+        tokens_of = self.subject.tokenizer.convert_ids_to_tokens
+        return [
+            {
+                "text": text,
+                "tokens": tokens_of(list(request.answer)),
+                "log_likelihoods": list(score.log_likelihoods),
+            }
+            for text, request, score in zip(query.item.answers, query.requests, scores, strict=True)
+        ]

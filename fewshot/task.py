@@ -1,0 +1,144 @@
+"""What every kind of task is: rows become items, items queries, a model's scores or texts records.
+
+rows --item--> items --queries--> queries --answerer--> records --scores--> {"accuracy": 0.93, ...}
+
+A record is plain data, one line of the log: the prompt, its tokens, and the log-likelihoods or the text that
+the model gives.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..reporting.blocks import Line, Run
+from .items import Item
+from .prompted_model import PromptedModel
+from .prompting import Prompter, Query
+from .task_recipes import Common
+from .templates import Row, Template
+
+Record = dict[str, Any]
+
+Answerer = Callable[[list[Query]], Iterator[Record]]
+"""Yields the record of each query."""
+
+
+class Task(ABC):
+    """A kind of task. Abstract: each adds its templates, what it reads off a model, and its metrics.
+
+    Args:
+        recipe: Its part of the recipe.
+
+    Raises:
+        ValueError: A template is none.
+    """
+
+    metric: str
+    """The metric that counts."""
+    title: ClassVar[str]
+    """How the title of a report begins."""
+    is_higher_better: ClassVar[bool] = True
+    """Whether a high value of the metric is a good one."""
+    takes_demonstrations: ClassVar[bool] = True
+    """Whether a prompt may hold other rows."""
+    reads_windows: ClassVar[bool] = False
+    """Whether a text that is too long is read in windows, rather than cut."""
+
+    def __init__(self, recipe: Common):
+        self.group, self.match = (
+            None if source is None else Template(f"task.{name}", source, is_expression=True)
+            for name, source in (("group", recipe.group), ("match", recipe.match))
+        )
+
+    @property
+    def templates(self) -> list[Template]:
+        """All templates of the task."""
+        return [value for value in vars(self).values() if isinstance(value, Template)]
+
+    def item(self, number: int, row: Row) -> Item:
+        """Turn a row into an item.
+
+        Raises:
+            ValueError: The row lacks something, or its correct answer is none of the answers.
+        """
+        item = self.fill_in(number, row)
+        group, match = ("" if each is None else str(each(row)) for each in (self.group, self.match))
+        return replace(item, group=group, match=match)
+
+    @abstractmethod
+    def fill_in(self, number: int, row: Row) -> Item:
+        """Fill the templates in with a row, whatever its group."""
+
+    def require_calibrated(self, row: Row) -> None:
+        """Raise a `ValueError` if a prompt without content that calibration needs cannot be written."""
+        return
+
+    def queries(
+        self, prompter: Prompter, items: Sequence[Item], demonstrations: Sequence[list[Item]]
+    ) -> list[Query]:
+        """Put items behind their demonstrations.
+
+        Raises:
+            ValueError: An answer has no tokens, or more than the model reads.
+        """
+        return prompter.queries(items, demonstrations)
+
+    @abstractmethod
+    def answerer(self, model: PromptedModel) -> Answerer:
+        """Give what yields the records of queries to a model.
+
+        Raises:
+            ValueError: The model cannot do this kind of task.
+        """
+
+    @abstractmethod
+    def scores(self, records: Sequence[Record]) -> dict[str, float]:
+        """Give all scores of some records."""
+
+    def metric_of_rows(self, records: Sequence[Record]) -> Callable[[np.ndarray], float]:
+        """Give the function that computes the metric of some of the records, by their indices (E,)."""
+        values = np.array([self.value(record) for record in records])
+        return lambda rows: float(values[rows].mean())
+
+    @abstractmethod
+    def value(self, record: Record) -> float:
+        """Give what a record adds to the metric, where that is a mean over records."""
+
+    def details(self, records: Sequence[Record]) -> dict[str, Any]:
+        """Give what results say of the records of one number of demonstrations beside scores."""
+        return {}
+
+    def baselines(self, items: Sequence[Item]) -> dict[str, float]:
+        """Give the metric of what needs no model: the most frequent answer, and a random one."""
+        return {}
+
+    def show(self, record: Mapping[str, Any]) -> Iterator[Line]:
+        """Lay out what a model predicted, for a report."""
+        return answer_lines(record)
+
+
+def answer_lines(
+    record: Mapping[str, Any], values: Sequence[float] | None = None, choice: int | None = None
+) -> Iterator[Line]:
+    """Lay out the answers of a record.
+
+    Args:
+        record: Of a query.
+        values: By which the answers are compared; log-likelihoods if left out.
+        choice: The answer that is chosen, if any.
+    """
+    for number, answer in enumerate(record.get("answers", [])):
+        is_correct = number == record.get("right", 0)
+        role = "truth" if is_correct and number != choice else "right" if is_correct else "wrong"
+        run = Run(answer["text"].strip(), role if is_correct or number == choice else "plain")
+        value = sum(answer["log_likelihoods"]) if values is None else values[number]
+        yield Line(f"{value:.2f}", [run])
+
+
+def majority(answers: Sequence[Any]) -> float:
+    """Give the share of the most frequent answer."""
+    return Counter(answers).most_common(1)[0][1] / len(answers)

@@ -1,0 +1,87 @@
+"""Modules of the `evaluate` library score beside a task's own metrics; local scripts stand for the Hub."""
+
+import json
+
+import pytest
+from datasets import Dataset
+
+from tercet.finetune.run import finetune
+from tercet.finetune.study import prepare
+from tercet.finetune.task_recipes import GenerationRecipe
+from tercet.finetune.tasks import build_task
+
+SCRIPT = """
+import datasets
+import evaluate
+
+
+class Agreement(evaluate.Metric):
+    def _info(self):
+        each = datasets.Value("{kind}")
+        features = datasets.Features({{"predictions": each, "references": each}})
+        return evaluate.MetricInfo(description="", citation="", features=features)
+
+    def _compute(self, predictions, references):
+        pairs = list(zip(predictions, references))
+        return {{"agreement": sum(a == b for a, b in pairs) / len(pairs), "first": pairs[0]}}
+"""
+KINDS = {"classification": "int64", "regression": "float64", "multiple_choice": "int64"}
+
+
+@pytest.fixture(scope="module")
+def script_of(tmp_path_factory):
+    """Write a module for a kind of predictions; all are copied into one package of the cache."""
+    folder = tmp_path_factory.mktemp("modules")
+
+    def write(kind):
+        file = folder / f"agreement_of_{kind}.py"
+        file.write_text(SCRIPT.format(kind=kind))
+        return str(file)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evaluate.config.HF_MODULES_CACHE", folder / "cache")
+        yield write
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_modules_score_what_a_task_predicts(kind, recipe_of, script_of):
+    task = prepare(recipe_of(kind, task={"metrics": [script_of(KINDS[kind])]})).task
+    study = prepare(recipe_of(kind))
+    rows = study.splits["validation"].rows
+    predictions, references = study.task.guess(study.splits["train"].rows, rows), study.task.references(rows)
+    plain = list(zip(*task.plain(predictions, references), strict=True))
+    expected = {f"evaluate/agreement_of_{KINDS[kind]}/agreement": sum(a == b for a, b in plain) / len(plain)}
+    assert task.library_scores(predictions, references) == pytest.approx(expected)
+    assert study.task.library_scores(predictions, references) == {}
+
+
+def test_a_run_reports_a_module_beside_its_own_metrics(recipe_of, script_of):
+    recipe = recipe_of("classification", task={"metrics": [script_of("int64")]}, training={"epochs": 1})
+    finetune(recipe)
+    scores = json.loads((recipe.folder / "scores.json").read_text())
+    own = scores["seeds"][str(scores["best_seed"])][scores["split"]]
+    assert own["evaluate/agreement_of_int64/agreement"] == pytest.approx(own["accuracy"])
+    assert scores["criterion"] == "accuracy"
+    assert "agreement (evaluate: agreement_of_int64)" in (recipe.folder / "report.md").read_text().replace(
+        "\\", ""
+    )
+
+
+def test_a_module_that_cannot_be_loaded_or_does_not_fit_is_refused_before_a_run(
+    recipe_of, script_of, tmp_path
+):
+    missing = str(tmp_path / "nothing.py")
+    with pytest.raises(ValueError, match=r"nothing.py', which evaluate.load cannot load .*: name a module"):
+        prepare(recipe_of("classification", task={"metrics": [missing]}))
+    with pytest.raises(ValueError, match=r"has two modules called agreement_of_int64"):
+        prepare(recipe_of("classification", task={"metrics": [script_of("int64")] * 2}))
+
+
+def test_modules_score_texts_and_a_module_that_scores_others_is_refused(script_of):
+    rows = Dataset.from_list([{"source": "a b. c", "target": "a b."}, {"source": "c", "target": "c"}])
+    recipe = GenerationRecipe(kind="generation", metrics=(script_of("string"),))
+    task = build_task(recipe, rows)
+    scores = task.library_scores(task.guess(rows, rows), task.references(rows))
+    assert scores == {"evaluate/agreement_of_string/agreement": 0.5}
+    with pytest.raises(ValueError, match=r"agreement_of_int64, which cannot score predictions such as 'a b"):
+        build_task(GenerationRecipe(kind="generation", metrics=(script_of("int64"),)), rows)
