@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from ..configs.recipe import recipe_data
 from ..objectives.token_objective import TokenObjective
 from ..pretraining.held_out import UNKNOWN
-from ..pretraining.output import EVALUATION, TEXTS
 from ..pretraining.prepared import extent_of
 from ..pretraining.run import save
 from ..pretraining.text import identify
@@ -27,7 +26,7 @@ from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator
-from ..training.run_folder import write_recipe
+from ..training.run_folder import EVALUATION, TEXTS, write_recipe
 from ..training.sharding import whole_weights
 from ..training.stages import prepare_data
 from .cached_teacher import CachedTeacher

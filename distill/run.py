@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ..pretraining.output import MODEL
 from ..training.consistency import require_consistent
 from ..training.precision import join_processes
-from ..training.run_folder import writing
+from ..training.run_folder import MODEL, writing
 from .conclusion import conclude
 from .general import learn_general
 from .general_step import GeneralStep, prepare_general

@@ -25,11 +25,11 @@ from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.evaluation import HeldOut
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator, join_processes
-from ..training.run_folder import writing
+from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, writing
 from ..training.sharding import whole_weights
 from ..training.tracking import LOG, as_json, read_log
 from .held_out import UNKNOWN
-from .output import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, TOKENIZER, kept_tokenizer, run_folder
+from .output import TOKENIZER, kept_tokenizer, run_folder
 from .prepared import Inputs, Prepared, find_inputs, load_or_train_tokenizer, prepare
 from .recipe import PretrainingRecipe
 from .text import identify
