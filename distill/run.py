@@ -15,9 +15,9 @@ from ..training.run_folder import MODEL, writing
 from .conclusion import conclude
 from .general import learn_general
 from .general_step import GeneralStep, prepare_general
-from .lesson import require_learnable
 from .output import GENERAL, RANDOM, STUDENT, TASK, WITHOUT_TEACHER, run_folder
 from .recipe import DistillationRecipe, StudentRecipe
+from .setup import require_learnable
 from .task_step import TaskStep, learn_task, prepare_task, require_student
 from .teacher import require_same_vocabulary
 

@@ -15,8 +15,8 @@ from ..configs.recipe import recipe_data
 from ..interop.messages import quietly
 from ..modeling import TercetPreTrainedModel
 from ..training.checkpoint import best, latest, read_state
-from ..training.circumstances import circumstances
 from ..training.disk import explaining_a_full_disk, replace_text
+from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.objective import Objective
@@ -91,7 +91,7 @@ def learn(
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
     judged = judge_best(learner, validation, splits, folder, accelerator)
-    results = results_of(judged, outcome, circumstances(learner, accelerator))
+    results = results_of(judged, outcome, environment_of(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
         model, weights = whole_model(pretrained.model, weights, learner, recipe, folder)
