@@ -32,10 +32,10 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from .disk import delete_folder, explaining_a_full_disk, flush, partial_path, removing_on_failure
 from .environment import environment_of
-from .hyperparameters import constants_of, give_back
 from .loop import Progress
 from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
 from .metric_accumulator import MetricAccumulator
+from .optimizers import constants_of, give_back
 from .sharding import (
     each_once,
     load_whole_optimizer_state,
@@ -133,7 +133,7 @@ def _publish(partial: Path, final: Path) -> None:
 def load_checkpoint(checkpoint: Path, run: RunState) -> None:
     """Bring a run to the state of a checkpoint; every process calls this.
 
-    Learning rates, decays and the like stay those of the run: see `hyperparameters.py`.
+    Learning rates, decays and the like stay those of the run: see `optimizers.py`.
 
     Raises:
         ValueError: The checkpoint belongs to a model of another shape.
