@@ -22,9 +22,9 @@ from ..finetune.summary import read_predictions
 from ..finetune.task import Prediction
 from ..finetune.tasks import columns_of, load_task
 from ..metrics.bootstrap import mean_interval
-from ..pretraining.output import MODEL
 from ..pretraining.recipe import PretrainingRecipe
 from ..text.row_files import read_file
+from ..training.run_folder import MODEL
 from .baselines import TASK_BASELINES
 from .tasks import SPLITS
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ..configs.recipe import load_recipe
-from ..fewshot.output import PAGE, RESULTS
+from ..fewshot.output import RESULTS
 from ..fewshot.recipe import FewShotRecipe
 from ..fewshot.run import fewshot
 from ..reporting.blocks import Block, Heading, Prose, Table
+from ..training.run_folder import PAGE
 from .finetuning import ROWS
 
 PROMPTING = "prompting"

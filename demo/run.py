@@ -32,7 +32,6 @@ from ..fewshot.recipe import FewShotRecipe
 from ..finetune.recipe import FineTuningRecipe
 from ..interop.messages import quietly
 from ..pretraining.comparison import compare
-from ..pretraining.output import MODEL
 from ..pretraining.recipe import PretrainingRecipe
 from ..pretraining.run import pretrain
 from ..pretraining.text import open_text
@@ -42,7 +41,7 @@ from ..text.cache import cache_folder
 from ..text.documentation import SPLITS, Document, read_documentation
 from ..training.disk import replace_text
 from ..training.ownership import OWN, begin, is_ours, is_unfinished, remove
-from ..training.run_folder import HIDDEN, writing
+from ..training.run_folder import HIDDEN, MODEL, writing
 from ..training.tracking import LOG, read_log
 from .distilling import DISTILLED, distill_encoder, load_distillation
 from .finetuning import FINETUNED, ROWS, TASKS, TaskResult, finetune_member, load_tasks

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ..finetune.output import PAGE
 from ..metrics.labels import count_confusions
 from ..reporting.blocks import (
     Bar,
@@ -23,6 +22,7 @@ from ..reporting.blocks import (
     percent,
 )
 from ..reporting.charts import draw_confusions
+from ..training.run_folder import PAGE
 from .baselines import BAG_OF_WORDS, FIRST_SENTENCE, TASK_BASELINES
 from .finetuning import FINETUNED, FROM_SCRATCH, PRETRAINED, RANDOM_WEIGHTS, ScoredPredictions, TaskResult
 from .samples import evenly_spaced

@@ -11,16 +11,14 @@ from typing import Any, cast
 
 import torch
 
-from ..finetune.output import SCORES
 from ..finetune.summary import read_predictions
 from ..interop.messages import quietly
 from ..interop.model_folder import load_config
 from ..pretraining.held_out import TranslationMeasure
-from ..pretraining.output import EVALUATION, MODEL, RECIPE, TEXTS
 from ..text.texts_read import read_texts
 from ..training.disk import replace_text
 from ..training.precision import join_processes
-from ..training.run_folder import delete
+from ..training.run_folder import EVALUATION, MODEL, RECIPE, SCORES, TEXTS, delete
 from .comparison import (
     keep_of_examples,
     keep_of_predictions,

@@ -1,6 +1,6 @@
 """The step on raw text: a pretrained teacher reads along, or has read before, and the student learns.
 
-GeneralStep -> lesson -> fit -> model       a run: the student, or one that it is compared with
+GeneralStep -> setup -> fit -> model       a run: the student, or one that it is compared with
 """
 
 import json
@@ -15,26 +15,25 @@ from torch import Tensor, nn
 from ..configs.recipe import recipe_data
 from ..objectives.token_objective import TokenObjective
 from ..pretraining.held_out import UNKNOWN
-from ..pretraining.output import EVALUATION, TEXTS
 from ..pretraining.prepared import extent_of
 from ..pretraining.run import save
 from ..pretraining.text import identify
 from ..text.texts_read import keep_texts
 from ..text.unknown_tokens import tell_of_unknown
 from ..training.checkpoint import latest
-from ..training.circumstances import circumstances
 from ..training.disk import replace_text
+from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator
-from ..training.run_folder import write_recipe
+from ..training.run_folder import EVALUATION, TEXTS, write_recipe
 from ..training.sharding import whole_weights
 from ..training.stages import prepare_data
 from .cached_teacher import CachedTeacher
 from .general_step import GeneralStep
-from .lesson import build_lesson, source_of
 from .reading import Learner
 from .recipe import DistillationRecipe
+from .setup import build_setup, source_of
 
 CACHE = "cache.json"
 """File in the folder of a run that says what a cached teacher lacks."""
@@ -63,7 +62,7 @@ def learn_general(
     accelerator = build_accelerator(general.training, folder)
     with accelerator.main_process_first():
         source = source_of(step, general, accelerator.device)
-    learner, objective = build_lesson(step, recipe, source, accelerator)
+    learner, objective = build_setup(step, recipe, source, accelerator)
     held_out = of_student(step.held_out, step.base)
     data = prepare_data(source, objective, general.training, accelerator, held_out=held_out)
     student = learner.student
@@ -126,7 +125,7 @@ def keep_student(
     """Write the finished student with the teacher's tokenizer, and what it came to."""
     weights = of_prefix(whole_weights(learner, accelerator), "student.")
     if accelerator.is_main_process:
-        told = circumstances(learner, accelerator)
+        told = environment_of(learner, accelerator)
         save(folder, learner.student, weights, step.teacher.tokenizer, outcome, step.held_out, told)
     accelerator.wait_for_everyone()
 

@@ -10,12 +10,21 @@ report.md, report.html, comparison.png                 texts.json         names,
 
 from dataclasses import fields
 
-from ..finetune.output import MARKDOWN, MAY_CHANGE, PAGE, SCORES
+from ..finetune.output import MAY_CHANGE
 from ..finetune.recipe import FineTuningSchedule
-from ..pretraining.output import EVALUATION, MODEL, RECIPE, TEXTS
 from ..pretraining.output import WHAT_IS_LEARNED as OF_PRETRAINING
 from ..training.recipe import TrainingRecipe
-from ..training.run_folder import RunFolder, values_of
+from ..training.run_folder import (
+    EVALUATION,
+    MARKDOWN,
+    MODEL,
+    PAGE,
+    RECIPE,
+    SCORES,
+    TEXTS,
+    RunFolder,
+    values_of,
+)
 from .recipe import DistillationRecipe
 
 GENERAL = "general"

@@ -10,7 +10,6 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure as Drawing
 
-from ..finetune.output import MARKDOWN, PAGE
 from ..interop.scores import METRICS, what_is_scored
 from ..reporting.blocks import Bar, Block, Card, Cards, Figure, Heading, Prose, Report, Table, as_markdown
 from ..reporting.charts import drawn
@@ -18,6 +17,7 @@ from ..reporting.curves import FIRST, INK, LOOK, THIRD
 from ..reporting.page import as_page
 from ..reporting.wording import format_score, name_of_model
 from ..training.disk import replace_text
+from ..training.run_folder import MARKDOWN, PAGE
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .recipe import DistillationRecipe
 from .report_sizes import PUBLISHED, about_speed, less, saved_time, share_of, size_table, times_of

@@ -9,16 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ..pretraining.output import MODEL
 from ..training.consistency import require_consistent
 from ..training.precision import join_processes
-from ..training.run_folder import writing
+from ..training.run_folder import MODEL, writing
 from .conclusion import conclude
 from .general import learn_general
 from .general_step import GeneralStep, prepare_general
-from .lesson import require_learnable
 from .output import GENERAL, RANDOM, STUDENT, TASK, WITHOUT_TEACHER, run_folder
 from .recipe import DistillationRecipe, StudentRecipe
+from .setup import require_learnable
 from .task_step import TaskStep, learn_task, prepare_task, require_student
 from .teacher import require_same_vocabulary
 

@@ -18,11 +18,11 @@ from transformers import PreTrainedTokenizerBase
 from ..finetune.encoding import TextEncoder
 from ..finetune.examples import LabelledExamples, numbers
 from ..finetune.learning import learn
-from ..finetune.model import load_beginning
+from ..finetune.model import load_pretrained_model
 from ..finetune.output import seed_folder
+from ..finetune.prepared import Prepared
 from ..finetune.recipe import BeginningRecipe, FineTuningRecipe
 from ..finetune.splits import Split, encode_splits, encoder_of, read_splits
-from ..finetune.study import Study
 from ..finetune.summary import conclude, keep_rows
 from ..finetune.task import Task
 from ..finetune.tasks import load_task
@@ -149,7 +149,7 @@ def learn_task(
             folder.mkdir(parents=True, exist_ok=True)
             write_recipe(recipe, folder)
         require_same_beginning(folder, path)
-        own = load_beginning(recipe.model, step.task, recipe.training.seeds[0])
+        own = load_pretrained_model(recipe.model, step.task, recipe.training.seeds[0])
     require_same_input(step, own.model, own.tokenizer)
     encoder = encoder_of(own.model, own.tokenizer, recipe.data.max_length)
     splits = encode_splits(recipe.data, step.rows, step.task, encoder)
@@ -158,9 +158,9 @@ def learn_task(
     read = {**splits, "train": whole} if is_taught else splits
     # Of the control, too: it takes as many steps, and has as many checkpoints to choose from.
     pace = whole.examples
-    study = Study(step.task, splits, own)
+    prepared = Prepared(step.task, splits, own)
     if processes.is_main_process:
-        keep_rows(recipe, study)
+        keep_rows(recipe, prepared)
     seeds = recipe.training.seeds
     results = {
         seed: learn(
@@ -176,7 +176,7 @@ def learn_task(
         for seed in seeds
     }
     if processes.is_main_process:
-        conclude(recipe, study, results, None)
+        conclude(recipe, prepared, results, None)
     processes.wait_for_everyone()
     return recipe.model_folder
 
@@ -228,7 +228,7 @@ def require_student(step: TaskStep, student: StudentRecipe) -> None:
     """
     if student.path is None:
         return require_same_input(step, own_student(step, student), step.teacher.tokenizer)
-    own = load_beginning(BeginningRecipe(path=student.path), step.task, step.recipe.training.seeds[0])
+    own = load_pretrained_model(BeginningRecipe(path=student.path), step.task, step.recipe.training.seeds[0])
     return require_same_input(step, own.model, own.tokenizer)
 
 

@@ -5,14 +5,12 @@ items.jsonl      every item, with prompt, tokens and scores          report.md, 
 answers/         scores and texts, by the contents of the request, for the next time       reliability.png
 """
 
-from ..training.run_folder import RECIPE, RunFolder
+from ..training.run_folder import MARKDOWN, PAGE, RECIPE, RunFolder
 from .recipe import FewShotRecipe
 
 RESULTS = "results.json"
 ITEMS = "items.jsonl"
 ANSWERS = "answers"
-MARKDOWN = "report.md"
-PAGE = "report.html"
 SHOTS = "shots.png"
 RELIABILITY = "reliability.png"
 

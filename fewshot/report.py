@@ -21,8 +21,9 @@ from ..reporting.blocks import as_markdown as in_markdown
 from ..reporting.page import as_page
 from ..reporting.wording import name_of_model
 from ..training.disk import replace_text
+from ..training.run_folder import MARKDOWN, PAGE
 from .charts import Band, draw_reliability, draw_shots
-from .output import MARKDOWN, PAGE, RELIABILITY, SHOTS
+from .output import RELIABILITY, SHOTS
 from .recipe import FewShotRecipe
 from .room import room
 from .shown_items import some_items

@@ -14,24 +14,23 @@ from transformers import PreTrainedTokenizerBase
 from ..configs.recipe import recipe_data
 from ..interop.messages import quietly
 from ..modeling import TercetPreTrainedModel
-from ..pretraining.output import MODEL
 from ..training.checkpoint import best, latest, read_state
-from ..training.circumstances import circumstances
 from ..training.disk import explaining_a_full_disk, replace_text
+from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.objective import Objective
 from ..training.precision import build_accelerator
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
-from ..training.run_folder import delete
+from ..training.run_folder import MODEL, SCORES, delete
 from ..training.sharding import gathered, load_whole_weights, whole_weights
 from ..training.stages import prepare_data
 from ..training.tracking import as_json
 from .answers import Examiner, Judged, judge
 from .examples import LabelledExamples
 from .lora import merged, with_additions
-from .model import freeze, load_beginning
-from .output import ADAPTER, PREDICTIONS, SCORES
+from .model import freeze, load_pretrained_model
+from .output import ADAPTER, PREDICTIONS
 from .recipe import FineTuningRecipe, FineTuningSchedule
 from .splits import Split
 from .task import Task
@@ -72,10 +71,10 @@ def learn(
         return json.loads((folder / SCORES).read_text(encoding="utf-8"))
     training = training_of(recipe.training, splits["train"].examples, seed, pace)
     accelerator = build_accelerator(training, folder)
-    beginning = load_beginning(recipe.model, task, seed)
-    learner = learner_of(beginning.model, recipe)
+    pretrained = load_pretrained_model(recipe.model, task, seed)
+    learner = learner_of(pretrained.model, recipe)
     require_whole_matrices(recipe, accelerator)
-    objective = task.objective() if teach is None else teach(beginning.model, accelerator.device)
+    objective = task.objective() if teach is None else teach(pretrained.model, accelerator.device)
     validation = Examiner(task, splits["validation"])
     held_out = HeldOut(measure=validation.measure, criterion=task.minimized_metric)
     outcome = fit(
@@ -85,18 +84,18 @@ def learn(
         training,
         folder,
         accelerator,
-        width=beginning.model.config.hidden_size,
+        width=pretrained.model.config.hidden_size,
         about=recipe_data(recipe),
         resume=resume,
     )
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
     judged = judge_best(learner, validation, splits, folder, accelerator)
-    results = results_of(judged, outcome, circumstances(learner, accelerator))
+    results = results_of(judged, outcome, environment_of(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
-        model, weights = whole_model(beginning.model, weights, learner, recipe, folder)
-        keep_model(model, weights, beginning.tokenizer, task, folder / MODEL)
+        model, weights = whole_model(pretrained.model, weights, learner, recipe, folder)
+        keep_model(model, weights, pretrained.tokenizer, task, folder / MODEL)
         keep_results(folder, judged, results)
     accelerator.wait_for_everyone()
     return results

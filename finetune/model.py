@@ -42,7 +42,7 @@ MEMBERS: dict[type[TercetConfig], str] = {
 
 
 @dataclass(frozen=True)
-class Beginning:
+class PretrainedModel:
     """What a run begins with."""
 
     model: TercetPreTrainedModel
@@ -52,7 +52,7 @@ class Beginning:
     """Tensors that are drawn at random."""
 
 
-def load_beginning(recipe: BeginningRecipe, task: Task, seed: int) -> Beginning:
+def load_pretrained_model(recipe: BeginningRecipe, task: Task, seed: int) -> PretrainedModel:
     """Load a pretrained model and give it the head of a task.
 
     Args:
@@ -74,7 +74,7 @@ def load_beginning(recipe: BeginningRecipe, task: Task, seed: int) -> Beginning:
     tokenizer = require_tokenizer(folder, recipe.path)
     require_fit(tokenizer, source.config)
     model, fresh = with_head(source, task, recipe, seed)
-    return Beginning(model, tokenizer, fresh)
+    return PretrainedModel(model, tokenizer, fresh)
 
 
 def load_foreign(folder: Path, config: PreTrainedConfig, task: Task) -> TercetPreTrainedModel:

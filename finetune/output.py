@@ -13,14 +13,21 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from ..pretraining.output import CURVES, EVALUATION, MODEL, RECIPE, TEXTS
-from ..training.run_folder import RunFolder, values_of
+from ..training.run_folder import (
+    CURVES,
+    EVALUATION,
+    MARKDOWN,
+    MODEL,
+    PAGE,
+    RECIPE,
+    SCORES,
+    TEXTS,
+    RunFolder,
+    values_of,
+)
 from .recipe import FineTuningRecipe, FineTuningSchedule
 
-SCORES = "scores.json"
 PREDICTIONS = "predictions.jsonl"
-MARKDOWN = "report.md"
-PAGE = "report.html"
 CONFUSIONS = "confusions.png"
 SEED = "seed-"
 """What the name of a seed's folder begins with."""

@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 
 from ..interop.scores import METRICS
-from ..pretraining.output import CURVES
 from ..reporting.blocks import Bar, Block, Card, Cards, Examples, Figure, Heading, Prose, Report, Table
 from ..reporting.blocks import as_markdown as in_markdown
 from ..reporting.charts import LARGEST_MATRIX, draw_confusions, draw_learning
 from ..reporting.page import as_page
 from ..reporting.wording import format_score, name_of_model
 from ..training.disk import replace_text
+from ..training.run_folder import CURVES, MARKDOWN, PAGE
 from ..training.tracking import LOG, read_log
 from .grid import in_words
 from .library_metrics import PREFIX, score_in_words
-from .output import CONFUSIONS, MARKDOWN, PAGE, seed_folder
+from .output import CONFUSIONS, seed_folder
+from .prepared import Prepared
 from .recipe import FineTuningRecipe
 from .shared_rows import SHARED, shared_in_words
-from .study import Study
 from .task import Prediction
 
 WORST = 20
@@ -43,23 +43,29 @@ KINDS = {
 
 
 def write_report(
-    recipe: FineTuningRecipe, study: Study, summary: Mapping[str, Any], predictions: Sequence[Prediction]
+    recipe: FineTuningRecipe,
+    prepared: Prepared,
+    summary: Mapping[str, Any],
+    predictions: Sequence[Prediction],
 ) -> None:
     """Write the report of a run, with its charts, into the run's folder.
 
     Args:
         recipe: As it was carried out.
-        study: Its rows.
+        prepared: Its rows.
         summary: What `summarize` found.
         predictions: Of the best seed, for the last split.
     """
-    report = build_report(recipe, study, summary, predictions)
+    report = build_report(recipe, prepared, summary, predictions)
     replace_text(recipe.folder / MARKDOWN, in_markdown(report))
     replace_text(recipe.folder / PAGE, as_page(report))
 
 
 def build_report(
-    recipe: FineTuningRecipe, study: Study, summary: Mapping[str, Any], predictions: Sequence[Prediction]
+    recipe: FineTuningRecipe,
+    prepared: Prepared,
+    summary: Mapping[str, Any],
+    predictions: Sequence[Prediction],
 ) -> Report:
     """Tell everything in order; charts go into the run's folder."""
     criterion, split = summary["criterion"], summary["split"]
@@ -74,10 +80,10 @@ def build_report(
             Prose(doubts(summary)),
             *(Prose(f"{line}.") for line in shared_in_words(summary[SHARED], rows)),
             score_table(summary, best),
-            *curve(recipe, study, summary),
+            *curve(recipe, prepared, summary),
             *comparisons(summary),
-            *by_label(recipe, study, predictions),
-            *worst_errors(study, predictions),
+            *by_label(recipe, prepared, predictions),
+            *worst_errors(prepared, predictions),
             *what_was_run(summary),
         ],
     )
@@ -143,7 +149,7 @@ def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     return Table(heads, rows, strong=names.index(summary["criterion"]))
 
 
-def curve(recipe: FineTuningRecipe, study: Study, summary: Mapping[str, Any]) -> Iterator[Block]:
+def curve(recipe: FineTuningRecipe, prepared: Prepared, summary: Mapping[str, Any]) -> Iterator[Block]:
     """Draw how the metric grew on the validation rows."""
     criterion, epochs = summary["criterion"], recipe.training.epochs
     curves = {}
@@ -195,10 +201,12 @@ def mean_and_deviation(told: Mapping[str, Any], split: str, name: str) -> str:
     return f"{format_score(mean)} ± {format_score(deviation, 2)}"
 
 
-def by_label(recipe: FineTuningRecipe, study: Study, predictions: Sequence[Prediction]) -> Iterator[Block]:
+def by_label(
+    recipe: FineTuningRecipe, prepared: Prepared, predictions: Sequence[Prediction]
+) -> Iterator[Block]:
     """Show how well each label is found, and what it is taken for."""
-    references = study.task.references(study.splits[study.measured[-1]].rows)
-    table = study.task.breakdown(predictions, references)
+    references = prepared.task.references(prepared.splits[prepared.measured[-1]].rows)
+    table = prepared.task.breakdown(predictions, references)
     if not table:
         return
     yield Heading("By label")
@@ -207,21 +215,21 @@ def by_label(recipe: FineTuningRecipe, study: Study, predictions: Sequence[Predi
         [[row.label, *(f"{value:.3f}" for value in (row.precision, row.recall, row.f1)), f"{row.support:,}"]
          for row in table],
     )  # fmt: skip
-    confusions = study.task.confusions(predictions, references)
+    confusions = prepared.task.confusions(predictions, references)
     if confusions is not None and len(confusions[0]) <= LARGEST_MATRIX:
         drawing = draw_confusions(*confusions, recipe.folder / CONFUSIONS)
         yield Figure(CONFUSIONS, drawing, "Which labels were taken for which")
 
 
-def worst_errors(study: Study, predictions: Sequence[Prediction]) -> Iterable[Block]:
+def worst_errors(prepared: Prepared, predictions: Sequence[Prediction]) -> Iterable[Block]:
     """Show the rows that were predicted worst."""
-    rows = study.splits[study.measured[-1]].rows
-    references = study.task.references(rows)
-    errors = np.asarray(study.task.error(predictions, references), dtype=np.float64)
+    rows = prepared.splits[prepared.measured[-1]].rows
+    references = prepared.task.references(rows)
+    errors = np.asarray(prepared.task.error(predictions, references), dtype=np.float64)
     worst = [index for index in np.argsort(-errors, kind="stable")[:WORST].tolist() if errors[index] > 0]
     if not worst:
         return [Heading("Errors"), Prose("None: every row is right.")]
-    shown = [study.task.show(rows[index], predictions[index], references[index]) for index in worst]
+    shown = [prepared.task.show(rows[index], predictions[index], references[index]) for index in worst]
     about = f"The {len(worst)} rows of {len(rows):,} that the best seed's model was most wrong about."
     return [Heading("The worst errors"), Prose(about), Examples(shown)]
 

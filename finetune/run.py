@@ -21,8 +21,8 @@ from .adaptation import adapt
 from .grid import combinations, in_words, varied
 from .learning import learn
 from .output import BEFORE, GRID, GRID_SCORES, run_folder, seed_folder
+from .prepared import Prepared, Results, prepare
 from .recipe import FineTuningRecipe
-from .study import Results, Study, prepare
 from .summary import conclude, keep_rows
 
 
@@ -51,43 +51,43 @@ def finetune_alone(recipe: FineTuningRecipe, *, resume: bool, overwrite: bool) -
     processes, output = join_processes(), run_folder(recipe)
     output.require_claimable(resume=resume, overwrite=overwrite)
     with processes.main_process_first():
-        study = prepare(recipe)
+        prepared = prepare(recipe)
     processes.wait_for_everyone()
     if processes.is_main_process:
         output.claim(resume=resume, overwrite=overwrite)
-        keep_rows(recipe, study)
+        keep_rows(recipe, prepared)
     processes.wait_for_everyone()
-    chosen = best_of_grid(recipe, study, resume=resume)
+    chosen = best_of_grid(recipe, prepared, resume=resume)
     before = None
     if recipe.adaptation is not None:
-        before = learn_all(chosen, study, recipe.folder / BEFORE, resume=resume)
+        before = learn_all(chosen, prepared, recipe.folder / BEFORE, resume=resume)
         chosen = replace(chosen, model=replace(chosen.model, path=str(adapt(recipe)), revision=None))
-    results = learn_all(chosen, study, recipe.folder, resume=resume)
+    results = learn_all(chosen, prepared, recipe.folder, resume=resume)
     if processes.is_main_process:
-        conclude(chosen, study, results, before)
+        conclude(chosen, prepared, results, before)
     processes.wait_for_everyone()
     return recipe.model_folder
 
 
-def learn_all(recipe: FineTuningRecipe, study: Study, folder: Path, *, resume: bool) -> Results:
+def learn_all(recipe: FineTuningRecipe, prepared: Prepared, folder: Path, *, resume: bool) -> Results:
     """Carry out the runs of all seeds below a folder."""
     return {
-        seed: learn(recipe, study.task, study.splits, seed_folder(folder, seed), seed, resume=resume)
+        seed: learn(recipe, prepared.task, prepared.splits, seed_folder(folder, seed), seed, resume=resume)
         for seed in recipe.training.seeds
     }
 
 
-def best_of_grid(recipe: FineTuningRecipe, study: Study, *, resume: bool) -> FineTuningRecipe:
+def best_of_grid(recipe: FineTuningRecipe, prepared: Prepared, *, resume: bool) -> FineTuningRecipe:
     """Try a recipe's grid, if it has one, with the first seed, and settle on what is best on validation."""
     if not recipe.grid:
         return recipe
-    splits = {name: split for name, split in study.splits.items() if name != "test"}
+    splits = {name: split for name, split in prepared.splits.items() if name != "test"}
     seed = recipe.training.seeds[0]
     tried: list[dict[str, Any]] = [
         {"values": values}
         | learn(
             varied(recipe, values),
-            study.task,
+            prepared.task,
             splits,
             recipe.folder / GRID / ",".join(in_words(values)),
             seed,
@@ -96,7 +96,7 @@ def best_of_grid(recipe: FineTuningRecipe, study: Study, *, resume: bool) -> Fin
         for values in combinations(recipe)
     ]
     for each in tried:
-        each["shortfall"] = study.task.minimized_metric(each["validation"])
+        each["shortfall"] = prepared.task.minimized_metric(each["validation"])
     if join_processes().is_main_process:
         replace_text(recipe.folder / GRID_SCORES, json.dumps([*map(as_json, tried)], indent=2) + "\n")
     return varied(recipe, min(tried, key=lambda each: each["shortfall"])["values"])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from datasets import Dataset
 
-from .study import Study
+from .prepared import Prepared
 
 SHARED = "shared_rows"
 """Where the scores say how many measured rows are among those that were learned from."""
@@ -18,13 +18,13 @@ def contents(rows: Dataset, columns: Iterable[str]) -> list[str]:
     return [json.dumps(each, ensure_ascii=False, default=str) for each in values]
 
 
-def count_shared(study: Study) -> dict[str, int]:
+def count_shared(prepared: Prepared) -> dict[str, int]:
     """Count the rows of each measured split of which a model reads the same as of a training row."""
-    columns = study.task.inputs_in(study.task.recipe)
-    learned = set(contents(study.splits["train"].rows, columns))
+    columns = prepared.task.inputs_in(prepared.task.recipe)
+    learned = set(contents(prepared.splits["train"].rows, columns))
     return {
-        split: sum(each in learned for each in contents(study.splits[split].rows, columns))
-        for split in study.measured
+        split: sum(each in learned for each in contents(prepared.splits[split].rows, columns))
+        for split in prepared.measured
     }
 
 
@@ -38,8 +38,8 @@ def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[
     ]
 
 
-def tell_of_shared(study: Study) -> None:
+def tell_of_shared(prepared: Prepared) -> None:
     """Say on the screen how many rows are learned from and measured on."""
-    rows = {name: len(split.rows) for name, split in study.splits.items()}
-    for line in shared_in_words(count_shared(study), rows):
+    rows = {name: len(split.rows) for name, split in prepared.splits.items()}
+    for line in shared_in_words(count_shared(prepared), rows):
         print(line, file=sys.stderr, flush=True)

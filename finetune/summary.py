@@ -13,62 +13,63 @@ from torch import nn
 from ..interop.finished_run import EVALUATION, TEXTS
 from ..metrics.bootstrap import deviation
 from ..pretraining.held_out import UNKNOWN
-from ..pretraining.output import MODEL, RECIPE
 from ..text.texts_read import keep_texts
 from ..text.unknown_tokens import share_of_unknown, tell_of_unknown
 from ..training.disk import replace_text
 from ..training.precision import choose_precision, join_processes, products_in
-from ..training.run_folder import delete
+from ..training.run_folder import MODEL, RECIPE, SCORES, delete
 from ..training.tracking import as_json, as_scores
 from .answers import Judged, judge
-from .output import GRID_SCORES, PREDICTIONS, SCORES, SEED, seed_folder
+from .output import GRID_SCORES, PREDICTIONS, SEED, seed_folder
+from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
 from .report import write_report
 from .shared_rows import SHARED, count_shared, tell_of_shared
 from .splits import identify
-from .study import Results, Study
 from .task import Prediction
 
 UNTRAINED = "untrained"
 """Name of the baseline that is the model with a random head."""
 
 
-def conclude(recipe: FineTuningRecipe, study: Study, results: Results, before: Results | None) -> None:
+def conclude(recipe: FineTuningRecipe, prepared: Prepared, results: Results, before: Results | None) -> None:
     """Sum the seeds up, put the best one's model where it is looked for, and write the report.
 
     Args:
         recipe: As it was carried out.
-        study: Its rows and its beginning.
+        prepared: Its rows and its pretrained model.
         results: Of all seeds.
         before: Of the runs without further pretraining, if there was any.
     """
     folder = recipe.folder
-    best_seed = min(results, key=lambda seed: study.task.minimized_metric(results[seed]["validation"]))
+    best_seed = min(results, key=lambda seed: prepared.task.minimized_metric(results[seed]["validation"]))
     chosen = seed_folder(folder, best_seed)
     delete(folder / MODEL)
     shutil.copytree(chosen / MODEL, folder / MODEL, dirs_exist_ok=True)
     shutil.copy(folder / RECIPE, folder / MODEL)
     shutil.copy(chosen / PREDICTIONS, folder / PREDICTIONS)
     predictions = read_predictions(folder / PREDICTIONS)
-    summary = summarize(recipe, study, results, best_seed, predictions)
+    summary = summarize(recipe, prepared, results, best_seed, predictions)
     for name, share in summary[UNKNOWN].items():
         tell_of_unknown(share, f"the {name} rows")
     if before is not None:
-        summary["before_adaptation"] = spread(study, before)
+        summary["before_adaptation"] = spread(prepared, before)
     if (folder / GRID_SCORES).exists():
         summary["grid"] = json.loads((folder / GRID_SCORES).read_text(encoding="utf-8"))
     replace_text(folder / SCORES, json.dumps(as_json(summary), indent=2) + "\n")
-    replace_text(folder / EVALUATION, json.dumps(as_json(for_card(recipe, study, summary)), indent=2) + "\n")
-    write_report(recipe, study, summary, predictions)
+    replace_text(
+        folder / EVALUATION, json.dumps(as_json(for_card(recipe, prepared, summary)), indent=2) + "\n"
+    )
+    write_report(recipe, prepared, summary, predictions)
 
 
-def keep_rows(recipe: FineTuningRecipe, study: Study) -> None:
+def keep_rows(recipe: FineTuningRecipe, prepared: Prepared) -> None:
     """Write which rows a run reads, before it reads them: whoever resumes it may have others.
 
     Rows that are learned from and measured on as well are told of.
     """
-    texts = identify(recipe.data, {name: split.rows for name, split in study.splits.items()})
-    tell_of_shared(study)
+    texts = identify(recipe.data, {name: split.rows for name, split in prepared.splits.items()})
+    tell_of_shared(prepared)
     goes_on = any(recipe.folder.glob(f"{SEED}*"))
     keep_texts(recipe.folder / TEXTS, texts, goes_on=goes_on)
 
@@ -80,54 +81,54 @@ def read_predictions(file: Path) -> list[Prediction]:
 
 def summarize(
     recipe: FineTuningRecipe,
-    study: Study,
+    prepared: Prepared,
     results: Results,
     best_seed: int,
     predictions: Sequence[Prediction],
 ) -> dict[str, Any]:
     """Join the scores of all seeds with the baselines and the interval of the best one."""
-    task, last = study.task, study.splits[study.measured[-1]]
+    task, last = prepared.task, prepared.splits[prepared.measured[-1]]
     references = task.references(last.rows)
-    guesses = task.guess(study.splits["train"].rows, last.rows)
+    guesses = task.guess(prepared.splits["train"].rows, last.rows)
     return {
         "criterion": task.metric_for_best_model,
-        "split": study.measured[-1],
-        "rows": {name: len(split.rows) for name, split in study.splits.items()},
+        "split": prepared.measured[-1],
+        "rows": {name: len(split.rows) for name, split in prepared.splits.items()},
         "seeds": {str(seed): result for seed, result in results.items()},
         "best_seed": best_seed,
-        SHARED: count_shared(study),
-        UNKNOWN: {name: unknown_in(study, name) for name in study.measured},
-        **spread(study, results),
+        SHARED: count_shared(prepared),
+        UNKNOWN: {name: unknown_in(prepared, name) for name in prepared.measured},
+        **spread(prepared, results),
         "interval": list(task.interval(predictions, references)),
         "baselines": {
             task.baseline: as_json(
                 task.score(guesses, references) | task.library_scores(guesses, references)
             ),
-            UNTRAINED: as_json(judge_untrained(recipe, study).scores),
+            UNTRAINED: as_json(judge_untrained(recipe, prepared).scores),
         },
     }
 
 
-def unknown_in(study: Study, split: str) -> float:
+def unknown_in(prepared: Prepared, split: str) -> float:
     """Give the share of a split's tokens that the tokenizer does not know."""
-    ids = study.splits[split].examples.fields["input_ids"].values
-    return share_of_unknown([ids], study.beginning.tokenizer)
+    ids = prepared.splits[split].examples.fields["input_ids"].values
+    return share_of_unknown([ids], prepared.pretrained.tokenizer)
 
 
-def judge_untrained(recipe: FineTuningRecipe, study: Study) -> Judged:
+def judge_untrained(recipe: FineTuningRecipe, prepared: Prepared) -> Judged:
     """Score the model with which the first seed began, computing as its run did."""
     device = cast(torch.device, join_processes().device)
-    split, model = study.splits[study.measured[-1]], study.beginning.model
+    split, model = prepared.splits[prepared.measured[-1]], prepared.pretrained.model
     nn.Module.to(model, device)
     with products_in(choose_precision(recipe.training.precision, device), device):
-        return judge(model.eval(), study.task, split.rows, split.examples)
+        return judge(model.eval(), prepared.task, split.rows, split.examples)
 
 
-def spread(study: Study, results: Results) -> dict[str, dict[str, dict[str, float]]]:
+def spread(prepared: Prepared, results: Results) -> dict[str, dict[str, dict[str, float]]]:
     """Give the mean of each score over the seeds, and its standard deviation; nan where a seed has none."""
     return {
-        "mean": {name: across(results, name, np.mean) for name in study.measured},
-        "standard_deviation": {name: across(results, name, deviation) for name in study.measured},
+        "mean": {name: across(results, name, np.mean) for name in prepared.measured},
+        "standard_deviation": {name: across(results, name, deviation) for name in prepared.measured},
     }
 
 
@@ -139,11 +140,11 @@ def across(results: Results, split: str, reduce: Callable[[list[float]], Any]) -
     }
 
 
-def for_card(recipe: FineTuningRecipe, study: Study, summary: Mapping[str, Any]) -> dict[str, Any]:
+def for_card(recipe: FineTuningRecipe, prepared: Prepared, summary: Mapping[str, Any]) -> dict[str, Any]:
     """Give the facts that a model card tells: the best seed's scores of the last split."""
     kind, best = recipe.task.kind, summary["seeds"][str(summary["best_seed"])]
     scores = {f"{kind}/{name}": value for name, value in best[summary["split"]].items()}
-    scores[f"{kind}/{study.task.metric_for_best_model}/interval"] = summary["interval"]
+    scores[f"{kind}/{prepared.task.metric_for_best_model}/interval"] = summary["interval"]
     return {
         "scores": scores,
         "split": summary["split"],

@@ -17,14 +17,11 @@ from typing import Any
 
 import yaml
 
+from ..training.run_folder import CURVES, EVALUATION, RECIPE, TEXTS
 from .model_folder import CERTIFICATE, CONFIG
 
-RECIPE = "recipe.yaml"
-EVALUATION = "evaluation.json"
-TEXTS = "texts.json"
 TASK = "task.json"
 LOG = "log.jsonl"
-CURVES = "curves.png"
 
 Facts = dict[str, Any]
 """Plain data, empty where the run left none."""

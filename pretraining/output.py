@@ -13,14 +13,10 @@ from dataclasses import fields
 from pathlib import Path
 
 from ..training.recovery import UNCHANGEABLE
-from ..training.run_folder import RECIPE, RunFolder, values_of
+from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, RunFolder, values_of
 from .recipe import CorpusRecipe, PretrainingRecipe
 
 TOKENIZER = "tokenizer"
-MODEL = "model"
-EVALUATION = "evaluation.json"
-TEXTS = "texts.json"
-CURVES = "curves.png"
 PREPARED = (RECIPE, TOKENIZER, TEXTS)
 """What a run finds that only the tokenizer was trained for, or that ended before its first step."""
 WRITTEN = (*PREPARED, MODEL, EVALUATION, CURVES, "checkpoints", "log.jsonl", "non_finite")

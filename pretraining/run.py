@@ -20,16 +20,16 @@ from ..text.cache import made_once
 from ..text.texts_read import keep_texts
 from ..text.unknown_tokens import tell_of_unknown
 from ..training.checkpoint import latest
-from ..training.circumstances import circumstances
 from ..training.disk import explaining_a_full_disk, replace_text
+from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator, join_processes
-from ..training.run_folder import writing
+from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, writing
 from ..training.sharding import whole_weights
 from ..training.tracking import LOG, as_json, read_log
 from .held_out import UNKNOWN
-from .output import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, TOKENIZER, kept_tokenizer, run_folder
+from .output import TOKENIZER, kept_tokenizer, run_folder
 from .prepared import Inputs, Prepared, find_inputs, load_or_train_tokenizer, prepare
 from .recipe import PretrainingRecipe
 from .text import identify
@@ -81,7 +81,7 @@ def pretrain_alone(recipe: PretrainingRecipe, inputs: Inputs, *, resume: bool, o
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
     weights = whole_weights(run.model, accelerator)
     if accelerator.is_main_process:
-        trained_on = circumstances(run.model, accelerator)
+        trained_on = environment_of(run.model, accelerator)
         save(recipe.folder, run.model, weights, run.tokenizer, outcome, run.held_out, trained_on)
     accelerator.wait_for_everyone()
     return recipe.folder / MODEL

@@ -27,7 +27,7 @@ from torch import Tensor
 from .examples import Examples, ExampleSource, pick
 from .objective import Batch, Objective, on_device
 from .packing import select_sequences, sequence_lengths, slice_sequences
-from .workers import Deliveries, Place
+from .workers import DataCursor, PrefetchLoader
 
 SHOWN = 5
 """How many of a step's examples are named where it fails."""
@@ -37,7 +37,7 @@ SHOWN = 5
 class Step:
     """The data of one optimizer step: this process's share, and what is true of the whole."""
 
-    place: Place
+    place: DataCursor
     batch: Batch
     """This process's sequences, in the order of its micro-batches."""
     edges: list[int]
@@ -217,7 +217,7 @@ class StepDataset:
             self._steps = dict([*self._steps.items()][-1:]) | {epoch: steps}
         return self._planned[1:]
 
-    def __getitem__(self, place: Place) -> Step:
+    def __getitem__(self, place: DataCursor) -> Step:
         """Collate the step at `place` and take this process's share.
 
         Raises:
@@ -245,7 +245,7 @@ class StepDataset:
             fingerprint=checksum(whole),
         )
 
-    def describe(self, place: Place) -> str:
+    def describe(self, place: DataCursor) -> str:
         """Name the step at `place` and the first of its examples."""
         epoch, number = place
         planned = self._steps[epoch][number] if epoch in self._steps else []
@@ -263,30 +263,30 @@ class StepDataset:
 
 
 def endless_steps(
-    steps: StepDataset, start: Place, *, num_workers: int = 0, pin_memory: bool = False
-) -> Deliveries[Step]:
+    steps: StepDataset, start: DataCursor, *, num_workers: int = 0, pin_memory: bool = False
+) -> PrefetchLoader[Step]:
     """Iterate over a run's steps from `start` on, epoch after epoch; starting late costs nothing.
 
     Raises:
         ValueError: An epoch has a step with fewer examples than there are processes.
     """
-    return Deliveries(steps, _Places(steps, start), num_workers, pin_memory)
+    return PrefetchLoader(steps, _Places(steps, start), num_workers, pin_memory)
 
 
-def one_pass(steps: StepDataset, *, num_workers: int = 0, pin_memory: bool = False) -> Deliveries[Step]:
+def one_pass(steps: StepDataset, *, num_workers: int = 0, pin_memory: bool = False) -> PrefetchLoader[Step]:
     """Iterate once over the examples of epoch 0, as evaluation does."""
     places = [(0, number) for number in range(len(steps.plan(0)[1]))]
-    return Deliveries(steps, places, num_workers, pin_memory)
+    return PrefetchLoader(steps, places, num_workers, pin_memory)
 
 
 class _Places:
     """The places of a run from `start` on; it has no end."""
 
-    def __init__(self, steps: StepDataset, start: Place):
+    def __init__(self, steps: StepDataset, start: DataCursor):
         self.steps = steps
         self.start = start
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[DataCursor]:
         epoch, number = self.start
         for current in count(epoch):
             yield from ((current, step) for step in range(number, len(self.steps.plan(current)[1])))

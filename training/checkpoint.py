@@ -30,11 +30,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from .circumstances import circumstances
 from .disk import delete_folder, explaining_a_full_disk, flush, partial_path, removing_on_failure
-from .hyperparameters import constants_of, give_back
+from .environment import environment_of
 from .loop import Progress
 from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
+from .metric_accumulator import MetricAccumulator
+from .optimizers import constants_of, give_back
 from .sharding import (
     each_once,
     load_whole_optimizer_state,
@@ -43,7 +44,6 @@ from .sharding import (
     whole_weights,
 )
 from .tracking import as_json
-from .window import Window
 
 PREFIX = "step-"
 """What the name of a complete checkpoint begins with; the step follows in eight digits."""
@@ -61,7 +61,7 @@ class RunState:
     schedule: LambdaLR
     progress: Progress
     accelerator: Accelerator
-    window: Window = field(default_factory=Window)
+    window: MetricAccumulator = field(default_factory=MetricAccumulator)
 
     @property
     def num_bytes(self) -> int:
@@ -133,7 +133,7 @@ def _publish(partial: Path, final: Path) -> None:
 def load_checkpoint(checkpoint: Path, run: RunState) -> None:
     """Bring a run to the state of a checkpoint; every process calls this.
 
-    Learning rates, decays and the like stay those of the run: see `hyperparameters.py`.
+    Learning rates, decays and the like stay those of the run: see `optimizers.py`.
 
     Raises:
         ValueError: The checkpoint belongs to a model of another shape.
@@ -258,7 +258,7 @@ def _write_shared(
         "scores": as_json(scores),
         "criterion": as_json(scores.get("loss") if criterion is None else criterion),
         "recipe": recipe,
-        "circumstances": circumstances(run.model, run.accelerator),
+        "circumstances": environment_of(run.model, run.accelerator),
     }
     (folder / "state.json").write_text(json.dumps(state, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 

@@ -14,13 +14,14 @@ from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
 from .checkpoint import RunState, load_checkpoint, read_state, save_checkpoint
-from .circumstances import tell_of_resuming
+from .checkpoint_retention import CheckpointRetention
 from .cpu import prepared_cpu
+from .environment import tell_of_resuming
 from .evaluation import evaluate_held_out
 from .inspection import say_what_is_kept
 from .interruption import BrokenOff, Interruption, listening
-from .keeping import Keeper
 from .loop import Progress, train
+from .metric_accumulator import MetricAccumulator
 from .objective import Objective
 from .optimizers import build_optimizer
 from .recipe import TrainingRecipe
@@ -32,7 +33,6 @@ from .stages import StagedSteps, TrainingData
 from .threads import thread_adapter
 from .tracking import Tracker, as_scores
 from .utilization import measure_utilization
-from .window import Window
 from .workers import leaving_no_workers
 
 CHECKPOINTS = "checkpoints"
@@ -118,8 +118,8 @@ class _Run:
         self.scored_step = -1
         self.saved_step = -1
         self.checkpoint: Path | None = None
-        self.window = Window()
-        self.keeper = Keeper(folder / CHECKPOINTS, recipe, accelerator.is_main_process)
+        self.window = MetricAccumulator()
+        self.retention = CheckpointRetention(folder / CHECKPOINTS, recipe, accelerator.is_main_process)
 
         set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already
         self.model = prepare_model(model, accelerator)
@@ -217,7 +217,7 @@ class _Run:
         self.adapt_threads()
         if progress.step == self.recipe.steps or _is_due(self.recipe.evaluate_every, progress.step):
             self._evaluate()
-        if self.keeper.is_to_save(progress.step, metrics["grad_norm"]) or self.is_finished:
+        if self.retention.is_to_save(progress.step, metrics["grad_norm"]) or self.is_finished:
             self._save()  # after the evaluation, so that a resumed run never repeats one
 
     @property
@@ -232,15 +232,15 @@ class _Run:
         is_finished = self.is_finished
         if is_finished and self.scored_step != self.progress.step:
             self._evaluate()
-        is_worth_it = self.keeper.is_worth_saving(is_finished, self.checkpoint is not None)
+        is_worth_it = self.retention.is_worth_saving(is_finished, self.checkpoint is not None)
         if self.saved_step != self.progress.step and is_worth_it:
             self._save()
-        self.keeper.prune()
+        self.retention.prune()
         self.tracker.close()
         for tracker in self.accelerator.trackers:
             tracker.finish()
         assert self.checkpoint is not None
-        if self.keeper.is_skipping:
+        if self.retention.is_skipping:
             self.tracker.say(
                 "the last steps were skipped: no checkpoint is of them but that of the run's end"
             )
@@ -277,7 +277,7 @@ class _Run:
                 criterion=held_out.criterion(scores) if held_out and scores else None,
             )
             self.saved_step = self.progress.step
-            self.keeper.note_saved()
+            self.retention.note_saved()
 
 
 def _is_due(every: int | None, step: int) -> bool:

@@ -22,7 +22,7 @@ from .batches import Step
 from .objective import Objective
 from .sharding import is_sharded, whole
 from .skipping import NonFiniteSteps
-from .workers import Place
+from .workers import DataCursor
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Progress:
     """Operations of a token, once they are counted: a resumed run would count them in another batch."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DataCursor:
         """Where the data of the next step are."""
         return self.epoch, self.position
 

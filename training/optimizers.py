@@ -1,11 +1,18 @@
-"""Optimizers, and which parameters they decay."""
+"""Optimizers, and which parameters they decay; and whose word counts on resuming.
+
+A state that torch loads brings the learning rates, decays and betas of the run that saved it. A recipe that
+was changed in between would then be announced and written down, and not be obeyed. So an optimizer's moments
+are the checkpoint's, and its constants the recipe's.
+"""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Adam, AdamW, Muon, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 
 from .muon import MuonWithAdamW, hidden_matrices
 from .recipe import OptimizerRecipe
@@ -21,6 +28,9 @@ EMBEDDINGS = re.compile(r"(?:^|\.)embeddings$")
 
 WEIGHT_DECAY = {"adamw": 0.01, "muon": 0.1}
 """Weight decay of a recipe that names none."""
+
+Constants = Sequence[dict[str, Any]]
+"""What a recipe says of each group of parameters."""
 
 
 def build_optimizer(
@@ -158,3 +168,24 @@ def has_fused_kernel(model: nn.Module) -> bool:
     """Tell whether torch updates all of the model's parameters in one kernel."""
     devices = {parameter.device.type for parameter in model.parameters()}
     return devices <= {"cpu", "cuda"} and all(torch.is_floating_point(p) for p in model.parameters())
+
+
+def constants_of(optimizer: Optimizer) -> Constants:
+    """Note the constants of an optimizer's groups, before a state is loaded into it."""
+    return [
+        {name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups
+    ]
+
+
+def give_back(optimizer: Optimizer, schedule: LambdaLR, constants: Constants) -> None:
+    """Give an optimizer and its schedule, whose states were loaded, the constants of the recipe again.
+
+    The schedule stays at its step; the rate becomes what the recipe's curve says there. Where the recipe is
+    the one of the checkpoint, nothing changes, to the last bit.
+    """
+    schedule.base_lrs = [group["initial_lr"] for group in constants]
+    factors = [curve(schedule.last_epoch) for curve in schedule.lr_lambdas]
+    rates = [base * factor for base, factor in zip(schedule.base_lrs, factors, strict=True)]
+    for group, own, rate in zip(optimizer.param_groups, constants, rates, strict=True):
+        group |= own | {"lr": rate}
+    schedule._last_lr = rates

@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
 from .checkpoint import PREFIX, delete_unfinished, read_state
-from .circumstances import flat
+from .environment import flat
 from .manifest import find_damage
 
 DAMAGED = "damaged-"

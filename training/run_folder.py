@@ -26,6 +26,17 @@ from .ownership import OWN, begin, is_ours, is_unfinished, read, recording, remo
 
 RECIPE = "recipe.yaml"
 """What a run does, in its folder."""
+MODEL = "model"
+"""Folder of the finished model, for `from_pretrained`."""
+EVALUATION = "evaluation.json"
+"""Scores of the finished model, for its card."""
+TEXTS = "texts.json"
+"""Names, sizes and hashes of what was read."""
+SCORES = "scores.json"
+"""All scores of a task's runs."""
+CURVES = "curves.png"
+MARKDOWN = "report.md"
+PAGE = "report.html"
 
 REMEDY = "continue with --resume; what was written before is whole"
 """What to do where the system does not write."""

@@ -21,7 +21,7 @@ from .evaluation import HeldOut, require_evaluations
 from .examples import ExampleSource
 from .objective import Objective
 from .recipe import StageRecipe, TrainingRecipe
-from .workers import Deliveries, Place
+from .workers import DataCursor, PrefetchLoader
 
 SourceOfLength = Callable[[int], ExampleSource]
 """Makes the source of a stage whose sequences have at most so many tokens."""
@@ -182,17 +182,17 @@ class StagedSteps(Iterator[Step]):
         self,
         stages: Sequence[Stage],
         step: int,
-        start: Place,
+        start: DataCursor,
         *,
         num_workers: int = 0,
         pin_memory: bool = False,
     ):
         self.load = partial(endless_steps, num_workers=num_workers, pin_memory=pin_memory)
-        self.current: Deliveries[Step] | None = None
+        self.current: PrefetchLoader[Step] | None = None
         self.steps = self._all(stages, step, start)
 
     def __next__(self) -> Step:
-        """Give the next step; raises as `Deliveries` does."""
+        """Give the next step; raises as `PrefetchLoader` does."""
         return next(self.steps)
 
     def close(self) -> None:
@@ -200,7 +200,7 @@ class StagedSteps(Iterator[Step]):
         self.steps.close()
         self.current = None
 
-    def _all(self, stages: Sequence[Stage], step: int, start: Place) -> Generator[Step, None, None]:
+    def _all(self, stages: Sequence[Stage], step: int, start: DataCursor) -> Generator[Step, None, None]:
         stops = [*(stage.first_step for stage in stages[1:]), None]
         for stage, stop in zip(stages, stops, strict=True):
             if stop is not None and stop <= step:
@@ -214,7 +214,7 @@ class StagedSteps(Iterator[Step]):
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Say of a data worker that dies meanwhile what it was at, as `Deliveries.explained` does."""
+        """Say of a data worker that dies meanwhile what it was at, as `PrefetchLoader.explained` does."""
         try:
             yield
         except Exception as error:

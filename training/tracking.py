@@ -28,8 +28,8 @@ from tqdm import tqdm
 from .disk import WriteError, explaining_a_full_disk, flush, replace_text
 from .evaluation import TARGETS, without_targets
 from .loop import Progress
+from .metric_accumulator import MetricAccumulator
 from .utilization import Utilization, wait_for
-from .window import Window
 
 LOG = "log.jsonl"
 """Name of the log in the run's folder."""
@@ -53,7 +53,7 @@ class Tracker:
         steps: int,
         log_every: int,
         utilization: Utilization | None = None,
-        window: Window | None = None,
+        window: MetricAccumulator | None = None,
     ):
         """Open the log of a run of `steps` steps, without the records of steps that will be taken again.
 
@@ -65,7 +65,7 @@ class Tracker:
         self.log_every = log_every
         self.utilization = utilization
         self.progress = progress
-        self.window = window or Window(progress.step, progress.tokens, progress.seconds)
+        self.window = window or MetricAccumulator(progress.step, progress.tokens, progress.seconds)
         self.unwritten = b""
         self.since = time.perf_counter()
         self.bar = None

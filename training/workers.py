@@ -3,7 +3,7 @@
 An item that cannot be prepared comes back as an exception, which is raised where the item was asked for: with
 its place, without the worker's traceback for a message. A worker that dies (memory ran out, a library
 crashed) cannot say anything, but it noted beforehand what it was at. torch notices its death at once and
-raises wherever the main process is, so `Deliveries.explained` goes around all that happens meanwhile.
+raises wherever the main process is, so `PrefetchLoader.explained` goes around all that happens meanwhile.
 """
 
 import multiprocessing
@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from .interruption import ignore_interruptions
 
-Place = tuple[int, int]
+DataCursor = tuple[int, int]
 """An epoch, and the number of a step in it; both counted from 0."""
 
 UNSENT = 71
@@ -39,11 +39,11 @@ Item = TypeVar("Item", covariant=True)
 class Items(Protocol[Item]):
     """What can be prepared, by its place."""
 
-    def __getitem__(self, place: Place) -> Item:
+    def __getitem__(self, place: DataCursor) -> Item:
         """Prepare an item."""
         ...
 
-    def describe(self, place: Place) -> str:
+    def describe(self, place: DataCursor) -> str:
         """Name an item and what it is made of."""
         ...
 
@@ -52,7 +52,7 @@ class WorkerDiedError(RuntimeError):
     """A process that prepared data has died."""
 
 
-class Deliveries(Generic[Item]):
+class PrefetchLoader(Generic[Item]):
     """The items at some places, in their order, prepared ahead.
 
     Args:
@@ -62,7 +62,7 @@ class Deliveries(Generic[Item]):
         pin_memory: Whether copies to a GPU should not wait.
     """
 
-    def __init__(self, items: Items[Item], places: Iterable[Place], num_workers: int, pin_memory: bool):
+    def __init__(self, items: Items[Item], places: Iterable[DataCursor], num_workers: int, pin_memory: bool):
         self.attempts = _Attempts(items, num_workers)
         earlier = multiprocessing.active_children()
         self.loader = iter(
@@ -124,7 +124,7 @@ class Deliveries(Generic[Item]):
             ) from error
 
 
-_OPEN: WeakSet[Deliveries] = WeakSet()
+_OPEN: WeakSet[PrefetchLoader] = WeakSet()
 """Those whose loaders may not be closed yet."""
 
 
@@ -136,7 +136,7 @@ class _Attempts(Dataset):
         self.at = torch.zeros(num_workers, 3, dtype=torch.int64).share_memory_()
         """Each worker's process, and the place that it is at, or -1 twice."""
 
-    def __getitem__(self, place: Place) -> Any:
+    def __getitem__(self, place: DataCursor) -> Any:
         worker = get_worker_info()
         if worker is None:
             return self._attempt(place)
@@ -152,7 +152,7 @@ class _Attempts(Dataset):
         names = " and ".join(map(self.items.describe, places))
         return f"while it prepared {names}" if names else "while it waited"
 
-    def _attempt(self, place: Place) -> Any:
+    def _attempt(self, place: DataCursor) -> Any:
         try:
             return self.items[place]
         except Exception as error:

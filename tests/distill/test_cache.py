@@ -130,7 +130,7 @@ def test_a_resumed_run_with_a_cache_equals_an_uninterrupted_one(member, recipe_o
         return cached_recipe(made, tmp_path / "kept", copies=copies)
 
     distill(recipe("parts", 3))
-    monkeypatch.setattr("tercet.distill.lesson.write_cache", None)
+    monkeypatch.setattr("tercet.distill.setup.write_cache", None)
     parts, whole = distill(recipe("parts", 6), resume=True), distill(recipe("whole", 6))
     log = read_log(recipe("whole", 6).folder / "student" / "general" / LOG)
     assert max(record["epoch"] for record in log if "epoch" in record) >= 1
@@ -212,5 +212,5 @@ def test_a_cache_lies_beside_the_tokenized_corpus_and_is_written_once(recipe_of,
     told = json.loads((recipe.folder / "scores.json").read_text())["general"]["cache"]
     assert told["missing"] == about["missing"]
     assert "probability" in (recipe.folder / "report.md").read_text()
-    monkeypatch.setattr("tercet.distill.lesson.write_cache", None)
+    monkeypatch.setattr("tercet.distill.setup.write_cache", None)
     distill(replace(recipe, general=general, output=str(tmp_path / "second")))

@@ -9,8 +9,8 @@ import torch
 from torch.nn import functional as F
 
 from tercet.distill.general_step import prepare_general
-from tercet.distill.lesson import build_lesson
 from tercet.distill.recipe import StudentRecipe
+from tercet.distill.setup import build_setup
 from tercet.distill.signals import SoftTargets
 from tercet.distill.state_signals import AttentionMaps, Cosine, HiddenStates, Relations
 from tercet.training.batches import share
@@ -167,7 +167,7 @@ def test_what_nothing_teaches_rests(member, signals, recipe_of, tmp_path):
     recipe = recipe_of(member, general={"signals": signals, "objective_weight": 0.0})
     step = prepare_general(recipe.general, tmp_path)
     accelerator = build_accelerator(recipe.general.training, tmp_path)
-    learner, objective = build_lesson(step, recipe, step.source, accelerator)
+    learner, objective = build_setup(step, recipe, step.source, accelerator)
     batch = objective.collate(pick(step.source.epoch(0), np.arange(4)), np.random.default_rng(0))
     sum(objective.losses(learner.train(), batch).values()).backward()
     for name, parameter in learner.named_parameters():

@@ -9,9 +9,9 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.distill.general_step import prepare_general
-from tercet.distill.lesson import build_lesson
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.run import distill
+from tercet.distill.setup import build_setup
 from tercet.distill.signal_building import build_signals
 from tercet.distill.teacher import load_source, require_same_vocabulary
 from tercet.interop.run import load_ours
@@ -121,7 +121,7 @@ def test_the_teacher_computes_in_the_precision_of_the_recipe(precision, recipe_o
     recipe = recipe_of("encoder", training={"precision": precision})
     step = prepare_general(recipe.general, tmp_path)
     accelerator = build_accelerator(recipe.general.training, tmp_path)
-    _, objective = build_lesson(step, recipe, step.source, accelerator)
+    _, objective = build_setup(step, recipe, step.source, accelerator)
     assert objective.teacher.precision == precision
 
 

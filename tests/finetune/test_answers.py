@@ -5,11 +5,11 @@ import torch
 
 from tercet.finetune import answers
 from tercet.finetune.answers import Examiner, judge
-from tercet.finetune.study import Study, prepare
+from tercet.finetune.prepared import Prepared, prepare
 
 
 @pytest.fixture
-def study(recipe_of) -> Study:
+def study(recipe_of) -> Prepared:
     """Prepare a classification with an encoder."""
     return prepare(recipe_of("classification", "encoder"))
 
@@ -28,7 +28,7 @@ def times_asked(monkeypatch) -> list[int]:
 
 
 def test_an_examiner_remembers_what_the_best_model_said(study, times_asked):
-    split, model = study.splits["validation"], study.beginning.model.eval()
+    split, model = study.splits["validation"], study.pretrained.model.eval()
     examiner = Examiner(study.task, split)
     best = min((examiner.measure(changed(model, seed)) for seed in range(4)), key=study.task.minimized_metric)
     assert times_asked == [4]
@@ -43,7 +43,7 @@ def test_an_examiner_remembers_what_the_best_model_said(study, times_asked):
 
 
 def test_an_examiner_asks_again_where_it_remembers_another_model(study, times_asked):
-    split, model = study.splits["validation"], study.beginning.model.eval()
+    split, model = study.splits["validation"], study.pretrained.model.eval()
     examiner = Examiner(study.task, split)
     examiner.measure(changed(model, 0))
     other = judge(changed(model, 1), study.task, split.rows, split.examples)
@@ -52,7 +52,7 @@ def test_an_examiner_asks_again_where_it_remembers_another_model(study, times_as
 
 
 def test_an_examiner_that_was_resumed_asks(study, times_asked):
-    split, model = study.splits["validation"], study.beginning.model.eval()
+    split, model = study.splits["validation"], study.pretrained.model.eval()
     fresh = Examiner(study.task, split)
     judged = judge(model, study.task, split.rows, split.examples)
     assert fresh.judge(model, judged.scores) == judged

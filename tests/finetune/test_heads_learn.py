@@ -6,8 +6,8 @@ import torch
 from torch.optim import AdamW
 
 from tercet.finetune.answers import judge
+from tercet.finetune.prepared import prepare
 from tercet.finetune.splits import MEASURED
-from tercet.finetune.study import prepare
 from tercet.training.examples import pick
 
 from .conftest import ROWS
@@ -24,7 +24,7 @@ STEPS = 120
 )
 def test_sixteen_rows_are_learned_by_heart(kind, member, recipe_of):
     study = prepare(recipe_of(kind, member, model={"overrides": {"dropout": 0.0}}))
-    task, train, model = study.task, study.splits["train"], study.beginning.model.train()
+    task, train, model = study.task, study.splits["train"], study.pretrained.model.train()
     batch = task.objective().collate(pick(train.examples, np.arange(16)), np.random.default_rng(0))
     optimizer = AdamW(model.parameters(), lr=5e-3, weight_decay=0.0)
     untrained = judge(model.eval(), task, train.rows, train.examples).scores

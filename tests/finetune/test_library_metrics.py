@@ -5,8 +5,8 @@ import json
 import pytest
 from datasets import Dataset
 
+from tercet.finetune.prepared import prepare
 from tercet.finetune.run import finetune
-from tercet.finetune.study import prepare
 from tercet.finetune.task_recipes import GenerationRecipe
 from tercet.finetune.tasks import build_task
 

@@ -13,8 +13,8 @@ from tercet.finetune.answers import judge, predict
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.examples import LabelledExamples
 from tercet.finetune.multiple_choice import MultipleChoice
+from tercet.finetune.prepared import Prepared, prepare
 from tercet.finetune.splits import encoder_of
-from tercet.finetune.study import Study, prepare
 from tercet.finetune.task_recipes import MultipleChoiceRecipe
 from tercet.training.batches import StepDataset
 
@@ -34,32 +34,32 @@ every_member = pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq
 def study_of(recipe_of):
     """Prepare a tiny model of a member for the task."""
 
-    def study_of(member: str) -> Study:
+    def study_of(member: str) -> Prepared:
         return prepare(recipe_of("multiple_choice", member, model={"overrides": {"dropout": 0.0}}))
 
     return study_of
 
 
-def encode(study: Study, rows: list[dict[str, Any]]) -> tuple[TextEncoder, LabelledExamples]:
+def encode(study: Prepared, rows: list[dict[str, Any]]) -> tuple[TextEncoder, LabelledExamples]:
     """Encode rows as the study's model reads them."""
-    encoder = encoder_of(study.beginning.model, study.beginning.tokenizer, None)
+    encoder = encoder_of(study.pretrained.model, study.pretrained.tokenizer, None)
     return encoder, study.task.examples(Dataset.from_list(rows), encoder)
 
 
-def scores_alone(study: Study, encoder: TextEncoder, row: dict[str, Any]) -> Tensor:
+def scores_alone(study: Prepared, encoder: TextEncoder, row: dict[str, Any]) -> Tensor:
     """Score the choices of a row, each in a batch of its own (K,)."""
     found = []
     for choice in row["choices"]:
         fields = encoder.encode([row["query"]], [choice])
         inputs = {name: torch.from_numpy(field.values)[None, None] for name, field in fields.items()}
-        found.append(study.beginning.model(**inputs).logits[0, 0])
+        found.append(study.pretrained.model(**inputs).logits[0, 0])
     return torch.stack(found)
 
 
 @every_member
 def test_scores_and_loss_are_those_of_each_choice_alone(member, study_of):
     study = study_of(member)
-    model, objective = study.beginning.model.eval(), study.task.objective()
+    model, objective = study.pretrained.model.eval(), study.task.objective()
     encoder, examples = encode(study, ROWS)
     batch = objective.collate(examples.pack(np.arange(len(ROWS))), np.random.default_rng(0))
     outputs = objective.outputs(model, batch)
@@ -82,7 +82,7 @@ def test_scores_and_loss_are_those_of_each_choice_alone(member, study_of):
 @every_member
 def test_micro_batches_have_the_loss_of_the_step_and_cut_no_row(member, study_of):
     study = study_of(member)
-    model, objective = study.beginning.model.eval(), study.task.objective()
+    model, objective = study.pretrained.model.eval(), study.task.objective()
     _, examples = encode(study, ROWS)
     losses, targets = [], []
     for limit in (10**6, int(examples.lengths.max())):
@@ -103,7 +103,7 @@ def test_micro_batches_have_the_loss_of_the_step_and_cut_no_row(member, study_of
 
 def test_predictions_stand_in_the_order_of_rows_and_sum_to_one(study_of):
     study = study_of("encoder")
-    model, task, rows = study.beginning.model.eval(), study.task, Dataset.from_list(ROWS)
+    model, task, rows = study.pretrained.model.eval(), study.task, Dataset.from_list(ROWS)
     encoder, examples = encode(study, ROWS)
     found = predict(model, task, rows.remove_columns("gold"), encoder, tokens_at_once=8)
     for prediction, row in zip(found, ROWS, strict=True):
@@ -123,7 +123,7 @@ def test_predictions_stand_in_the_order_of_rows_and_sum_to_one(study_of):
 @every_member
 def test_a_long_text_leaves_every_choice_its_place(member, study_of):
     study = study_of(member)
-    tokenizer = study.beginning.tokenizer
+    tokenizer = study.pretrained.tokenizer
     encoder = TextEncoder(tokenizer, 16, has_token_types=member == "encoder")
     with pytest.warns(UserWarning, match="their ends are not read"):
         ids = encoder.encode(["the cat sat " * 9], ["over"])["input_ids"][0].tolist()

@@ -8,8 +8,8 @@ import torch
 from torch.testing import assert_close
 
 from tercet.finetune.answers import ask, judge, predict
+from tercet.finetune.prepared import Prepared, prepare
 from tercet.finetune.splits import encoder_of
-from tercet.finetune.study import Study, prepare
 from tercet.objectives.question_answering import best_spans
 from tercet.training.batches import StepDataset
 
@@ -26,7 +26,7 @@ every_member = pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq
 def study_of(recipe_of):
     """Prepare a tiny model of a member for the task, whose windows hold few tokens."""
 
-    def study_of(member: str, **task: Any) -> Study:
+    def study_of(member: str, **task: Any) -> Prepared:
         return prepare(
             recipe_of(
                 "question_answering",
@@ -41,7 +41,7 @@ def study_of(recipe_of):
     return study_of
 
 
-def whole_batch(study: Study) -> dict[str, Any]:
+def whole_batch(study: Prepared) -> dict[str, Any]:
     """Collate all windows of the training rows."""
     examples = study.splits["train"].examples
     return study.task.objective().collate(examples.pack(np.arange(len(examples))), np.random.default_rng(0))
@@ -50,7 +50,7 @@ def whole_batch(study: Study) -> dict[str, Any]:
 @every_member
 def test_scores_and_loss_are_those_of_each_window_alone(member, study_of):
     study = study_of(member)
-    model, objective, batch = study.beginning.model.eval(), study.task.objective(), whole_batch(study)
+    model, objective, batch = study.pretrained.model.eval(), study.task.objective(), whole_batch(study)
     outputs = objective.outputs(model, batch)
     examples = study.splits["train"].examples
     surprise = []
@@ -67,7 +67,7 @@ def test_scores_and_loss_are_those_of_each_window_alone(member, study_of):
 
 def test_the_loss_is_that_of_the_models_themselves(study_of):
     study = study_of("encoder")
-    model, objective, batch = study.beginning.model.eval(), study.task.objective(), whole_batch(study)
+    model, objective, batch = study.pretrained.model.eval(), study.task.objective(), whole_batch(study)
     inputs = {name: value for name, value in batch.items() if name in MODEL_INPUTS}
     starts, ends = batch["labels"][:, 0].unbind(-1)
     expected = model(**inputs, start_positions=starts, end_positions=ends, reduction="sum").loss
@@ -76,7 +76,7 @@ def test_the_loss_is_that_of_the_models_themselves(study_of):
 
 def test_micro_batches_have_the_loss_of_the_step(study_of):
     study = study_of("encoder")
-    model, objective = study.beginning.model.eval(), study.task.objective()
+    model, objective = study.pretrained.model.eval(), study.task.objective()
     examples = study.splits["train"].examples
     losses = []
     for limit in (10**6, 30):
@@ -104,8 +104,8 @@ def test_the_best_span_is_the_best_of_all(longest):
 @torch.no_grad()
 def test_predictions_are_the_best_of_all_windows_of_a_row(member, study_of):
     study = study_of(member, longest_answer=3)
-    task, split, model = study.task, study.splits["train"], study.beginning.model.eval()
-    encoder = encoder_of(model, study.beginning.tokenizer, LENGTHS[member])
+    task, split, model = study.task, study.splits["train"], study.pretrained.model.eval()
+    encoder = encoder_of(model, study.pretrained.tokenizer, LENGTHS[member])
     found = predict(model, task, split.rows.remove_columns("answers"), encoder, tokens_at_once=40)
     best: dict[int, tuple[float, str]] = {}
     none: dict[int, float] = {}
@@ -137,7 +137,7 @@ def test_predictions_are_the_best_of_all_windows_of_a_row(member, study_of):
 def test_scores_are_those_of_squad(study_of):
     study = study_of("encoder")
     task, split = study.task, study.splits["train"]
-    judged = judge(study.beginning.model.eval(), task, split.rows, split.examples)
+    judged = judge(study.pretrained.model.eval(), task, split.rows, split.examples)
     assert set(judged.scores) == set(task.metrics)
     references = task.references(split.rows)
     right = [{"answer": (own or [""])[0], "score": 1.0, "no_answer_score": 0.0} for own in references]

@@ -17,7 +17,7 @@ from tercet.pretraining.verification import (
     verify_resume,
 )
 from tercet.pretraining.verification_report import report
-from tercet.training.window import Window
+from tercet.training.metric_accumulator import MetricAccumulator
 
 
 def record(step, **changes):
@@ -79,7 +79,7 @@ def test_the_time_that_a_checkpoint_took_is_not_compared(tmp_path):
     """A window knows of seconds; what it has added up must be equal."""
 
     def states(seconds, loss):
-        window = Window(3, 700, seconds, {"loss": torch.tensor(loss)})
+        window = MetricAccumulator(3, 700, seconds, {"loss": torch.tensor(loss)})
         torch.save(window.state_dict(), tmp_path / "window-0.pt")
         return fingerprint(read_states(tmp_path))
 

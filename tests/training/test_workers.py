@@ -9,7 +9,7 @@ import time
 import pytest
 import torch
 
-from tercet.training.workers import Deliveries
+from tercet.training.workers import PrefetchLoader
 
 PLACES = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
 
@@ -64,7 +64,9 @@ def run_short() -> None:
 
 @pytest.mark.parametrize("num_workers", [0, 1, 2])
 def test_items_come_in_their_order(num_workers):
-    found = [tuple(item.tolist()) for item in Deliveries(Numbers(), PLACES, num_workers, pin_memory=False)]
+    found = [
+        tuple(item.tolist()) for item in PrefetchLoader(Numbers(), PLACES, num_workers, pin_memory=False)
+    ]
     assert found == PLACES
 
 
@@ -80,7 +82,7 @@ def test_items_come_in_their_order(num_workers):
 def test_what_is_raised_comes_with_its_place_and_leaves_its_traceback_in_a_note(
     num_workers, accident, kind, message
 ):
-    deliveries = Deliveries(Numbers(accident), PLACES, num_workers, pin_memory=False)
+    deliveries = PrefetchLoader(Numbers(accident), PLACES, num_workers, pin_memory=False)
     assert [tuple(next(deliveries).tolist()) for _ in range(3)] == PLACES[:3]
     with pytest.raises(kind) as caught:
         next(deliveries)
@@ -93,7 +95,7 @@ def test_what_is_raised_comes_with_its_place_and_leaves_its_traceback_in_a_note(
 
 @pytest.mark.parametrize("accident", FATAL, ids=lambda accident: accident.__name__)
 def test_a_worker_that_dies_ends_the_run_at_once_with_what_it_was_at(accident):
-    deliveries = Deliveries(Numbers(accident), PLACES, 2, pin_memory=False)
+    deliveries = PrefetchLoader(Numbers(accident), PLACES, 2, pin_memory=False)
     since = time.monotonic()
     message = rf"a data worker died \({FATAL[accident]}\) while it prepared item 0 of 1"
     # Torch tells of a death wherever the main process is, which may be between two deliveries.
@@ -113,7 +115,7 @@ def test_an_item_that_cannot_be_sent_ends_the_run(capfd):
     """The thread that sends has nobody to tell: the main process would wait for ever."""
     numbers = Numbers()
     numbers.__class__ = type("Heavy", (Numbers,), {"__getitem__": lambda self, place: Unsendable()})
-    deliveries = Deliveries(numbers, PLACES, 1, pin_memory=False)
+    deliveries = PrefetchLoader(numbers, PLACES, 1, pin_memory=False)
     signal.alarm(60)
     try:
         with pytest.raises(RuntimeError, match=r"died \(it had no memory to send"), deliveries.explained():
@@ -123,19 +125,19 @@ def test_an_item_that_cannot_be_sent_ends_the_run(capfd):
 
 
 def test_a_death_is_explained_wherever_the_main_process_is():
-    deliveries = Deliveries(Numbers(kill), PLACES, 2, pin_memory=False)
+    deliveries = PrefetchLoader(Numbers(kill), PLACES, 2, pin_memory=False)
     next(deliveries)
     with pytest.raises(RuntimeError, match="while it prepared item 0 of 1"), deliveries.explained():
         time.sleep(60)
 
 
 def test_a_death_may_show_as_a_broken_connection():
-    deliveries = Deliveries(Numbers(), PLACES, 1, pin_memory=False)
+    deliveries = PrefetchLoader(Numbers(), PLACES, 1, pin_memory=False)
     with pytest.raises(RuntimeError, match=r"died \(SIGKILL\) while it"), deliveries.explained():
         break_off(deliveries)
 
 
-def break_off(deliveries: Deliveries) -> None:
+def break_off(deliveries: PrefetchLoader) -> None:
     """Kill a worker, unnoticed by torch, and find its connection gone."""
     handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     deliveries.workers[0].kill()
@@ -145,7 +147,7 @@ def break_off(deliveries: Deliveries) -> None:
 
 
 def test_a_loader_closes_though_a_dead_worker_held_its_lock():
-    deliveries = Deliveries(Numbers(), PLACES, 1, pin_memory=False)
+    deliveries = PrefetchLoader(Numbers(), PLACES, 1, pin_memory=False)
     assert deliveries.loader._workers_done_event._cond.acquire()  # as a worker that dies while it looks there
     with pytest.raises(RuntimeError, match="died"), deliveries.explained():
         break_off(deliveries)
@@ -158,6 +160,6 @@ def test_a_loader_closes_though_a_dead_worker_held_its_lock():
 def test_other_failures_are_left_alone():
     with (
         pytest.raises(RuntimeError, match=r"^out of memory$"),
-        Deliveries(Numbers(), [], 0, False).explained(),
+        PrefetchLoader(Numbers(), [], 0, False).explained(),
     ):
         raise RuntimeError("out of memory")

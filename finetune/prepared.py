@@ -1,13 +1,16 @@
-"""What all runs of a recipe have in common: the task, the rows, the model before it has learned anything."""
+"""What all runs of a recipe have in common, each checked once: the task, the rows, the pretrained model."""
 
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
+from ..modeling import TercetPreTrainedModel
 from .grid import combinations
 from .learning import learner_of
-from .model import Beginning, load_beginning
+from .model import PretrainedModel, load_pretrained_model
 from .recipe import FineTuningRecipe
 from .splits import MEASURED, Split, encode_splits, encoder_of, find_task, read_splits
 from .task import Task
@@ -17,12 +20,12 @@ Results = Mapping[int, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Study:
+class Prepared:
     """What all runs of a recipe have in common."""
 
     task: Task
     splits: Mapping[str, Split]
-    beginning: Beginning
+    pretrained: PretrainedModel
     """Of the first seed."""
 
     @property
@@ -31,7 +34,7 @@ class Study:
         return [name for name in MEASURED if name in self.splits]
 
 
-def prepare(recipe: FineTuningRecipe) -> Study:
+def prepare(recipe: FineTuningRecipe) -> Prepared:
     """Read rows and model, and make sure that all fits.
 
     Raises:
@@ -41,7 +44,16 @@ def prepare(recipe: FineTuningRecipe) -> Study:
     combinations(recipe)
     rows = read_splits(recipe)
     task = find_task(recipe, rows)
-    beginning = load_beginning(recipe.model, task, recipe.training.seeds[0])
-    learner_of(deepcopy(beginning.model), recipe)
-    encoder = encoder_of(beginning.model, beginning.tokenizer, recipe.data.max_length)
-    return Study(task, encode_splits(recipe.data, rows, task, encoder), beginning)
+    pretrained = load_pretrained_model(recipe.model, task, recipe.training.seeds[0])
+    require_learnable(pretrained.model, recipe)
+    encoder = encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
+    return Prepared(task, encode_splits(recipe.data, rows, task, encoder), pretrained)
+
+
+def require_learnable(model: TercetPreTrainedModel, recipe: FineTuningRecipe) -> None:
+    """Raise a `ValueError` if a model lacks the layers that a recipe freezes or adds to.
+
+    A model without storage is frozen instead of this one: neither weights nor memory are touched.
+    """
+    with torch.device("meta"):
+        learner_of(type(model)(deepcopy(model.config)), recipe)

@@ -22,7 +22,7 @@ from .recipe import TrainingRecipe
 
 
 @dataclass
-class Keeper:
+class CheckpointRetention:
     """Watches the steps of a run."""
 
     folder: Path

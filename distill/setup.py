@@ -36,7 +36,7 @@ from .student import build_student
 from .teacher import LiveTeacher, load_source, moved, require_same_vocabulary
 
 
-def build_lesson(
+def build_setup(
     step: GeneralStep, recipe: DistillationRecipe, source: ExampleSource, accelerator: Accelerator
 ) -> tuple[Learner, Distillation]:
     """Build the student and what it learns of `source`; only of fixed copies, a teacher is cached.
@@ -71,7 +71,7 @@ def require_learnable(step: GeneralStep, recipe: DistillationRecipe, folder: Pat
     assert general is not None
     require_rereadable(step, general)
     accelerator = build_accelerator(general.training, folder)
-    _, objective = build_lesson(step, recipe, step.source, accelerator)
+    _, objective = build_setup(step, recipe, step.source, accelerator)
     prepare_data(step.source, objective, general.training, accelerator, held_out=step.held_out)
     if general.cache is not None and general.sequences is None:
         copies = Copies(step.source, general.cache.copies)

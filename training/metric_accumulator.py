@@ -21,7 +21,7 @@ FINITE = "finite_steps"
 
 
 @dataclass
-class Window:
+class MetricAccumulator:
     """The steps since a record."""
 
     step: int = 0

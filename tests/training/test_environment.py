@@ -3,16 +3,16 @@
 import torch
 from accelerate import Accelerator
 
-from tercet.training.circumstances import changes, circumstances, flat
+from tercet.training.environment import changes, environment_of, flat
 
 
 def test_nothing_changed_within_a_process(toys):
     model, accelerator = toys.Model(), Accelerator(cpu=True)
-    assert changes(circumstances(model, accelerator), circumstances(model, accelerator)) == []
+    assert changes(environment_of(model, accelerator), environment_of(model, accelerator)) == []
 
 
-def test_circumstances_name_machine_and_libraries(toys):
-    found = circumstances(toys.Model(), Accelerator(cpu=True))
+def test_the_environment_names_machine_and_libraries(toys):
+    found = environment_of(toys.Model(), Accelerator(cpu=True))
     assert (found["processes"], found["weights"], found["torch"]) == (1, "copied", torch.__version__)
     assert found["device"].startswith("cpu (")
 

@@ -29,7 +29,7 @@ CONSEQUENCES = {
 """What a change means, where its name does not say it."""
 
 
-def circumstances(model: nn.Module, accelerator: Accelerator) -> dict[str, Any]:
+def environment_of(model: nn.Module, accelerator: Accelerator) -> dict[str, Any]:
     """Say on what a prepared model is trained."""
     return {
         "processes": accelerator.num_processes,
@@ -64,7 +64,7 @@ def tell_of_resuming(
 ) -> None:
     """Tell on the screen from which checkpoint a run continues, and what changed since its `state`."""
     if accelerator.is_main_process:
-        now = circumstances(model, accelerator)
+        now = environment_of(model, accelerator)
         changed = changes(state.get("circumstances", now) | state["recipe"], now | recipe)
         print("\n  ".join([f"resuming from {checkpoint}", *changed]), file=sys.stderr, flush=True)
 
@@ -72,7 +72,7 @@ def tell_of_resuming(
 def changes(earlier: dict[str, Any], present: dict[str, Any]) -> list[str]:
     """Say in one line each what of nested plain data is another value now.
 
-    >>> from tercet.training.circumstances import changes
+    >>> from tercet.training.environment import changes
     >>> changes({"training": {"steps": 5, "seed": 0}}, {"training": {"steps": 9, "seed": 0}})
     ['training.steps: 9, was 5']
     """

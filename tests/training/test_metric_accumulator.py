@@ -6,7 +6,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from tercet.training.window import Window
+from tercet.training.metric_accumulator import MetricAccumulator
 
 
 def add(window, loss, grad_norm=2.0, num_processes=1):
@@ -14,7 +14,7 @@ def add(window, loss, grad_norm=2.0, num_processes=1):
 
 
 def test_means_are_of_finite_steps_alone():
-    window = Window()
+    window = MetricAccumulator()
     add(window, 3.0)
     add(window, math.nan, math.nan)
     add(window, math.inf, math.inf)
@@ -23,19 +23,19 @@ def test_means_are_of_finite_steps_alone():
 
 
 def test_without_a_finite_step_there_is_no_mean():
-    window = Window()
+    window = MetricAccumulator()
     add(window, math.nan, math.nan)
     assert all(math.isnan(mean) for mean in window.means(Accelerator(cpu=True)).values())
 
 
 def test_a_window_goes_on_from_a_checkpoint_as_if_nothing_had_been():
-    straight, halves = Window(3, 10, 1.5), Window(3, 10, 1.5)
+    straight, halves = MetricAccumulator(3, 10, 1.5), MetricAccumulator(3, 10, 1.5)
     losses = torch.rand(6, generator=torch.Generator().manual_seed(0)).tolist()
     for loss in losses:
         add(straight, loss)
     for loss in losses[:4]:
         add(halves, loss)
-    resumed = Window()
+    resumed = MetricAccumulator()
     resumed.load_state_dicts([halves.state_dict()], 0, 1)
     for loss in losses[4:]:
         add(resumed, loss)
@@ -48,15 +48,15 @@ def test_other_processes_take_over_all_shares(now):
     """Three processes held a third of every loss each; the norm they all knew."""
     states = []
     for _ in range(3):
-        window = Window(4, 0, 0.0)
+        window = MetricAccumulator(4, 0, 0.0)
         add(window, 2.0, 6.0, num_processes=3)
         add(window, 4.0, 6.0, num_processes=3)
         states.append(window.state_dict())
-    windows = [Window() for _ in range(now)]
+    windows = [MetricAccumulator() for _ in range(now)]
     for index, window in enumerate(windows):
         window.load_state_dicts(states, index, now)
         add(window, 9.0 / now, 6.0, num_processes=now)
-    whole = Window()
+    whole = MetricAccumulator()
     for window in windows:
         for name, value in window.sums.items():
             whole.sums[name] = whole.sums.get(name, 0) + value
