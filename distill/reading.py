@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ..modeling import TercetPreTrainedModel
 from ..modeling.attention import SelfAttention
+from ..modeling.attention_kernels import choose_kernel
 from ..training.objective import Batch
 from .student import stacks_of
 
@@ -76,7 +77,7 @@ class HeadRecorder:
         """Compute attention; the batch is one packed stream."""
         if isinstance(module, SelfAttention):
             self.found[module] = Heads(query[0], key[0], value[0])
-        return module.kernel(mask, False)(module, query, key, value, mask, **arguments)
+        return choose_kernel(arguments["situation"])(module, query, key, value, mask, **arguments)
 
 
 def read(model: TercetPreTrainedModel, batch: Batch, positions: Tensor, needs: Needs) -> Reading:
