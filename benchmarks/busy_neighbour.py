@@ -24,9 +24,9 @@ from typing import Any
 from cases import CASES, Case
 from command_line import rounds_parser
 from measuring import Conditions, Worker, begin_result, turns
+from publishing import describe_run, keep, publish
 from sides import SIDES, Side, prepare_tercet
 
-from reporting import describe_run, keep, publish
 from tercet.training.packing import sequence_lengths
 from tercet.training.precision import fastest_float32_products
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 import transformers
+from publishing import publish
 
-from reporting import publish
 from tercet.interop import certify, from_stock, to_stock
 from tercet.interop.architecture import Architecture, Counterpart
 from tercet.interop.architectures import ARCHITECTURES

@@ -27,9 +27,9 @@ import torch
 from command_line import rounds_parser
 from flows import FLOWS, Flow
 from measuring import Conditions, begin_result, in_fresh_process, turns
+from publishing import keep, publish
 from torch.utils.data import DataLoader
 
-from reporting import keep, publish
 from tercet.training.batches import StepDataset, endless_steps
 from tercet.training.heap import retain_heap
 

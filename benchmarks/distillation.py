@@ -26,8 +26,8 @@ from typing import Any
 from command_line import rounds_parser
 from distillers import CASE, SIDES, compare
 from measuring import Conditions, begin_result, in_fresh_process, measure
+from publishing import describe_run, keep, publish
 
-from reporting import describe_run, keep, publish
 from tercet.training.packing import sequence_lengths
 
 RESULTS = Path(__file__).parent / "results" / "distillation.json"

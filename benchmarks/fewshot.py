@@ -18,8 +18,7 @@ from typing import Any
 from askers import ASKERS, ASKING_CASES, AskingCase, compare_scores
 from command_line import rounds_parser
 from measuring import Conditions, begin_result, in_fresh_process, measure
-
-from reporting import describe_run, keep, publish
+from publishing import describe_run, keep, publish
 
 RESULTS = Path(__file__).parent / "results" / "fewshot.json"
 

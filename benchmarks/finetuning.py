@@ -28,8 +28,7 @@ from command_line import benchmark_parser
 from fine_tuners import SIDES, TASKS, Contest
 from judging import JUDGED, judge
 from measuring import Conditions, begin_result, in_fresh_process, turns
-
-from reporting import describe_run, keep, publish
+from publishing import describe_run, keep, publish
 
 RESULTS = Path(__file__).parent / "results" / "finetuning.json"
 KEPT = "result.json"

@@ -19,9 +19,8 @@ from typing import Any
 import torch
 from command_line import rounds_parser
 from measuring import Conditions, begin_result, in_fresh_process, measure
+from publishing import describe_run, keep, publish
 from writers import WRITERS, WRITING_CASES, WritingCase, compare_texts
-
-from reporting import describe_run, keep, publish
 
 RESULTS = Path(__file__).parent / "results" / "generation.json"
 

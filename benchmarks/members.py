@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from publishing import publish
 
-from reporting import publish
 from tercet.configs.recipe import load_recipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune

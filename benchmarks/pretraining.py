@@ -19,9 +19,9 @@ from cases import CASES, Case
 from command_line import rounds_parser
 from measuring import Conditions, begin_result, in_fresh_process, measure, measure_peaks, present_device
 from parity import compare
+from publishing import keep, publish, render, summarize
 from sides import SIDES
 
-from reporting import keep, publish, render, summarize
 from tercet.training.packing import sequence_lengths
 from tercet.training.precision import choose_precision
 

@@ -27,9 +27,9 @@ from command_line import benchmark_parser
 from contestants import race_stock, race_tercet
 from contests import CONTESTS, Contest
 from measuring import Conditions, begin_result, in_fresh_process
+from publishing import keep, write_between_marks
 from standings import draw, render, time_to
 
-from reporting import keep, write_between_marks
 from tercet.configs.recipe import recipe_data
 
 RESULTS = Path(__file__).parent / "results" / "time_to_loss.json"

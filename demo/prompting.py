@@ -43,7 +43,7 @@ class PromptingResult:
 
 def load_prompting(overrides: Iterable[str] = ()) -> FewShotRecipe:
     """Read the shipped recipe."""
-    return load_recipe(FewShotRecipe, "packages-asked-demo", overrides)
+    return load_recipe(FewShotRecipe, "packages-prompting-demo", overrides)
 
 
 def prompt_members(recipe: FewShotRecipe, models: Iterable[Path], folder: Path) -> PromptingResult:
@@ -87,7 +87,7 @@ def prompting_chapter(prompting: PromptingResult) -> Iterator[Block]:
     verdicts = [verdict(member, shots) for member, shots in prompting.of_members.items()]
     yield Prose(
         f"{' '.join(verdicts)} Models of this size that have read so little are not expected to learn from "
-        f"a prompt; the same command asks larger ones. More in [its report]({PROMPTING}/{PAGE})."
+        f"a prompt; the same command evaluates larger ones. More in [its report]({PROMPTING}/{PAGE})."
     )
 
 

@@ -1,7 +1,7 @@
 """What finished models do with held-out text, for people to read: fill masks, judge pairs, continue, restore.
 
 Whatever is shown is chosen by a rule and never by success: texts stand evenly spaced in the held-out
-documents, and in each, the same place is asked for. Models come from the Auto classes, as any user's would.
+documents, and in each, the same position is shown. Models come from the Auto classes, as any user's would.
 
 Legend: V vocabulary, T tokens of a text.
 """

@@ -37,7 +37,7 @@ class CachedTeacher:
     Args:
         folder: That of the cache.
         binding: What it has to be of.
-        device: Where its numbers are wanted.
+        device: Where its numbers are needed.
 
     Raises:
         ValueError: The cache is of something else, or damaged.

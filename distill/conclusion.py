@@ -49,7 +49,7 @@ def conclude(
         recipe: As it was carried out.
         general: Its step on raw text, if it has one.
         task: Its step on rows, if it has one.
-        students: Names of those that have learned, the one that was asked for first.
+        students: Names of those that have learned, the recipe's own one first.
     """
     folder, last = recipe.folder, TASK if task is not None else GENERAL
     models = {name: folder / name / last / MODEL for name in students}
@@ -122,7 +122,7 @@ def compare_task(step: TaskStep, folders: dict[str, Path]) -> Summary:
 def compare_models(
     recipe: DistillationRecipe, general: GeneralStep | None, task: TaskStep | None, student: Path
 ) -> Summary:
-    """Compare sizes and, if wanted, times of the student and of the teacher of the last step."""
+    """Compare sizes and optionally times of the student and of the teacher of the last step."""
     step = task if task is not None else general
     assert step is not None
     teacher = step.teacher

@@ -69,7 +69,7 @@ def prepare_general(recipe: GeneralRecipe, folder: Path) -> GeneralStep:
     )
     if not isinstance(base, TokenObjective):
         raise ValueError(
-            f"general.objective is {kind}, which asks for more than tokens: DistilBERT learns "
+            f"general.objective is {kind}, which has targets other than tokens: DistilBERT learns "
             "masked_language_modeling, without next sentences"
         )
     texts = open_texts(pretraining)

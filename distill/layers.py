@@ -25,7 +25,7 @@ def choose_layers(choice: LayerChoice, depth: int, count: int | None, key: str) 
     Args:
         choice: How.
         depth: Layers that there are, L.
-        count: Layers that are wanted, K; half of them if not said. A list says so itself.
+        count: Layers that are wanted, K; half of them by default. A list has its own number.
         key: What the choice is called in a recipe, for errors.
 
     Raises:
@@ -35,7 +35,7 @@ def choose_layers(choice: LayerChoice, depth: int, count: int | None, key: str) 
         return list(checked_list(choice, depth, count, key))
     count = max(depth // 2, 1) if count is None else count
     if not 0 < count <= depth:
-        raise ValueError(f"{key}: {count} layers are wanted, but the teacher has {depth}: take fewer")
+        raise ValueError(f"{key}: {count} layers are requested, but the teacher has {depth}: take fewer")
     match choice:
         case "first":
             return list(range(count))
@@ -56,7 +56,7 @@ def checked_list(layers: Sequence[int], depth: int, count: int | None, key: str)
     """Return listed layers, unless they do not fit the teacher.
 
     Raises:
-        ValueError: They are none, not ascending, not among the teacher's, or not as many as said.
+        ValueError: They are none, not ascending, not among the teacher's, or not as many as `count`.
     """
     if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] >= depth:
         raise ValueError(
@@ -64,7 +64,7 @@ def checked_list(layers: Sequence[int], depth: int, count: int | None, key: str)
             "each once, in their order"
         )
     if count is not None and count != len(layers):
-        raise ValueError(f"{key} lists {len(layers)} layers, but {count} are wanted: leave the number out")
+        raise ValueError(f"{key} lists {len(layers)} layers, but {count} are requested: leave the number out")
     return layers
 
 

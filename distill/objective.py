@@ -35,7 +35,7 @@ class Teacher(Protocol):
 
 
 class Distillation(Objective):
-    """Learn what a pretraining objective asks, and what a teacher expects.
+    """Learn a pretraining objective, and from a teacher's predictions.
 
     Terms are the objective's, and one for each signal. On held-out text the objective's alone is scored.
 
@@ -75,7 +75,7 @@ class Distillation(Objective):
 
     @property
     def scored(self) -> Sequence[str]:
-        """The objective's term: what a teacher would have said of held-out text is nobody's measure."""
+        """The objective's term: a teacher's loss on held-out text is no measure of the student."""
         return [self.base.term]
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:

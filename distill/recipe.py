@@ -1,4 +1,4 @@
-"""What can be said about distillation: a recipe has a part for each step, and one for the student.
+"""The recipe of a distillation, with a part for each step and one for the student.
 
 student    with what it begins           general    learn from raw text what a pretrained teacher expects
 report     what is compared              task       learn from rows what a fine-tuned teacher answers

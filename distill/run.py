@@ -102,7 +102,7 @@ def learn_all(
 
 
 def variants(recipe: DistillationRecipe) -> Mapping[str, DistillationRecipe]:
-    """Say which students learn: the one that is asked for, and those that it is compared with."""
+    """Say which students learn: the recipe's own one, and those that it is compared with."""
     wanted: dict[str, tuple[bool, Callable[[DistillationRecipe], DistillationRecipe]]] = {
         STUDENT: (True, lambda recipe: recipe),
         WITHOUT_TEACHER: (recipe.report.without_teacher, without_teacher),

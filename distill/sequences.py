@@ -86,7 +86,7 @@ def own_tokens(ids: np.ndarray, start: int | None, closing: np.ndarray, pad_id: 
 
 
 def as_corpus(documents: list[np.ndarray], vocabulary_size: int) -> TokenizedCorpus:
-    """Lay documents end to end, each as one sentence; their bytes are not known, and nobody asks for them."""
+    """Lay documents end to end, each as one sentence; their bytes are not known, nor needed."""
     lengths = np.array([len(document) for document in documents], dtype=np.int64)
     tokens = np.concatenate(documents).astype(token_kind(vocabulary_size))
     return TokenizedCorpus(

@@ -99,7 +99,7 @@ WIDTHS = {
     *("head_dim", "num_key_value_heads", "decoder_head_dim", "decoder_num_key_value_heads"),
     "decoder_num_attention_heads",
 }
-"""Fields that follow from others where nothing is said; of another width they would be the teacher's."""
+"""Fields that follow from others by default; of another width they would be the teacher's."""
 
 
 OF_LAYERS = {

@@ -47,7 +47,7 @@ def load_source(name: str) -> Source:
 
 
 def require_outputs(teacher: TercetPreTrainedModel, name: str, kind: str, member: str) -> None:
-    """Make sure that a teacher can say what an objective asks.
+    """Make sure that a teacher has the outputs that an objective needs.
 
     Raises:
         ValueError: It is of another member, or ends in something else than the vocabulary.

@@ -179,7 +179,7 @@ class PartialEvaluation(TargetedComparison):
 
 
 class MinimalPair(Comparison):
-    """Whether the good one of two sentences is strictly likelier, as BLiMP asks."""
+    """Whether the good one of two sentences is strictly likelier, as BLiMP requires."""
 
     title = "Minimal pairs"
     takes_demonstrations = False

@@ -42,7 +42,7 @@ class OneByOne(Scorer):
             target = request.lead + request.answer[:-1]
             return self.read(input_ids=request.context, decoder_input_ids=target)[-length:]
         rows = [
-            self.read(input_ids=cloze.ids)[list(cloze.asked)]
+            self.read(input_ids=cloze.ids)[list(cloze.targets)]
             for cloze in clozes_of(0, request, self.hiding, self.mask_id)
         ]
         return torch.cat(rows)

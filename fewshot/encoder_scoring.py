@@ -1,9 +1,9 @@
-"""Pseudo-log-likelihoods of answers by encoders: each token is hidden, and asked for in its context.
+"""Pseudo-log-likelihoods of answers by encoders: each token is masked, and predicted in its context.
 
     original        one token is hidden at a time (Salazar et al., 2020, section 2)
     within_word     and those to its right in the same word, so that the rest of a long word does not give it
                     away (Kauf and Ivanova, 2023, PLL-word-l2r)
-    whole_answer    all tokens of the answer at once, and all are asked for in that text: with verbalizers of
+    whole_answer    all tokens of the answer at once, and all are predicted in that text: with verbalizers of
                     one token the cloze of Schick and Schuetze (2021, PET)
 
 For an answer of one token the three are the same number.
@@ -30,12 +30,12 @@ Hiding = Literal["original", "within_word", "whole_answer"]
 
 @dataclass(frozen=True)
 class Cloze:
-    """A text with hidden tokens, of which some are asked for."""
+    """A text with masked tokens, of which some are predicted."""
 
     request: int
     """The request it belongs to."""
     ids: tuple[int, ...]
-    asked: tuple[int, ...]
+    targets: tuple[int, ...]
     """Positions in the text."""
     answer: tuple[int, ...]
     """What stands there."""
@@ -109,7 +109,7 @@ class EncoderScorer(Scorer):
         is_ours = isinstance(self.model, TercetPreTrainedModel)
         begins, inputs = (packed if is_ours else in_rows)(texts, self.model.device)
         begin_of = dict(zip(texts, begins, strict=True))
-        places = [[begin_of[cloze.ids] + place for place in cloze.asked] for cloze in clozes]
+        places = [[begin_of[cloze.ids] + place for place in cloze.targets] for cloze in clozes]
         targets = Targets(places, [cloze.answer for cloze in clozes], self.model.device)
         return scores_of_few(self.model, targets, inputs)
 

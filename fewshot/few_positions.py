@@ -3,7 +3,7 @@
 Of a prompt of 400 tokens some five are scored. The head is the widest product of a small model, so the states
 of all others never reach it: ours are selected before the head, those of stock models by a hook on it.
 
-Shapes: B batch, T positions, N positions of a batch, U different positions that are asked for, K targets, C
+Shapes: B batch, T positions, N positions of a batch, U different output positions, K targets, C
 model width, V vocabulary.
 """
 
@@ -28,7 +28,7 @@ MOST_IN_CACHE = {"cpu": 2**19}
 
 
 class Targets:
-    """Which token is asked for at which position of a batch.
+    """Which token is a target at which position of a batch.
 
     Args:
         places: Of each answer, the positions (in the flattened batch) that predict its tokens.
@@ -72,7 +72,7 @@ def some_at_a_time(states: Tensor, head: Callable[[Tensor], Tensor], vocab_size:
 def are_likeliest(logits: Tensor, row: Tensor, token: Tensor) -> Tensor:
     """Tell which tokens (k,) in which rows of logits (n, V) are the likeliest, the first one among equals.
 
-    A maximum is found much faster than its place, which is asked for where it may matter only.
+    A maximum is found much faster than its place, which is computed where it may matter only.
     """
     is_highest = logits[row, token] == logits.amax(dim=-1)[row]
     highest = is_highest.nonzero()[:, 0]
@@ -87,7 +87,7 @@ def vocabulary_size(model: PreTrainedModel) -> int:
 
 
 def scores_of_few(model: PreTrainedModel, targets: Targets, inputs: dict[str, Any]) -> list[Score]:
-    """Call any model, whose head sees but the places asked for, and score the answers."""
+    """Call any model, whose head computes the output positions alone, and score the answers."""
     if isinstance(model, TercetLMHeadModel):
         return scores_of_ours(model, targets, inputs)
     with head_only_at(model, targets.places) as is_selected:
@@ -99,7 +99,7 @@ def scores_of_few(model: PreTrainedModel, targets: Targets, inputs: dict[str, An
 
 
 def scores_of_ours(model: TercetLMHeadModel, targets: Targets, inputs: dict[str, Any]) -> list[Score]:
-    """Let a model of ours read, which computes but the states (U, C) asked for, and score the answers."""
+    """Let a model of ours compute the states (U, C) of these positions alone, and score the answers."""
     with fast_products(model):
         if model.config.is_encoder_decoder:
             states = model.base_model(**inputs).last_hidden_state.flatten(0, 1)[targets.places]

@@ -2,7 +2,7 @@
 
 task       templates of one row (`task_recipes.py`)                       data     which rows
 prompting  how many demonstrations, drawn how, and how answers are scored models   which models
-and, if wanted: contamination (which rows stand in a corpus that a model was trained on)
+and optionally: contamination (which rows stand in a corpus that a model was trained on)
 """
 
 from collections.abc import Mapping

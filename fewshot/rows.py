@@ -40,7 +40,7 @@ def read_items(recipe: FewShotRecipe) -> Items:
     Raises:
         FileNotFoundError: There is no such file.
         ValueError: A file is damaged or empty, a template names a column that is not there, a row lacks
-            something, calibration is impossible, or there are fewer demonstrations than asked for.
+            something, calibration is impossible, or there are too few demonstrations.
     """
     task, data = build_task(recipe.task), recipe.data
     most = max(recipe.prompting.num_fewshot)

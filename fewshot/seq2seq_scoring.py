@@ -52,20 +52,20 @@ class Seq2SeqScorer(Scorer):
         for batch in by_size(sizes, self.tokens_at_once):
             part = [rows[place] for place in batch]
             source = torch.tensor([row for row, _ in part], device=device)
-            asked = [requests[number] for _, number in part]
-            scores = self.score_answers(asked, states[source], mask[source])
+            part_requests = [requests[number] for _, number in part]
+            scores = self.score_answers(part_requests, states[source], mask[source])
             yield from zip((number for _, number in part), scores, strict=True)
 
-    def score_answers(self, asked: list[Request], states: torch.Tensor, mask: torch.Tensor) -> list[Score]:
+    def score_answers(self, requests: list[Request], states: torch.Tensor, mask: torch.Tensor) -> list[Score]:
         """Score answers (R) whose sources are encoded, (R, S, C), in one pass of the decoder."""
-        targets_read = [request.lead + request.answer[:-1] for request in asked]
+        targets_read = [request.lead + request.answer[:-1] for request in requests]
         ids, _ = padded(targets_read, states.device)
-        firsts = [row * ids.shape[1] + len(request.lead) - 1 for row, request in enumerate(asked)]
-        places = [range(first, first + len(r.answer)) for first, r in zip(firsts, asked, strict=True)]
+        firsts = [row * ids.shape[1] + len(request.lead) - 1 for row, request in enumerate(requests)]
+        places = [range(first, first + len(r.answer)) for first, r in zip(firsts, requests, strict=True)]
         inputs: dict[str, Any] = {
             "encoder_outputs": BaseModelOutput(last_hidden_state=states),  # pyright: ignore[reportArgumentType]
             "attention_mask": mask,
             "decoder_input_ids": ids,
             "use_cache": False,
         }
-        return scores_of_few(self.model, Targets(places, [r.answer for r in asked], ids.device), inputs)
+        return scores_of_few(self.model, Targets(places, [r.answer for r in requests], ids.device), inputs)

@@ -62,7 +62,7 @@ def judge(
 
 
 class Examiner:
-    """Judges a model on a split while it learns, and remembers the best: it need not be asked again.
+    """Judges a model on a split while it learns, and remembers the best: it need not be evaluated again.
 
     Args:
         task: What it learns.

@@ -1,4 +1,4 @@
-"""Predicting the rows of a file, however many: they are read, asked about and written a thousand at a time.
+"""Predicting the rows of a file, however many: they are read, predicted and written a thousand at a time.
 
     FILE (.jsonl, .csv, ..., or - for lines of JSON on standard input)
       -> rows -> examples -> answers -> predictions -> one line of JSON for each row, in their order

@@ -1,8 +1,8 @@
-"""What can be said about a fine-tuning run: a recipe has a part for each thing that the run joins.
+"""The recipe of a fine-tuning run, with a part for each component of the run.
 
 model      from which weights it begins        task       what is learned (`task_recipes.py`)
 data       from which rows                     training   how, how long, with which seeds
-and, if wanted: lora (small additions learn), adaptation (in-domain text first), grid (what else to try)
+and optionally: lora (small additions learn), adaptation (in-domain text first), grid (what else to try)
 """
 
 from dataclasses import dataclass, field

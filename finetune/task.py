@@ -37,7 +37,7 @@ class Task(ABC):
     """A task whose labels are known. Abstract: each kind adds what is read, learned and scored.
 
     Args:
-        recipe: What was said about it.
+        recipe: The `task` part of a recipe.
         facts: What `find` found in the training rows.
     """
 

@@ -1,4 +1,4 @@
-"""What can be said about a task: which columns hold what, and how predictions are scored.
+"""The `task` part of a recipe: which columns hold what, and how predictions are scored.
 
 kind: classification        one label for a text, or for a pair of texts
       multi_label           any number of labels

@@ -44,7 +44,7 @@ TASKS: dict[type[Any], type[Task]] = {
     RankingRecipe: Ranking,
     GenerationRecipe: Generation,
 }
-"""What is said about a task -> the task, once its training rows are known."""
+"""Recipe of a task -> the task, once its training rows are known."""
 
 
 def columns_of(recipe: TaskRecipe) -> tuple[str, ...]:

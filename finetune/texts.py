@@ -32,7 +32,7 @@ DIGITS = 6
 
 
 class TextTask(Task):
-    """What is said of a whole text, or of a pair. Abstract: each kind adds its labels."""
+    """A task on whole texts, or pairs of texts. Abstract: each kind adds its labels."""
 
     head = "ForSequenceClassification"
 

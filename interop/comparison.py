@@ -1,7 +1,7 @@
 """Whether two models are one: what they predict, what they learn, and what they write.
 
-Ours is asked in each of the ways in which it can be: padded, packed, with a cache, and in training, where it
-packs by itself and sees targets only. The stock model is always asked in the plain way.
+Ours computes in each of its ways: padded, packed, with a cache, and in training, where it
+packs by itself and sees targets only. The stock model always computes in the plain way.
 
 Shapes: B batch, T positions, N tokens of a packed stream, C width of what is compared.
 """
@@ -129,7 +129,7 @@ def predictions(outputs: Any) -> list[Tensor]:
 
 
 def packs(ours: TercetPreTrainedModel) -> bool:
-    """Tell whether a model reads packed sequences: what judges whole sequences is asked otherwise."""
+    """Tell whether a model reads packed sequences: models of whole sequences are compared otherwise."""
     return not type(ours).__name__.endswith("MultipleChoice")
 
 

@@ -50,7 +50,7 @@ def from_stock(stock: PreTrainedModel | str, revision: str | None = None) -> Ter
 
 
 def to_stock(model: TercetPreTrainedModel, model_type: str | None = None) -> PreTrainedModel:
-    """Build the stock model that one of ours is: of the architecture asked for, or the first that fits.
+    """Build the stock model that one of ours is: of the requested architecture, or the first that fits.
 
     Raises:
         ValueError: If the architecture cannot be exactly this model, with every reason.

@@ -39,7 +39,7 @@ def diagnose(model: str, *, trust_remote_code: bool = False) -> Diagnosis:
         trust_remote_code: Run the code that a model brings along.
 
     Raises:
-        ValueError: It cannot be loaded, as said in `load_examined_model`.
+        ValueError: It cannot be loaded, as in `load_examined_model`.
     """
     with quietly():
         return examine(load_examined_model(model, trust_remote_code=trust_remote_code))

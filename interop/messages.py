@@ -1,4 +1,4 @@
-"""What users are told: others' messages in one line, lists that end, and nothing that is said elsewhere."""
+"""Messages for users: others' messages in one line, lists that end, and no noise from libraries."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

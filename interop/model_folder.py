@@ -62,7 +62,7 @@ def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTr
 
     Args:
         folder: Where it lies.
-        trust_remote_code: Whether code that it brings along is run; left out where nobody can be asked.
+        trust_remote_code: Whether code that it brings along is run; left out where no terminal can answer.
 
     Raises:
         ValueError: It is no JSON, of no known type, has an impossible value, or needs code that is not

@@ -1,4 +1,4 @@
-"""What two models are asked, to see whether they are one: texts, random ids, and the labels to both.
+"""Inputs by which two models are compared: texts, random ids, and the labels to both.
 
 Shapes: B batch, T positions.
 """

@@ -134,7 +134,7 @@ LOSSES_OF_NUMBERS: dict[str, Callable[..., Tensor]] = {
 def problem_of(
     labels: Tensor, num_labels: int
 ) -> Literal["regression", "single_label_classification", "multi_label_classification"]:
-    """Tell from labels what is asked: one number, one of several, or each or not.
+    """Tell the problem type by the labels: one number, one of several, or each or not.
 
     The rule is transformers', where integers of other widths in one row are numbers of labels, too.
     """
@@ -156,7 +156,7 @@ def span_loss(
     """Mean of the losses of where answers start and where they end, if both are known.
 
     Each is the cross-entropy of one position (S,) or (S, 1) among the tokens of its sequence, under logits
-    (B, T). A position beyond them asks nothing, as in transformers, where pads are candidates, too: here they
+    (B, T). A position beyond them is ignored, as in transformers, where pads are candidates, too: here they
     are not, so that padding changes no loss. Nor does `IGNORE`; another one below 0 is a `ValueError`, where
     transformers takes it for the first token.
     """
@@ -186,9 +186,9 @@ def position_loss(
     return reduce_loss(cross_entropy_sum(candidates, labels), is_target.sum(), reduction, num_items_in_batch)
 
 
-def require_no_smoothing(asked: str, label_smoothing: float) -> None:
+def require_no_smoothing(problem: str, label_smoothing: float) -> None:
     """Raise a `ValueError` if labels shall be smoothed that are not one of `num_labels`."""
     if label_smoothing:
         raise ValueError(
-            f"label_smoothing is {label_smoothing}, but {asked} is not one of several labels: leave it at 0"
+            f"label_smoothing is {label_smoothing}, but {problem} is not one of several labels: leave it at 0"
         )

@@ -97,7 +97,7 @@ def require_positions(config: PreTrainedConfig) -> None:
 
 
 def require_norms(config: PreTrainedConfig) -> None:
-    """Raise a `ValueError` unless each norm that is asked for, or left out, has its place."""
+    """Raise a `ValueError` unless each norm that is configured, or left out, has its place."""
     if config.norm_bias and config.norm_type == "rms_norm":
         raise ValueError("norm_bias=True needs norm_type='layer_norm': a root-mean-square norm has no bias")
     if config.classifier_norm and config.classifier_act is None:

@@ -1,4 +1,4 @@
-"""Fields of rotary positions, said in transformers' way, our way, or both.
+"""Fields of rotary positions, in transformers' form, in ours, or both.
 
 transformers says everything in one dictionary, `rope_parameters`: type, base, numbers of the stretching, and
 the part of a head that is turned; nested by types of layers where these differ. Here `rope_theta`,
@@ -21,7 +21,7 @@ FIELDS = {
     "rope_scaling": None,
     "partial_rotary_factor": 1.0,
 }
-"""The fields that say what `rope_parameters` does, and what they are where nothing is said."""
+"""The fields that say what `rope_parameters` does, and their defaults."""
 
 
 @strict
@@ -62,8 +62,7 @@ class RotaryConfig(PreTrainedConfig):
                 f"{self.position_embedding_type!r}: "  # pyright: ignore[reportAttributeAccessIssue]
                 "leave them out, or choose 'rotary'"
             )
-        said = self.read_rotary()
-        for name, value in said.items():
+        for name, value in self.read_rotary().items():
             own = getattr(self, name)
             if name == "rope_scaling" and own:
                 own = self._completed(scaling_of(own))

@@ -14,8 +14,8 @@ class TercetForPreTrainingOutput(ModelOutput):
         loss: Sum of the two losses that follow, of those whose labels were given.
         prediction_logits: Scores of every vocabulary entry, (B, T, V); absent in training with labels.
         seq_relationship_logits: Scores of "B follows A" (index 0) and "B is random" (index 1), (B, 2).
-        hidden_states: Stream before each layer and at the end, (B, T, C) each, if asked for.
-        attentions: Weights of each layer, (B, H, T, T) each, if asked for.
+        hidden_states: Stream before each layer and at the end, (B, T, C) each, if requested.
+        attentions: Weights of each layer, (B, H, T, T) each, if requested.
         masked_lm_loss: Cross-entropy at the masked tokens.
         next_sentence_loss: Cross-entropy of the sentence relation.
     """
@@ -35,8 +35,8 @@ class TercetSentenceEmbeddingOutput(ModelOutput):
 
     Args:
         sentence_embeddings: Vectors of length 1, (S, C), one row for each sequence, padded or packed.
-        hidden_states: Stream before each layer and at the end, (B, T, C) each, if asked for.
-        attentions: Weights of each layer, (B, H, T, T) each, if asked for.
+        hidden_states: Stream before each layer and at the end, (B, T, C) each, if requested.
+        attentions: Weights of each layer, (B, H, T, T) each, if requested.
     """
 
     sentence_embeddings: Tensor | None = None

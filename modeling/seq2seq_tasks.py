@@ -50,7 +50,7 @@ class TercetSeq2SeqReader(TercetSeq2SeqPreTrainedModel):
         position_ids: Tensor | None,
         **kwargs: Any,
     ) -> tuple[Seq2SeqModelOutput, Sequences]:
-        """Read a batch, and find the sequences that the decoder reads; a cache is made only if asked for.
+        """Read a batch, and find the sequences that the decoder reads; a cache is made only if requested.
 
         Without `decoder_input_ids` the decoder reads the source again.
         """

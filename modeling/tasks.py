@@ -53,7 +53,7 @@ class TercetReader(TercetPreTrainedModel):
         inputs_embeds: Tensor | None,
         **kwargs: Any,
     ) -> tuple[BaseModelOutput, Sequences]:
-        """Read a batch, and find the sequences in it; a decoder makes no cache unless it is asked to."""
+        """Read a batch, and find the sequences in it; a decoder makes no cache unless requested."""
         refuse_output_positions(kwargs, type(self).__name__)
         outputs = self.model(
             input_ids=input_ids,

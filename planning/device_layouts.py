@@ -9,7 +9,7 @@ Sources: Rajbhandari et al., 2020, "ZeRO", sections 5 and 7; Zhao et al., 2023, 
 a number has, what is gathered when, and how large buffers are by default, is read from torch 2.13, accelerate
 1.15 and DeepSpeed 0.19. Traffic counts what one device sends in one step; it receives as much. All-gather and
 reduce-scatter of X bytes by N devices send X (N - 1) / N each, and an all-reduce is both (Patarasuk and Yuan,
-2009). What FSDP2 gathers and sums, and when, is as `training/` asks for it.
+2009). What FSDP2 gathers and sums, and when, is as `training/` configures it.
 
 Legend: P parameters, N devices, b bytes of a number in a product (2 or 4).
 """

@@ -62,11 +62,11 @@ def compare(
 
     source = training_source(recipe, texts["train"], tokenizer)(recipe.corpus.sequence_length)
     learned_from = batches_of(source, objective, recipe, accelerator)
-    seen, asked = answers(objective, learned_from), answers(objective, batches)
+    seen, targets = answers(objective, learned_from), answers(objective, batches)
     vocab_size = trained.config.vocab_size
     scores = {
         "untrained": score(build_model(recipe, tokenizer)),
-        "unigram": unigram_scores(seen, asked, vocab_size, held_out.num_bytes),
+        "unigram": unigram_scores(seen, targets, vocab_size, held_out.num_bytes),
     }
     if recipe.objective.kind == "causal_language_modeling":
         train, validation = (
@@ -106,10 +106,10 @@ def answers(objective: Objective, batches: Iterable[Batch]) -> Answers:
     return dict(zip(objective.weights, map(np.concatenate, zip(*found, strict=True)), strict=True))
 
 
-def unigram_scores(seen: Answers, asked: Answers, vocab_size: int, num_bytes: Mapping[str, int]) -> Scores:
+def unigram_scores(seen: Answers, held_out: Answers, vocab_size: int, num_bytes: Mapping[str, int]) -> Scores:
     """Score answers by how often each one was right in training; the most frequent one is the guess."""
     scores: Scores = {}
-    for term, targets in asked.items():
+    for term, targets in held_out.items():
         model = UnigramModel.fit(seen[term], PAIR_LABELS if term == "nsp" else vocab_size)
         loss = nats_per_token(model.log_probability, targets, np.array([0, len(targets)]))
         accuracy = ratio(int((targets == model.log_probabilities.argmax()).sum()), len(targets))

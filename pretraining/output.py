@@ -6,7 +6,7 @@
     texts.json        which texts were read         curves.png     the losses, drawn
     non_finite/       why a run was given up
 
-When a run may write there is said in `training/run_folder.py`.
+`training/run_folder.py` decides when a run may write there.
 """
 
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""What can be said about a pretraining run: a recipe has a part for each thing that the run joins.
+"""The recipe of a pretraining run, with a part for each component of the run.
 
 model      which architecture               tokenizer    what the text is cut into
 corpus     which text, in what lengths      objective    what is learned from it (`objective_recipes.py`)

@@ -1,6 +1,6 @@
 """A report as a list of blocks, and its Markdown. `report_page.py` makes an HTML page of the same blocks.
 
-What is said in a report is decided once, by whoever lists its blocks; how it looks is decided here and there.
+The contents of a report are decided once, by its list of blocks; each format decides how they look.
 """
 
 import re

@@ -68,7 +68,7 @@ def build_parser() -> ArgumentParser:
 
 
 def add_predict(commands: "_SubParsersAction[ArgumentParser]") -> None:
-    """Add the command that asks a fine-tuned model."""
+    """Add the command that predicts with a fine-tuned model."""
     command = add_command(commands, predict)
     command.add_argument(
         "model", metavar="MODEL", help="a folder that `tercet finetune` wrote, or a Hub name"
@@ -87,11 +87,14 @@ def add_predict(commands: "_SubParsersAction[ArgumentParser]") -> None:
 
 
 def add_fewshot(commands: "_SubParsersAction[ArgumentParser]") -> None:
-    """Add the command that asks a pretrained model."""
+    """Add the command that evaluates models by prompts."""
     command = add_command(commands, fewshot)
     add_recipe(command)
     command.add_argument(
-        "--model", action="append", metavar="MODEL", help="whom to ask: a folder or a Hub name; repeatable"
+        "--model",
+        action="append",
+        metavar="MODEL",
+        help="model to evaluate: a folder or a Hub name; repeatable",
     )
     command.add_argument("--explain", action="store_true", help="only show which tokens are scored")
     command.add_argument("--resume", action="store_true", help="go on with an earlier evaluation")

@@ -2,7 +2,7 @@
 
 A text without marks or line ends is one sentence, however long. Encoded at once it takes more than a hundred
 times its size, so it is cut before the space of a word, like any sentence. Tokenizers that cut at spaces
-anyway give the same tokens; others are asked at each cut. Text without such a place (no spaces at all, or a
+anyway give the same tokens; others are tried at each cut. Text without such a place (no spaces at all, or a
 tokenizer that joins words) stays whole, and takes what it takes: `corpus.largest_record` bounds it.
 """
 
@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 LONGEST_PIECE = 100_000
 """Characters of a sentence beyond which a place for a cut is looked for."""
 AROUND = 200
-"""Characters on either side of a cut that the tokenizer is asked about."""
+"""Characters on either side of a cut that the tokenizer is tried on."""
 TRIED = 20
 """Places that are tried before the next piece is gone through without a cut."""
 PLACE = re.compile(r"(?<=[^\W_])(?= [^\W_])")

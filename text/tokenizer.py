@@ -110,7 +110,9 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
         ValueError: There is none, it is not a fast one, or it has no padding token.
     """
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)  # and nobody is asked
+        tokenizer = AutoTokenizer.from_pretrained(
+            path, trust_remote_code=False
+        )  # without a question on the terminal
     except Exception as error:  # a folder, a network, a Hub: each fails in its own way
         if "trust_remote_code" in str(error):
             raise untrusted(f"tokenizer.path {path!r} brings", None) from error

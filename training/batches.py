@@ -8,7 +8,7 @@
 A step is a function of the seed, the epoch, its number and the lengths of the epoch's examples, and of
 nothing else. It is collated as a whole with its own random generator, by every process, and only then cut: so
 neither the number of processes nor the size of micro-batches changes which tokens are masked, and every
-process knows the targets of the whole step without asking the others. The price is that processes repeat each
+process knows the targets of the whole step without communication. The price is that processes repeat each
 other's collation.
 
 Legend: E examples of an epoch, S sequences of a step, P processes.

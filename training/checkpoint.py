@@ -89,7 +89,7 @@ def save_checkpoint(
     Args:
         folder: Holds the run's checkpoints.
         run: What to save.
-        recipe: Plain data, kept for whoever asks what made these weights.
+        recipe: Plain data, kept to document what made these weights.
         scores: What was measured on held-out data at this step.
         criterion: What the best checkpoint is lowest in; the `loss` of the scores if left out.
 

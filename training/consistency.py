@@ -1,4 +1,4 @@
-"""What may be wrong with the `training` part of a recipe by itself: said before any text is read."""
+"""Checks of the `training` part of a recipe by itself, before any text is read."""
 
 from .evaluation import require_evaluations
 from .optimizers import require_used_constants

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and what is said where they cannot be written.
+"""Files that are whole or not there, and errors that explain why they cannot be written.
 
 What is written gets its name only when its contents are on the disk: a process that is killed on the way, or
 that finds no room, leaves what was there before. Until then it is called `.NAME.partial`.
@@ -86,7 +86,7 @@ def removing_on_failure(partial: Path) -> Iterator[None]:
 def explaining_a_full_disk(path: Path, num_bytes: int | None, remedy: str = "make room") -> Iterator[None]:
     """Say where room is missing, how much, and what to do, if that is why what is done inside fails.
 
-    What else keeps the system from writing (`HINDRANCES`) is said as well.
+    What else keeps the system from writing (`HINDRANCES`) is explained as well.
 
     Args:
         path: What is being written; its folder's disk is looked at.

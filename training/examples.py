@@ -1,4 +1,4 @@
-"""What the engine asks of data: examples that can be counted, fetched and drawn anew for every epoch.
+"""The interface of data to the engine: examples that can be counted, fetched and drawn anew for every epoch.
 
 An `Examples` is one epoch's list of examples; an `ExampleSource` gives such a list for every epoch. Data that
 are the same in every epoch are both at once: `epoch` returns the object itself.
@@ -35,7 +35,7 @@ class Examples(Protocol):
         ...
 
     def __getitem__(self, index: int) -> Example:
-        """Make one example, the same one whenever it is asked for."""
+        """Make one example, always the same one."""
         ...
 
 
@@ -57,7 +57,7 @@ class PackableExamples(ABC):
 
 
 class PackedExamples(Sequence[Example]):
-    """Some examples, each made when it is asked for, and each field of all of them likewise.
+    """Some examples, each made when it is accessed, and each field of all of them likewise.
 
     Args:
         examples: Where they are from.

@@ -24,7 +24,7 @@ class BrokenOff(BaseException):
 
 
 class Interruption:
-    """Whether, and by which signal, this process has been asked to stop."""
+    """Whether, and by which signal, this process has been signalled to stop."""
 
     def __init__(self):
         self.name: str | None = None
@@ -38,7 +38,7 @@ class Interruption:
             raise BrokenOff
 
     def is_heard(self, accelerator: Accelerator, step: int) -> bool:
-        """Tell whether any process was asked to stop, in the same step on all of them."""
+        """Tell whether any process was signalled to stop, in the same step on all of them."""
         is_asked = self.name is not None
         if accelerator.num_processes == 1:
             return is_asked

@@ -1,4 +1,4 @@
-"""What a run asks of a model: the interface between the engine and everything that can be learned.
+"""Objectives: the interface between the engine and everything that can be learned.
 
     Examples -> Objective.collate -> Batch -> Objective.losses -> sums per term -> the loop divides
 

@@ -1,4 +1,4 @@
-"""What can be said about how a run optimizes, whatever it learns: the `training:` part of every recipe."""
+"""The `training` part of a recipe: how a run optimizes, whatever its objective."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal

@@ -6,7 +6,7 @@ computes; what lies outside the blocks (embeddings, final norm, heads) stays gat
 end of the backward pass, because the loss reads the head's weight without calling the head.
 
 Which of the two, accelerate's user says (`accelerate launch --use_fsdp --fsdp_version 2`). It is carried out
-here: without a GPU accelerate forgets that it was asked, and its versions differ in what they gather at once.
+here: without a GPU accelerate forgets the request, and its versions differ in what they gather at once.
 
 What leaves the processes, checkpoints and finished models, is whole: one process would write the same.
 """
@@ -41,7 +41,7 @@ def prepare_model(model: nn.Module, accelerator: Accelerator) -> nn.Module:
     process does.
 
     Raises:
-        ValueError: accelerate was asked for something that its models cannot have here.
+        ValueError: accelerate is configured for something that its models cannot have here.
     """
     plugin = sharding_plugin(accelerator)
     if plugin is None:

@@ -94,6 +94,6 @@ def measure_peak(device: torch.device, precision: str) -> float:
 
 
 def wait_for(device: torch.device) -> None:
-    """Wait until a GPU has done what it was asked to."""
+    """Wait until a GPU has finished its queue."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

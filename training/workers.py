@@ -1,6 +1,6 @@
-"""Data workers: processes that prepare items ahead, and what is said when one of them fails.
+"""Data workers: processes that prepare items ahead, and the errors when one of them fails.
 
-An item that cannot be prepared comes back as an exception, which is raised where the item was asked for: with
+An item that cannot be prepared comes back as an exception, which is raised where the item is consumed: with
 its place, without the worker's traceback for a message. A worker that dies (memory ran out, a library
 crashed) cannot say anything, but it noted beforehand what it was at. torch notices its death at once and
 raises wherever the main process is, so `PrefetchLoader.explained` goes around all that happens meanwhile.
@@ -58,7 +58,7 @@ class PrefetchLoader(Generic[Item]):
     Args:
         items: What is prepared.
         places: May be without end.
-        num_workers: Processes that prepare; 0 prepares here, when an item is asked for.
+        num_workers: Processes that prepare; 0 prepares here, when an item is consumed.
         pin_memory: Whether copies to a GPU should not wait.
     """
 

@@ -36,7 +36,7 @@ def test_program_writes_a_row_for_each_model_and_way(certificates, module, monke
     gpt2 = only(GPT2, "GPT2LMHeadModel")
     monkeypatch.setattr(certificates, "ARCHITECTURES", {"gpt2": gpt2})
     page = tmp_path / "page.md"
-    begin, end = module("reporting").marks_of("certificates.py")
+    begin, end = module("publishing").marks_of("certificates.py")
     page.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
     assert certificates.main(["--page", str(page)]) == 0
     printed = capsys.readouterr().out

@@ -68,7 +68,7 @@ def test_table_relates_medians(module):
 
 @pytest.mark.slow
 def test_program_measures_both_sides_and_writes_them_down(tmp_path, module):
-    begin, end = module("reporting").marks_of("data_pipeline.py")
+    begin, end = module("publishing").marks_of("data_pipeline.py")
     output, page = tmp_path / "result.json", tmp_path / "page.md"
     page.write_text(f"before\n{begin}\n{end}\nafter\n")
     options = ["--smoke", "--flows", "encoder", "--rounds", "1", "--common-scheduler-group"]

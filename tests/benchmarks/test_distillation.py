@@ -21,7 +21,7 @@ def test_both_ways_compute_one_loss(module):
 
 @pytest.mark.slow
 def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
-    begin, end = module("reporting").marks_of("distillation.py")
+    begin, end = module("publishing").marks_of("distillation.py")
     output, page = tmp_path / "result.json", tmp_path / "page.md"
     page.write_text(f"before\n{begin}\n{end}\nafter\n")
     options = ["--smoke", "--rounds", "1", "--threads", "1", "--common-scheduler-group"]

@@ -38,7 +38,7 @@ def test_speeds_and_ratios_are_those_of_the_medians(module):
 
 @pytest.mark.slow
 def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
-    begin, end = module("reporting").marks_of("fewshot.py")
+    begin, end = module("publishing").marks_of("fewshot.py")
     output, page = tmp_path / "result.json", tmp_path / "page.md"
     page.write_text(f"before\n{begin}\n{end}\nafter\n")
     options = ["--smoke", "--cases", "4x256", "--rounds", "1", "--threads", "1"]

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
-    begin, end = module("reporting").marks_of("pretraining.py")
+    begin, end = module("publishing").marks_of("pretraining.py")
     output, page = tmp_path / "result.json", tmp_path / "page.md"
     page.write_text(f"before\n{begin}\n{end}\nafter\n")
     options = [

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_program_races_both_sides_and_writes_them_down(text, tmp_path, module):
-    begin, end = module("reporting").marks_of("time_to_loss.py")
+    begin, end = module("publishing").marks_of("time_to_loss.py")
     output, page = tmp_path / "result.json", tmp_path / "page.md"
     page.write_text(f"before\n{begin}\n{end}\nafter\n")
     overrides = ["training.steps=6", "training.stages=[]", "training.evaluate_every=2"]

@@ -14,7 +14,7 @@ def sides():
 
 
 def test_ratios_are_those_of_the_medians(module, sides):
-    module("reporting").summarize(sides, 100, flops_per_token=2.0, peaks={"fp32": 100.0, "bf16": 400.0})
+    module("publishing").summarize(sides, 100, flops_per_token=2.0, peaks={"fp32": 100.0, "bf16": 400.0})
     assert sides["stock"]["tokens_per_second"] == 25
     assert (sides["stock"]["slowest"], sides["stock"]["fastest"]) == (20, 50)
     assert sides["tercet"]["ratio_to_stock"] == 4
@@ -23,7 +23,7 @@ def test_ratios_are_those_of_the_medians(module, sides):
 
 
 def test_only_what_stands_between_the_marks_is_replaced(module, tmp_path):
-    reporting, page = module("reporting"), tmp_path / "page.md"
+    reporting, page = module("publishing"), tmp_path / "page.md"
     begin, end = reporting.marks_of("pretraining.py")
     page.write_text(f"a\n{begin}\nold\n{end}\nz\n")
     for text in ("new", "newer"):
@@ -35,5 +35,5 @@ def test_a_page_without_marks_is_refused(module, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("nothing")
     with pytest.raises(ValueError, match="has no place for the table"):
-        module("reporting").write_between_marks(page, "new", "pretraining.py")
+        module("publishing").write_between_marks(page, "new", "pretraining.py")
     assert page.read_text() == "nothing"
