@@ -156,10 +156,13 @@ def test_file_that_holds_no_predictions_stays(folder, rows, tmp_path):
 
 
 def test_earlier_predictions_stay_until_the_new_ones_are_whole(folder, rows, tmp_path, monkeypatch):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
     output = tmp_path / "out.jsonl"
     output.write_text('{"label": "old"}\n')
     with monkeypatch.context() as patch:
-        patch.setattr(prediction, "write", lambda *arguments: os.kill(os.getpid(), 2))
+        patch.setattr(prediction, "write", interrupt)
         with pytest.raises(KeyboardInterrupt):
             predict_file(str(folder), str(rows), str(output), overwrite=True)
     assert output.read_text() == '{"label": "old"}\n'
