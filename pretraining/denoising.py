@@ -8,7 +8,8 @@
 
 30 % of the tokens are hidden, and all sentences permuted. Lengths count tokens, as the paper says (fairseq's
 code of it counts words). Exactly round(0.3 L) tokens are hidden, so the last run of a text may be cut short;
-where the runs lie among the kept tokens is drawn with all arrangements alike likely.
+where the runs lie among the kept tokens is drawn with all arrangements alike likely. A text has no more runs
+than hidden tokens, lest its source be longer than itself: of more, some of length 0 are left out.
 
 Legend: L tokens of a text, N packed tokens of a batch, S sequences, Q sentences, K runs.
 """
@@ -48,8 +49,8 @@ class Denoising(TeacherForcing):
     ):
         super().__init__("denoising", decoder_start_id, label_smoothing)
         self.rate = check_rate("rate", rate)
-        if mean_span_length <= 0:
-            raise ValueError(f"mean_span_length is {mean_span_length}, but must be above 0: try 3")
+        if mean_span_length < 0.1:
+            raise ValueError(f"mean_span_length is {mean_span_length}, but must be 0.1 or more: try 3")
         self.mean_span_length = mean_span_length
         self.mask_id = required_token_id(tokenizer, "mask", "denoising")
         self.eos_id = required_token_id(tokenizer, "eos", "denoising")
@@ -72,7 +73,8 @@ def spoiled_lengths(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimate the tokens of source and target (S,), with their ends, for texts of some lengths (S,)."""
     hidden = np.rint(lengths * rate)
-    return (lengths - hidden + np.ceil(hidden / mean_span_length) + 1).astype(np.int64), lengths + 1
+    spans = np.minimum(np.ceil(hidden / mean_span_length), hidden)
+    return (lengths - hidden + spans + 1).astype(np.int64), lengths + 1
 
 
 def permutation(starts: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -98,7 +100,7 @@ def infill(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Replace runs of packed `ids` (N,) by one [MASK] each; the spoiled texts, packed, and their lengths."""
     hidden = np.rint(lengths * rate).astype(np.int64)
-    span_lengths, spans = poisson_until(hidden, mean_span_length, rng)
+    span_lengths, spans = without_excess(*poisson_until(hidden, mean_span_length, rng), hidden)
     slots = lengths - hidden + spans  # a spoiled text is a row of kept tokens and masks
     is_mask = choose_each(slots, spans, rng)
     covered = np.ones(len(is_mask), dtype=np.int64)  # tokens of the text that each of the row stands for
@@ -107,6 +109,18 @@ def infill(
     spoiled = np.full(len(is_mask), mask_id, dtype=np.int64)
     spoiled[~is_mask] = ids[place[~is_mask]]
     return spoiled, slots
+
+
+def without_excess(
+    span_lengths: np.ndarray, spans: np.ndarray, hidden: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Leave out runs of length 0 where a text has more runs than `hidden` tokens (S,): lengths, numbers."""
+    excess = np.maximum(spans - hidden, 0)
+    is_empty = span_lengths == 0
+    empty_before = np.append(0, is_empty.cumsum())  # (K + 1,)
+    rank = empty_before[1:] - empty_before[spans.cumsum() - spans].repeat(spans)  # from 1 in each text
+    is_kept = ~is_empty | (rank > excess.repeat(spans))
+    return span_lengths[is_kept], spans - excess
 
 
 def ended(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> Ragged:

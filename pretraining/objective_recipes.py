@@ -111,7 +111,7 @@ class DenoisingRecipe:
     """Which objective this is."""
     rate: Rate = 0.3
     """Share of the tokens that is hidden."""
-    mean_span_length: Annotated[float, Field(gt=0)] = 3.0
+    mean_span_length: Annotated[float, Field(ge=0.1)] = 3.0
     """Tokens of a hidden run, on average."""
     label_smoothing: Smoothing = 0.0
     """Probability that is spread over the whole vocabulary instead of resting on the right token."""

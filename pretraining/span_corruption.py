@@ -46,7 +46,7 @@ def uncorrupted_length(sequence_length: int, rate: float, mean_span_length: floa
 
     With the paper's 512, 0.15 and 3 it is 568, as `random_spans_helper` of its code finds.
     """
-    lengths = np.arange(1, int((sequence_length + 1) / (1 - rate)) + 2)
+    lengths = np.arange(1, 2 * sequence_length + 2)  # both sides together are longer than the text
     longest = np.maximum(*corrupted_lengths(lengths, rate, mean_span_length))
     if sequence_length < longest[0]:
         raise ValueError(
