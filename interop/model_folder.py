@@ -147,8 +147,13 @@ def require_fit(tokenizer: PreTrainedTokenizerBase | None, config: PreTrainedCon
     Raises:
         ValueError: With both sizes.
     """
-    if tokenizer is not None and len(tokenizer) > config.vocab_size:
+    if tokenizer is not None and num_ids(tokenizer) > config.vocab_size:
         raise ValueError(
-            f"the tokenizer has {len(tokenizer):,} tokens, but the model vectors for {config.vocab_size:,} "
-            "only: they do not belong together"
+            f"the tokenizer has ids below {num_ids(tokenizer):,}, but the model vectors for "
+            f"{config.vocab_size:,} only: they do not belong together"
         )
+
+
+def num_ids(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Count the rows that a tokenizer's ids need: more than it has tokens where it leaves ids out."""
+    return max(tokenizer.get_vocab().values()) + 1

@@ -8,7 +8,8 @@
 
 30 % of the tokens are masked, and all sentences permuted. Lengths count tokens, as the paper says (fairseq's
 code of it counts words). Exactly round(0.3 L) tokens are masked, so the last span of a text may be cut short;
-all arrangements of spans among the kept tokens are equally likely.
+all arrangements of spans among the kept tokens are equally likely. A text has no more spans than masked
+tokens, lest its source be longer than itself: of more, some of length 0 are left out.
 
 Legend: L tokens of a text, N packed tokens of a batch, S sequences, Q sentences, K spans.
 """
@@ -55,8 +56,8 @@ class Denoising(TeacherForcing):
     ):
         super().__init__("denoising", decoder_start_id, label_smoothing)
         self.noise_density = check_rate("noise_density", noise_density)
-        if mean_span_length <= 0:
-            raise ValueError(f"mean_span_length is {mean_span_length}, but must be above 0: try 3")
+        if mean_span_length < 0.1:
+            raise ValueError(f"mean_span_length is {mean_span_length}, but must be 0.1 or more: try 3")
         self.mean_span_length = mean_span_length
         self.mask_id = required_token_id(tokenizer, "mask", "denoising")
         self.eos_id = required_token_id(tokenizer, "eos", "denoising")
@@ -79,7 +80,8 @@ def infilled_lengths(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimate the tokens of source and target (S,), with their ends, for texts of some lengths (S,)."""
     masked = np.rint(lengths * noise_density)
-    return (lengths - masked + np.ceil(masked / mean_span_length) + 1).astype(np.int64), lengths + 1
+    spans = np.minimum(np.ceil(masked / mean_span_length), masked)
+    return (lengths - masked + spans + 1).astype(np.int64), lengths + 1
 
 
 def permutation(starts: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -105,7 +107,7 @@ def infill(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Replace spans of packed `ids` (N,) by one [MASK] each; corrupted texts, packed, and their lengths."""
     masked = np.rint(lengths * noise_density).astype(np.int64)
-    span_lengths, spans = poisson_until(masked, mean_span_length, rng)
+    span_lengths, spans = without_excess(*poisson_until(masked, mean_span_length, rng), masked)
     slots = lengths - masked + spans  # kept tokens and masks of a corrupted text
     is_mask = choose_each(slots, spans, rng)
     covered = np.ones(len(is_mask), dtype=np.int64)  # tokens of the text that each of the row stands for
@@ -114,6 +116,18 @@ def infill(
     corrupted = np.full(len(is_mask), mask_id, dtype=np.int64)
     corrupted[~is_mask] = ids[positions[~is_mask]]
     return corrupted, slots
+
+
+def without_excess(
+    span_lengths: np.ndarray, spans: np.ndarray, masked: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Leave out spans of length 0 where a text has more spans than `masked` tokens (S,): lengths, numbers."""
+    excess = np.maximum(spans - masked, 0)
+    is_empty = span_lengths == 0
+    empty_before = np.append(0, is_empty.cumsum())  # (K + 1,)
+    rank = empty_before[1:] - empty_before[spans.cumsum() - spans].repeat(spans)  # from 1 in each text
+    is_kept = ~is_empty | (rank > excess.repeat(spans))
+    return span_lengths[is_kept], spans - excess
 
 
 def append_eos(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> Ragged:
@@ -136,7 +150,7 @@ class DenoisingRecipe(BaseObjectiveRecipe):
     """Which objective this is."""
     noise_density: Rate = 0.3
     """Share of the tokens that is masked."""
-    mean_span_length: Annotated[float, Field(gt=0)] = 3.0
+    mean_span_length: Annotated[float, Field(ge=0.1)] = 3.0
     """Tokens of a masked span, on average."""
     label_smoothing: Smoothing = 0.0
     """Probability that is spread over the whole vocabulary instead of resting on the target token."""

@@ -54,7 +54,7 @@ def uncorrupted_length(sequence_length: int, noise_density: float, mean_span_len
 
     With the paper's 512, 0.15 and 3 it is 568, as `random_spans_helper` of its code finds.
     """
-    lengths = np.arange(1, int((sequence_length + 1) / (1 - noise_density)) + 2)
+    lengths = np.arange(1, 2 * sequence_length + 2)  # both sides together are longer than the text
     longest = np.maximum(*corrupted_lengths(lengths, noise_density, mean_span_length))
     if sequence_length < longest[0]:
         raise ValueError(

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AttentionInterface, AutoModel, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from ..interop.model_folder import num_ids
 from ..modeling import TercetConfig
 from ..modeling.attention import CrossAttention, SelfAttention
 from ..modeling.block import Block
@@ -66,7 +67,7 @@ def build_planned_model(recipe: PretrainingRecipe) -> TercetLMHeadModel:
     config = build_config(recipe)
     if "vocab_size" not in recipe.model.overrides:
         path = recipe.tokenizer.path
-        config.vocab_size = recipe.tokenizer.vocab_size if path is None else len(load_tokenizer(path))
+        config.vocab_size = recipe.tokenizer.vocab_size if path is None else num_ids(load_tokenizer(path))
     with torch.device("meta"):
         model = recipe.objective.model_class(config)
     assert isinstance(model, TercetLMHeadModel)

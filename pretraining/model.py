@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from ..configs.recipe import load_preset, preset_names
 from ..interop.inheritance import inherit
 from ..interop.messages import shortened
-from ..interop.model_folder import find_folder, load_config
+from ..interop.model_folder import find_folder, load_config, num_ids
 from ..interop.run import load_ours
 from ..modeling import TercetConfig, TercetPreTrainedModel, TercetSeq2SeqConfig
 from .recipe import PretrainingRecipe
@@ -122,7 +122,7 @@ def require_positions(config: TercetConfig, sequence_length: int) -> None:
 
 
 def fit_vocabulary(config: TercetConfig, tokenizer: PreTrainedTokenizerBase, *, is_size_given: bool) -> None:
-    """Give a configuration the tokenizer's size, unless the recipe gives one, and its special ids.
+    """Give a configuration room for the tokenizer's ids, unless the recipe gives one, and its special ids.
 
     A decoder that begins with the preset's eos token (BART) will begin with the tokenizer's, and so on.
 
@@ -130,11 +130,11 @@ def fit_vocabulary(config: TercetConfig, tokenizer: PreTrainedTokenizerBase, *, 
         ValueError: The given size has no room for the tokenizer's ids.
     """
     if not is_size_given:
-        config.vocab_size = len(tokenizer)
-    if config.vocab_size < len(tokenizer):
+        config.vocab_size = num_ids(tokenizer)
+    if config.vocab_size < num_ids(tokenizer):
         raise ValueError(
-            f"model.overrides.vocab_size is {config.vocab_size:,}, but the tokenizer has {len(tokenizer):,} "
-            "tokens: leave it out, or train a smaller tokenizer (tokenizer.vocab_size)"
+            f"model.overrides.vocab_size is {config.vocab_size:,}, but the tokenizer's ids need "
+            f"{num_ids(tokenizer):,}: leave it out, or train a smaller tokenizer (tokenizer.vocab_size)"
         )
     if isinstance(config, TercetSeq2SeqConfig):
         start = config.decoder_start_token_id

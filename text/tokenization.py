@@ -76,7 +76,8 @@ def tokenized_corpus(
 
 def tokenize(documents: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> TokenizedCorpus:
     """Tokenize documents into memory."""
-    return _tokenize(list(documents), text_backend(tokenizer))
+    backend = text_backend(tokenizer)
+    return _tokenize(list(documents), backend, token_kind(_num_ids(backend)))
 
 
 def text_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
@@ -96,12 +97,13 @@ def text_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
 
 def _fill(folder: Path, shards: Path, documents: Documents, backend: Tokenizer) -> None:
     """Write the tokenized documents into a folder, by way of `shards`, with a progress bar."""
-    tally, size = Tally(), backend.get_vocab_size()
+    tally, size = Tally(), _num_ids(backend)
+    kind = token_kind(size)
     with tqdm(desc=f"tokenizing {documents.name}", unit=" documents", disable=None, leave=False) as bar:
 
         def tokenized(batches: Iterable[tuple[int, list[str]]]) -> Iterator[TokenizedCorpus]:
             for _, texts in batches:
-                yield _tokenize(texts, backend)
+                yield _tokenize(texts, backend, kind)
                 bar.update(len(texts))
 
         def parts() -> Iterator[TokenizedCorpus]:
@@ -127,8 +129,13 @@ def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
         yield texts
 
 
-def _tokenize(texts: Sequence[str], backend: Tokenizer) -> TokenizedCorpus:
-    kind, num_sentences = token_kind(backend.get_vocab_size()), 0
+def _num_ids(backend: Tokenizer) -> int:
+    """Count the ids up to the last: more than there are tokens where some are left out."""
+    return max(backend.get_vocab().values()) + 1
+
+
+def _tokenize(texts: Sequence[str], backend: Tokenizer, kind: np.dtype) -> TokenizedCorpus:
+    num_sentences = 0
     counted: list[np.ndarray] = []  # per portion, (3, pieces): document, sentence, tokens
     tokens, starts = [np.empty(0, kind)], [np.empty(0, bool)]
     for portion in _portions(_pieces(texts, backend)):

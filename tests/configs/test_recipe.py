@@ -9,7 +9,14 @@ import pytest
 from pydantic import Field
 
 from tercet.configs.documents import read_document
-from tercet.configs.recipe import load_preset, load_recipe, preset_names, recipe_data, recipe_names
+from tercet.configs.recipe import (
+    load_preset,
+    load_recipe,
+    preset_names,
+    read_overrides,
+    recipe_data,
+    recipe_names,
+)
 from tercet.training.recipe import TrainingRecipe
 
 
@@ -185,12 +192,43 @@ def test_a_missing_recipe_is_answered_with_the_shipped_ones():
     [
         ("1e-3", 1e-3), ("1E5", 1e5), ("-2.5e+3", -2500.0), (".5", 0.5), ("3", 3), ("3.", 3.0),
         ("1_000", 1000), ("true", True), ("null", None), ("2026-11-20", "2026-11-20"), ("1.2.3", "1.2.3"),
-        ("e3", "e3"), ("-", [None]), (".inf", float("inf")),
+        ("e3", "e3"), ("-", [None]), (".inf", float("inf")), ("0100", 100), ("-08", -8), ("0x1f", 31),
+        ("1:30", "1:30"), ("12:30:45", "12:30:45"),
     ],
 )  # fmt: skip
 def test_scalars_are_what_they_look_like(text, value):
     assert read_document(text) == value
     assert type(read_document(text)) is type(value)
+
+
+def test_an_override_changes_no_other_place_that_an_anchor_names():
+    data = read_document("first: &steps {steps: 1}\nsecond: *steps\nthird: [*steps]")
+    assert read_overrides(["second.steps=5"], data) == {
+        "first": {"steps": 1},
+        "second": {"steps": 5},
+        "third": [{"steps": 1}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a: &a {x: 1, y: 1}\nb: {<<: *a, x: 2}", {"a": {"x": 1, "y": 1}, "b": {"x": 2, "y": 1}}),
+        (  # `c` adds to `b` before the reader comes to `b` itself
+            "a: &a {x: 1}\nd: {b: &b {<<: *a, x: 2}}\nc: {<<: *b, y: 3}",
+            {"a": {"x": 1}, "d": {"b": {"x": 2}}, "c": {"x": 2, "y": 3}},
+        ),
+        ("<<: [{x: 1}, {x: 2, y: 3}]", {"x": 1, "y": 3}),
+    ],
+)
+def test_a_mapping_may_take_over_the_keys_of_others(text, value):
+    assert read_document(text) == value
+
+
+def test_keys_given_twice_are_refused_beside_those_taken_over():
+    for text in ("a: &a {x: 1}\nb: {<<: *a, x: 2, x: 3}", "a: &a {x: 1}\nb: {<<: *a, <<: *a}"):
+        with pytest.raises(ValueError, match=r"given twice \(line 2\)"):
+            read_document(text)
 
 
 def test_presets_and_recipes_are_found_by_name():

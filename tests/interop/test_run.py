@@ -240,7 +240,7 @@ def test_surplus_tensor_is_named(folder, tmp_path: Path, capsys) -> None:
 def test_tokenizer_that_does_not_fit_is_refused(folder, tmp_path: Path, capsys) -> None:
     source = folder("BertForMaskedLM", vocab_size=20)
     line = complaint(capsys, "import", source, tmp_path / "ours")
-    assert "the tokenizer has 35 tokens, but the model vectors for 20 only" in line
+    assert "the tokenizer has ids below 35, but the model vectors for 20 only" in line
 
 
 def test_damaged_tokenizer_is_told(folder, tmp_path: Path, capsys) -> None:

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet.objectives.denoising import Denoising, infill, permutation
+from tercet.objectives.denoising import Denoising, infill, permutation, without_excess
 
 MASK, EOS, FIRST_WORD = 3, 2, 5
 
@@ -97,6 +97,25 @@ class OneByOne:
         return np.ones(size, dtype=int)
 
 
+@pytest.mark.parametrize("mean", [0.1, 1.0, 3.0])
+def test_a_source_is_never_longer_than_its_text(mean):
+    texts = np.repeat([15, 1, 63], 2_000)
+    ids = np.arange(FIRST_WORD, FIRST_WORD + texts.sum())
+    spoiled, lengths = infill(ids, texts, 0.3, mean, MASK, np.random.default_rng(4))
+    assert (lengths <= texts).all()
+    assert lengths.sum() == len(spoiled)
+    kept = np.add.reduceat(spoiled != MASK, lengths.cumsum() - lengths)
+    assert kept.tolist() == (texts - np.rint(0.3 * texts)).tolist()
+    assert (np.diff(spoiled[spoiled != MASK]) > 0).all()
+
+
+def test_of_too_many_runs_some_of_length_0_are_left_out():
+    lengths, spans = without_excess(
+        np.array([0, 2, 0, 0, 1, 0, 0, 1, 5]), np.array([5, 3, 1]), np.array([3, 1, 5])
+    )
+    assert (lengths.tolist(), spans.tolist()) == ([2, 0, 1, 1, 5], [3, 1, 1])
+
+
 def test_sentence_orders_are_alike_likely():
     draws = 6_000
     starts = np.tile(np.array([1, 0, 1, 1], dtype=bool), draws)
@@ -138,5 +157,5 @@ def test_mistakes_are_named():
         Denoising(make_tokenizer(mask_token=None), EOS)
     with pytest.raises(ValueError, match=r"noise_density is -0.1"):
         Denoising(make_tokenizer(), EOS, noise_density=-0.1)
-    with pytest.raises(ValueError, match=r"mean_span_length is 0, but must be above 0"):
+    with pytest.raises(ValueError, match=r"mean_span_length is 0, but must be 0.1 or more"):
         Denoising(make_tokenizer(), EOS, mean_span_length=0)

@@ -59,6 +59,16 @@ def test_a_text_of_568_fills_a_sequence_of_512():
     assert uncorrupted_length(512, 0.15, 3.0) == 568
 
 
+@pytest.mark.parametrize("rate", [0.01, 0.15, 0.5, 0.9, 0.999, 1 - 1e-12])
+@pytest.mark.parametrize("mean", [1.0, 3.0, 100.0])
+def test_the_longest_text_fits_and_no_longer_one_does(rate, mean):
+    for sequence_length in (2, 3, 8, 64):
+        texts = np.arange(1, 1000)
+        sides = np.maximum(*corrupted_lengths(texts, rate, mean))
+        expected = texts[sides <= sequence_length]
+        assert uncorrupted_length(sequence_length, rate, mean) == expected.max()
+
+
 @pytest.mark.parametrize("lengths", [[568], [1, 2, 3, 1, 1, 10, 40, 2], list(range(1, 200))])
 @pytest.mark.parametrize(("rate", "mean"), [(0.15, 3.0), (0.5, 1.0), (0.9, 10.0)])
 def test_splicing_the_target_into_the_source_restores_the_text(lengths, rate, mean):

@@ -1,5 +1,6 @@
 """The untrained model of a recipe: it fits its tokenizer, or says why it cannot."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -12,8 +13,9 @@ from transformers import PreTrainedTokenizerFast
 from tercet import TercetEncoderForMaskedLM
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.objectives.recipes import ObjectiveRecipe
+from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_config, build_model
-from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.recipe import PretrainingRecipe, TokenizerRecipe
 
 PRESETS = {"encoder": "encoder-tiny", "decoder": "decoder-tiny", "seq2seq": "seq2seq-tiny"}
 
@@ -83,8 +85,23 @@ def test_larger_vocabulary_is_respected(tokenizer):
 
 def test_vocabulary_that_does_not_fit_is_refused(tokenizer):
     recipe = recipe_of("decoder-tiny", "causal_language_modeling", vocab_size=39)
-    with pytest.raises(ValueError, match=r"vocab_size is 39, but the tokenizer has 40 tokens"):
+    with pytest.raises(ValueError, match=r"vocab_size is 39, but the tokenizer's ids need 40"):
         build_model(recipe, tokenizer)
+
+
+def test_a_vocabulary_has_room_for_the_last_id_where_others_are_left_out(tmp_path, tokenizer):
+    words = {name: 3 * idx for name, idx in tokenizer.get_vocab().items()}
+    gappy = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel(words, "[UNK]")), **tokenizer.special_tokens_map
+    )
+    gappy.save_pretrained(tmp_path)
+    recipe = recipe_of("decoder-tiny", "causal_language_modeling")
+    assert build_model(recipe, gappy).config.vocab_size == 3 * 39 + 1 > len(gappy)
+    planned = replace(recipe, tokenizer=TokenizerRecipe(path=str(tmp_path)))
+    assert build_planned_model(planned).config.vocab_size == 3 * 39 + 1
+    recipe = recipe_of("decoder-tiny", "causal_language_modeling", vocab_size=100)
+    with pytest.raises(ValueError, match=r"vocab_size is 100, but the tokenizer's ids need 118"):
+        build_model(recipe, gappy)
 
 
 def test_sequences_over_the_positions_are_refused():

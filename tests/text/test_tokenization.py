@@ -6,8 +6,9 @@ import sys
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
 
 from tercet.text import long_sentences, tokenization
 from tercet.text.corpus import ARRAYS
@@ -70,7 +71,7 @@ def calls(monkeypatch):
     batches = []
     original = tokenization._tokenize
     monkeypatch.setattr(
-        tokenization, "_tokenize", lambda texts, backend: batches.append(texts) or original(texts, backend)
+        tokenization, "_tokenize", lambda texts, *others: batches.append(texts) or original(texts, *others)
     )
     return batches
 
@@ -225,10 +226,10 @@ def test_an_interrupted_tokenization_goes_on_with_the_next_shard(
     monkeypatch.setattr(tokenization, "BATCHES_OF_A_SHARD", 2)
     recorded, calls[:] = tokenization._tokenize, []
 
-    def interrupted(texts, backend):
+    def interrupted(texts, *others):
         if len(calls) == tokenized_before:
             raise KeyboardInterrupt
-        return recorded(texts, backend)
+        return recorded(texts, *others)
 
     monkeypatch.setattr(tokenization, "_tokenize", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -242,6 +243,14 @@ def test_an_interrupted_tokenization_goes_on_with_the_next_shard(
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(whole, name), getattr(corpus, name))
     assert [folder.name for folder in (tmp_path / "cache" / "tokenized").iterdir()] == [corpus.folder.name]
+
+
+def test_ids_may_leave_others_out():
+    words = {"[UNK]": 0, "[PAD]": 3, "here": 7, "there": 70_000}
+    backend = Tokenizer(WordLevel(words, "[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
+    assert tokenize(["here there here"], tokenizer).tokens.tolist() == [7, 70_000, 7]
 
 
 def test_a_tokenizer_must_be_fast():
