@@ -35,6 +35,7 @@ from ..pretraining.cache import cache_folder
 from ..pretraining.comparison import compare
 from ..pretraining.documentation import SPLITS, Document, read_documentation
 from ..pretraining.output import MODEL
+from ..pretraining.paths import named_path
 from ..pretraining.recipe import PretrainingRecipe
 from ..pretraining.report import as_markdown
 from ..pretraining.report_page import as_page
@@ -89,12 +90,16 @@ def run_demo(
 
     Raises:
         ValueError: The folder holds something else, or an earlier demonstration without `overwrite`.
+        KeyboardInterrupt: A signal stopped it.
     """
-    folder = Path(output).expanduser()
+    folder = named_path(output, "--output")
     with writing(folder):
         claim_folder(folder, overwrite=overwrite)
         members = recipes or load_recipes()
-        return show_all(folder, members, tasks, distillation, prompting, documents)
+        try:
+            return show_all(folder, members, tasks, distillation, prompting, documents)
+        except KeyboardInterrupt:  # a run within it says --resume, which no demo has
+            raise KeyboardInterrupt("stopped; a demo begins anew: add --overwrite") from None
 
 
 def show_all(

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ..pretraining.paths import named_path
 from ..training.recipe import Positive
 from .boundary import Opening, Policy
 from .encoder_scoring import Hiding
@@ -113,4 +114,4 @@ class FewShotRecipe:
     @property
     def folder(self) -> Path:
         """The output folder as a path."""
-        return Path(self.output).expanduser()
+        return named_path(self.output, "output")

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ..pretraining.objective_recipes import ObjectiveRecipe
+from ..pretraining.paths import named_path
 from ..pretraining.recipe import CorpusRecipe
 from ..training.recipe import Fraction, NonNegative, Positive, TrainingRecipe
 from .task_recipes import TaskRecipe
@@ -155,7 +156,7 @@ class FineTuningRecipe:
     @property
     def folder(self) -> Path:
         """The output folder as a path."""
-        return Path(self.output).expanduser()
+        return named_path(self.output, "output")
 
     @property
     def model_folder(self) -> Path:
