@@ -39,6 +39,7 @@ from ..reporting.blocks import as_markdown
 from ..reporting.page import as_page
 from ..text.cache import cache_folder
 from ..text.documentation import SPLITS, Document, read_documentation
+from ..text.paths import named_path
 from ..training.disk import replace_text
 from ..training.ownership import OWN, begin, is_ours, is_unfinished, remove
 from ..training.run_folder import HIDDEN, MODEL, writing
@@ -88,12 +89,16 @@ def run_demo(
 
     Raises:
         ValueError: The folder holds something else, or an earlier demonstration without `overwrite`.
+        KeyboardInterrupt: A signal stopped it.
     """
-    folder = Path(output).expanduser()
+    folder = named_path(output, "--output")
     with writing(folder):
         claim_folder(folder, overwrite=overwrite)
         members = recipes or load_recipes()
-        return show_all(folder, members, tasks, distillation, prompting, documents)
+        try:
+            return show_all(folder, members, tasks, distillation, prompting, documents)
+        except KeyboardInterrupt:  # a run within it says --resume, which no demo has
+            raise KeyboardInterrupt("stopped; a demo begins anew: add --overwrite") from None
 
 
 def show_all(

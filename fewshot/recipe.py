@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from ..pretraining.paths import named_path
 from ..training.recipe import Positive
 from .boundary import Opening, SpecialTokenPolicy
 from .encoder_scoring import Hiding
@@ -118,4 +119,4 @@ class FewShotRecipe:
     @property
     def folder(self) -> Path:
         """The output folder as a path."""
-        return Path(self.output).expanduser()
+        return named_path(self.output, "output")

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from ..objectives.recipes import ObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe
+from ..text.paths import named_path
 from ..training.recipe import Fraction, NonNegative, Positive, TrainingRecipe
 from .task_recipes import TaskRecipe
 
@@ -155,7 +156,7 @@ class FineTuningRecipe:
     @property
     def folder(self) -> Path:
         """The output folder as a path."""
-        return Path(self.output).expanduser()
+        return named_path(self.output, "output")
 
     @property
     def model_folder(self) -> Path:

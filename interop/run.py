@@ -94,6 +94,8 @@ def claimed(source: str, output: str, *, overwrite: bool) -> Iterator[Path]:
     Raises:
         ValueError: There is something already, or what is read lies in it.
     """
+    if not output.strip():
+        raise ValueError(f"OUTPUT is {output!r}: name a folder; the present one is called .")
     folder = Path(output).expanduser().absolute()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{output} is a file: name a folder")

@@ -36,7 +36,10 @@ def build_held_out(
         ValueError: The text cannot be read or is too short.
     """
     corpus = tokenize(documents, tokenizer, recipe.corpus.cache)
-    source = examples_of(recipe, corpus, tokenizer)
+    try:
+        source = examples_of(recipe, corpus, tokenizer)
+    except ValueError as error:
+        raise ValueError(f"corpus.validation: {error}") from error
     sides = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
     about = {UNKNOWN: share_of_unknown([side.tokens for side in sides], tokenizer)}
     num_bytes = recipe.objective.count_bytes(corpus, source)

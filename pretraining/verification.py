@@ -120,7 +120,7 @@ def verify_resume(
         RuntimeError: A process of the run failed by itself.
     """
     every = min(steps, recipe.training.steps) // 3
-    if every == 0:
+    if every < 1:
         raise ValueError(f"a run of {min(steps, recipe.training.steps)} steps cannot be cut in three: take 3")
     with tempfile.TemporaryDirectory(prefix="tercet-verify-resume-") as name:
         folder = Path(name)

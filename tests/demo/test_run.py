@@ -10,6 +10,7 @@ import yaml
 from safetensors.torch import load_file
 
 from tercet.configs.recipe import load_recipe
+from tercet.demo import run as demo
 from tercet.demo.distilling import load_distillation
 from tercet.demo.finetuning import load_tasks
 from tercet.demo.prompting import load_prompting
@@ -218,6 +219,24 @@ def test_demo_with_a_file_of_somebody_else_is_never_deleted(finished):
     finally:
         file.unlink()
     assert finished.exists()
+
+
+@pytest.mark.parametrize("name", ["", " ", "~nobody-of-that-name/demo"])
+def test_a_name_that_means_no_folder_is_refused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "show_all", lambda folder, *others: folder)
+    with pytest.raises(ValueError, match=r"^--output is '"):
+        run_demo(name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_demo_does_not_speak_of_resuming(tmp_path, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt("stopped by SIGTERM; continue with --resume")
+
+    monkeypatch.setattr(demo, "show_all", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=r"^stopped; a demo begins anew: add --overwrite$"):
+        run_demo(tmp_path / "demo")
 
 
 def test_folder_without_the_list_of_a_demo_is_none(tmp_path):

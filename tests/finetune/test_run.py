@@ -249,3 +249,8 @@ def test_recipe_in_the_model_is_the_one_that_was_run(recipe_of):
     recipe = recipe_of("classification")
     folder = finetune(recipe)
     assert yaml.safe_load((folder / "recipe.yaml").read_text()) == recipe_data(recipe)
+
+
+def test_an_output_without_a_name_is_refused(recipe_of):
+    with pytest.raises(ValueError, match=r"^output is '': name a file or folder"):
+        finetune(recipe_of("classification", output=""))

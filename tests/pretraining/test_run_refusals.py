@@ -60,6 +60,14 @@ def test_earlier_run_survives_a_text_that_cannot_be_learned_from(name, texts, tm
     pretrain(recipe, resume=True)
 
 
+def test_held_out_text_that_is_too_short_is_named(texts, tmp_path, recipe_of):
+    (tmp_path / "short.txt").write_text("a\n\na")
+    recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
+    short = replace(recipe, corpus=replace(recipe.corpus, validation=str(tmp_path / "short.txt")))
+    with pytest.raises(ValueError, match=r"^corpus.validation: corpus has no document of 4 tokens"):
+        pretrain(short)
+
+
 def test_earlier_run_survives_a_pair_that_fits_no_micro_batch(texts, tmp_path, recipe_of):
     """Be it a pair that is measured on only."""
     recipe = recipe_of("translation", texts, tmp_path / "run")

@@ -124,6 +124,8 @@ def test_too_few_steps_are_refused(recipe_on):
     recipe, _ = recipe_on("translation", steps=2)
     with pytest.raises(ValueError, match="a run of 2 steps cannot be cut in three"):
         verify_resume(recipe)
+    with pytest.raises(ValueError, match="a run of -3 steps cannot be cut in three"):
+        verify_resume(recipe, steps=-3)
 
 
 @pytest.mark.slow
