@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ..pretraining.paths import named_path
+from ..text.paths import named_path
 from ..training.recipe import Positive
 from .boundary import Opening, SpecialTokenPolicy
 from .encoder_scoring import Hiding
