@@ -27,13 +27,13 @@ def test_layers_are_chosen(choice, depth, count, expected):
     ("choice", "depth", "count", "message"),
     [
         ("every", 12, 5, r"student\.layers is every, but 5 layers are no part of 12"),
-        ("first", 4, 5, "5 layers are wanted, but the teacher has 4: take fewer"),
+        ("first", 4, 5, "5 layers are requested, but the teacher has 4: take fewer"),
         ((0, 4), 4, None, r"is \[0, 4\], but the teacher's layers are 0 to 3"),
         ((2, 1), 4, None, "each once, in their order"),
         ((1, 1), 4, None, "each once, in their order"),
         ((-1, 1), 4, None, "layers are 0 to 3"),
         ((), 4, None, "layers are 0 to 3"),
-        ((0, 1), 4, 3, "lists 2 layers, but 3 are wanted"),
+        ((0, 1), 4, 3, "lists 2 layers, but 3 are requested"),
     ],
 )
 def test_a_choice_that_does_not_fit_is_refused(choice, depth, count, message):

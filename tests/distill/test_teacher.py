@@ -79,7 +79,7 @@ def test_a_teacher_without_the_needed_outputs_is_refused(recipe_of, teachers, tm
         distill(changed(recipe, teacher=str(tmp_path / "bare")))
     with pytest.raises(ValueError, match="is a tercet_decoder, but masked_language_modeling is learned by"):
         distill(changed(recipe, teacher=str(teachers / "decoder")))
-    with pytest.raises(ValueError, match="which asks for more than tokens"):
+    with pytest.raises(ValueError, match="which has targets other than tokens"):
         distill(changed(recipe, objective={"kind": "masked_language_modeling_with_next_sentence"}))
     source.model.save_pretrained(tmp_path / "mute")
     with pytest.raises(ValueError, match="has no tokenizer"):

@@ -269,20 +269,6 @@ def test_scores_that_are_no_numbers_are_neither_kept_nor_counted(tmp_path):
     assert not (tmp_path / "answers.jsonl").read_text()
 
 
-def test_an_output_without_a_name_is_refused():
-    task = {"kind": "generation", "context": "{{ question }}", "answers": "a"}
-    recipe = parse_recipe(FewShotRecipe, {"task": task, "data": {"test": "rows.jsonl"}, "output": " "})
-    with pytest.raises(ValueError, match=r"^output is ' ': name a file or folder"):
-        _ = recipe.folder
-
-
-def test_a_stop_string_has_text():
-    task = {"kind": "generation", "context": "{{ question }}", "answers": "a", "stop": ["\n", ""]}
-    data = {"task": task, "data": {"test": "rows.jsonl"}, "output": "run"}
-    with pytest.raises(ValueError, match=r"task\..*stop.*at least 1 character"):
-        parse_recipe(FewShotRecipe, data)
-
-
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_one_line_with_a_remedy(name, model_of, tmp_path):
     parts, message = WRONG[name]

@@ -82,3 +82,17 @@ def test_keys_of_before_are_answered_with_their_new_names(parts, message):
     data = {"data": {"test": "rows.jsonl"}, "output": "run"} | parts
     with pytest.raises(ValueError, match=message):
         parse_recipe(FewShotRecipe, data)
+
+
+def test_an_output_without_a_name_is_refused():
+    task = {"kind": "generation", "context": "{{ question }}", "answers": "a"}
+    recipe = parse_recipe(FewShotRecipe, {"task": task, "data": {"test": "rows.jsonl"}, "output": " "})
+    with pytest.raises(ValueError, match=r"^output is ' ': name a file or folder"):
+        _ = recipe.folder
+
+
+def test_a_stop_string_has_text():
+    task = {"kind": "generation", "context": "{{ question }}", "answers": "a", "stop": ["\n", ""]}
+    data = {"task": task, "data": {"test": "rows.jsonl"}, "output": "run"}
+    with pytest.raises(ValueError, match=r"task\..*stop.*at least 1 character"):
+        parse_recipe(FewShotRecipe, data)
