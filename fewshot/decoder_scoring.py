@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from ..modeling import TercetDecoderForCausalLM
+from ..modeling.attention_patterns import PATTERNS
 from ..modeling.packing import Masks
 from .few_positions import Targets, fast_products, head_only_at, scores_of_few
 from .layout import ROBERTA_LIKE, packed, padded
@@ -39,8 +40,8 @@ class TreeScorer(Scorer):
         self.model, self.tokens_at_once = model, tokens_at_once
         config = model.config
         is_masked = str(config._attn_implementation) in ("sdpa", "eager")
-        # Relative biases count places, which in a tree are no distances.
-        self.may_branch = is_masked and config.position_embedding_type != "relative_bias"
+        # A bias counts indices of keys, which in a tree are no distances.
+        self.may_branch = is_masked and not config.has_score_bias
         self.may_cache = self.may_branch and set(config.types_of_layers) == {"full_attention"}
 
     @torch.inference_mode()
@@ -107,10 +108,11 @@ class TreeScorer(Scorer):
     def masks(self, sees: Tensor, positions: Tensor) -> Masks:
         """Turn who sees whom (B, T, T) into masks (B, 1, T, T), one for each type of layer."""
         config = self.model.config
-        nearest = positions[:, :, None] - positions[:, None] < (config.sliding_window or 0)
         masks: Masks = {}
         for kind in dict.fromkeys(config.types_of_layers):
-            allowed = sees & nearest if kind == "sliding_attention" else sees
+            allowed = sees & PATTERNS[kind](config, is_causal=True).allows(
+                positions[:, :, None], positions[:, None]
+            )
             added = torch.zeros(allowed.shape, dtype=self.model.dtype, device=allowed.device)
             added.masked_fill_(~allowed, torch.finfo(added.dtype).min)
             masks[kind] = added[:, None]

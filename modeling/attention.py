@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from .attention_kernels import attend
+from .attention_patterns import PATTERNS, AttentionPattern, FullAttention
+from .attention_scores import SCORES
 from .configuration_tercet import TercetConfig
 from .linear import project, residual_linear
 from .normalization import build_head_norm
@@ -25,7 +27,7 @@ class Attention(nn.Module):
 
     prepacks = True
 
-    def __init__(self, config: TercetConfig, layer_idx: int, *, is_causal: bool):
+    def __init__(self, config: TercetConfig, layer_idx: int, pattern: AttentionPattern):
         super().__init__()
         assert config.head_dim is not None  # every configuration fills it in
         query_width = config.num_attention_heads * config.head_dim
@@ -36,12 +38,14 @@ class Attention(nn.Module):
         self.o_proj = residual_linear(config, query_width, bias=bool(config.attention_out_bias))
         self.q_norm = build_head_norm(config)
         self.k_norm = build_head_norm(config)
+        self.score = SCORES[config.attention_score](config)
 
         self.config = config
         self.layer_idx = layer_idx
         self.head_dim = config.head_dim
-        # Transformers' attention kernels read these two from the module they are given.
-        self.is_causal = is_causal
+        self.pattern = pattern
+        # Transformers' attention kernels look up these two in the module they are given.
+        self.is_causal = pattern.is_causal
         self.num_key_value_groups = query_width // key_width
 
     def heads(self, x: Tensor) -> Tensor:
@@ -62,13 +66,14 @@ class Attention(nn.Module):
 
         With `output_positions` (n,) of the flattened batch, only these are projected back, as (1, n, C).
         """
+        query, key = self.score(query, key)
         read, weights = attend(
             self,
             query,
             key,
             value,
             mask,
-            scaling=self.head_dim**-0.5,
+            scaling=self.score.scaling,
             dropout=self.config.attention_dropout if self.training else 0.0,
             **kwargs,
         )
@@ -79,10 +84,9 @@ class SelfAttention(Attention):
     """Positions read from their own sequence: all of it, or what is near in a sliding layer."""
 
     def __init__(self, config: TercetConfig, layer_idx: int, *, is_causal: bool):
-        super().__init__(config, layer_idx, is_causal=is_causal)
-        window = config.sliding_window if config.types_of_layers[layer_idx] == "sliding_attention" else None
-        # Kernels count what a query sees on one side with itself, which an encoder's window leaves out.
-        self.sliding_window = window if window is None or is_causal else window + 1
+        pattern = PATTERNS[config.types_of_layers[layer_idx]](config, is_causal=is_causal)
+        super().__init__(config, layer_idx, pattern)
+        self.sliding_window = pattern.window
 
     def forward(
         self,
@@ -106,7 +110,7 @@ class CrossAttention(Attention):
     """Positions of a decoder read from an encoder's output, which no step of decoding changes."""
 
     def __init__(self, config: TercetConfig, layer_idx: int):
-        super().__init__(config, layer_idx, is_causal=False)
+        super().__init__(config, layer_idx, FullAttention(config, is_causal=False))
 
     def forward(
         self,

@@ -22,12 +22,14 @@ queries and M keys of a stream.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from .attention_patterns import PATTERNS, AttentionPattern
+from .configuration_tercet import TercetConfig
 from .dot_product import scaled_dot_product, single_query_attention
 from .packed_attention import flash_attention, fused_group, mask_of_group, short_group, stream_attention
 from .packing import Mask, PackedSequences
@@ -48,7 +50,8 @@ class Situation(NamedTuple):
         head_dim: D.
         num_keys: S, or those of the longest sequence of a group; 0 in a packed stream.
         dropout: Probability that a weight is dropped.
-        has_bias: Whether relative positions are added to the scores of packed sequences.
+        has_bias: Whether positions add a bias to the scores of packed sequences.
+        is_window: Whether direction and window say which pairs attend: see `AttentionPattern`.
         is_decode_step: Whether each sequence has a single query, behind a cache that grows.
     """
 
@@ -60,6 +63,7 @@ class Situation(NamedTuple):
     num_keys: int = 0
     dropout: float = 0.0
     has_bias: bool = False
+    is_window: bool = True
     is_decode_step: bool = False
 
 
@@ -78,6 +82,7 @@ class Kernel:
         most_keys: Keys up to which it is the fastest, where nothing is dropped.
         takes_dropout: Whether it can drop weights.
         takes_bias: Whether it can add a bias.
+        takes_pairs: Whether it can forbid any pairs, not only those outside a window.
         is_available: Whether this machine has it.
     """
 
@@ -91,6 +96,7 @@ class Kernel:
     most_keys: int | None = None
     takes_dropout: bool = True
     takes_bias: bool = True
+    takes_pairs: bool = True
     is_available: Callable[[torch.device], bool] | None = None
 
     def serves(self, situation: Situation) -> bool:
@@ -101,6 +107,7 @@ class Kernel:
             and self.computes_for(situation.implementation)
             and (self.takes_dropout or not situation.dropout)
             and (self.takes_bias or not situation.has_bias)
+            and (self.takes_pairs or situation.is_window)
             and (self.devices is None or situation.device.type in self.devices)
             and (self.dtypes is None or situation.dtype in self.dtypes)
             and (self.most_channels is None or situation.head_dim <= self.most_channels)
@@ -134,7 +141,7 @@ def attend(
     """Let `query` (B, H, T, D) attend to `key` and `value` (B, G, S, D), by the kernel of the situation.
 
     Args:
-        module: The layer, whose `config`, `is_causal` and `layer_idx` kernels read.
+        module: The layer, in which kernels look up `config`, `pattern`, `is_causal` and `layer_idx`.
         query: Of packed sequences, (1, H, N, D).
         key: Of packed sequences, (1, G, M, D).
         value: Of the size of `key`.
@@ -160,6 +167,7 @@ def attend(
         query.shape[-1],
         dropout=dropout,
         has_bias=packed_bias is not None,
+        is_window=module.pattern.is_window,  # pyright: ignore
         is_decode_step=is_decode_step,
     )
     if is_packed:
@@ -183,6 +191,22 @@ def has_kernel(layout: Layout, implementation: str | None) -> bool:
     )
 
 
+def require_implementation(config: TercetConfig, implementation: str | None) -> None:
+    """Raise a `ValueError` if attention needs a bias, or a mask, that an implementation does not take."""
+    takes_no_bias = any(kind in str(implementation) for kind in ("flash", "flex"))
+    if config.has_score_bias and takes_no_bias:
+        raise ValueError(
+            f"attn_implementation='{implementation}' takes no bias, as position_embedding_type="
+            f"{config.position_embedding_type!r} needs one: choose attn_implementation='sdpa' or 'eager'"
+        )
+    needing = [kind for kind in dict.fromkeys(config.types_of_layers) if not PATTERNS[kind].is_window]
+    if needing and "flash" in str(implementation):
+        raise ValueError(
+            f"attn_implementation='{implementation}' takes no mask, as layers of type {needing[0]!r} "
+            "need one: choose attn_implementation='sdpa' or 'eager'"
+        )
+
+
 def grouped_attention(
     module: nn.Module,
     query: Tensor,
@@ -193,24 +217,24 @@ def grouped_attention(
     situation: Situation,
     scaling: float,
     dropout: float,
-    sliding_window: int | None = None,
     packed_bias: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Let each query of a stream (1, H, N, D) attend within its sequence, in groups of similar length.
 
-    Each group has a kernel of its own. `sliding_window` counts what is seen on one side, the query included;
-    shorter sequences take a part of `packed_bias`. Returns (1, N, H, D), and no weights.
+    Each group has a kernel of its own, and a mask by the layer's pattern; shorter sequences take a part of
+    `packed_bias`. Returns (1, N, H, D), and no weights.
     """
-    groups, is_causal = sequences.groups, bool(module.is_causal)
+    groups, pattern = sequences.groups, cast(AttentionPattern, module.pattern)
     sides = ((groups.queries, query), (groups.keys, key), (groups.keys, value))
     parts = zip(*(slots.split(x.transpose(1, 2)[0]) for slots, x in sides), strict=True)  # (b, t, heads, D)
     results = []
     for group, (q, k, v) in enumerate(parts):
         compute = choose_kernel(situation._replace(layout="group", num_keys=k.shape[1]))
-        mask = mask_of_group(groups.keys, group, is_causal, sliding_window)
+        mask = mask_of_group(groups.keys, group, pattern)
         bias = None if packed_bias is None else packed_bias[..., : k.shape[1], : k.shape[1]]
-        results.append(compute(q, k, v, mask, bias, is_causal=is_causal, scaling=scaling, dropout=dropout))
+        options = {"is_causal": pattern.is_causal, "scaling": scaling, "dropout": dropout}
+        results.append(compute(q, k, v, mask, bias, **options))
     return groups.queries.join(results)[None], None
 
 
@@ -218,7 +242,9 @@ KERNELS: dict[str, Kernel] = {
     "single_query": Kernel(
         single_query_attention, "padded", is_for_decode_steps=True, devices=("cpu",), takes_dropout=False
     ),
-    "flash": Kernel(flash_attention, "packed", implementations=("flash*",), takes_bias=False),
+    "flash": Kernel(
+        flash_attention, "packed", implementations=("flash*",), takes_bias=False, takes_pairs=False
+    ),
     "varlen": Kernel(
         stream_attention,
         "packed",
@@ -228,6 +254,7 @@ KERNELS: dict[str, Kernel] = {
         most_channels=WIDEST_HEAD,
         takes_dropout=False,
         takes_bias=False,
+        takes_pairs=False,
         is_available=has_varlen_kernel,
     ),
     "grouped": Kernel(grouped_attention, "packed"),

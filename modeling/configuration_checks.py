@@ -1,12 +1,15 @@
 """What a configuration must be: one clear line for each field that cannot be as it is."""
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
 from transformers import GenerationConfig, PreTrainedConfig
 from transformers.utils import logging
 
-from .layer_types import require_layer_types
+from .attention_patterns import require_layer_types
+from .attention_scores import SCORES
+from .positions import POSITIONS
 from .rope_scaling import build_rope_scaling
 
 logger = logging.get_logger(__name__)
@@ -59,6 +62,7 @@ def require_architecture(config: PreTrainedConfig) -> None:
     require_probability("classifier_dropout", config.classifier_dropout or 0)
     require_heads(config.hidden_size, config.head_dim, config.num_attention_heads, config.num_key_value_heads)
     require_layer_types(config.layer_types, config.num_hidden_layers, config.sliding_window)
+    require_choice("attention_score", config.attention_score, SCORES)
     require_positions(config)
     require_norms(config)
 
@@ -86,14 +90,10 @@ def require_decoder(config: PreTrainedConfig) -> None:
 def require_positions(config: PreTrainedConfig) -> None:
     """Raise a `ValueError` unless positions have what they are made of."""
     require_buckets(config.relative_attention_num_buckets, config.relative_attention_max_distance)
-    if config.position_embedding_type == "rotary":
-        require_pairs(config.head_dim, config.partial_rotary_factor, config.rotary_dim)
+    POSITIONS[config.position_embedding_type].require(config)
     config.settle_rotary()
     # What cannot be built is refused by its builder.
     build_rope_scaling(config.rope_scaling, config.max_position_embeddings)
-    if config.position_embedding_type.startswith("sinusoidal"):
-        name = "hidden_size" if config.embedding_size is None else "embedding_size"
-        require_even(name, config.embedding_width)
 
 
 def require_norms(config: PreTrainedConfig) -> None:
@@ -109,6 +109,12 @@ def require_norms(config: PreTrainedConfig) -> None:
             "first_norm=False needs norm_placement='pre' and embedding_norm=True: the first sub-layer "
             "reads what the embeddings' norm gives"
         )
+
+
+def require_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Raise a `ValueError` if the field `name` is none of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
 
 
 def require_at_least(smallest: int, name: str, value: int) -> None:
@@ -154,22 +160,6 @@ def require_heads(
             f"{prefix}num_attention_heads ({num_heads}) must be a multiple of {prefix}num_key_value_heads "
             f"({num_key_value_heads}): choose one of {divisors(num_heads)}"
         )
-
-
-def require_pairs(head_dim: int, partial_rotary_factor: float, rotary_dim: int) -> None:
-    """Raise a `ValueError` unless rotary positions have pairs of channels to turn."""
-    if rotary_dim not in range(2, head_dim + 1, 2):
-        raise ValueError(
-            f"head_dim ({head_dim}) * partial_rotary_factor ({partial_rotary_factor}) is {rotary_dim}, but "
-            "rotary positions turn pairs of a head's channels: choose an even head width and a factor of at "
-            "most 1, or another position_embedding_type"
-        )
-
-
-def require_even(name: str, width: int) -> None:
-    """Raise a `ValueError` unless sinusoidal positions have pairs of channels."""
-    if width % 2:
-        raise ValueError(f"{name} ({width}) must be even, as sinusoidal positions pair a sine with a cosine")
 
 
 def divisors(number: int) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from .layer_types import LAYER_TYPES
 from .rope_scaling import STATED
 
 DEFAULT = "default"
@@ -22,6 +21,9 @@ FIELDS = {
     "partial_rotary_factor": 1.0,
 }
 """The fields that say what `rope_parameters` does, and their defaults."""
+
+LAYER_TYPES = ("full_attention", "sliding_attention")
+"""Types of layers that may have a base each: the first `rope_theta`, the second `local_rope_theta`."""
 
 
 @strict

@@ -6,20 +6,24 @@ values of the same fields, shipped as presets. Names are transformers' own where
 """
 
 import copy
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from huggingface_hub.dataclasses import strict
 
 from .configuration_checks import equal_share, require_architecture, require_decoder, tell_of_foreign
 from .configuration_rotary import RotaryConfig
 from .parallelism import BLOCK_BY_BLOCK, beneath, plan_of_stack
+from .positions import POSITIONS, NoPositions
 
-PositionEmbeddingType = Literal[
-    "rotary", "learned", "sinusoidal", "sinusoidal_split", "relative_bias", "none"
-]
+if TYPE_CHECKING:
+    PositionEmbeddingType = str
+else:
+    PositionEmbeddingType = Literal[tuple(POSITIONS)]
 Activation = Literal["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
 ClassifierPooling = Literal["first", "last", "mean"]
 ClassifierActivation = Literal["tanh", Activation]
+
+SCORED_AS_USUAL = "scaled_dot_product"
 
 DECODER_FIELDS = (
     "num_hidden_layers",
@@ -56,8 +60,8 @@ class TercetConfig(RotaryConfig):
     """For each layer "full_attention" or "sliding_attention", as transformers says; `None`: all
     slide if there is a `sliding_window`, otherwise none."""
     sliding_window: int | None = None
-    """What a token reads in sliding layers: see `layer_types.py`. In an encoder, this many tokens on either
-    side, and itself; in a decoder this many, itself and those just before it."""
+    """What a token attends to in sliding layers: see `attention_patterns.py`. In an encoder, this many tokens
+    on either side, and itself; in a decoder this many, itself and those just before it."""
 
     max_position_embeddings: int = 1024
     """Longest sequence: the rows of a table of learned positions, otherwise what data should respect."""
@@ -91,6 +95,8 @@ class TercetConfig(RotaryConfig):
     attention_bias: bool = False
     attention_out_bias: bool | None = None
     """Of attention's last projection; `None`: as in those of queries, keys and values, `attention_bias`."""
+    attention_score: str = SCORED_AS_USUAL
+    """How queries and keys are compared: see `attention_scores.py`."""
     use_qk_norm: bool = False
     """Normalize each head of queries and keys (Henry et al., 2020; Dehghani et al., 2023, section 2)."""
     mlp_bias: bool = False
@@ -138,6 +144,11 @@ class TercetConfig(RotaryConfig):
         self.base_model_tp_plan = self.tensor_parallel_plan()  # pyright: ignore[reportAttributeAccessIssue]
 
     @property
+    def has_score_bias(self) -> bool:
+        """Whether positions add a bias to the scores of attention."""
+        return POSITIONS[self.position_embedding_type].bias is not NoPositions.bias
+
+    @property
     def rotary_dim(self) -> int:
         """Channels of each head that rotary positions turn."""
         return int((self.head_dim or 0) * self.partial_rotary_factor)
@@ -170,6 +181,16 @@ class TercetConfig(RotaryConfig):
         """
         require_architecture(self)
         super().validate_architecture()
+
+    def validate_layer_type(self) -> None:
+        """Leave the check to `require_layer_types`: transformers knows its own names alone."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all fields; a score only if it is another than the usual, as in files of earlier versions."""
+        given = super().to_dict()
+        if given.get("attention_score") == SCORED_AS_USUAL:
+            given.pop("attention_score")
+        return given
 
 
 SHARED_FIELDS = (*RotaryConfig.__annotations__, *TercetConfig.__annotations__)

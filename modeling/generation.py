@@ -19,11 +19,11 @@ from transformers.cache_utils import Cache
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
+from .configuration_tercet import TercetConfig
 from .growing_cache import grows, let_grow, settle
 from .packing import Masks
 from .prepacked_weights import are_in_use, is_untouched, prepacked_weights
 from .pretrained_tercet import TercetLMHeadModel
-from .relative_bias import require_key_positions
 from .stack import TercetStack
 
 STEP_ARGUMENTS = {
@@ -98,12 +98,23 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
             let_grow(model_kwargs.get("past_key_values"))
 
 
+def require_key_positions(config: TercetConfig) -> None:
+    """Raise a `ValueError` if attention needs every key's position, which a paged cache does not keep."""
+    if config.has_score_bias:
+        raise ValueError(
+            "continuous batching keeps keys in pages, but position_embedding_type="
+            f"{config.position_embedding_type!r} needs the position of every key: use generate() with a "
+            "padded batch"
+        )
+
+
 def may_step(model: TercetGenerativeModel) -> bool:
     """Tell whether `decode_step` stands for what `forward` does: nothing is dropped, overridden or hooked."""
     return (
         not model.training
         and owner(model, "forward") is owner(model, "decode_step")
         and owner(model, "prepare_inputs_for_generation") is GenerationMixin
+        and set(model.get_decoder().config.types_of_layers) == {"full_attention"}
         and all(module.config._attn_implementation in ("eager", "sdpa") for module in models_in(model))
         and not is_watched(model)
     )

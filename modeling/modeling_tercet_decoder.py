@@ -13,11 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import GenerationMixin
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
-from transformers.masking_utils import (
-    create_bidirectional_mask,
-    create_causal_mask,
-    create_sliding_window_causal_mask,
-)
+from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
     CausalLMOutputWithPast,
@@ -51,10 +47,6 @@ class TercetDecoderModel(TercetStack):
     """Embeddings, causal blocks, final norm; with `reads_encoder`, blocks read an encoder's output too."""
 
     config: TercetDecoderConfig
-    mask_functions = {
-        "full_attention": create_causal_mask,
-        "sliding_attention": create_sliding_window_causal_mask,
-    }
     _can_record_outputs = {
         "hidden_states": Block,
         "attentions": SelfAttention,

@@ -6,7 +6,6 @@ Shapes: B batch, T positions, C model width, V vocabulary. Packed input is (1, N
 """
 
 from torch import Tensor
-from transformers.masking_utils import create_bidirectional_mask, create_bidirectional_sliding_window_mask
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, NextSentencePredictorOutput
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
@@ -27,10 +26,6 @@ class TercetEncoderModel(TercetStack):
     """Embeddings, bidirectional blocks, final norm."""
 
     config: TercetEncoderConfig
-    mask_functions = {
-        "full_attention": create_bidirectional_mask,
-        "sliding_attention": create_bidirectional_sliding_window_mask,
-    }
 
     def __init__(self, config: TercetEncoderConfig):
         super().__init__(config, is_causal=False)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from .attention_patterns import AttentionPattern
 from .configuration_tercet import TercetConfig
 from .dot_product import additive
 from .packing import PackedSequences
@@ -63,18 +64,18 @@ def stream_attention(
     return read[None], None
 
 
-def mask_of_group(slots: Slots, group: int, is_causal: bool, sliding_window: int | None) -> Tensor | None:
-    """Allow real and near keys, to (b, 1, t, t); `None` if nothing is to be forbidden, or the future only.
+def mask_of_group(slots: Slots, group: int, pattern: AttentionPattern) -> Tensor | None:
+    """Allow real keys that a pattern allows, to (b, 1, t, t); `None` if it is all of them, or those so far.
 
     Pads stand behind, so a causal group needs no mask for them.
     """
-    keys = None if is_causal else slots.key_mask(group)
+    keys = None if pattern.is_causal else slots.key_mask(group)
     _, longest = slots.sizes[group]
-    if sliding_window is None or longest <= sliding_window:
+    if pattern.is_full(longest):
         return keys
-    pairs = torch.ones(longest, longest, dtype=torch.bool, device=slots.is_pad.device)
-    near = pairs.triu(1 - sliding_window).tril(0 if is_causal else sliding_window - 1)
-    return near if keys is None else near & keys
+    positions = torch.arange(longest, device=slots.is_pad.device)
+    pairs = pattern.allows(positions[:, None], positions)
+    return pairs if keys is None else pairs & keys
 
 
 def short_group(

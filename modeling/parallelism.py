@@ -48,8 +48,8 @@ def plan_of_stack(config: PreTrainedConfig, *, reads_encoder: bool = False) -> d
 
 
 def attention_plan(config: PreTrainedConfig) -> dict[str, str]:
-    """Say how attention is shared out: by heads, unless all of them are biased from one table."""
-    if config.position_embedding_type == "relative_bias":
+    """Say how attention is shared out: by heads, unless all of them have their bias from one module."""
+    if config.has_score_bias:
         return ALL_HEADS
     return OWN_HEADS | OWN_HEAD_NORMS if config.use_qk_norm else OWN_HEADS
 

@@ -1,16 +1,20 @@
 """Positions: how a Transformer knows the order of its tokens.
 
-Attention alone is blind to order. Absolute positions are added to the embeddings, relative ones turn queries
-and keys so that only distances reach the scores. All are computed from `position_ids`, hold no buffers, and
-therefore serve padded, packed and cached sequences alike.
+Attention alone is blind to order. Absolute positions are added to the embeddings; relative ones turn queries
+and keys so that only distances reach the scores, or add a bias to these (`relative_bias.py`). A variant is a
+small class. None holds buffers, so all serve padded, packed and cached sequences alike.
 
 Shapes: B batch, T positions, E width of token vectors, H heads, D head width, R channels of a head that turn.
 """
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
 
-from .configuration_tercet import TercetConfig
+from .attention_patterns import PATTERNS
+from .relative_bias import NoBias, RelativeBias
 from .rope_scaling import build_rope_scaling, frequencies_of
 from .tracing import is_tracing
 
@@ -19,11 +23,22 @@ Rotation = tuple[Tensor, Tensor]
 
 
 class NoPositions(nn.Module):
-    """Sequences without order; also what the variants below share. A model of bags of tokens."""
+    """Sequences without order; also what the variants below share. A model of bags of tokens.
 
-    def __init__(self, config: TercetConfig):
+    Args:
+        config: A `TercetConfig`.
+    """
+
+    bias: ClassVar[type[NoBias]] = NoBias
+    """What adds a bias to the scores of attention: one for all layers of a stack, which builds it."""
+
+    def __init__(self, config: PreTrainedConfig):
         super().__init__()
         self.config = config
+
+    @classmethod
+    def require(cls, config: PreTrainedConfig) -> None:
+        """Raise a `ValueError` unless the fields of a `TercetConfig` suit these positions."""
 
     def embed(self, position_ids: Tensor) -> Tensor | float:
         """Give what is added to the token embeddings, (B, T, E) or 0."""
@@ -37,7 +52,7 @@ class NoPositions(nn.Module):
 class LearnedPositions(NoPositions):
     """A trained vector for every position (Gehring et al., 2017; BERT, GPT-2; BART with an offset of 2)."""
 
-    def __init__(self, config: TercetConfig):
+    def __init__(self, config: PreTrainedConfig):
         super().__init__(config)
         self.embed_positions = nn.Embedding(
             config.max_position_embeddings + config.position_offset, config.embedding_width
@@ -65,6 +80,16 @@ class SinusoidalPositions(NoPositions):
     PE(t, 2i) = sin(t / 10000^(2i/E)) and PE(t, 2i+1) = cos(t / 10000^(2i/E)).
     """
 
+    @classmethod
+    def require(cls, config: PreTrainedConfig) -> None:
+        """Raise a `ValueError` unless token vectors have pairs of channels."""
+        if config.embedding_width % 2:
+            name = "hidden_size" if config.embedding_size is None else "embedding_size"
+            raise ValueError(
+                f"{name} ({config.embedding_width}) must be even, as sinusoidal positions pair a sine with a "
+                "cosine"
+            )
+
     def embed(self, position_ids: Tensor) -> Tensor:
         """Compute the vectors of `position_ids` (B, T) in float32, sine and cosine interleaved."""
         return torch.stack(self.waves(position_ids), dim=-1).flatten(start_dim=-2)
@@ -91,9 +116,19 @@ class RotaryPositions(NoPositions):
     The channels of a pair are R/2 apart, the layout of GPT-NeoX and LLaMA.
     """
 
-    def __init__(self, config: TercetConfig):
+    def __init__(self, config: PreTrainedConfig):
         super().__init__(config)
         self.rotary_emb = RotaryEmbedding(config)
+
+    @classmethod
+    def require(cls, config: PreTrainedConfig) -> None:
+        """Raise a `ValueError` unless heads have pairs of channels to turn."""
+        if config.rotary_dim not in range(2, config.head_dim + 1, 2):
+            raise ValueError(
+                f"head_dim ({config.head_dim}) * partial_rotary_factor ({config.partial_rotary_factor}) is "
+                f"{config.rotary_dim}, but rotary positions turn pairs of a head's channels: choose an even "
+                "head width and a factor of at most 1, or another position_embedding_type"
+            )
 
     def rotation(self, position_ids: Tensor, layer_type: str = "full_attention") -> Rotation:
         """Angles of `position_ids` (B, T)."""
@@ -104,14 +139,14 @@ class RotaryPositions(NoPositions):
 class RotaryEmbedding(nn.Module):
     """Angles of positions, in the form and under the name that transformers' tools look for."""
 
-    def __init__(self, config: TercetConfig):
+    def __init__(self, config: PreTrainedConfig):
         super().__init__()
         config.settle_rotary()
         self.width = config.rotary_dim
         self.scaling = build_rope_scaling(config.rope_scaling, config.max_position_embeddings)
         base = float(config.rope_theta)
         local = base if config.local_rope_theta is None else float(config.local_rope_theta)
-        self.bases = {"full_attention": base, "sliding_attention": local}
+        self.bases = {kind: local if pattern.is_local else base for kind, pattern in PATTERNS.items()}
 
     def forward(
         self, x: Tensor, position_ids: Tensor, layer_type: str = "full_attention"
@@ -135,14 +170,21 @@ class RotaryEmbedding(nn.Module):
         return angles.cos() * factor, angles.sin() * factor
 
 
+class RelativePositions(NoPositions):
+    """A learned bias by the distance between a query and a key (Raffel et al., 2020, section 2.1: T5)."""
+
+    bias = RelativeBias
+
+
 POSITIONS: dict[str, type[NoPositions]] = {
     "rotary": RotaryPositions,
     "learned": LearnedPositions,
     "sinusoidal": SinusoidalPositions,
     "sinusoidal_split": SplitSinusoidalPositions,
-    "relative_bias": NoPositions,  # a stack has its table elsewhere: see RelativeBias
+    "relative_bias": RelativePositions,
     "none": NoPositions,
 }
+"""By the field `position_embedding_type` of a configuration."""
 
 
 def angles_of(position_ids: Tensor, frequencies: Tensor) -> Tensor:

@@ -11,13 +11,13 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
 from .attention import SelfAttention
+from .attention_kernels import require_implementation
 from .block import Block
 from .configuration_tercet import TercetConfig
 from .cross_entropy import LossArguments, lm_head_loss, logits_loss
 from .heads import build_head_transform, keep_positions
 from .linear import init_scale
 from .prepacked_weights import forget
-from .relative_bias import require_additive_kernel
 from .tracing import is_tracing
 
 
@@ -45,7 +45,7 @@ class TercetPreTrainedModel(PreTrainedModel):
     def _check_and_adjust_attn_implementation(
         self, attn_implementation: str | None, *args: Any, **kwargs: Any
     ) -> str:
-        require_additive_kernel(self.config, attn_implementation)
+        require_implementation(self.config, attn_implementation)
         return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
 
     def train(self, mode: bool = True) -> Self:

@@ -1,7 +1,7 @@
-"""Relative positions as a bias: the distance between a query and a key adds to their score (T5).
+"""Relative positions as a bias: the distance between a query and a key adds to their score.
 
-Every head learns a number for each bucket of distances, and all layers of a stack share them (Raffel et al.,
-2020, section 2.1). Short distances have buckets of their own, longer ones share wider and wider buckets.
+In T5 every head learns a number for each bucket of distances, and all layers of a stack share them (Raffel et
+al., 2020, section 2.1). Short distances have buckets of their own, longer ones share wider and wider buckets.
 
 Distances are counted in indices of keys, as in T5: pads before or behind a sequence change none of them, a
 cache only has to know how many of its slots are filled, and position ids play no part.
@@ -10,18 +10,27 @@ Shapes: B batch, T queries, S keys, H query heads, C model width.
 """
 
 import math
+from abc import abstractmethod
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache
 
-from .configuration_tercet import TercetConfig
 from .packing import Mask, Masks, PackedSequences, longest
 from .tracing import is_tracing
 
 
 class NoBias(nn.Module):
-    """Scores of queries and keys alone; also the form of what follows."""
+    """Scores of queries and keys alone; also the form of what follows.
+
+    Args:
+        config: A `TercetConfig`.
+        is_causal: Whether keys behind the query are forbidden.
+    """
+
+    def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
+        super().__init__()
 
     def forward(self, masks: Masks, x: Tensor, past_key_values: Cache | None) -> Masks:
         """Give what attention over states `x` (B, T, C), and over what is cached, adds to its scores."""
@@ -32,13 +41,11 @@ class NoBias(nn.Module):
         return None
 
 
-class RelativeBias(NoBias):
-    """A number for each head and bucket; in an encoder, later keys have other buckets than earlier ones."""
+class DistanceBias(NoBias):
+    """A number for each head and distance. Abstract."""
 
-    def __init__(self, config: TercetConfig, *, is_causal: bool):
-        super().__init__()
-        self.table = nn.Embedding(config.relative_attention_num_buckets, config.num_attention_heads)
-        self.max_distance = config.relative_attention_max_distance
+    def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
+        super().__init__(config, is_causal=is_causal)
         self.is_causal = is_causal
         self.layer_types = config.types_of_layers
 
@@ -52,7 +59,7 @@ class RelativeBias(NoBias):
         }
 
     def of_packed(self, masks: Masks, device: torch.device) -> Tensor | None:
-        """Look up what is added in the longest sequence, (1, H, T, T); others take a part of it."""
+        """Give what is added in the longest sequence, (1, H, T, T); others take a part of it."""
         sequences = next(iter(masks.values()))  # the same for all types of layers
         if not isinstance(sequences, PackedSequences):
             return None
@@ -73,14 +80,30 @@ class RelativeBias(NoBias):
     def bias(
         self, device: torch.device, num_queries: int, num_keys: int, past_length: int | Tensor = 0
     ) -> Tensor:
-        """Look up what is added for queries behind the first `past_length` keys: (1, H, T, S).
+        """Give what is added for queries behind the first `past_length` keys: (1, H, T, S).
 
         Each query's row is the next one's, shifted by one, so that there are T + S - 1 distances in all.
         """
         last_position = past_length + num_queries - 1
         distances = torch.arange(num_queries + num_keys - 1, device=device) - last_position
-        by_distance = self.table(self.buckets(distances)).T  # (H, T + S - 1)
-        return windows(by_distance, num_keys).flip(-2)[None]
+        return windows(self.of_distances(distances), num_keys).flip(-2)[None]
+
+    @abstractmethod
+    def of_distances(self, distances: Tensor) -> Tensor:
+        """Give what is added at distances (n,) from a query to a key, below 0 for an earlier key: (H, n)."""
+
+
+class RelativeBias(DistanceBias):
+    """A number for each head and bucket; in an encoder, later keys have other buckets than earlier ones."""
+
+    def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
+        super().__init__(config, is_causal=is_causal)
+        self.table = nn.Embedding(config.relative_attention_num_buckets, config.num_attention_heads)
+        self.max_distance = config.relative_attention_max_distance
+
+    def of_distances(self, distances: Tensor) -> Tensor:
+        """Look up the bucket of each distance."""
+        return self.table(self.buckets(distances)).T
 
     def buckets(self, distances: Tensor) -> Tensor:
         """Number the bucket of each distance from a query to a key, below 0 for an earlier key.
@@ -99,13 +122,6 @@ class RelativeBias(NoBias):
         share = torch.log(steps.clamp(min=1).float() / num_exact) / math.log(self.max_distance / num_exact)
         wide = num_exact + (share * (num_buckets - num_exact)).long()
         return first + torch.where(steps < num_exact, steps, wide.clamp(max=num_buckets - 1))
-
-
-def build_relative_bias(config: TercetConfig, *, is_causal: bool) -> NoBias:
-    """Build the bias of a stack if the configuration asks for one."""
-    if config.position_embedding_type == "relative_bias":
-        return RelativeBias(config, is_causal=is_causal)
-    return NoBias()
 
 
 def windows(x: Tensor, size: int) -> Tensor:
@@ -139,22 +155,3 @@ def dtype_of_scores(x: Tensor) -> torch.dtype:
     """Tell in which type the projections of states `x` will be multiplied."""
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-
-
-def require_additive_kernel(config: TercetConfig, kernel: str | None) -> None:
-    """Raise a `ValueError` if attention has a bias, and the kernel takes none."""
-    takes_none = any(kind in str(kernel) for kind in ("flash", "flex"))
-    if config.position_embedding_type == "relative_bias" and takes_none:
-        raise ValueError(
-            f"attn_implementation='{kernel}' takes no bias, as position_embedding_type='relative_bias' needs "
-            "one: choose attn_implementation='sdpa' or 'eager'"
-        )
-
-
-def require_key_positions(config: TercetConfig) -> None:
-    """Raise a `ValueError` if attention needs every key's position, which a paged cache does not keep."""
-    if config.position_embedding_type == "relative_bias":
-        raise ValueError(
-            "continuous batching keeps keys in pages, but position_embedding_type='relative_bias' needs the "
-            "position of every key: use generate() with a padded batch"
-        )

@@ -4,16 +4,15 @@ Shapes: B batch, T positions, N tokens of a packed stream, C model width.
 """
 
 import copy
-from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention.flex_attention import BlockMask
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.utils import logging
 
 from .attention_kernels import has_kernel
+from .attention_patterns import PATTERNS
 from .block import BLOCKS, Block
 from .configuration_tercet import TercetConfig
 from .embeddings import Embeddings
@@ -33,23 +32,21 @@ from .packing import (
     sequence_ids,
     within,
 )
+from .positions import POSITIONS
 from .pretrained_tercet import TercetPreTrainedModel
-from .relative_bias import build_relative_bias
 from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)
 
 
 class TercetStack(TercetPreTrainedModel):
-    """Embeddings, blocks, final norm. Abstract: encoder and decoder say what their blocks may read."""
-
-    mask_functions: Mapping[str, Callable[..., Tensor | BlockMask | None]]
-    """What makes the mask of each type of layer, among transformers' functions."""
+    """Embeddings, blocks, final norm. Abstract: encoder and decoder say what their blocks attend to."""
 
     def __init__(self, config: TercetConfig, *, is_causal: bool, reads_encoder: bool = False):
         super().__init__(config)
         self.embeddings = Embeddings(config)
-        self.relative_bias = build_relative_bias(config, is_causal=is_causal)
+        self.patterns = {kind: PATTERNS[kind](config, is_causal=is_causal) for kind in config.types_of_layers}
+        self.relative_bias = POSITIONS[config.position_embedding_type].bias(config, is_causal=is_causal)
         self.layers = nn.ModuleList(
             BLOCKS[config.norm_placement](config, layer_idx, is_causal=is_causal, reads_encoder=reads_encoder)
             for layer_idx in range(config.num_hidden_layers)
@@ -173,14 +170,14 @@ class TercetStack(TercetPreTrainedModel):
         if isinstance(past_key_values, EncoderDecoderCache):
             past_key_values = past_key_values.self_attention_cache
         return {
-            layer_type: self.mask_functions[layer_type](
+            layer_type: pattern.build_mask(
                 self.masking_config(output_attentions),
                 x,
                 attention_mask,
-                past_key_values=past_key_values,
-                and_mask_function=None if ids is None else within(ids, ids),
+                past_key_values,
+                None if ids is None else within(ids, ids),
             )
-            for layer_type in dict.fromkeys(self.config.types_of_layers)
+            for layer_type, pattern in self.patterns.items()
         }
 
     def transform(

@@ -23,9 +23,9 @@ from tercet.modeling import (
     TercetEncoderForMaskedLM,
     TercetEncoderForMultipleChoice,
     TercetEncoderForQuestionAnswering,
-    TercetEncoderModel,
     TercetSeq2SeqForQuestionAnswering,
     TercetSeq2SeqForSequenceClassification,
+    attention_patterns,
     stack,
 )
 
@@ -171,9 +171,8 @@ def test_a_stock_encoder_that_sees_one_side_only_is_found(folder_of, complaints,
 @pytest.mark.parametrize("kind", ["encoder", "answers"])
 def test_an_encoder_of_ours_that_sees_one_side_only_is_found(kind, folder_of, complaints, monkeypatch):
     folder = folder_of(kind)
-    masks = TercetEncoderModel.mask_functions
-    spoilt = {**masks, "full_attention": partial(one_sided, masks["full_attention"])}
-    monkeypatch.setattr(TercetEncoderModel, "mask_functions", spoilt)
+    mask = partial(one_sided, create_bidirectional_mask)
+    monkeypatch.setattr(attention_patterns, "create_bidirectional_mask", mask)
     # Packed, the kernel has no mask that could be wrong, so that packed is not as alone.
     assert complaints(folder) == {"causality": "failed", "packed documents": "failed"}
 

@@ -1,0 +1,186 @@
+"""Attention patterns: which keys a query may attend to, layer by layer.
+
+A pattern is a small class, and its name in `PATTERNS` is what a configuration calls the type of a layer. What
+defines it is `allows`; all else serves kernels, which take a mask, a window, or the bounds of sequences.
+
+A window is `sliding_window` = w, and means what it does to transformers' masks. In a decoder, token i attends
+to the w tokens i - w < j <= i, itself included (Jiang et al., 2023, section 2: Mistral). In an encoder it
+attends to the 2 w + 1 tokens |i - j| <= w. Warner et al., 2024, section 2.1.2 (ModernBERT), count both sides
+at once: their 128 is w = 64 here, and covers 64 tokens to the left, 64 to the right, and the token itself.
+
+Shapes: B batch, T queries, S keys, C model width.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
+from transformers import PreTrainedConfig
+from transformers.cache_utils import Cache
+from transformers.masking_utils import (
+    create_bidirectional_mask,
+    create_bidirectional_sliding_window_mask,
+    create_causal_mask,
+    create_sliding_window_causal_mask,
+)
+
+SMALLEST_WINDOW = 2
+"""Of a window of 1, transformers' caches would keep everything instead of nothing."""
+
+
+class AttentionPattern(ABC):
+    """Which keys of its own sequence a query may attend to. Abstract.
+
+    Args:
+        config: A `TercetConfig`.
+        is_causal: Whether keys behind the query are forbidden, as in a decoder.
+    """
+
+    is_local: ClassVar[bool] = False
+    """Whether keys are near their query, for which rotary positions may have a base of their own."""
+    window: int | None = None
+    """What kernels are told that know windows: the keys on one side, the query included; `None`: no limit."""
+    is_window: ClassVar[bool] = True
+    """Whether direction and `window` say everything. Kernels that take no masks serve such patterns only."""
+
+    def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
+        self.is_causal = is_causal
+
+    @classmethod
+    @abstractmethod
+    def require(cls, sliding_window: int | None, layer_types: str) -> None:
+        """Raise a `ValueError` unless `sliding_window` suits the pattern; `layer_types` names its field."""
+
+    @abstractmethod
+    def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Tell which pairs may attend, by their positions in a sequence, which broadcast. The definition."""
+
+    @abstractmethod
+    def is_full(self, length: int) -> bool:
+        """Tell whether a sequence of a length has no pairs to forbid, but for those that `is_causal` does."""
+
+    @abstractmethod
+    def build_mask(
+        self,
+        config: PreTrainedConfig,
+        x: Tensor,
+        attention_mask: Tensor | None,
+        past_key_values: Cache | None,
+        and_mask_function: Callable[..., Tensor] | None,
+    ) -> Tensor | BlockMask | None:
+        """Build the mask of a padded batch, in the form that the kernel of `config` takes.
+
+        Args:
+            config: Whose `attn_implementation` tells the form.
+            x: States of the queries (B, T, C).
+            attention_mask: (B, S), 0 at pads.
+            past_key_values: The cache before the queries.
+            and_mask_function: What else must hold, as a mask function of transformers.
+        """
+
+
+class FullAttention(AttentionPattern):
+    """All keys, or in a decoder all up to the query (Vaswani et al., 2017, section 3.2.3)."""
+
+    @classmethod
+    def require(cls, sliding_window: int | None, layer_types: str) -> None:
+        """Require nothing: a window is for other layers."""
+
+    def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Allow every pair, or those whose key is not behind the query."""
+        distances = queries - keys
+        return distances >= 0 if self.is_causal else torch.ones_like(distances, dtype=torch.bool)
+
+    def is_full(self, length: int) -> bool:
+        """Nothing is forbidden at any length."""
+        return True
+
+    def build_mask(
+        self,
+        config: PreTrainedConfig,
+        x: Tensor,
+        attention_mask: Tensor | None,
+        past_key_values: Cache | None,
+        and_mask_function: Callable[..., Tensor] | None,
+    ) -> Tensor | BlockMask | None:
+        """Forbid pads, and what is behind a decoder's query."""
+        create: Callable[..., Any] = create_causal_mask if self.is_causal else create_bidirectional_mask
+        return create(
+            config, x, attention_mask, past_key_values=past_key_values, and_mask_function=and_mask_function
+        )
+
+
+class SlidingAttention(AttentionPattern):
+    """Keys within the configuration's `sliding_window` of the query (Beltagy et al., 2020, section 3.1)."""
+
+    is_local = True
+
+    def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
+        super().__init__(config, is_causal=is_causal)
+        # Kernels count the query itself, which an encoder's window leaves out.
+        self.window: int = config.sliding_window if is_causal else config.sliding_window + 1
+
+    @classmethod
+    def require(cls, sliding_window: int | None, layer_types: str) -> None:
+        """Raise a `ValueError` unless there is a window."""
+        if (sliding_window or 0) < SMALLEST_WINDOW:
+            raise ValueError(
+                f"sliding_window is {sliding_window}, but {layer_types} has sliding layers: "
+                f"choose {SMALLEST_WINDOW} or more"
+            )
+
+    def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Allow near pairs, and in a decoder only those whose key is not behind the query."""
+        distances = queries - keys
+        return (distances < self.window) & (distances >= 0 if self.is_causal else -distances < self.window)
+
+    def is_full(self, length: int) -> bool:
+        """Short sequences fit into the window."""
+        return length <= self.window
+
+    def build_mask(
+        self,
+        config: PreTrainedConfig,
+        x: Tensor,
+        attention_mask: Tensor | None,
+        past_key_values: Cache | None,
+        and_mask_function: Callable[..., Tensor] | None,
+    ) -> Tensor | BlockMask | None:
+        """Forbid pads, what is far, and what is behind a decoder's query."""
+        sliding, both_sides = create_sliding_window_causal_mask, create_bidirectional_sliding_window_mask
+        create: Callable[..., Any] = sliding if self.is_causal else both_sides
+        return create(
+            config, x, attention_mask, past_key_values=past_key_values, and_mask_function=and_mask_function
+        )
+
+
+PATTERNS: dict[str, type[AttentionPattern]] = {
+    "full_attention": FullAttention,
+    "sliding_attention": SlidingAttention,
+}
+"""What a layer may be, in transformers' words."""
+
+
+def require_layer_types(
+    layer_types: list[str] | None, num_layers: int, sliding_window: int | None, prefix: str = ""
+) -> None:
+    """Raise a `ValueError` unless each layer has a type, and sliding ones a window.
+
+    Without types all layers slide if there is a window, as transformers' caches have it.
+    """
+    name = f"{prefix}layer_types"
+    if layer_types is None:
+        layer_types = [] if sliding_window is None else ["sliding_attention"] * num_layers
+        num_layers = len(layer_types)
+    if not set(layer_types) <= set(PATTERNS):
+        raise ValueError(f"{name} is {layer_types}: choose {' or '.join(PATTERNS)} for each layer")
+    if len(layer_types) != num_layers:
+        raise ValueError(
+            f"{name} has {len(layer_types)} entries, but {prefix}num_hidden_layers is {num_layers}: "
+            "give each layer its type"
+        )
+    for layer_type in dict.fromkeys(layer_types):
+        PATTERNS[layer_type].require(sliding_window, name)
