@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .configuration_tercet import TercetConfig
+from .configuration_neural import NeuralConfig
 from .cross_entropy import (
     LossArguments,
     at_least_float32,
@@ -33,7 +33,7 @@ class SequenceClassificationHead(nn.Module):
     of the others draw it before the dense layer as well.
     """
 
-    def __init__(self, config: TercetConfig, num_labels: int):
+    def __init__(self, config: NeuralConfig, num_labels: int):
         super().__init__()
         has_transform = config.classifier_act is not None
         self.pool = POOLING[config.classifier_pooling]
@@ -51,7 +51,7 @@ class SequenceClassificationHead(nn.Module):
 class TokenClassificationHead(nn.Module):
     """Labels of single tokens: a linear layer, behind a transform only if that ends in a norm."""
 
-    def __init__(self, config: TercetConfig, num_labels: int):
+    def __init__(self, config: NeuralConfig, num_labels: int):
         super().__init__()
         self.transform = ClassifierTransform(config) if config.classifier_norm else nn.Identity()
         self.dropout = Dropout(classifier_dropout(config))
@@ -65,7 +65,7 @@ class TokenClassificationHead(nn.Module):
 class ClassifierTransform(nn.Module):
     """norm(act(W x + b)): without the norm the "pooler" of BERT, with it the "head" of ModernBERT."""
 
-    def __init__(self, config: TercetConfig):
+    def __init__(self, config: NeuralConfig):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size, bias=config.classifier_bias)
         self.act_fn = build_activation(str(config.classifier_act))
@@ -76,12 +76,12 @@ class ClassifierTransform(nn.Module):
         return self.norm(self.act_fn(self.dense(x)))
 
 
-def count_labels(config: TercetConfig) -> int:
+def count_labels(config: NeuralConfig) -> int:
     """Number of labels that a configuration names, which is two if nobody has named any."""
     return len(config.id2label or ())
 
 
-def classifier_dropout(config: TercetConfig) -> float:
+def classifier_dropout(config: NeuralConfig) -> float:
     """Dropout of the heads: their own, or everybody's."""
     return config.dropout if config.classifier_dropout is None else config.classifier_dropout
 
@@ -89,7 +89,7 @@ def classifier_dropout(config: TercetConfig) -> float:
 def classification_loss(
     logits: Tensor,
     labels: Tensor,
-    config: TercetConfig,
+    config: NeuralConfig,
     *,
     reduction: Literal["mean", "sum"] = "mean",
     num_items_in_batch: Tensor | int | None = None,

@@ -1,70 +1,26 @@
-"""What a configuration must be: one clear line for each field that cannot be as it is."""
+"""What the configuration of a Transformer must be: one clear line for each field that cannot be as it is."""
 
-from collections.abc import Iterable
-from difflib import get_close_matches
-from typing import Any
-
-from transformers import GenerationConfig, PreTrainedConfig
-from transformers.utils import logging
+from transformers import PreTrainedConfig
 
 from .attention_patterns import require_layer_types
 from .attention_scores import SCORES
+from .configuration_neural import require_at_least, require_choice, require_probability
 from .positions import POSITIONS
 from .rope_scaling import build_rope_scaling
 
-logger = logging.get_logger(__name__)
-
-OF_TRANSFORMERS = {
-    "attn_implementation",
-    "auto_map",
-    "custom_pipelines",
-    "experts_implementation",
-    "model_type",
-    "name_or_path",
-    "num_labels",
-    "output_attentions",
-    "per_layer_config",
-    "quantization_config",
-    "torch_dtype",
-    "transformers_version",
-    "use_return_dict",
-}
-"""What transformers and its predecessors may write into any configuration, beside fields."""
-
-
-def tell_of_foreign(config: PreTrainedConfig, given: dict[str, Any]) -> None:
-    """Warn of what is `given` beside the fields of `config`: it is kept, but changes nothing."""
-    known = OF_TRANSFORMERS | {*GenerationConfig().to_dict()}
-    foreign = [name for name in given if name not in known and not name.startswith("_")]
-    for name in foreign:
-        near = get_close_matches(name, vars(config), n=1)
-        logger.warning_once(
-            f"{type(config).__name__} has no field {name!r}: it is kept, but changes nothing"
-            + (f" (did you mean {near[0]!r}?)" if near else "")
-        )
-
 
 def require_architecture(config: PreTrainedConfig) -> None:
-    """Raise a `ValueError` unless the fields of any member, a `TercetConfig`, describe a Transformer."""
-    for name in (
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "max_position_embeddings",
-    ):
+    """Raise a `ValueError` unless what a `TercetConfig` adds to a `NeuralConfig` describes a Transformer."""
+    for name in ("intermediate_size", "num_hidden_layers", "max_position_embeddings"):
         require_at_least(1, name, getattr(config, name))
-    require_at_least(1, "embedding_size", config.embedding_width)
-    for name in ("position_offset", "type_vocab_size"):
-        require_at_least(0, name, getattr(config, name))
-    for name in ("dropout", "attention_dropout", "activation_dropout"):
+    require_at_least(0, "position_offset", config.position_offset)
+    for name in ("attention_dropout", "activation_dropout"):
         require_probability(name, getattr(config, name))
-    require_probability("classifier_dropout", config.classifier_dropout or 0)
     require_heads(config.hidden_size, config.head_dim, config.num_attention_heads, config.num_key_value_heads)
     require_layer_types(config.layer_types, config.num_hidden_layers, config.sliding_window)
     require_choice("attention_score", config.attention_score, SCORES)
     require_positions(config)
-    require_norms(config)
+    require_first_norm(config)
 
 
 def require_decoder(config: PreTrainedConfig) -> None:
@@ -96,37 +52,13 @@ def require_positions(config: PreTrainedConfig) -> None:
     build_rope_scaling(config.rope_scaling, config.max_position_embeddings)
 
 
-def require_norms(config: PreTrainedConfig) -> None:
-    """Raise a `ValueError` unless each norm that is configured, or left out, has its place."""
-    if config.norm_bias and config.norm_type == "rms_norm":
-        raise ValueError("norm_bias=True needs norm_type='layer_norm': a root-mean-square norm has no bias")
-    if config.classifier_norm and config.classifier_act is None:
-        raise ValueError(
-            "classifier_norm=True needs the dense layer that it follows: set classifier_act, too"
-        )
+def require_first_norm(config: PreTrainedConfig) -> None:
+    """Raise a `ValueError` if the first norm is left out where nothing else normalizes."""
     if not config.first_norm and not (config.norm_placement == "pre" and config.embedding_norm):
         raise ValueError(
             "first_norm=False needs norm_placement='pre' and embedding_norm=True: the first sub-layer "
             "reads what the embeddings' norm gives"
         )
-
-
-def require_choice(name: str, value: str, choices: Iterable[str]) -> None:
-    """Raise a `ValueError` if the field `name` is none of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
-
-
-def require_at_least(smallest: int, name: str, value: int) -> None:
-    """Raise a `ValueError` if the field `name` is below `smallest`."""
-    if value < smallest:
-        raise ValueError(f"{name} is {value}: choose {smallest} or more")
-
-
-def require_probability(name: str, value: float) -> None:
-    """Raise a `ValueError` if the field `name` is not a probability below one."""
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} is {value}: choose a probability from 0 up to, but not including, 1")
 
 
 def require_buckets(num_buckets: int, max_distance: int) -> None:

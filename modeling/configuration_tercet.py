@@ -1,4 +1,4 @@
-"""Configurations of the family: one set of fields, and one final class per member.
+"""Configurations of the Transformers: one set of fields, and one final class per member.
 
 The defaults describe a modern Transformer: rotary positions, root-mean-square norm before every sub-layer,
 gated feed-forward network, no biases. The classics (Vaswani et al., 2017; BERT; GPT-2; BART) are other
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from huggingface_hub.dataclasses import strict
 
-from .configuration_checks import equal_share, require_architecture, require_decoder, tell_of_foreign
+from .configuration_checks import equal_share, require_architecture, require_decoder
+from .configuration_neural import ClassifierActivation, ClassifierPooling, NeuralConfig
 from .configuration_rotary import RotaryConfig
 from .parallelism import BLOCK_BY_BLOCK, beneath, plan_of_stack
 from .positions import POSITIONS, NoPositions
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     PositionEmbeddingType = str
 else:
     PositionEmbeddingType = Literal[tuple(POSITIONS)]
-Activation = Literal["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
-ClassifierPooling = Literal["first", "last", "mean"]
-ClassifierActivation = Literal["tanh", Activation]
 
 SCORED_AS_USUAL = "scaled_dot_product"
 
@@ -37,16 +35,11 @@ DECODER_FIELDS = (
 
 
 @strict
-class TercetConfig(RotaryConfig):
-    """The fields every member shares. Abstract: use one of the classes below."""
+class TercetConfig(RotaryConfig, NeuralConfig):
+    """The fields that every Transformer has. Abstract: use one of the classes below."""
 
     base_model_fsdp_plan = BLOCK_BY_BLOCK
 
-    vocab_size: int = 32_000
-    hidden_size: int = 768
-    """Width of the residual stream."""
-    embedding_size: int | None = None
-    """Width of token, segment and position vectors, projected to `hidden_size` (ELECTRA); `None`: equal."""
     intermediate_size: int = 2048
     """Width inside the feed-forward network."""
     num_hidden_layers: int = 12
@@ -72,26 +65,15 @@ class TercetConfig(RotaryConfig):
     """Buckets of distances in a relative bias (T5); an encoder has half of them for each direction."""
     relative_attention_max_distance: int = 128
     """Distance from which on all share a bucket."""
-    type_vocab_size: int = 0
-    """Kinds of segments (2 for sentence A and sentence B); 0 builds no token-type embedding."""
-    scale_embedding: bool = False
-    """Multiply token embeddings by the square root of their width (Vaswani et al., 2017, section 3.4)."""
-    embedding_norm: bool = False
-    """Normalize the sum of the embeddings, as BERT and BART do."""
 
-    norm_type: Literal["rms_norm", "layer_norm"] = "rms_norm"
     norm_placement: Literal["pre", "post", "parallel"] = "pre"
     """Before each sub-layer (and once at the end), or after each residual sum as in 2017; or before, where
     attention and feed-forward network read the same state (Black et al., 2022, section 2.1.2)."""
     first_norm: bool = True
     """Normalize what the first sub-layer reads; ModernBERT does not, as its embeddings have just been (Warner
     et al., 2024, section 2.1.1)."""
-    norm_eps: float = 1e-6
-    norm_bias: bool = False
-    """Only a layer norm has one."""
 
     feed_forward_type: Literal["gated", "plain"] = "gated"
-    hidden_act: Activation = "silu"
     attention_bias: bool = False
     attention_out_bias: bool | None = None
     """Of attention's last projection; `None`: as in those of queries, keys and values, `attention_bias`."""
@@ -99,36 +81,11 @@ class TercetConfig(RotaryConfig):
     """How queries and keys are compared: see `attention_scores.py`."""
     use_qk_norm: bool = False
     """Normalize each head of queries and keys (Henry et al., 2020; Dehghani et al., 2023, section 2)."""
-    mlp_bias: bool = False
 
-    dropout: float | int = 0.0
-    """On the embeddings and on what every sub-layer adds to the residual stream."""
     attention_dropout: float | int = 0.0
     """On the attention weights."""
     activation_dropout: float | int = 0.0
     """Inside the feed-forward network."""
-
-    tie_word_embeddings: bool = True
-    head_bias: bool = False
-    """A bias for every vocabulary entry."""
-    head_transform: bool = False
-    """A dense layer, the activation and a norm before the vocabulary, as in BERT."""
-
-    classifier_pooling: ClassifierPooling = "last"
-    """What stands for a sequence that gets a label: its first or last token, or the mean of all."""
-    classifier_act: ClassifierActivation | None = None
-    """Activation of a dense layer between that and the labels; `None` builds no such layer."""
-    classifier_norm: bool = False
-    """A norm behind this layer; labels of single tokens then have both before them, too (ModernBERT)."""
-    classifier_bias: bool = False
-    """A bias in the first layer from a sequence to its labels; a second one always has it."""
-    classifier_dropout: float | int | None = None
-    """On what the labels are read from; `None`: `dropout`."""
-
-    initializer_range: float = 0.02
-    pad_token_id: int | None = 0
-    bos_token_id: int | None = None
-    eos_token_id: int | list[int] | None = None
 
     def __post_init__(self, **kwargs: Any):
         if self.num_key_value_heads is None:
@@ -138,7 +95,6 @@ class TercetConfig(RotaryConfig):
         if self.attention_out_bias is None:
             self.attention_out_bias = self.attention_bias
         self.begin_rotary()
-        tell_of_foreign(self, kwargs)
         super().__post_init__(**kwargs)
         # Last, because transformers 5.17 adds to a plan what others call their token vectors.
         self.base_model_tp_plan = self.tensor_parallel_plan()  # pyright: ignore[reportAttributeAccessIssue]
@@ -154,16 +110,6 @@ class TercetConfig(RotaryConfig):
         return int((self.head_dim or 0) * self.partial_rotary_factor)
 
     @property
-    def embedding_width(self) -> int:
-        """Width of token, segment and position vectors."""
-        return self.hidden_size if self.embedding_size is None else self.embedding_size
-
-    @property
-    def head_width(self) -> int:
-        """Width of what the LM head reads: that of the token vectors, if it is tied to them."""
-        return self.embedding_width if self.tie_word_embeddings else self.hidden_size
-
-    @property
     def types_of_layers(self) -> list[str]:
         """Type of each layer, whether `layer_types` names them or not."""
         kind = "full_attention" if self.sliding_window is None else "sliding_attention"
@@ -173,14 +119,9 @@ class TercetConfig(RotaryConfig):
         """Say how the weights of the model without head are shared out among devices."""
         return plan_of_stack(self)
 
-    def validate_architecture(self) -> None:
-        """Refuse sizes that no Transformer can have (run by `@strict` after construction).
-
-        Raises:
-            ValueError: Naming the field, its value and a remedy.
-        """
+    def require_own_fields(self) -> None:
+        """Refuse sizes that no Transformer can have."""
         require_architecture(self)
-        super().validate_architecture()
 
     def validate_layer_type(self) -> None:
         """Leave the check to `require_layer_types`: transformers knows its own names alone."""
@@ -193,8 +134,10 @@ class TercetConfig(RotaryConfig):
         return given
 
 
-SHARED_FIELDS = (*RotaryConfig.__annotations__, *TercetConfig.__annotations__)
-"""The fields that every member has."""
+SHARED_FIELDS = tuple(
+    name for kind in (RotaryConfig, NeuralConfig, TercetConfig) for name in kind.__annotations__
+)
+"""The fields that every Transformer has."""
 
 
 @strict
@@ -273,13 +216,9 @@ class TercetSeq2SeqConfig(TercetConfig):
             self.decoder_start_token_id = self.pad_token_id
         super().__post_init__(**kwargs)
 
-    def validate_architecture(self) -> None:
-        """Check the encoder's sizes, then the decoder's.
-
-        Raises:
-            ValueError: Naming the field, its value and a remedy.
-        """
-        super().validate_architecture()
+    def require_own_fields(self) -> None:
+        """Check the encoder's sizes, then the decoder's."""
+        super().require_own_fields()
         require_decoder(self)
 
     @property

@@ -5,10 +5,10 @@ Shapes: B batch, T positions, C model width, E width of token vectors.
 
 from torch import Tensor, nn
 
-from .configuration_tercet import TercetConfig
+from .configuration_neural import NeuralConfig
 from .dropout import Dropout
 from .normalization import build_norm
-from .positions import POSITIONS
+from .positions import NoPositions
 
 
 class Embeddings(nn.Module):
@@ -18,12 +18,12 @@ class Embeddings(nn.Module):
     many parameters (ALBERT: Lan et al., 2020, section 3.1; ELECTRA: Clark et al., 2020, section 3.2).
     """
 
-    def __init__(self, config: TercetConfig):
+    def __init__(self, config: NeuralConfig, positions: NoPositions):
         super().__init__()
         width = config.embedding_width
         self.embed_tokens = nn.Embedding(config.vocab_size, width)
         self.token_types = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
-        self.positions = POSITIONS[config.position_embedding_type](config)
+        self.positions = positions
         self.norm = build_norm(config, width) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
         is_projected = width != config.hidden_size

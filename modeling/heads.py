@@ -5,7 +5,7 @@ Shapes: B batch, T positions, C model width, E width that the LM head reads.
 
 from torch import Tensor, nn
 
-from .configuration_tercet import TercetConfig
+from .configuration_neural import NeuralConfig
 from .feed_forward import build_activation
 from .normalization import build_norm
 
@@ -19,7 +19,7 @@ class HeadTransform(nn.Module):
     prepacks = True
     activated = ("dense", "act_fn")  # may be one product: see prepacked_weights
 
-    def __init__(self, config: TercetConfig):
+    def __init__(self, config: NeuralConfig):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.head_width, bias=config.mlp_bias)
         self.act_fn = build_activation(config.hidden_act)
@@ -30,7 +30,7 @@ class HeadTransform(nn.Module):
         return self.norm(self.act_fn(self.dense(x)))
 
 
-def build_head_transform(config: TercetConfig) -> nn.Module:
+def build_head_transform(config: NeuralConfig) -> nn.Module:
     """Build the transform if the configuration asks for one.
 
     Raises:
@@ -48,7 +48,7 @@ def build_head_transform(config: TercetConfig) -> nn.Module:
 class NextSentenceHead(nn.Module):
     """Does B follow A? Read from the first token through a tanh layer (Devlin et al., 2019, section 3.1)."""
 
-    def __init__(self, config: TercetConfig):
+    def __init__(self, config: NeuralConfig):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.classifier = nn.Linear(config.hidden_size, 2)

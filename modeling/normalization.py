@@ -7,10 +7,11 @@ are safe.
 
 from torch import Tensor, nn
 
+from .configuration_neural import NeuralConfig
 from .configuration_tercet import TercetConfig
 
 
-def build_norm(config: TercetConfig, width: int | None = None) -> nn.Module:
+def build_norm(config: NeuralConfig, width: int | None = None) -> nn.Module:
     """Build the norm that `config` names, over `width` channels; `None`: the model's."""
     width = width or config.hidden_size
     if config.norm_type == "layer_norm":

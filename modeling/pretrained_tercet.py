@@ -1,31 +1,18 @@
-"""What every model of the family is to transformers, and those of them that end in the vocabulary.
+"""What every Transformer of the family is to transformers, and those of them that end in the vocabulary."""
 
-Shapes: B batch, T positions, C model width, V vocabulary.
-"""
-
-from typing import Any, Self
-
-import torch
-from torch import Tensor, nn
-from transformers import initialization as init
-from transformers.modeling_utils import PreTrainedModel
+from typing import Any
 
 from .attention import SelfAttention
 from .attention_kernels import require_implementation
 from .block import Block
 from .configuration_tercet import TercetConfig
-from .cross_entropy import LossArguments, lm_head_loss, logits_loss
-from .heads import build_head_transform, keep_positions
-from .linear import init_scale
-from .prepacked_weights import forget
-from .tracing import is_tracing
+from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
 
 
-class TercetPreTrainedModel(PreTrainedModel):
-    """What transformers needs to know of every member: initialization, kernels, recordable outputs."""
+class TercetPreTrainedModel(NeuralPreTrainedModel):
+    """What transformers needs to know of every Transformer: kernels, checkpointing, recordable outputs."""
 
     config: TercetConfig
-    base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _no_split_modules = ["PreNormBlock", "PostNormBlock", "ParallelBlock"]
     _skip_keys_device_placement = ["past_key_values"]
@@ -36,55 +23,14 @@ class TercetPreTrainedModel(PreTrainedModel):
     _can_compile_fullgraph = True
     _can_record_outputs = {"hidden_states": Block, "attentions": SelfAttention}
 
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if isinstance(module, nn.Linear) and (scale := init_scale(module)) is not None:
-            init.normal_(module.weight, std=self.config.initializer_range * scale)
-
     def _check_and_adjust_attn_implementation(
         self, attn_implementation: str | None, *args: Any, **kwargs: Any
     ) -> str:
         require_implementation(self.config, attn_implementation)
         return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
 
-    def train(self, mode: bool = True) -> Self:
-        """Switch to training or evaluation; what sped up decoding is of no use to weights that change."""
-        if mode:
-            forget(self)
-        return super().train(mode)
 
+class TercetLMHeadModel(TercetPreTrainedModel, NeuralLMHeadModel):
+    """A Transformer that ends in the vocabulary. Abstract: each member says what its targets are."""
 
-class TercetLMHeadModel(TercetPreTrainedModel):
-    """A model that ends in the vocabulary. Abstract: each member says what its targets are."""
-
-    _tp_plan = {"lm_head": "colwise_gather_output"}
-    prepacks = True
-
-    def build_lm_head(self, config: TercetConfig) -> None:
-        """Give the model `transform` and `lm_head`."""
-        self.transform = build_head_transform(config)
-        self.lm_head = nn.Linear(config.head_width, config.vocab_size, bias=config.head_bias)
-
-    def compute_logits(self, hidden_states: Tensor) -> Tensor:
-        """Logits (B, T, V) of states (B, T, C)."""
-        return self.lm_head(self.transform(hidden_states))
-
-    def compute_loss_and_logits(
-        self,
-        hidden_states: Tensor,
-        targets: Tensor | None,
-        logits_to_keep: int | Tensor,
-        loss_arguments: LossArguments,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Loss and logits of states (B, T, C), whose targets (B, T) are `IGNORE` at other positions.
-
-        In training with targets only these reach the vocabulary, and no logits are returned. Otherwise logits
-        (B, T, V) are, at the positions to keep; the loss then comes from all of them, by the definition.
-        """
-        if targets is not None and self.training and not is_tracing():
-            return lm_head_loss(hidden_states, targets, self.transform, self.lm_head, **loss_arguments), None
-        logits = self.compute_logits(keep_positions(hidden_states, logits_to_keep))
-        if targets is None:
-            return None, logits
-        return logits_loss(logits, keep_positions(targets, logits_to_keep), **loss_arguments), logits
+    config: TercetConfig

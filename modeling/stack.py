@@ -44,9 +44,10 @@ class TercetStack(TercetPreTrainedModel):
 
     def __init__(self, config: TercetConfig, *, is_causal: bool, reads_encoder: bool = False):
         super().__init__(config)
-        self.embeddings = Embeddings(config)
+        positions = POSITIONS[config.position_embedding_type]
+        self.embeddings = Embeddings(config, positions(config))
         self.patterns = {kind: PATTERNS[kind](config, is_causal=is_causal) for kind in config.types_of_layers}
-        self.relative_bias = POSITIONS[config.position_embedding_type].bias(config, is_causal=is_causal)
+        self.relative_bias = positions.bias(config, is_causal=is_causal)
         self.layers = nn.ModuleList(
             BLOCKS[config.norm_placement](config, layer_idx, is_causal=is_causal, reads_encoder=reads_encoder)
             for layer_idx in range(config.num_hidden_layers)

@@ -171,7 +171,7 @@ def test_contradictions_are_refused(fields, words):
 
 def test_a_field_that_is_not_ours_is_told(caplog, monkeypatch):
     told = []
-    monkeypatch.setattr("tercet.modeling.configuration_checks.logger.warning_once", told.append)
+    monkeypatch.setattr("tercet.modeling.configuration_neural.logger.warning_once", told.append)
     TercetDecoderConfig(**SIZES, rope_thetta=5.0)
     assert told == [
         "TercetDecoderConfig has no field 'rope_thetta': it is kept, but changes nothing (did you mean "

@@ -1,0 +1,161 @@
+"""The configuration of any neural member: vocabulary, embeddings, norms, heads and initial weights.
+
+A Transformer has more, in `configuration_tercet.py`, and so may other members; nothing here is about
+attention, positions or layers. Names are transformers' own wherever it has one.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers import GenerationConfig, PreTrainedConfig
+from transformers.utils import logging
+
+logger = logging.get_logger(__name__)
+
+OF_TRANSFORMERS = {
+    "attn_implementation",
+    "auto_map",
+    "custom_pipelines",
+    "experts_implementation",
+    "model_type",
+    "name_or_path",
+    "num_labels",
+    "output_attentions",
+    "per_layer_config",
+    "quantization_config",
+    "torch_dtype",
+    "transformers_version",
+    "use_return_dict",
+}
+"""What transformers and its predecessors may write into any configuration, beside fields."""
+
+Activation = Literal["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
+ClassifierPooling = Literal["first", "last", "mean"]
+ClassifierActivation = Literal["tanh", Activation]
+
+
+@strict
+class NeuralConfig(PreTrainedConfig):
+    """What every neural member has. Abstract: each member adds what it is made of."""
+
+    vocab_size: int = 32_000
+    hidden_size: int = 768
+    """Width of hidden states."""
+    embedding_size: int | None = None
+    """Width of token, segment and position vectors, projected to `hidden_size` (ELECTRA); `None`: equal."""
+    type_vocab_size: int = 0
+    """Kinds of segments (2 for sentence A and sentence B); 0 builds no token-type embedding."""
+    scale_embedding: bool = False
+    """Multiply token embeddings by the square root of their width (Vaswani et al., 2017, section 3.4)."""
+    embedding_norm: bool = False
+    """Normalize the sum of the embeddings, as BERT and BART do."""
+
+    norm_type: Literal["rms_norm", "layer_norm"] = "rms_norm"
+    norm_eps: float = 1e-6
+    norm_bias: bool = False
+    """Only a layer norm has one."""
+
+    hidden_act: Activation = "silu"
+    """In feed-forward networks, and in the LM head's dense layer."""
+    mlp_bias: bool = False
+    """In the linear layers of both."""
+
+    dropout: float | int = 0.0
+    """On the embeddings, and on what every sub-layer or layer passes on."""
+
+    tie_word_embeddings: bool = True
+    head_bias: bool = False
+    """A bias for every vocabulary entry."""
+    head_transform: bool = False
+    """A dense layer, the activation and a norm before the vocabulary, as in BERT."""
+
+    classifier_pooling: ClassifierPooling = "last"
+    """What stands for a sequence that gets a label: its first or last token, or the mean of all."""
+    classifier_act: ClassifierActivation | None = None
+    """Activation of a dense layer between that and the labels; `None` builds no such layer."""
+    classifier_norm: bool = False
+    """A norm behind this layer; labels of single tokens then have both before them, too (ModernBERT)."""
+    classifier_bias: bool = False
+    """A bias in the first layer from a sequence to its labels; a second one always has it."""
+    classifier_dropout: float | int | None = None
+    """On what the labels are read from; `None`: `dropout`."""
+
+    initializer_range: float = 0.02
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+
+    def __post_init__(self, **kwargs: Any):
+        warn_of_unknown(self, kwargs)
+        super().__post_init__(**kwargs)
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of token, segment and position vectors."""
+        return self.hidden_size if self.embedding_size is None else self.embedding_size
+
+    @property
+    def head_width(self) -> int:
+        """Width of what the LM head reads: that of the token vectors, if it is tied to them."""
+        return self.embedding_width if self.tie_word_embeddings else self.hidden_size
+
+    def validate_architecture(self) -> None:
+        """Refuse sizes that no member can have (run by `@strict` after construction).
+
+        Raises:
+            ValueError: Naming the field, its value and a remedy.
+        """
+        require_neural(self)
+        self.require_own_fields()
+        super().validate_architecture()
+
+    def require_own_fields(self) -> None:
+        """Raise a `ValueError` unless the fields that a member adds describe it."""
+
+
+def warn_of_unknown(config: PreTrainedConfig, given: dict[str, Any]) -> None:
+    """Warn of names among those `given` that are no fields of `config`: they are kept, but change nothing."""
+    known = OF_TRANSFORMERS | {*GenerationConfig().to_dict()}
+    unknown = [name for name in given if name not in known and not name.startswith("_")]
+    for name in unknown:
+        near = get_close_matches(name, vars(config), n=1)
+        logger.warning_once(
+            f"{type(config).__name__} has no field {name!r}: it is kept, but changes nothing"
+            + (f" (did you mean {near[0]!r}?)" if near else "")
+        )
+
+
+def require_neural(config: NeuralConfig) -> None:
+    """Raise a `ValueError` unless embeddings, norms and heads can be built."""
+    for name in ("vocab_size", "hidden_size"):
+        require_at_least(1, name, getattr(config, name))
+    require_at_least(1, "embedding_size", config.embedding_width)
+    require_at_least(0, "type_vocab_size", config.type_vocab_size)
+    require_probability("dropout", config.dropout)
+    require_probability("classifier_dropout", config.classifier_dropout or 0)
+    if config.norm_bias and config.norm_type == "rms_norm":
+        raise ValueError("norm_bias=True needs norm_type='layer_norm': a root-mean-square norm has no bias")
+    if config.classifier_norm and config.classifier_act is None:
+        raise ValueError(
+            "classifier_norm=True needs the dense layer that it follows: set classifier_act, too"
+        )
+
+
+def require_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Raise a `ValueError` if the field `name` is none of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
+
+
+def require_at_least(smallest: int, name: str, value: int) -> None:
+    """Raise a `ValueError` if the field `name` is below `smallest`."""
+    if value < smallest:
+        raise ValueError(f"{name} is {value}: choose {smallest} or more")
+
+
+def require_probability(name: str, value: float) -> None:
+    """Raise a `ValueError` if the field `name` is not a probability below one."""
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} is {value}: choose a probability from 0 up to, but not including, 1")
