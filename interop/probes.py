@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..modeling.classification import problem_of
 from ..modeling.configuration_tercet import TercetConfig
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
-from ..modeling.seq2seq_tasks import TercetSeq2SeqReader
+from ..modeling.seq2seq_tasks import TercetSeq2SeqTaskModel
 from ..modeling.targets import IGNORE
 from .conversion import counterpart_of
 from .task_heads import LAST_TOKEN
@@ -162,7 +162,7 @@ def probes_for(
     if counterpart.values == LAST_TOKEN and stock.config.pad_token_id is None:
         texts = {f"{name}, row {i}": [row] for name, rows in texts.items() for i, row in enumerate(rows, 1)}
     takes_target = "decoder_input_ids" in signature(ours.forward).parameters
-    has_target = takes_target and not isinstance(ours, TercetSeq2SeqReader)
+    has_target = takes_target and not isinstance(ours, TercetSeq2SeqTaskModel)
     num_choices = NUM_CHOICES if "MultipleChoice" in counterpart.stock else None
     return [
         Probe(

@@ -1,8 +1,8 @@
 """Multi-head attention, the only place where positions exchange information.
 
-One mechanism serves the family's three readings of it (Vaswani et al., 2017, section 3.2.3): self-attention
-in both directions (encoder), causal self-attention (decoder), and cross-attention from a decoder to an
-encoder. They differ in where keys and values come from and in which pairs the mask allows, nowhere else.
+One mechanism serves all three uses (Vaswani et al., 2017, section 3.2.3): self-attention in both directions
+(encoder), causal self-attention (decoder), and cross-attention from a decoder to an encoder. They differ in
+where keys and values come from and in which pairs the mask allows, nowhere else.
 
 Shapes: B batch, T queries, S keys, C model width, H query heads, G key-value heads, D head width.
 """
@@ -23,7 +23,7 @@ from .positions import Rotation, rotate
 
 
 class Attention(nn.Module):
-    """The projections, and the reading of values by query-key agreement. Abstract: see the two below."""
+    """Projections, and values weighted by the scores of queries and keys. Abstract: see the two below."""
 
     prepacks = True
 
@@ -67,7 +67,7 @@ class Attention(nn.Module):
         With `output_positions` (n,) of the flattened batch, only these are projected back, as (1, n, C).
         """
         query, key = self.score(query, key)
-        read, weights = attend(
+        values, weights = attend(
             self,
             query,
             key,
@@ -77,11 +77,11 @@ class Attention(nn.Module):
             dropout=self.config.attention_dropout if self.training else 0.0,
             **kwargs,
         )
-        return self.o_proj(select_positions(read.flatten(start_dim=-2), output_positions)), weights
+        return self.o_proj(select_positions(values.flatten(start_dim=-2), output_positions)), weights
 
 
 class SelfAttention(Attention):
-    """Positions read from their own sequence: all of it, or what is near in a sliding layer."""
+    """Positions attend to their own sequence, by the pattern of the layer."""
 
     def __init__(self, config: TercetConfig, layer_idx: int, *, is_causal: bool):
         pattern = PATTERNS[config.types_of_layers[layer_idx]](config, is_causal=is_causal)
@@ -96,7 +96,7 @@ class SelfAttention(Attention):
         past_key_values: Cache | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Read from the sequence itself (B, T, C), and from the cached positions before it."""
+        """Attend to the sequence itself (B, T, C), and to the cached positions before it."""
         query, key, value = map(self.heads, project(hidden_states, self.q_proj, self.k_proj, self.v_proj))
         query, key = rotate(self.q_norm(query), by=rotation), rotate(self.k_norm(key), by=rotation)
         if isinstance(past_key_values, EncoderDecoderCache):
@@ -107,7 +107,7 @@ class SelfAttention(Attention):
 
 
 class CrossAttention(Attention):
-    """Positions of a decoder read from an encoder's output, which no step of decoding changes."""
+    """Positions of a decoder attend to an encoder's output, which no step of decoding changes."""
 
     def __init__(self, config: TercetConfig, layer_idx: int):
         super().__init__(config, layer_idx, FullAttention(config, is_causal=False))
@@ -120,7 +120,7 @@ class CrossAttention(Attention):
         past_key_values: EncoderDecoderCache | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Read from the encoder (B, S, C) with the decoder's queries (B, T, C)."""
+        """Attend to the encoder's output (B, S, C) with the decoder's queries (B, T, C)."""
         query = self.q_norm(self.heads(self.q_proj(hidden_states)))
         key, value = self.keys_and_values(encoder_hidden_states, past_key_values)
         return self.attend(query, key, value, attention_mask, **kwargs)
@@ -128,7 +128,7 @@ class CrossAttention(Attention):
     def keys_and_values(
         self, encoder_hidden_states: Tensor, cache: EncoderDecoderCache | None
     ) -> tuple[Tensor, Tensor]:
-        """Project the encoder's output once per generation, then remember it."""
+        """Project the encoder's output once per generation; the cache keeps the result."""
         if cache is not None and cache.is_updated.get(self.layer_idx):
             layer: Any = cache.cross_attention_cache.layers[self.layer_idx]
             return layer.keys, layer.values

@@ -155,7 +155,7 @@ def attend(
         **options: `sliding_window`, and what else the caller has for the kernel.
 
     Returns:
-        The values that were read (B, T, H, D), and the weights (B, H, T, S) if the kernel returns them.
+        The weighted values (B, T, H, D), and the weights (B, H, T, S) if the kernel returns them.
     """
     implementation: str = str(module.config._attn_implementation)  # pyright: ignore
     is_packed = isinstance(mask, PackedSequences)

@@ -21,14 +21,16 @@ from .positions import Rotation
 class Block(GradientCheckpointingLayer, ABC):
     """Self-attention, cross-attention if there is an encoder, feed-forward. Abstract: see the three below."""
 
-    def __init__(self, config: TercetConfig, layer_idx: int, *, is_causal: bool, reads_encoder: bool = False):
+    def __init__(
+        self, config: TercetConfig, layer_idx: int, *, is_causal: bool, has_cross_attention: bool = False
+    ):
         super().__init__()
         self.layer_type = config.types_of_layers[layer_idx]
         has_norm = layer_idx > 0 or config.first_norm
         self.self_attention_norm = build_norm(config) if has_norm else nn.Identity()
         self.self_attention = SelfAttention(config, layer_idx, is_causal=is_causal)
-        self.cross_attention_norm = build_norm(config) if reads_encoder else nn.Identity()
-        self.cross_attention = CrossAttention(config, layer_idx) if reads_encoder else None
+        self.cross_attention_norm = build_norm(config) if has_cross_attention else nn.Identity()
+        self.cross_attention = CrossAttention(config, layer_idx) if has_cross_attention else None
         self.feed_forward_norm = build_norm(config)
         self.feed_forward = FEED_FORWARD[config.feed_forward_type](config)
         self.dropout = Dropout(config.dropout)
@@ -52,7 +54,7 @@ class Block(GradientCheckpointingLayer, ABC):
             hidden_states: The stream; packed sequences as (1, N, C).
             attention_mask: Which pairs self-attention allows.
             rotation: Angles by which queries and keys turn, if they do.
-            encoder_hidden_states: What cross-attention reads, (B, S, C).
+            encoder_hidden_states: What cross-attention attends to, (B, S, C).
             encoder_attention_mask: Which pairs cross-attention allows.
             packed_bias: What is added to the scores of packed sequences. It is positional as all tensors that
                 may have a gradient, since checkpointing differentiates no others.

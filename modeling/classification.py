@@ -77,7 +77,7 @@ class ClassifierTransform(nn.Module):
 
 
 def count_labels(config: NeuralConfig) -> int:
-    """Number of labels that a configuration names, which is two if nobody has named any."""
+    """Number of labels that a configuration names, or two if it names none."""
     return len(config.id2label or ())
 
 

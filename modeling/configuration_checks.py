@@ -47,7 +47,7 @@ def require_positions(config: PreTrainedConfig) -> None:
     """Raise a `ValueError` unless positions have what they are made of."""
     require_buckets(config.relative_attention_num_buckets, config.relative_attention_max_distance)
     POSITIONS[config.position_embedding_type].require(config)
-    config.settle_rotary()
+    config.update_from_rope_parameters()
     # What cannot be built is refused by its builder.
     build_rope_scaling(config.rope_scaling, config.max_position_embeddings)
 

@@ -80,7 +80,7 @@ class NeuralConfig(PreTrainedConfig):
     classifier_bias: bool = False
     """A bias in the first layer from a sequence to its labels; a second one always has it."""
     classifier_dropout: float | int | None = None
-    """On what the labels are read from; `None`: `dropout`."""
+    """Before the last layer of a head of labels; `None`: `dropout`."""
 
     initializer_range: float = 0.02
     pad_token_id: int | None = 0

@@ -11,7 +11,7 @@ from typing import Any
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from .rope_scaling import STATED
+from .rope_scaling import ORIGINAL_LENGTH
 
 DEFAULT = "default"
 FIELDS = {
@@ -44,15 +44,15 @@ class RotaryConfig(PreTrainedConfig):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if "_settled_rotary" not in vars(self):
+        if "_has_rotary_fields" not in vars(self):
             return
         if name == "rope_parameters":
-            self.settle_rotary()
+            self.update_from_rope_parameters()
         elif name in FIELDS or name == "position_embedding_type":
-            self.write_rotary()
+            self.update_rope_parameters()
 
-    def begin_rotary(self) -> None:
-        """Settle what was given when the configuration was made.
+    def init_rotary(self) -> None:
+        """Join what was given when the configuration was made.
 
         Raises:
             ValueError: Fields contradict `rope_parameters`, or these are given to other positions.
@@ -64,7 +64,7 @@ class RotaryConfig(PreTrainedConfig):
                 f"{self.position_embedding_type!r}: "  # pyright: ignore[reportAttributeAccessIssue]
                 "leave them out, or choose 'rotary'"
             )
-        for name, value in self.read_rotary().items():
+        for name, value in self.parse_rope_parameters().items():
             own = getattr(self, name)
             if name == "rope_scaling" and own:
                 own = self._completed(scaling_of(own))
@@ -72,22 +72,22 @@ class RotaryConfig(PreTrainedConfig):
                 raise ValueError(
                     f"{name} is {own!r}, but by rope_parameters it is {value!r}: give one of the two"
                 )
-        vars(self)["_settled_rotary"] = True
-        self.settle_rotary()
+        vars(self)["_has_rotary_fields"] = True
+        self.update_from_rope_parameters()
         if self._is_rotary():
-            self.write_rotary()
-            self.settle_rotary()
+            self.update_rope_parameters()
+            self.update_from_rope_parameters()
 
-    def settle_rotary(self) -> None:
-        """Take over what `rope_parameters` say, also if they were changed in place."""
-        vars(self).update(self.read_rotary())
+    def update_from_rope_parameters(self) -> None:
+        """Set the fields to what `rope_parameters` say, also if these were changed in place."""
+        vars(self).update(self.parse_rope_parameters())
 
-    def write_rotary(self) -> None:
-        """Say in `rope_parameters` what the fields do."""
+    def update_rope_parameters(self) -> None:
+        """Set `rope_parameters` to what the fields say."""
         vars(self)["rope_parameters"] = self._parameters() if self._is_rotary() else None
 
-    def read_rotary(self) -> dict[str, Any]:
-        """Give the fields that `rope_parameters` describe.
+    def parse_rope_parameters(self) -> dict[str, Any]:
+        """Return the fields that `rope_parameters` describe.
 
         Raises:
             ValueError: Types of layers are stretched or turned in different ways.
@@ -121,10 +121,12 @@ class RotaryConfig(PreTrainedConfig):
         }
 
     def _completed(self, scaling: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Say how long the sequences of the first training were, as transformers does where nobody has."""
+        """Add the length of the first training where it is missing, as transformers does."""
         if scaling is None or scaling.get("rope_type") not in ("llama3", "yarn"):
             return scaling
-        return scaling | {STATED: scaling.get(STATED, getattr(self, "max_position_embeddings", None))}
+        return scaling | {
+            ORIGINAL_LENGTH: scaling.get(ORIGINAL_LENGTH, getattr(self, "max_position_embeddings", None))
+        }
 
     def _is_rotary(self) -> bool:
         return getattr(self, "position_embedding_type", None) == "rotary"
@@ -137,29 +139,29 @@ class RotaryConfig(PreTrainedConfig):
         bases = (self.rope_theta, self.local_rope_theta)
         return {kind: common | {"rope_theta": base} for kind, base in zip(LAYER_TYPES, bases, strict=True)}
 
-    # transformers would settle and check `rope_parameters` by rules of its own.
+    # transformers would complete and check `rope_parameters` by rules of its own.
 
     def convert_rope_params_to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Give the arguments back: `begin_rotary` has settled them."""
+        """Give the arguments back: `init_rotary` has used them."""
         return kwargs
 
     def standardize_rope_params(self) -> None:
-        """Take over what `rope_parameters` say, as transformers asks before it reads them."""
-        self.settle_rotary()
+        """Set the fields to what `rope_parameters` say; transformers calls this before it uses them."""
+        self.update_from_rope_parameters()
 
     def validate_rope(self) -> None:
         """Leave the checks to `require_positions`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Give all fields but `rope_parameters`: a file says everything once, in the other fields."""
-        self.settle_rotary()
+        self.update_from_rope_parameters()
         given = super().to_dict()
-        return {name: given[name] for name in given if name not in ("rope_parameters", "_settled_rotary")}
+        return {name: given[name] for name in given if name not in ("rope_parameters", "_has_rotary_fields")}
 
 
 def scaling_of(described: dict[str, Any]) -> dict[str, Any] | None:
     """Take from transformers' description what stretches wavelengths, if anything does."""
     numbers = {("rope_type" if key == "type" else key): value for key, value in described.items()}
-    if numbers.get("rope_type", DEFAULT) == DEFAULT and set(numbers) <= {"rope_type", STATED}:
+    if numbers.get("rope_type", DEFAULT) == DEFAULT and set(numbers) <= {"rope_type", ORIGINAL_LENGTH}:
         return None
     return numbers

@@ -13,7 +13,7 @@ from huggingface_hub.dataclasses import strict
 from .configuration_checks import equal_share, require_architecture, require_decoder
 from .configuration_neural import ClassifierActivation, ClassifierPooling, NeuralConfig
 from .configuration_rotary import RotaryConfig
-from .parallelism import BLOCK_BY_BLOCK, beneath, plan_of_stack
+from .parallelism import BLOCK_BY_BLOCK, plan_of_stack, with_prefix
 from .positions import POSITIONS, NoPositions
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     PositionEmbeddingType = Literal[tuple(POSITIONS)]
 
-SCORED_AS_USUAL = "scaled_dot_product"
+DEFAULT_SCORE = "scaled_dot_product"
 
 DECODER_FIELDS = (
     "num_hidden_layers",
@@ -77,7 +77,7 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     attention_bias: bool = False
     attention_out_bias: bool | None = None
     """Of attention's last projection; `None`: as in those of queries, keys and values, `attention_bias`."""
-    attention_score: str = SCORED_AS_USUAL
+    attention_score: str = DEFAULT_SCORE
     """How queries and keys are compared: see `attention_scores.py`."""
     use_qk_norm: bool = False
     """Normalize each head of queries and keys (Henry et al., 2020; Dehghani et al., 2023, section 2)."""
@@ -94,7 +94,7 @@ class TercetConfig(RotaryConfig, NeuralConfig):
             self.head_dim = equal_share(self.hidden_size, self.num_attention_heads)
         if self.attention_out_bias is None:
             self.attention_out_bias = self.attention_bias
-        self.begin_rotary()
+        self.init_rotary()
         super().__post_init__(**kwargs)
         # Last, because transformers 5.17 adds to a plan what others call their token vectors.
         self.base_model_tp_plan = self.tensor_parallel_plan()  # pyright: ignore[reportAttributeAccessIssue]
@@ -116,7 +116,7 @@ class TercetConfig(RotaryConfig, NeuralConfig):
         return self.layer_types or [kind] * self.num_hidden_layers
 
     def tensor_parallel_plan(self) -> dict[str, str]:
-        """Say how the weights of the model without head are shared out among devices."""
+        """Say how the weights of the model without head are split among devices."""
         return plan_of_stack(self)
 
     def require_own_fields(self) -> None:
@@ -129,7 +129,7 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     def to_dict(self) -> dict[str, Any]:
         """Give all fields; a score only if it is another than the usual, as in files of earlier versions."""
         given = super().to_dict()
-        if given.get("attention_score") == SCORED_AS_USUAL:
+        if given.get("attention_score") == DEFAULT_SCORE:
             given.pop("attention_score")
         return given
 
@@ -184,7 +184,7 @@ class TercetSeq2SeqConfig(TercetConfig):
 
     model_type = "tercet_seq2seq"
     keys_to_ignore_at_inference = ["past_key_values"]
-    base_model_fsdp_plan = beneath("encoder", BLOCK_BY_BLOCK) | beneath("decoder", BLOCK_BY_BLOCK)
+    base_model_fsdp_plan = with_prefix("encoder", BLOCK_BY_BLOCK) | with_prefix("decoder", BLOCK_BY_BLOCK)
 
     decoder_num_hidden_layers: int | None = None
     decoder_num_attention_heads: int | None = None
@@ -228,9 +228,9 @@ class TercetSeq2SeqConfig(TercetConfig):
         return self.tie_word_embeddings if shared is None else shared
 
     def tensor_parallel_plan(self) -> dict[str, str]:
-        """Say how the weights of both stacks are shared out among devices."""
-        of_decoder = plan_of_stack(self, reads_encoder=True)
-        return beneath("encoder", plan_of_stack(self)) | beneath("decoder", of_decoder)
+        """Say how the weights of both stacks are split among devices."""
+        of_decoder = plan_of_stack(self, has_cross_attention=True)
+        return with_prefix("encoder", plan_of_stack(self)) | with_prefix("decoder", of_decoder)
 
     def encoder_config(self) -> TercetEncoderConfig:
         """Describe the encoder alone, with the attention kernel of the whole."""
@@ -246,5 +246,5 @@ class TercetSeq2SeqConfig(TercetConfig):
         return config
 
     def _shared_fields(self) -> dict[str, Any]:
-        self.settle_rotary()
+        self.update_from_rope_parameters()
         return {name: copy.deepcopy(getattr(self, name)) for name in SHARED_FIELDS}

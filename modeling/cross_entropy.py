@@ -1,7 +1,7 @@
 """The vocabulary's loss, from hidden states at target positions, without ever holding all logits.
 
 Only targets reach the vocabulary (15 % of the tokens in masked language modeling), in chunks whose gradients
-are computed at once (the way of Liger kernels, Hsu et al., 2024), so that memory is one chunk of logits
+are computed at once (as in Liger kernels, Hsu et al., 2024), so that memory is one chunk of logits
 instead of all of them.
 
 Shapes: N tokens, C model width, V vocabulary.
@@ -223,7 +223,7 @@ def _softmax_gradient(logits: Tensor, labels: Tensor, label_smoothing: float) ->
     missing = at_least_float32(probabilities.sum(-1))
     loss = torch.where(of_label > 0.5, -torch.log1p(-missing), -of_label.log())
     is_lost = of_label < torch.finfo(logits.dtype).tiny
-    if not logits.is_cpu or is_lost.any():  # only a CPU can ask without waiting for the answer
+    if not logits.is_cpu or is_lost.any():  # only on a CPU is this known without waiting
         loss = torch.where(is_lost, _distance_to_likeliest(logits, probabilities, rows, labels), loss)
     d_label = -missing
     if label_smoothing:

@@ -39,7 +39,7 @@ class TercetDecoderForQuestionAnswering(TercetForQuestionAnswering):
 
 
 class TercetDecoderForMultipleChoice(TercetForMultipleChoice):
-    """The decoder and which of several texts is the right one.
+    """The decoder and which of several texts is the correct one.
 
     Each is read by itself and scored at its last token (Radford et al., 2018, section 3.3).
     """

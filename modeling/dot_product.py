@@ -27,7 +27,7 @@ def scaled_dot_product(
     `query` is (B, H, T, D), `key` and `value` (B, G, S, D). `attention_mask` broadcasts to (B, H, T, S) and
     is added to the scores: 0 keeps a pair, a large negative number drops it.
 
-    Returns what each query read (B, T, H, D), and how much of it from where (B, H, T, S).
+    Returns the weighted values (B, T, H, D), and the weights (B, H, T, S).
     """
     groups = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
@@ -49,7 +49,7 @@ def single_query_attention(
     scaling: float,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Let the only query of each sequence (T = 1) read, on a CPU, where no weight is dropped.
+    """Let the only query of each sequence (T = 1) attend, on a CPU, where no weight is dropped.
 
     The query heads that share a key-value head stand beside each other as if they were queries, so that no
     key is repeated. It is torch's fused kernel in float32 at least: in bfloat16 that takes three times as
@@ -61,19 +61,19 @@ def single_query_attention(
     if attention_mask is not None and attention_mask.shape[1] > 1:  # each head has its own
         attention_mask = attention_mask.view(len(attention_mask), key.shape[1], -1, key.shape[2])
     groups = query.view(len(query), key.shape[1], -1, query.shape[-1])  # (B, G, H/G, D)
-    read = nn.functional.scaled_dot_product_attention(
+    attended = nn.functional.scaled_dot_product_attention(
         groups.to(dtype), key.to(dtype), value.to(dtype), attention_mask, scale=scaling
     )
-    return read.to(query.dtype).view(len(query), 1, -1, query.shape[-1]), None
+    return attended.to(query.dtype).view(len(query), 1, -1, query.shape[-1]), None
 
 
 def additive(
     allowed: Tensor | None, is_causal: bool, length: int, like: Tensor, bias: Tensor | None = None
 ) -> Tensor | None:
-    """Turn what may be seen into what is added to the scores: 0, or the lowest finite number of their type.
+    """Turn allowed keys into what is added to the scores: 0, or the lowest finite number of their type.
 
     Args:
-        allowed: True where a key may be seen, broadcasting to (B, H, T, S); `None` allows all.
+        allowed: True where a query may attend to a key, broadcasting to (B, H, T, S); `None` allows all.
         is_causal: Forbid keys behind the query as well.
         length: T and S of a causal mask.
         like: A tensor of the scores' type and device.

@@ -1,9 +1,9 @@
 """Dropout (Srivastava et al., 2014), with a faster way to draw what is dropped on a CPU.
 
 torch draws a float for every element there, one after another: one in six nanoseconds. Sixteen bits are
-enough to tell an element's fate, and one draw of a 64-bit generator gives four of them, in two nanoseconds.
-The generator is seeded by torch's, so that `torch.manual_seed`, checkpoints of its state and recomputed
-activations govern this dropout as they do torch's own.
+enough to decide whether an element is kept, and one draw of a 64-bit generator gives four of them, in two
+nanoseconds. The generator is seeded by torch's, so that `torch.manual_seed`, checkpoints of its state and
+recomputed activations govern this dropout as they do torch's own.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from .tracing import is_tracing
 
 LEVELS = 2**16
-"""Probabilities that sixteen bits can tell apart."""
+"""Number of probabilities that sixteen bits distinguish."""
 
 
 class Dropout(nn.Dropout):

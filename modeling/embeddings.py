@@ -51,7 +51,7 @@ class Embeddings(nn.Module):
     def segments(self, token_type_ids: Tensor | None, position_ids: Tensor) -> Tensor | float:
         """Vectors of the segments (B, T, E), by default the first segment's (E,); 0 if the model has none."""
         if self.token_types is not None:
-            # The table is called, never read, since whoever offloads weights fetches them for a call.
+            # The table is called, not indexed, since offloaded weights are fetched for calls.
             return self.token_types(position_ids.new_zeros(()) if token_type_ids is None else token_type_ids)
         if token_type_ids is not None:
             raise ValueError(

@@ -48,7 +48,7 @@ class TercetEncoderForQuestionAnswering(TercetForQuestionAnswering):
 
 
 class TercetEncoderForMultipleChoice(TercetForMultipleChoice):
-    """The encoder and which of several texts is the right one."""
+    """The encoder and which of several texts is the correct one."""
 
     config: TercetEncoderConfig
 

@@ -1,8 +1,9 @@
-"""Generation on faster ground: what is chosen from the logits, and when it ends, is transformers' own doing.
+"""Faster generation: what is chosen from the logits, and when it ends, is transformers' own code.
 
 Whatever the strategy, on a CPU linear layers multiply by prepacked weights, and caches grow in place. Greedy
 decoding and sampling also leave the steps behind the prompt to a callable of the model's, where transformers
-itself puts a compiled forward pass. Here it is `decode_step`, unless someone wants what only `forward` gives.
+itself puts a compiled forward pass. Here it is `decode_step`, unless outputs are requested that only
+`forward` returns.
 """
 
 # transformers types its mixin's methods for a protocol that not even its own models meet.
@@ -20,7 +21,7 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from .configuration_tercet import TercetConfig
-from .growing_cache import grows, let_grow, settle
+from .growing_cache import grows, make_dynamic, make_growing
 from .packing import Masks
 from .prepacked_weights import are_in_use, is_untouched, prepacked_weights
 from .pretrained_tercet import TercetLMHeadModel
@@ -34,7 +35,7 @@ STEP_ARGUMENTS = {
     "position_ids",
     "use_cache",
 }
-"""What a step knows of all that `generate` may pass on."""
+"""What `decode_step` understands of all that `generate` may pass on."""
 
 
 class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
@@ -52,7 +53,7 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
         with prepacked_weights(self):
             result = super().generate(*args, **kwargs)
         if isinstance(result, ModelOutput):
-            settle(result.get("past_key_values"))
+            make_dynamic(result.get("past_key_values"))
         return result
 
     @wraps(GenerationMixin.init_continuous_batching)
@@ -64,7 +65,7 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
     def create_masks_for_generate(
         self, inputs_embeds: Tensor, attention_mask: Tensor | None, past_key_values: Cache, **_: Any
     ) -> Masks:
-        """Give the masks of a step ahead of it: transformers asks where a cache is static, and compiled."""
+        """Build a step's masks ahead of it: transformers calls this where a cache is static, and compiled."""
         decoder = cast(TercetStack, self.get_decoder())
         return decoder.build_masks(inputs_embeds, attention_mask, past_key_values)
 
@@ -74,7 +75,7 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
             return self.decode_step
         return super().get_compiled_call(compile_config)
 
-    # This and the next method are not public: a test names the versions of transformers that ask them.
+    # This and the next method are not public: a test names the versions of transformers that call them.
     def _valid_auto_compile_criteria(
         self, model_kwargs: dict[str, Any], generation_config: GenerationConfig
     ) -> bool:
@@ -84,7 +85,7 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
             and not (generation_config.output_attentions or generation_config.output_hidden_states)
             and {name for name, value in model_kwargs.items() if value is not None} <= STEP_ARGUMENTS
         )
-        if is_plain and are_in_use() and grows(model_kwargs.get("past_key_values")) and may_step(self):
+        if is_plain and are_in_use() and grows(model_kwargs.get("past_key_values")) and can_decode_step(self):
             return True
         return super()._valid_auto_compile_criteria(model_kwargs, generation_config)
 
@@ -94,8 +95,8 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
         is_given = model_kwargs.get("past_key_values") is not None
         super()._prepare_cache_for_generation(generation_config, model_kwargs, *args)
         # On other devices memory is scarcer than time.
-        if not is_given and are_in_use() and not is_watched(self):
-            let_grow(model_kwargs.get("past_key_values"))
+        if not is_given and are_in_use() and not is_hooked(self):
+            make_growing(model_kwargs.get("past_key_values"))
 
 
 def require_key_positions(config: TercetConfig) -> None:
@@ -108,7 +109,7 @@ def require_key_positions(config: TercetConfig) -> None:
         )
 
 
-def may_step(model: TercetGenerativeModel) -> bool:
+def can_decode_step(model: TercetGenerativeModel) -> bool:
     """Tell whether `decode_step` stands for what `forward` does: nothing is dropped, overridden or hooked."""
     return (
         not model.training
@@ -116,14 +117,14 @@ def may_step(model: TercetGenerativeModel) -> bool:
         and owner(model, "prepare_inputs_for_generation") is GenerationMixin
         and set(model.get_decoder().config.types_of_layers) == {"full_attention"}
         and all(module.config._attn_implementation in ("eager", "sdpa") for module in models_in(model))
-        and not is_watched(model)
+        and not is_hooked(model)
     )
 
 
-def is_watched(model: TercetGenerativeModel) -> bool:
-    """Tell whether somebody sees the arguments of a forward pass, or makes a graph of it.
+def is_hooked(model: TercetGenerativeModel) -> bool:
+    """Tell whether a forward pass is hooked, replaced or compiled.
 
-    Who does, as transformers' exporters do while they generate, finds caches of transformers' own.
+    Such code, as transformers' exporters, then finds caches of transformers' own.
     """
     return not all(map(is_untouched, models_in(model)))
 

@@ -1,4 +1,4 @@
-"""A cache of keys and values with room to grow: a step writes what is new, and copies nothing else.
+"""A cache of keys and values with spare capacity: a step writes what is new, and copies nothing else.
 
 transformers' dynamic cache concatenates, so that every step copies all keys and values so far. Here they lie
 in a buffer of up to twice their size, and the cache shows the part of it that is filled. All else that caches
@@ -16,27 +16,27 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderD
 
 from .tracing import is_tracing
 
-LEAST_ROOM = 128
-"""Positions for which a new buffer has room, at least, beyond those that are filled."""
+MIN_SPARE_POSITIONS = 128
+"""Least number of positions that a new buffer has beyond those that are filled."""
 
 
 class Buffer:
-    """Room for keys or values (B, G, S, D), and more of them."""
+    """Storage for keys or values (B, G, S, D), larger than what is filled."""
 
     def __init__(self) -> None:
-        self.room = self.filled = torch.empty(0, 0, 0, 0)
+        self.storage = self.filled = torch.empty(0, 0, 0, 0)
 
     def append(self, present: Tensor | None, new: Tensor) -> Tensor:
         """Give `present` and then `new`: what is present stays where it is, if it came from here."""
         start = 0 if present is None or not present.numel() else present.shape[-2]
         end = start + new.shape[-2]
-        is_closed = self.room.is_inference() and not torch.is_inference_mode_enabled()
-        if present is not self.filled or end > self.room.shape[-2] or is_closed:
-            self.room = new.new_empty(*new.shape[:-2], end + max(end, LEAST_ROOM), new.shape[-1])
+        is_closed = self.storage.is_inference() and not torch.is_inference_mode_enabled()
+        if present is not self.filled or end > self.storage.shape[-2] or is_closed:
+            self.storage = new.new_empty(*new.shape[:-2], end + max(end, MIN_SPARE_POSITIONS), new.shape[-1])
             if present is not None and start:
-                self.room[..., :start, :] = present
-        self.room[..., start:end, :] = new
-        self.filled = self.room[..., :end, :]
+                self.storage[..., :start, :] = present
+        self.storage[..., start:end, :] = new
+        self.filled = self.storage[..., :end, :]
         return self.filled
 
 
@@ -56,7 +56,7 @@ class GrowingLayer(DynamicLayer):
     ) -> tuple[Tensor, Tensor]:
         """Append keys and values (B, G, T, D), and give all of them, (B, G, S, D).
 
-        Where a gradient may need them unchanged, or a graph is made, they are concatenated as ever.
+        Where a gradient may need them unchanged, or a graph is made, they are concatenated as before.
         """
         if torch.is_grad_enabled() or is_tracing():
             return super().update(key_states, value_states, *args, **kwargs)
@@ -67,24 +67,24 @@ class GrowingLayer(DynamicLayer):
         return self.keys, self.values
 
 
-def let_grow(cache: Cache | None) -> None:
+def make_growing(cache: Cache | None) -> None:
     """Let a dynamic cache grow in place, new or filled; beside an encoder, the part that grows at all."""
     if isinstance(cache, EncoderDecoderCache):
         cache = cache.self_attention_cache
     if type(cache) is DynamicCache and not cache.offloading and not is_tracing():
-        cache.layers = [turned(layer, DynamicLayer, GrowingLayer) for layer in cache.layers]
+        cache.layers = [converted(layer, DynamicLayer, GrowingLayer) for layer in cache.layers]
 
 
-def settle(cache: Cache | None) -> None:
-    """Make a cache transformers' own again: what is kept, copied or exported has no room to grow."""
+def make_dynamic(cache: Cache | None) -> None:
+    """Make a cache transformers' own again, without spare capacity, to be kept, copied or exported."""
     if isinstance(cache, EncoderDecoderCache):
         cache = cache.self_attention_cache
     if cache is not None:
-        cache.layers = [turned(layer, GrowingLayer, DynamicLayer) for layer in cache.layers]
+        cache.layers = [converted(layer, GrowingLayer, DynamicLayer) for layer in cache.layers]
 
 
-def turned(layer: Any, kind: type[DynamicLayer], into: type[DynamicLayer]) -> Any:
-    """Turn a layer of exactly one kind into another kind, with what it holds; others stay as they are."""
+def converted(layer: Any, kind: type[DynamicLayer], into: type[DynamicLayer]) -> Any:
+    """Convert a layer of exactly one kind into another kind, with what it holds; others stay as they are."""
     if type(layer) is not kind:
         return layer
     result = into()

@@ -1,4 +1,4 @@
-"""What turns hidden states into answers: the way to the vocabulary, and the sentence relation.
+"""Heads of pretraining: from hidden states to the vocabulary, and to the sentence relation.
 
 Shapes: B batch, T positions, C model width, E width that the LM head reads.
 """
@@ -31,10 +31,10 @@ class HeadTransform(nn.Module):
 
 
 def build_head_transform(config: NeuralConfig) -> nn.Module:
-    """Build the transform if the configuration asks for one.
+    """Build the transform if the configuration has one.
 
     Raises:
-        ValueError: If without one nothing leads to the width of the LM head.
+        ValueError: If there is none, and states have another width than the LM head reads.
     """
     if not config.head_transform and config.head_width != config.hidden_size:
         raise ValueError(

@@ -34,8 +34,8 @@ def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
 
     One product reads its input once, and its gradient needs no sum of several. On a GPU the products are
     large enough, and their joined weights, which the backward pass keeps, would outlive what FSDP frees.
-    A layer that is more than a plain one (wrapped by PEFT, quantized, hooked by whoever wants to see or move
-    it) is called. While a model that is not in training generates, the product is one by prepacked weights.
+    A layer that is more than a plain one (wrapped by PEFT, quantized, hooked) is called. While a model that
+    is not in training generates, the product is one by prepacked weights.
     """
     plain = [layer for layer in layers if is_plain(layer) and layer.training]
     has_bias = {layer.bias is not None for layer in plain}

@@ -26,7 +26,7 @@ from .block import Block
 from .configuration_tercet import TercetDecoderConfig
 from .cross_entropy import take_loss_arguments
 from .generation import TercetGenerativeModel
-from .keywords import Keywords
+from .outputs import Keywords
 from .packing import (
     Layout,
     Mask,
@@ -44,7 +44,7 @@ from .targets import IGNORE
 
 
 class TercetDecoderModel(TercetStack):
-    """Embeddings, causal blocks, final norm; with `reads_encoder`, blocks read an encoder's output too."""
+    """Embeddings, causal blocks, final norm; with `has_cross_attention`, blocks read an encoder's output."""
 
     config: TercetDecoderConfig
     _can_record_outputs = {
@@ -53,8 +53,8 @@ class TercetDecoderModel(TercetStack):
         "cross_attentions": CrossAttention,
     }
 
-    def __init__(self, config: TercetDecoderConfig, *, reads_encoder: bool = False):
-        super().__init__(config, is_causal=True, reads_encoder=reads_encoder)
+    def __init__(self, config: TercetDecoderConfig, *, has_cross_attention: bool = False):
+        super().__init__(config, is_causal=True, has_cross_attention=has_cross_attention)
 
     @merge_with_config_defaults
     @capture_outputs
@@ -98,7 +98,7 @@ class TercetDecoderModel(TercetStack):
             past_length=None if past_key_values is None else past_key_values.get_seq_length(),
             use_cache=bool(use_cache),
             output_attentions=output_attentions,
-            may_unpad=self.training
+            can_unpad=self.training
             and past_key_values is None
             and not (use_cache or self.records("output_hidden_states", kwargs)),
         )
@@ -109,7 +109,7 @@ class TercetDecoderModel(TercetStack):
         masks = self.masks(layout, x, attention_mask, output_attentions, past_key_values)
         source, source_mask = encoder_hidden_states, None
         if source is not None:
-            source, source_mask = self.read_source(
+            source, source_mask = self.prepare_source(
                 layout, x, source, encoder_attention_mask, (cu_seq_lens_k, max_length_k), output_attentions
             )
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
@@ -129,7 +129,7 @@ class TercetDecoderModel(TercetStack):
     ) -> Tensor:
         """States (B, 1, C) of one more token of each sequence (B, 1), behind a cache that grows.
 
-        It is `forward` for a step of decoding, from which there is nothing to understand or to record. No
+        It is `forward` for a step of decoding, whose layout is known and whose outputs are not recorded. No
         layer is sliding, since the caches of those do not grow.
         """
         layout = Layout(position_ids)
@@ -139,7 +139,7 @@ class TercetDecoderModel(TercetStack):
             mask = attention_mask[:, None, None].bool()  # (B, 1, 1, S)
         pairs = None
         if source is not None:
-            source, pairs = self.read_source(layout, x, source, source_mask, (None, None), False)
+            source, pairs = self.prepare_source(layout, x, source, source_mask, (None, None), False)
         arguments = {"is_decode_step": True}
         masks: Masks = {"full_attention": mask}
         return self.transform(layout, x, masks, arguments, source, pairs, past_key_values)
@@ -174,7 +174,7 @@ class TercetDecoderModel(TercetStack):
             else EncoderDecoderCache(cache, DynamicCache(config=self.config))
         )
 
-    def read_source(
+    def prepare_source(
         self,
         layout: Layout,
         x: Tensor,
@@ -183,7 +183,7 @@ class TercetDecoderModel(TercetStack):
         bounds: tuple[Tensor | None, int | None],
         output_attentions: bool,
     ) -> tuple[Tensor, Mask]:
-        """Bring the source into the layout of the target, and say which of it each target may read."""
+        """Bring the source into the layout of the target, and build the mask of cross-attention."""
         cu_seq_lens_k, max_length_k = bounds
         if layout.padding is not None:
             real = torch.ones(source.shape[:2], device=source.device) if source_mask is None else source_mask

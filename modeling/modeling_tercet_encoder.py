@@ -13,8 +13,7 @@ from transformers.utils.output_capturing import capture_outputs
 from .configuration_tercet import TercetEncoderConfig
 from .cross_entropy import LossArguments, logits_loss, take_loss_arguments
 from .heads import NextSentenceHead
-from .keywords import Keywords
-from .outputs import TercetForPreTrainingOutput
+from .outputs import Keywords, TercetForPreTrainingOutput
 from .packing import Masks
 from .pooling import find_sequences
 from .pretrained_tercet import TercetLMHeadModel, TercetPreTrainedModel
@@ -67,7 +66,7 @@ class TercetEncoderModel(TercetStack):
             cu_seq_lens_q,
             max_length_q,
             output_attentions=output_attentions,
-            may_unpad=self.training and not self.records("output_hidden_states", kwargs),
+            can_unpad=self.training and not self.records("output_hidden_states", kwargs),
         )
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
         masks = self.masks(layout, x, attention_mask, output_attentions)
@@ -117,7 +116,7 @@ class TercetEncoderForMaskedLM(TercetLMHeadModel):
 
 
 class TercetEncoderForNextSentencePrediction(TercetPreTrainedModel):
-    """The encoder and a judgement whether sentence B follows sentence A."""
+    """The encoder and a classification of pairs: does sentence B follow sentence A."""
 
     config: TercetEncoderConfig
 

@@ -23,9 +23,9 @@ from transformers.utils.generic import can_return_tuple
 from .configuration_tercet import TercetSeq2SeqConfig
 from .cross_entropy import take_loss_arguments
 from .generation import TercetGenerativeModel
-from .keywords import Keywords
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
+from .outputs import Keywords
 from .packing import bounds_of, restarts
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack import refuse_output_positions
@@ -47,7 +47,7 @@ class TercetSeq2SeqPreTrainedModel(TercetPreTrainedModel):
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
         """Give the ties of the parameters, chosen when the model is built.
 
-        transformers asks `tie_word_embeddings` alone, which does not say how many tables of token vectors
+        transformers checks `tie_word_embeddings` alone, which does not say how many tables of token vectors
         there are.
         """
         if all_submodels:
@@ -77,7 +77,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
     def __init__(self, config: TercetSeq2SeqConfig):
         super().__init__(config)
         self.encoder = TercetEncoderModel(config.encoder_config())
-        self.decoder = TercetDecoderModel(config.decoder_config(), reads_encoder=True)
+        self.decoder = TercetDecoderModel(config.decoder_config(), has_cross_attention=True)
         self._tied_weights_keys = {f"decoder.{TABLE}": f"encoder.{TABLE}"} if config.has_one_table else {}
         self.post_init()
 
@@ -117,7 +117,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         The plain arguments are those of `TercetEncoderModel.forward` and describe the source; those with
         `decoder_` are those of `TercetDecoderModel.forward` and describe the target. `encoder_outputs` is
         the encoder's result if it has run before. Packed, both are streams in the same order:
-        `cu_seq_lens_q` bounds the targets, which ask, and `cu_seq_lens_k` the sources.
+        `cu_seq_lens_q` bounds the targets, whose queries attend, and `cu_seq_lens_k` the sources.
         """
         require_target(decoder_input_ids, decoder_inputs_embeds)
         refuse_output_positions(kwargs, type(self).__name__)
@@ -151,7 +151,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         return joined_output(source, target)
 
     def recordings(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Pass on what the whole model's configuration asks to be recorded: the two halves have their own."""
+        """Pass on what the whole model's configuration records: the two halves have their own."""
         recorded = {
             name: getattr(self.config, name)
             for name in ("output_attentions", "output_hidden_states")
@@ -246,7 +246,7 @@ class TercetSeq2SeqForConditionalGeneration(
         return Seq2SeqLMOutput(logits=self.compute_logits(states), past_key_values=past_key_values)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Shift labels (B, T) right, behind the start token: what the decoder reads while it is taught.
+        """Shift labels (B, T) right, behind the start token: the decoder's input in training.
 
         Raises:
             ValueError: If the configuration names no token to start with, or a label is out of range.

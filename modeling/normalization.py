@@ -32,7 +32,7 @@ class HeadRMSNorm(nn.RMSNorm):
 
 
 def build_head_norm(config: TercetConfig) -> nn.Module:
-    """Build the norm of the heads of queries, or of keys, if `config` asks for one."""
+    """Build the norm of the heads of queries, or of keys, if `config` has one."""
     if not config.use_qk_norm:
         return nn.Identity()
     assert config.head_dim is not None  # every configuration fills it in

@@ -1,14 +1,22 @@
-"""What the models return beyond transformers' own output classes."""
+"""What forward passes take and return beyond what transformers' own classes describe."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
 
 from torch import Tensor
-from transformers.utils.generic import ModelOutput
+from transformers.utils.generic import ModelOutput, TransformersKwargs
+
+if TYPE_CHECKING:  # whose names overlap with arguments that stand in our signatures, which checkers refuse
+    Keywords = Any
+else:
+    Keywords = Unpack[TransformersKwargs]
+    """What a `forward` passes on to its stack, to attention kernels and to losses. By this type in a
+    signature transformers knows that keywords reach the attention kernel."""
 
 
 @dataclass
 class TercetForPreTrainingOutput(ModelOutput):
-    """BERT's two answers and their losses, in the names of transformers' `BertForPreTrainingOutput`.
+    """BERT's two predictions and their losses, in the names of transformers' `BertForPreTrainingOutput`.
 
     Args:
         loss: Sum of the two losses that follow, of those whose labels were given.

@@ -52,7 +52,7 @@ def stream_attention(
 ) -> tuple[Tensor, None]:
     """Attend by torch's own flash kernel: (1, H, N, D) to (1, N, H, D)."""
     q, k, v = (x.transpose(1, 2)[0] for x in (query, key, value))
-    read = varlen_attention(
+    attended = varlen_attention(
         q,
         k,
         v,
@@ -61,7 +61,7 @@ def stream_attention(
         is_causal=bool(module.is_causal),
         sliding_window=sliding_window,
     )
-    return read[None], None
+    return attended[None], None
 
 
 def mask_of_group(slots: Slots, group: int, pattern: AttentionPattern) -> Tensor | None:
@@ -112,7 +112,7 @@ def fused_group(
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     groups = query.shape[1] // key.shape[1]
     key, value = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (key, value))
-    read = F.scaled_dot_product_attention(
+    attended = F.scaled_dot_product_attention(
         query, key, value, mask, dropout_p=dropout, is_causal=is_causal, scale=scaling
     )
-    return read.transpose(1, 2)
+    return attended.transpose(1, 2)

@@ -1,4 +1,4 @@
-"""Two layouts of a batch of sequences, and the way between them.
+"""Two layouts of a batch of sequences, and how one becomes the other.
 
 Padded: (B, T) with pads, and a mask that says which tokens are real. Packed: (1, N), all real tokens in one
 flat stream, and the cumulative lengths that say where sequences begin and end (transformers' flash
@@ -56,14 +56,14 @@ class PackedSequences:
 
 
 Mask = Tensor | BlockMask | PackedSequences | None
-"""Which pairs attention may read: what transformers builds for its kernels, or packed sequences' bounds."""
+"""Which pairs may attend: what transformers builds for its kernels, or packed sequences' bounds."""
 
 Masks = dict[str, Mask]
 """The same for each type of layer that a model has."""
 
 
 class Padding:
-    """Where the real tokens of a padded batch are, and so the way to the packed layout and back.
+    """Where the real tokens of a padded batch are: converts it to the packed layout and back.
 
     Args:
         mask: (B, T), 0 at pads, wherever they stand, and anything else at real tokens.
@@ -119,7 +119,7 @@ def cumulative(lengths: Tensor) -> Tensor:
 def require_bounds(name: str, cu_seq_lens: Tensor, size: torch.Size) -> None:
     """Raise a `ValueError` unless cumulative lengths (S+1,) cut a single row of tokens, of `size` (1, N).
 
-    What they are is looked at on the CPU alone, where that costs nothing.
+    Values are checked on the CPU alone, where no device has to be waited for.
     """
     if is_tracing():
         return

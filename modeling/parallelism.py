@@ -1,10 +1,10 @@
-"""How a stack of blocks is shared out among devices, in transformers' words: a style for each of its modules.
+"""How a stack of blocks is split among devices, in transformers' terms: a style for each of its modules.
 
 With tensor parallelism every device computes with some of the heads, and with a part of the feed-forward
 network's inner width. It holds columns of a sub-layer's first linear layers and rows of the last one, and a
 sum brings the results together (Shoeybi et al., 2019, section 3). Token vectors and the LM head are
-shared out by words. With FSDP every device holds a part of each weight, and gathers those of a block when it
-comes to it.
+split by vocabulary entries. With FSDP every device holds a part of each weight, and gathers those of a block
+when it comes to it.
 """
 
 from transformers import PreTrainedConfig
@@ -34,11 +34,11 @@ BLOCK_BY_BLOCK = {"layers.*": "free_full_weight"}
 of the LM head, and so that of the token vectors it may be tied to, without calling the head."""
 
 
-def plan_of_stack(config: PreTrainedConfig, *, reads_encoder: bool = False) -> dict[str, str]:
-    """Say how the linear layers of a stack, described by a `TercetConfig`, are shared out among devices."""
+def plan_of_stack(config: PreTrainedConfig, *, has_cross_attention: bool = False) -> dict[str, str]:
+    """Say how the linear layers of a stack, described by a `TercetConfig`, are split among devices."""
     attention = attention_plan(config)
     sublayers = {"self_attention": attention, "feed_forward": FEED_FORWARD[config.feed_forward_type]}
-    if reads_encoder:
+    if has_cross_attention:
         sublayers["cross_attention"] = attention
     return {"embeddings.embed_tokens": "embedding_rowwise"} | {
         f"layers.*.{sublayer}.{module}": style
@@ -48,12 +48,12 @@ def plan_of_stack(config: PreTrainedConfig, *, reads_encoder: bool = False) -> d
 
 
 def attention_plan(config: PreTrainedConfig) -> dict[str, str]:
-    """Say how attention is shared out: by heads, unless all of them have their bias from one module."""
+    """Say how attention is split: by heads, unless all of them have their bias from one module."""
     if config.has_score_bias:
         return ALL_HEADS
     return OWN_HEADS | OWN_HEAD_NORMS if config.use_qk_norm else OWN_HEADS
 
 
-def beneath(prefix: str, plan: dict[str, str]) -> dict[str, str]:
+def with_prefix(prefix: str, plan: dict[str, str]) -> dict[str, str]:
     """Name what a plan names for the model that holds the stack as `prefix`."""
     return {f"{prefix}.{name}": style for name, style in plan.items()}

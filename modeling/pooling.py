@@ -13,7 +13,7 @@ from torch import Tensor
 from .packing import Masks, bounds_of, restarts
 from .tracing import is_tracing
 
-Places = tuple[Tensor, Tensor]
+TokenIndices = tuple[Tensor, Tensor]
 """Row and column of one token of each sequence, (S,) and (S,), as an index into (B, T, ...)."""
 
 
@@ -27,12 +27,12 @@ class Sequences(ABC):
 
     @property
     @abstractmethod
-    def first(self) -> Places:
+    def first(self) -> TokenIndices:
         """Where the first token of each sequence is."""
 
     @property
     @abstractmethod
-    def last(self) -> Places:
+    def last(self) -> TokenIndices:
         """Where the last token of each sequence is."""
 
     @property
@@ -62,12 +62,12 @@ class PaddedRows(Sequences):
         return self.mask
 
     @property
-    def first(self) -> Places:
+    def first(self) -> TokenIndices:
         """Behind the pads on the left."""
         return self.rows, self.mask.int().argmax(-1)
 
     @property
-    def last(self) -> Places:
+    def last(self) -> TokenIndices:
         """Before the pads on the right."""
         return self.rows, self.mask.shape[1] - 1 - self.mask.flip(-1).int().argmax(-1)
 
@@ -94,12 +94,12 @@ class PackedStream(Sequences):
         return (self.begins[:, None] <= self.stream) & (self.stream < self.ends[:, None])
 
     @property
-    def first(self) -> Places:
+    def first(self) -> TokenIndices:
         """Where each sequence begins."""
         return torch.zeros_like(self.begins), self.begins
 
     @property
-    def last(self) -> Places:
+    def last(self) -> TokenIndices:
         """Before the next one begins."""
         return torch.zeros_like(self.ends), self.ends - 1
 

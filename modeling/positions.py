@@ -62,11 +62,11 @@ class LearnedPositions(NoPositions):
         """Look up the vectors of `position_ids` (B, T).
 
         Raises:
-            ValueError: If a position lies behind the table (checked on the CPU, where looking costs nothing).
+            ValueError: If a position lies behind the table (checked on the CPU, where this costs nothing).
         """
         limit = self.config.max_position_embeddings
-        can_look = position_ids.is_cpu and not is_tracing()
-        if can_look and (last := int(position_ids.max())) >= limit:
+        can_check = position_ids.is_cpu and not is_tracing()
+        if can_check and (last := int(position_ids.max())) >= limit:
             raise ValueError(
                 f"a sequence of {last + 1} tokens is longer than max_position_embeddings ({limit}): "
                 "shorten it, or build the model with more positions"
@@ -141,7 +141,7 @@ class RotaryEmbedding(nn.Module):
 
     def __init__(self, config: PreTrainedConfig):
         super().__init__()
-        config.settle_rotary()
+        config.update_from_rope_parameters()
         self.width = config.rotary_dim
         self.scaling = build_rope_scaling(config.rope_scaling, config.max_position_embeddings)
         base = float(config.rope_theta)
@@ -157,7 +157,7 @@ class RotaryEmbedding(nn.Module):
 
     @property
     def inv_freq(self) -> Tensor:
-        """Frequencies (R/2,) in layers that read everything, for sequences as long as in training."""
+        """Frequencies (R/2,) in layers of full attention, for sequences as long as in training."""
         return self.scaling.stretch(self.bases["full_attention"], self.width, torch.zeros(1, 1))
 
     def turns(self, position_ids: Tensor, layer_type: str) -> tuple[Tensor, Tensor]:

@@ -5,11 +5,11 @@ to read them. torch's own product reads a vocabulary of 50,257 x 256 in float32 
 oneDNN has cut the matrix into the blocks in which the processor multiplies. Cutting takes as long as a few
 steps, and the blocks as much memory as the weights. Therefore a layer's are cut when it is first needed, and
 kept for the next text until the model is trained, or their versions or checksums say that the weights have
-changed. They belong to no module, and are never saved: meanwhile linear
-layers have another `forward`, and the model's code just calls its layers.
+changed. They belong to no module, and are never saved: meanwhile linear layers have another `forward`, and
+the model's code just calls its layers.
 
 The two operators are those of torch's compiler, and not public. They are tried once; without them linear
-layers compute as ever, and the log says so.
+layers compute as usual, and the log says so.
 
 Shapes: C width of the input, R width of the result.
 """
@@ -91,7 +91,7 @@ class PrepackedWeights:
         act_fn = self.fused.get(layer)
         return act_fn is not None and is_untouched(act_fn) and self.product(layer) is not None
 
-    def forget_changed(self) -> None:
+    def drop_changed(self) -> None:
         """Drop the products of layers that hold other weights, or are no longer plain."""
         self.products = {
             layers: product
@@ -110,12 +110,12 @@ _lock = Lock()
 
 @contextmanager
 def prepacked_weights(model: nn.Module) -> Iterator[None]:
-    """Let linear layers of a model multiply by prepacked weights, where no gradient is wanted.
+    """Let linear layers of a model multiply by prepacked weights, where no gradient is needed.
 
     The blocks are kept for the next time, except those of a model in training, whose weights will change.
     """
     weights = PrepackedWeights() if model.training else _kept.setdefault(model, PrepackedWeights())
-    weights.forget_changed()
+    weights.drop_changed()
     weights.fused = dict(find_fused(model))
     weights.before = {act_fn: layer for layer, act_fn in weights.fused.items()}
     forwards: dict[nn.Module, Callable[..., Tensor]]
@@ -168,8 +168,8 @@ def find_fused(model: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
 
 
 def prepacked_forward(layer: nn.Linear, x: Tensor) -> Tensor:
-    """Be `forward` of a linear layer: multiply by its prepacked weights, where these are at hand."""
-    weights = at_hand()
+    """Be `forward` of a linear layer: multiply by its prepacked weights, where these are usable."""
+    weights = usable_weights()
     product = None if weights is None else weights.product(layer)
     if weights is None or product is None:
         return type(layer).forward(layer, x)
@@ -178,7 +178,7 @@ def prepacked_forward(layer: nn.Linear, x: Tensor) -> Tensor:
 
 def activated_forward(act_fn: nn.Module, x: Tensor) -> Tensor:
     """Be `forward` of an activation, which the product before it may have applied already."""
-    weights = at_hand()
+    weights = usable_weights()
     layer = None if weights is None else weights.before.get(act_fn)
     is_applied = weights is not None and layer is not None and weights.applies(layer)
     return x if is_applied else type(act_fn).forward(act_fn, x)
@@ -195,18 +195,18 @@ def are_in_use() -> bool:
     return _in_use.get() is not None
 
 
-def forget(model: nn.Module) -> None:
+def free_prepacked_weights(model: nn.Module) -> None:
     """Free the blocks that are kept for a model."""
     _kept.pop(model, None)
 
 
 def joint_product(*layers: nn.Module) -> PrepackedProduct | None:
-    """Give the product of several layers that read the same input, where prepacked weights are at hand."""
-    weights = at_hand()
+    """Give the product of several layers that read the same input, where prepacked weights are usable."""
+    weights = usable_weights()
     return None if weights is None else weights.product(*layers)
 
 
-def at_hand() -> PrepackedWeights | None:
+def usable_weights() -> PrepackedWeights | None:
     """Give the blocks that are in use, unless the present call needs the layers themselves."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return None
@@ -226,13 +226,13 @@ def can_be_prepacked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear
 def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
     """Tell whether calling a layer multiplies by its weight, adds its bias, and does nothing else.
 
-    It does more if it is wrapped by PEFT, quantized, distributed, or hooked by who wants to see or move it.
+    It does more if it is wrapped by PEFT, quantized, distributed or hooked.
     """
     return isinstance(layer, nn.Linear) and type(layer).forward is nn.Linear.forward and is_untouched(layer)
 
 
 def is_untouched(module: nn.Module) -> bool:
-    """Tell whether nobody has hooked a module, replaced its forward pass, or had it compiled."""
+    """Tell whether a module has no hooks, its own forward pass, and no compiled one."""
     return not (
         module._forward_hooks
         or module._forward_pre_hooks

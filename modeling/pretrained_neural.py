@@ -14,7 +14,7 @@ from .configuration_neural import NeuralConfig
 from .cross_entropy import LossArguments, lm_head_loss, logits_loss
 from .heads import build_head_transform, keep_positions
 from .linear import init_scale
-from .prepacked_weights import forget
+from .prepacked_weights import free_prepacked_weights
 from .tracing import is_tracing
 
 
@@ -33,7 +33,7 @@ class NeuralPreTrainedModel(PreTrainedModel):
     def train(self, mode: bool = True) -> Self:
         """Switch to training or evaluation; what sped up decoding is of no use to weights that change."""
         if mode:
-            forget(self)
+            free_prepacked_weights(self)
         return super().train(mode)
 
 

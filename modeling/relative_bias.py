@@ -127,7 +127,7 @@ class RelativeBias(DistanceBias):
 def windows(x: Tensor, size: int) -> Tensor:
     """Every run of `size` neighbours in the last dimension: (..., N) -> (..., N - size + 1, size).
 
-    A graph looks them up, since it shall serve sequences of any length, and `unfold` would settle theirs.
+    A graph looks them up, since it has to serve sequences of any length, and `unfold` would fix it.
     """
     if not is_tracing():
         return x.unfold(-1, size, 1)

@@ -17,8 +17,8 @@ from .classification import require_no_smoothing
 from .configuration_tercet import TercetEncoderConfig
 from .cross_entropy import at_least_float32, reduce_loss, take_loss_arguments
 from .feed_forward import build_activation
-from .keywords import Keywords
 from .modeling_tercet_encoder import TercetEncoderModel
+from .outputs import Keywords
 from .packing import Masks
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack import refuse_output_positions
@@ -40,7 +40,7 @@ class ReplacedTokenHead(nn.Module):
 
 
 class TercetEncoderForReplacedTokenDetection(TercetPreTrainedModel):
-    """The encoder and a judgement of each token: is it the original one?
+    """The encoder and a classification of each token: is it the original one?
 
     Example:
         >>> import torch

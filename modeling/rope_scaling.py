@@ -1,6 +1,6 @@
 """Longer sequences than a model was first trained on: rotary positions of stretched wavelengths.
 
-A way to stretch them is a small class, chosen by what transformers calls `rope_type`, and its numbers have
+Each method is a small class, chosen by what transformers calls `rope_type`, and its numbers have
 transformers' names. It changes the frequencies, in radians per position.
 
 Shapes: B batch, T positions, R channels of a head that are turned, in R/2 pairs.
@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-STATED = "original_max_position_embeddings"
+ORIGINAL_LENGTH = "original_max_position_embeddings"
 """Length of the sequences of the first training: transformers may state it with any type, used or not."""
 
 
 @dataclass(frozen=True)
 class RopeScaling(ABC):
-    """What becomes of the frequencies. Abstract: the classes below say it."""
+    """How frequencies are changed. Abstract."""
 
     @property
     def attention_factor(self) -> float:
@@ -57,8 +57,8 @@ class DynamicScaling(RopeScaling):
     """The base grows with the longest sequence of a batch, once this is longer than those of training.
 
     The method is "dynamic NTK-aware" scaling (Peng et al., 2023, section 3.3), the formula transformers'.
-    There a model also remembers the longest sequence it has read; here a batch is read alike whatever came
-    before it. What a cache holds was turned for the length of its time, as in transformers.
+    There a model also keeps the length of its longest sequence so far; here a batch does not depend on those
+    before it. Cached keys keep the angles of the length at which they were computed, as in transformers.
     """
 
     factor: float
@@ -164,8 +164,8 @@ ROPE_SCALINGS: dict[str, type[RopeScaling]] = {
 def build_rope_scaling(described: Mapping[str, Any] | None, max_position_embeddings: int) -> RopeScaling:
     """Build what the field `rope_scaling` of a configuration describes.
 
-    As in transformers, `max_position_embeddings` is the length of the first training unless something else is
-    said; for "dynamic" it always is.
+    As in transformers, `max_position_embeddings` is the length of the first training unless another one is
+    given; for "dynamic" it always is.
 
     Raises:
         ValueError: The description names no known type, or not exactly its numbers.
@@ -174,20 +174,22 @@ def build_rope_scaling(described: Mapping[str, Any] | None, max_position_embeddi
     name = str(numbers.pop("rope_type", None))
     if name not in ROPE_SCALINGS:
         raise ValueError(f"rope_scaling has the rope_type {name!r}: choose one of {', '.join(ROPE_SCALINGS)}")
-    known = {field.name: field for field in fields(ROPE_SCALINGS[name]) if field.name != STATED}
+    known = {field.name: field for field in fields(ROPE_SCALINGS[name]) if field.name != ORIGINAL_LENGTH}
     known.pop("max_position_embeddings", None)
-    original = numbers.pop(STATED, max_position_embeddings)
-    wanted = [field.name for field in known.values() if field.default is MISSING]
-    if not set(wanted) <= set(numbers) <= set(known):
+    original = numbers.pop(ORIGINAL_LENGTH, max_position_embeddings)
+    required = [field.name for field in known.values() if field.default is MISSING]
+    if not set(required) <= set(numbers) <= set(known):
         raise ValueError(
-            f"rope_scaling of rope_type {name!r} has {sorted(numbers)}: give exactly {wanted} beside it"
-            + (f", and any of {sorted(set(known) - set(wanted))}" if len(known) > len(wanted) else "")
+            f"rope_scaling of rope_type {name!r} has {sorted(numbers)}: give exactly {required} beside it"
+            + (f", and any of {sorted(set(known) - set(required))}" if len(known) > len(required) else "")
         )
-    for key, value in (numbers | {STATED: original}).items():
+    for key, value in (numbers | {ORIGINAL_LENGTH: original}).items():
         is_number = isinstance(value, int | float) and value > 0
-        if not (is_number or (key == "truncate" and value is False) or (value is None and key not in wanted)):
+        if not (
+            is_number or (key == "truncate" and value is False) or (value is None and key not in required)
+        ):
             raise ValueError(f"rope_scaling has the {key} {value!r}: choose a number above 0")
-    lengths = {STATED: original, "max_position_embeddings": max_position_embeddings}
+    lengths = {ORIGINAL_LENGTH: original, "max_position_embeddings": max_position_embeddings}
     own = {field.name for field in fields(ROPE_SCALINGS[name])}
     return ROPE_SCALINGS[name](**numbers, **{key: value for key, value in lengths.items() if key in own})
 

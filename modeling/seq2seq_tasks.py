@@ -28,20 +28,20 @@ from .classification import (
 )
 from .configuration_tercet import TercetSeq2SeqConfig
 from .cross_entropy import logits_loss, take_loss_arguments
-from .keywords import Keywords
 from .modeling_tercet_seq2seq import TercetSeq2SeqModel, TercetSeq2SeqPreTrainedModel
+from .outputs import Keywords
 from .pooling import Sequences, find_sequences
 from .targets import without_pads
 
 
-class TercetSeq2SeqReader(TercetSeq2SeqPreTrainedModel):
-    """Encoder and decoder, which read one text for a task. Abstract: each task adds its head."""
+class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
+    """Encoder and decoder, which both read one text for a task. Abstract: each task adds its head."""
 
     def __init__(self, config: TercetSeq2SeqConfig):
         super().__init__(config)
         self.model = TercetSeq2SeqModel(config)
 
-    def read(
+    def forward_base(
         self,
         input_ids: Tensor | None,
         attention_mask: Tensor | None,
@@ -50,13 +50,13 @@ class TercetSeq2SeqReader(TercetSeq2SeqPreTrainedModel):
         position_ids: Tensor | None,
         **kwargs: Any,
     ) -> tuple[Seq2SeqModelOutput, Sequences]:
-        """Read a batch, and find the sequences that the decoder reads; a cache is made only if requested.
+        """Apply the model, and find the sequences that the decoder reads; a cache is made only if requested.
 
         Without `decoder_input_ids` the decoder reads the source again.
         """
         own = {"decoder_input_ids": decoder_input_ids, "decoder_attention_mask": decoder_attention_mask}
         if decoder_input_ids is None:
-            own, sequences = self.read_again(input_ids, attention_mask, position_ids, kwargs)
+            own, sequences = self.repeat_source(input_ids, attention_mask, position_ids, kwargs)
         else:
             positions, bounds = kwargs.get("decoder_position_ids"), kwargs.get("cu_seq_lens_q")
             pad = self.config.pad_token_id
@@ -65,7 +65,7 @@ class TercetSeq2SeqReader(TercetSeq2SeqPreTrainedModel):
         outputs = self.model(input_ids, attention_mask, position_ids=position_ids, **arguments)
         return outputs, sequences
 
-    def read_again(
+    def repeat_source(
         self,
         input_ids: Tensor | None,
         attention_mask: Tensor | None,
@@ -97,7 +97,7 @@ class TercetSeq2SeqReader(TercetSeq2SeqPreTrainedModel):
         return own, sequences
 
 
-class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqReader):
+class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqTaskModel):
     """Encoder, decoder, and labels of whole sequences, by default read from the last token as in BART."""
 
     def __init__(self, config: TercetSeq2SeqConfig):
@@ -119,11 +119,10 @@ class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqReader):
         """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
 
         The inputs are those of `TercetSeq2SeqModel.forward`; by default the decoder reads the source.
-        See `classification_loss` for the
-        labels, and `LossArguments` for the loss.
+        See `classification_loss` for the labels, and `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        outputs, sequences = self.read(
+        outputs, sequences = self.forward_base(
             input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids, **kwargs
         )
         logits = self.classifier(outputs.last_hidden_state, sequences)
@@ -133,7 +132,7 @@ class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqReader):
         return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
 
 
-class TercetSeq2SeqForTokenClassification(TercetSeq2SeqReader):
+class TercetSeq2SeqForTokenClassification(TercetSeq2SeqTaskModel):
     """Encoder, decoder, and labels of single tokens, which the decoder knows from the encoder."""
 
     def __init__(self, config: TercetSeq2SeqConfig):
@@ -158,7 +157,7 @@ class TercetSeq2SeqForTokenClassification(TercetSeq2SeqReader):
         See `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        outputs, _ = self.read(
+        outputs, _ = self.forward_base(
             input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids, **kwargs
         )
         logits, loss = self.classifier(outputs.last_hidden_state), None
@@ -168,8 +167,8 @@ class TercetSeq2SeqForTokenClassification(TercetSeq2SeqReader):
         return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
 
 
-class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqReader):
-    """Encoder, decoder, and which of several texts is the right one, each scored as for a label."""
+class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqTaskModel):
+    """Encoder, decoder, and which of several texts is the correct one, each scored as for a label."""
 
     def __init__(self, config: TercetSeq2SeqConfig):
         super().__init__(config)
@@ -187,14 +186,14 @@ class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqReader):
         labels: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqSequenceClassifierOutput:
-        """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the right ones.
+        """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the correct ones.
 
         See `TercetForMultipleChoice.forward` for the source; by default the decoder reads it, too.
         """
         loss_arguments = take_loss_arguments(kwargs)
         inputs = (input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids)
         rows = (None if each is None else each.flatten(0, -2) for each in inputs)
-        outputs, sequences = self.read(*rows, **kwargs)
+        outputs, sequences = self.forward_base(*rows, **kwargs)
         tokens = decoder_input_ids if input_ids is None else input_ids
         assert tokens is not None  # or nothing could have been read
         logits = self.classifier(outputs.last_hidden_state, sequences).view(len(tokens), -1)
@@ -202,7 +201,7 @@ class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqReader):
         return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
 
 
-class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqReader):
+class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqTaskModel):
     """Encoder, decoder, and where an answer starts and ends, read from the decoder's states."""
 
     def __init__(self, config: TercetSeq2SeqConfig):
@@ -225,11 +224,10 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqReader):
         """Score each token as the first and as the last of an answer: logits (B, T) each, and their loss.
 
         The inputs are those of `TercetSeq2SeqModel.forward`; by default the decoder reads the source.
-        See `span_loss` for the positions (S,),
-        and `LossArguments` for the loss.
+        See `span_loss` for the positions (S,), and `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        outputs, sequences = self.read(
+        outputs, sequences = self.forward_base(
             input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids, **kwargs
         )
         start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)

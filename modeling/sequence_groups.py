@@ -1,7 +1,7 @@
 """Length-sorted groups: packed sequences as a few small padded batches, for kernels that know no other.
 
-Sequences are sorted by length and cut into groups, each padded to its own longest member, so that little is
-computed in vain. Both directions are gathers whose gradients are gathers too (every token has exactly one
+Sequences are sorted by length and cut into groups, each padded to its own longest member, so that few pads
+are computed. Both directions are gathers whose gradients are gathers too (every token has exactly one
 slot), which is several times cheaper than the scatter-adds that autograd would make of them.
 
 Shapes: N tokens, S sequences, P slots (tokens and the groups' pads), b sequences of a group, t slots of each.
@@ -82,11 +82,11 @@ def group_sequences(cu_seq_lens_q: Tensor, cu_seq_lens_k: Tensor | None = None) 
 
 def group_cuts(descending: np.ndarray) -> list[int]:
     """Cut falling lengths into groups of about equally many sequences; equal ones stay together."""
-    wanted = (
+    even_cuts = (
         np.linspace(0, len(descending), min(MOST_GROUPS, len(np.unique(descending))) + 1).round().astype(int)
     )
     cuts = {0, len(descending)}
-    for cut in wanted[1:-1]:
+    for cut in even_cuts[1:-1]:
         cuts.add(int(np.searchsorted(-descending, -descending[cut], side="left")))
     return sorted(cuts)
 

@@ -22,10 +22,10 @@ SHORT = 256
 def short_attention(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, *, scaling: float, dropout: float
 ) -> Tensor:
-    """Let `query` (b, t, H, D) read `key` and `value` (b, s, G, D).
+    """Let `query` (b, t, H, D) attend to `key` and `value` (b, s, G, D).
 
     `bias`, broadcasting to (b, H, t, s), adds to the scores. Equals `scaled_dot_product` in value and
-    gradients; returns what was read, (b, t, H, D).
+    gradients; returns weighted values (b, t, H, D).
     """
     if (groups := query.shape[2] // key.shape[2]) > 1:
         key, value = (x.repeat_interleave(groups, dim=2) for x in (key, value))
@@ -50,11 +50,11 @@ class _ShortAttention(torch.autograd.Function):
             weights = (scores if bias is None else scores.add_(bias)).softmax(dim=-1)
             is_kept, ctx.factor = draw_kept(weights, dropout) if dropout else (None, 1.0)
             value = value * ctx.factor if dropout else value  # smaller than the weights, so scaled instead
-            read = without_dropped(weights, is_kept) @ value
+            attended = without_dropped(weights, is_kept) @ value
         ctx.scaling = scaling
         ctx.bias_shape = None if bias is None else bias.shape
         ctx.save_for_backward(query, key, value, weights, is_kept)
-        return read
+        return attended
 
     @staticmethod
     @once_differentiable

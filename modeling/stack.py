@@ -1,4 +1,4 @@
-"""The stack of blocks inside every member, and what it understands of its input: padded or packed.
+"""The stack of blocks inside every Transformer, and how it interprets its input: padded or packed.
 
 Shapes: B batch, T positions, N tokens of a packed stream, C model width.
 """
@@ -42,14 +42,16 @@ logger = logging.get_logger(__name__)
 class TercetStack(TercetPreTrainedModel):
     """Embeddings, blocks, final norm. Abstract: encoder and decoder say what their blocks attend to."""
 
-    def __init__(self, config: TercetConfig, *, is_causal: bool, reads_encoder: bool = False):
+    def __init__(self, config: TercetConfig, *, is_causal: bool, has_cross_attention: bool = False):
         super().__init__(config)
         positions = POSITIONS[config.position_embedding_type]
         self.embeddings = Embeddings(config, positions(config))
         self.patterns = {kind: PATTERNS[kind](config, is_causal=is_causal) for kind in config.types_of_layers}
         self.relative_bias = positions.bias(config, is_causal=is_causal)
         self.layers = nn.ModuleList(
-            BLOCKS[config.norm_placement](config, layer_idx, is_causal=is_causal, reads_encoder=reads_encoder)
+            BLOCKS[config.norm_placement](
+                config, layer_idx, is_causal=is_causal, has_cross_attention=has_cross_attention
+            )
             for layer_idx in range(config.num_hidden_layers)
         )
         # With the norm after every sub-layer, the last sub-layer's norm is the final one.
@@ -68,22 +70,22 @@ class TercetStack(TercetPreTrainedModel):
         past_length: int | Tensor | None = None,
         use_cache: bool = False,
         output_attentions: bool,
-        may_unpad: bool,
+        can_unpad: bool,
     ) -> Layout:
-        """Understand the input: packed by the user, to be packed here, or padded.
+        """Find the layout of the input: packed by the user, to be packed here, or padded.
 
         Args:
             tokens: Ids (B, T) or vectors (B, T, C), for their size and device.
-            attention_mask: (B, T), 0 at pads, anything else at tokens; or what a kernel wants, which is left
-                alone.
+            attention_mask: (B, T), 0 at pads, anything else at tokens; or a mask in a kernel's own form,
+                which is left as it is.
             position_ids: (B, T); restarting positions without a mask mean packed sequences.
             cu_seq_lens: Cumulative lengths (S+1,) of sequences packed by the user.
             max_length: Longest of them, in tokens, if known.
             past_length: Tokens already in the cache; `None` without a cache.
             use_cache: A cache is to be returned.
             output_attentions: Attentions are recorded, by the definition, which knows masks only.
-            may_unpad: Nobody but this model sees the states between the layers, and no cache wants them
-                padded.
+            can_unpad: Whether pads may be removed: the states between the layers are not returned, and
+                there is no cache, which would need them padded.
         """
         size, device = tokens.shape[:2], tokens.device
         packs = has_kernel("packed", self.config._attn_implementation)
@@ -93,7 +95,7 @@ class TercetStack(TercetPreTrainedModel):
             position_ids = positions_of(cu_seq_lens, size[1]) if position_ids is None else position_ids
             if by_kernel:
                 return Layout(position_ids, PackedSequences(cu_seq_lens, cu_seq_lens, max_length, max_length))
-            tell_of_mask()
+            warn_of_mask()
             return Layout(position_ids, sequence_ids=sequence_ids(cu_seq_lens, size[1]))
         if (
             attention_mask is None
@@ -104,7 +106,7 @@ class TercetStack(TercetPreTrainedModel):
             return self._lay_out_restarts(position_ids, size, by_kernel)
         if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2:
             # Windows and relative positions count the places of a hole, which packing would close.
-            has_pads = by_kernel and may_unpad and not attention_mask.all()
+            has_pads = by_kernel and can_unpad and not attention_mask.all()
             if has_pads and attention_mask.any() and not has_holes(attention_mask):
                 padding = Padding(attention_mask)
                 positions = padding.position_ids if position_ids is None else padding.pack(position_ids)
@@ -113,7 +115,7 @@ class TercetStack(TercetPreTrainedModel):
             if position_ids is None:
                 position_ids = positions_in(attention_mask)[:, -size[1] :]
         if position_ids is None:
-            # A static cache tells its length by a tensor, whose value a compiled graph cannot ask for.
+            # The length of a static cache is a tensor, whose value a compiled graph does not know.
             first = 0 if past_length is None else past_length
             position_ids = torch.arange(size[1], device=device)[None] + first
         return Layout(position_ids)
@@ -126,7 +128,7 @@ class TercetStack(TercetPreTrainedModel):
         if by_kernel and size[0] == 1:
             bounds = bounds_of(position_ids)
             return Layout(position_ids, PackedSequences(bounds, bounds))
-        tell_of_mask()
+        warn_of_mask()
         return Layout(position_ids, sequence_ids=numbers.expand(size))
 
     def embed(
@@ -152,7 +154,7 @@ class TercetStack(TercetPreTrainedModel):
         output_attentions: bool,
         past_key_values: Cache | None = None,
     ) -> Masks:
-        """Say which pairs of its own sequence each type of layer may read."""
+        """Say which pairs of its own sequence may attend, for each type of layer."""
         if layout.sequences is not None:
             return dict.fromkeys(self.config.types_of_layers, layout.sequences)
         if isinstance(attention_mask, dict):
@@ -192,7 +194,7 @@ class TercetStack(TercetPreTrainedModel):
         past_key_values: Cache | None = None,
         output_positions: Tensor | None = None,
     ) -> Tensor:
-        """Send the stream through the blocks and the final norm, back into the layout of the input.
+        """Apply the blocks and the final norm to the stream, and return to the layout of the input.
 
         With `output_positions` (n,) of the flattened batch, the last layer computes only their states:
         (1, n, C).
@@ -237,13 +239,13 @@ class TercetStack(TercetPreTrainedModel):
         return definition
 
     def records(self, name: str, arguments: dict[str, Any]) -> bool:
-        """Tell whether the caller or the configuration asks for an output such as `output_attentions`."""
+        """Tell whether the caller or the configuration requests an output such as `output_attentions`."""
         value = arguments.get(name)
         return bool(getattr(self.config, name) if value is None else value)
 
 
-def tell_of_mask() -> None:
-    """Say once that packed sequences take the slow path; in a compiled graph there is no other."""
+def warn_of_mask() -> None:
+    """Warn once that packed sequences take the slow path; in a compiled graph there is no other."""
     if not is_tracing():
         logger.warning_once(
             "packed sequences are kept apart by a mask, which costs the square of their tokens: fast kernels "

@@ -3,7 +3,7 @@
 A label is an integer of any width: `IGNORE` where there is no target, else a class from 0 on.
 Nothing else is silently learned or ignored: tensors count negative indices from the end, so that a stray -1
 would teach the last word. On a CPU a wrong label is a `ValueError`. Other devices would have to wait for the
-answer: there it is made an index behind the last answer, at which their kernels stop.
+check: there it becomes an index behind the last class, at which their kernels stop.
 """
 
 import torch
@@ -16,7 +16,7 @@ IGNORE = -100
 
 
 def without_pads(labels: Tensor, attention_mask: object) -> Tensor:
-    """Ask nothing at the pads of a mask (B, T): what a label (B, T) there says is `IGNORE`.
+    """Ignore labels (B, T) at the pads of a mask (B, T): they become `IGNORE`.
 
     Training packs a batch without its pads, so that nothing is known of them, and evaluation would measure
     what training has not learned. A mask of another form, made for a kernel, tells no pads.
@@ -26,8 +26,8 @@ def without_pads(labels: Tensor, attention_mask: object) -> Tensor:
     return labels.masked_fill(attention_mask == 0, IGNORE)
 
 
-def checked_labels(labels: Tensor, num_answers: int | None, name: str = "labels") -> Tensor:
-    """Return labels of any shape as int64, once they are known to be `IGNORE` or in [0, num_answers).
+def checked_labels(labels: Tensor, num_classes: int | None, name: str = "labels") -> Tensor:
+    """Return labels of any shape as int64, once they are known to be `IGNORE` or in [0, num_classes).
 
     Raises:
         ValueError: If they are no integers, or one of them is out of range (found on the CPU).
@@ -39,20 +39,20 @@ def checked_labels(labels: Tensor, num_answers: int | None, name: str = "labels"
         )
     labels = labels.long()
     is_wrong = (labels < 0) & (labels != IGNORE)
-    if num_answers is not None:
-        is_wrong |= labels >= num_answers
+    if num_classes is not None:
+        is_wrong |= labels >= num_classes
     if labels.is_cpu and not is_tracing():
         if is_wrong.any():
             raise ValueError(
                 f"{name} hold {labels[is_wrong][0].item()}: give {IGNORE} at positions without a target, and "
-                "else " + ("0 or more" if num_answers is None else f"0 to {num_answers - 1}")
+                "else " + ("0 or more" if num_classes is None else f"0 to {num_classes - 1}")
             )
         return labels
     return labels.masked_fill(is_wrong, torch.iinfo(torch.int32).max)
 
 
 def checked_shares(labels: Tensor) -> Tensor:
-    """Return labels that say of each answer whether it holds, once they are known to be in [0, 1].
+    """Return labels that say of each class whether it holds, once they are known to be in [0, 1].
 
     Raises:
         ValueError: If one of them is not (found on the CPU; elsewhere it becomes nan, and the loss with it).

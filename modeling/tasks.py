@@ -1,7 +1,7 @@
-"""Models that read a text and say something about it: labels, a span, the right choice, or a vector.
+"""Models with the heads of tasks: labels, a span, the correct choice, or a vector.
 
 Encoder and decoder do so alike, each with the defaults of its configuration. Sequence-to-sequence models read
-twice, and have a file of their own.
+a text twice, and have a file of their own.
 
 Shapes: B batch, T positions, S sequences, C model width, L labels, K choices. Packed input is (1, N) instead
 of (B, T).
@@ -29,22 +29,21 @@ from .classification import (
 )
 from .configuration_tercet import TercetConfig
 from .cross_entropy import at_least_float32, logits_loss, take_loss_arguments
-from .keywords import Keywords
-from .outputs import TercetSentenceEmbeddingOutput
+from .outputs import Keywords, TercetSentenceEmbeddingOutput
 from .pooling import POOLING, Sequences, find_sequences
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack import TercetStack, refuse_output_positions, require_tokens
 from .targets import without_pads
 
 
-class TercetReader(TercetPreTrainedModel):
-    """A stack of blocks that reads for a task. Abstract: each task adds its head, each member its stack."""
+class TercetTaskModel(TercetPreTrainedModel):
+    """A stack of blocks with the head of a task. Abstract: each task adds its head, each member its stack."""
 
     def __init__(self, config: TercetConfig, model: TercetStack):
         super().__init__(config)
         self.model = model
 
-    def read(
+    def forward_base(
         self,
         input_ids: Tensor | None,
         attention_mask: Tensor | None,
@@ -53,7 +52,7 @@ class TercetReader(TercetPreTrainedModel):
         inputs_embeds: Tensor | None,
         **kwargs: Any,
     ) -> tuple[BaseModelOutput, Sequences]:
-        """Read a batch, and find the sequences in it; a decoder makes no cache unless requested."""
+        """Apply the stack, and find the sequences of the batch; a decoder makes no cache unless requested."""
         refuse_output_positions(kwargs, type(self).__name__)
         outputs = self.model(
             input_ids=input_ids,
@@ -68,7 +67,7 @@ class TercetReader(TercetPreTrainedModel):
         return outputs, find_sequences(tokens, attention_mask, position_ids, bounds, pad)
 
 
-class TercetForSequenceClassification(TercetReader):
+class TercetForSequenceClassification(TercetTaskModel):
     """Labels of whole sequences. Abstract."""
 
     def __init__(self, config: TercetConfig, model: TercetStack):
@@ -93,7 +92,7 @@ class TercetForSequenceClassification(TercetReader):
         `classification_loss` for the labels, and `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        outputs, sequences = self.read(
+        outputs, sequences = self.forward_base(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs
         )
         logits = self.classifier(outputs.last_hidden_state, sequences)
@@ -109,7 +108,7 @@ class TercetForSequenceClassification(TercetReader):
         )
 
 
-class TercetForTokenClassification(TercetReader):
+class TercetForTokenClassification(TercetTaskModel):
     """Labels of single tokens. Abstract."""
 
     def __init__(self, config: TercetConfig, model: TercetStack):
@@ -133,7 +132,7 @@ class TercetForTokenClassification(TercetReader):
         See `TercetForSequenceClassification.forward` for the inputs, and `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        outputs, _ = self.read(
+        outputs, _ = self.forward_base(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs
         )
         logits, loss = self.classifier(outputs.last_hidden_state), None
@@ -144,7 +143,7 @@ class TercetForTokenClassification(TercetReader):
         )
 
 
-class TercetForQuestionAnswering(TercetReader):
+class TercetForQuestionAnswering(TercetTaskModel):
     """Where an answer starts and where it ends. Abstract."""
 
     def __init__(self, config: TercetConfig, model: TercetStack):
@@ -170,7 +169,7 @@ class TercetForQuestionAnswering(TercetReader):
         `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        outputs, sequences = self.read(
+        outputs, sequences = self.forward_base(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs
         )
         start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
@@ -183,8 +182,8 @@ class TercetForQuestionAnswering(TercetReader):
         )
 
 
-class TercetForMultipleChoice(TercetReader):
-    """Which of several texts is the right one. Abstract."""
+class TercetForMultipleChoice(TercetTaskModel):
+    """Which of several texts is the correct one. Abstract."""
 
     def __init__(self, config: TercetConfig, model: TercetStack):
         super().__init__(config, model)
@@ -202,7 +201,7 @@ class TercetForMultipleChoice(TercetReader):
         labels: Tensor | None = None,
         **kwargs: Keywords,
     ) -> MultipleChoiceModelOutput:
-        """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the right ones.
+        """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the correct ones.
 
         The inputs are those of the model for each choice, (B, K, T). Packed, (1, N), every sequence is a
         choice, and logits are (1, S). Nothing says there which belong together: `labels` are for (B, K) only.
@@ -212,7 +211,7 @@ class TercetForMultipleChoice(TercetReader):
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
         rows = (None if each is None else each.flatten(0, -2) for each in inputs)
         vectors = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
-        outputs, sequences = self.read(*rows, inputs_embeds=vectors, **kwargs)
+        outputs, sequences = self.forward_base(*rows, inputs_embeds=vectors, **kwargs)
         logits = self.classifier(outputs.last_hidden_state, sequences).view(num_questions, -1)
         loss = None if labels is None else logits_loss(logits, labels.view(-1), **loss_arguments)
         return MultipleChoiceModelOutput(
@@ -220,7 +219,7 @@ class TercetForMultipleChoice(TercetReader):
         )
 
 
-class TercetForSentenceEmbedding(TercetReader):
+class TercetForSentenceEmbedding(TercetTaskModel):
     """A vector for each sequence, always of length 1: dot products say what is alike. Abstract.
 
     The head has no weights: `config.classifier_pooling` says what stands for a sequence, by default what the
@@ -245,9 +244,9 @@ class TercetForSentenceEmbedding(TercetReader):
         """Embed sequences: vectors (S, C), one row for each, padded or packed.
 
         See `TercetForSequenceClassification.forward` for the inputs. There is no loss: vectors are learned in
-        pairs, of which one text knows nothing.
+        pairs of texts, and a batch does not say which belong together.
         """
-        outputs, sequences = self.read(
+        outputs, sequences = self.forward_base(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs
         )
         assert outputs.last_hidden_state is not None

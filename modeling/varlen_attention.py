@@ -17,13 +17,13 @@ from torch import Tensor
 from .packing import PackedSequences
 
 ENDLESS = -1
-"""How far a query sees to one side, if nothing ends its view."""
+"""The window of a query on one side, if there is no limit."""
 
 OLDEST_GPU = (8, 0)
 """Compute capability from which flash kernels run (Ampere)."""
 
 WIDEST_HEAD = 256
-"""Channels of a head that they have room for."""
+"""Most channels of a head that flash kernels take."""
 
 
 def find_kernel() -> Callable[..., Any] | None:
@@ -54,7 +54,7 @@ def varlen_attention(
     is_causal: bool,
     sliding_window: int | None = None,
 ) -> Tensor:
-    """Let each query (N, H, D) read the keys of its own sequence, (M, G, D); what was read is (N, H, D).
+    """Let each query (N, H, D) attend to the keys of its own sequence, (M, G, D); returns (N, H, D).
 
     A window counts what is seen on one side, the query itself included.
     """

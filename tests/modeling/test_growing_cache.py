@@ -12,7 +12,7 @@ from transformers.cache_utils import (
     StaticCache,
 )
 
-from tercet.modeling.growing_cache import LEAST_ROOM, GrowingLayer, grows, let_grow
+from tercet.modeling.growing_cache import MIN_SPARE_POSITIONS, GrowingLayer, grows, make_growing
 
 
 def states(length: int, batch: int = 2, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -39,7 +39,7 @@ ALTERATIONS = {
 }
 
 
-@pytest.mark.parametrize("steps", [1, 3, LEAST_ROOM + 20])
+@pytest.mark.parametrize("steps", [1, 3, MIN_SPARE_POSITIONS + 20])
 @pytest.mark.parametrize("alteration", ALTERATIONS)
 @torch.no_grad()
 def test_it_holds_what_a_concatenating_one_does(alteration, steps):
@@ -59,7 +59,7 @@ def test_it_holds_what_a_concatenating_one_does(alteration, steps):
 @torch.no_grad()
 def test_a_step_moves_nothing_while_there_is_room(layer):
     place = layer.keys.data_ptr()
-    for _ in range(LEAST_ROOM):
+    for _ in range(MIN_SPARE_POSITIONS):
         layer.update(*states(1))
     assert layer.keys.data_ptr() == place
     layer.update(*states(1))
@@ -98,7 +98,7 @@ def test_only_new_dynamic_caches_are_let_grow(builder):
     pair = EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
     static = StaticCache(config=config, max_cache_len=8)
     for cache in (None, static, pair):
-        let_grow(cache)
+        make_growing(cache)
     assert grows(pair)
     assert type(pair.cross_attention_cache.layers[0]) is DynamicLayer
     assert not grows(static)
@@ -108,7 +108,7 @@ def test_only_new_dynamic_caches_are_let_grow(builder):
 
 def test_layers_that_forget_do_not_grow(builder):
     cache = DynamicCache(config=builder("decoder", "sliding").config)
-    let_grow(cache)
+    make_growing(cache)
     assert [type(layer) for layer in cache.layers] == [DynamicSlidingWindowLayer, GrowingLayer]
     assert not grows(cache)
 
