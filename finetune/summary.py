@@ -12,7 +12,7 @@ from torch import nn
 
 from ..interop.finished_run import EVALUATION, TEXTS
 from ..metrics.bootstrap import deviation
-from ..pretraining.held_out import UNKNOWN
+from ..pretraining.text import UNKNOWN
 from ..text.texts_read import keep_texts
 from ..text.unknown_tokens import share_of_unknown, tell_of_unknown
 from ..training.disk import replace_text
