@@ -15,8 +15,7 @@ from datasets import Dataset
 from pydantic import TypeAdapter
 
 from ..finetune.recipe import BeginningRecipe, DataRecipe, FineTuningRecipe
-from ..finetune.shared_rows import contents
-from ..finetune.splits import MEASURED, read_splits
+from ..finetune.splits import MEASURED, contents, read_splits
 from ..finetune.task import Task
 from ..interop.finished_run import RECIPE, TEXTS, read_facts
 from ..text.cache import cache_folder

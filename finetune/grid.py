@@ -12,21 +12,25 @@ VARIABLE = ("training.", "lora.", "model.overrides.")
 """What the keys of a grid begin with: what changes neither rows nor weights to begin with."""
 
 
-def combinations(recipe: FineTuningRecipe) -> list[dict[str, Any]]:
-    """List what is to be tried, each as keys and values.
+Combinations = list[tuple[dict[str, Any], FineTuningRecipe]]
+"""Keys with the values that are tried together, and the recipe that has them."""
+
+
+def combinations(recipe: FineTuningRecipe) -> Combinations:
+    """List what is to be tried, each as values of keys and the recipe that has them; nothing without a grid.
 
     Raises:
-        ValueError: A key is none that can be varied, or has no values.
+        ValueError: A key is none that can be varied, or has no values, or an impossible one.
     """
     for key, values in recipe.grid.items():
         if not key.startswith(VARIABLE) or key == "training.seeds":
             raise ValueError(f"grid.{key}: a grid varies keys of {', '.join(VARIABLE)}; remove it")
         if not values:
             raise ValueError(f"grid.{key} has no values: give some, or remove it")
-    tried = [dict(zip(recipe.grid, values, strict=True)) for values in product(*recipe.grid.values())]
-    for values in tried:
-        varied(recipe, values)  # raises what is wrong with a value before anything runs
-    return tried
+    if not recipe.grid:
+        return []
+    tried = (dict(zip(recipe.grid, values, strict=True)) for values in product(*recipe.grid.values()))
+    return [(values, varied(recipe, values)) for values in tried]
 
 
 def varied(recipe: FineTuningRecipe, values: Mapping[str, Any]) -> FineTuningRecipe:

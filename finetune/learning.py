@@ -28,8 +28,7 @@ from ..training.stages import prepare_data
 from ..training.tracking import as_json
 from .answers import Examiner, Judged, judge
 from .examples import LabelledExamples
-from .lora import merged, with_additions
-from .model import freeze, load_pretrained_model
+from .model import learner_of, load_pretrained_model, merged
 from .output import ADAPTER, PREDICTIONS
 from .recipe import FineTuningRecipe, FineTuningSchedule
 from .splits import Split
@@ -72,7 +71,7 @@ def learn(
     training = training_of(recipe.training, splits["train"].examples, seed, pace)
     accelerator = build_accelerator(training, folder)
     pretrained = load_pretrained_model(recipe.model, task, seed)
-    learner = learner_of(pretrained.model, recipe)
+    learner = learner_of(pretrained.model, recipe.lora, recipe.training.frozen_layers)
     require_whole_matrices(recipe, accelerator)
     objective = task.objective() if teach is None else teach(pretrained.model, accelerator.device)
     validation = Examiner(task, splits["validation"])
@@ -94,22 +93,13 @@ def learn(
     results = results_of(judged, outcome, environment_of(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
-        model, weights = whole_model(pretrained.model, weights, learner, recipe, folder)
+        model = pretrained.model
+        if recipe.lora is not None:
+            model, weights = merged(learner, folder / ADAPTER)
         keep_model(model, weights, pretrained.tokenizer, task, folder / MODEL)
         keep_results(folder, judged, results)
     accelerator.wait_for_everyone()
     return results
-
-
-def whole_model(
-    model: TercetPreTrainedModel,
-    weights: dict[str, Tensor],
-    learner: nn.Module,
-    recipe: FineTuningRecipe,
-    folder: Path,
-) -> tuple[TercetPreTrainedModel, dict[str, Tensor]]:
-    """Give a finished model and its weights; LoRA's additions are merged into them, and kept beside."""
-    return (model, weights) if recipe.lora is None else merged(learner, folder / ADAPTER)
 
 
 def results_of(judged: Mapping[str, Judged], outcome: Outcome, trained_on: dict[str, Any]) -> dict[str, Any]:
@@ -119,20 +109,6 @@ def results_of(judged: Mapping[str, Judged], outcome: Outcome, trained_on: dict[
         "seconds": outcome.progress.seconds,
         "trained_on": trained_on,
     }
-
-
-def learner_of(model: TercetPreTrainedModel, recipe: FineTuningRecipe) -> nn.Module:
-    """Let the part of a model learn that a recipe says.
-
-    Raises:
-        ValueError: The recipe freezes layers that the model does not have, or that LoRA freezes anyway.
-    """
-    if recipe.lora is None:
-        freeze(model, recipe.training.frozen_layers)
-        return model
-    if recipe.training.frozen_layers:
-        raise ValueError("lora freezes all layers: leave training.frozen_layers out")
-    return with_additions(model, recipe.lora)
 
 
 def require_whole_matrices(recipe: FineTuningRecipe, accelerator: Accelerator) -> None:

@@ -23,8 +23,10 @@ from .library_metrics import PREFIX, score_in_words
 from .output import CONFUSIONS, seed_folder
 from .prepared import Prepared
 from .recipe import FineTuningRecipe
-from .shared_rows import SHARED, shared_in_words
 from .task import Prediction
+
+SHARED = "shared_rows"
+"""Where the scores say how many measured rows are among those that were learned from."""
 
 WORST = 20
 """Rows that are shown because they were predicted worst."""
@@ -87,6 +89,16 @@ def build_report(
             *what_was_run(summary),
         ],
     )
+
+
+def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[str]:
+    """Say of each split how many of its rows are learned from, if any are."""
+    return [
+        f"{number:,} of the {rows[split]:,} {split} rows read like a training row: of these, a score says "
+        "how well the model remembers"
+        for split, number in shared.items()
+        if number
+    ]
 
 
 def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:

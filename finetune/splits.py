@@ -1,6 +1,7 @@
 """The rows of a task, to learn from and to measure on, and what a model reads of them."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,6 +114,12 @@ def identify(data: DataRecipe, rows: Mapping[str, Dataset]) -> dict[str, list[di
         ]
         for split, part in named.items()
     }
+
+
+def contents(rows: Dataset, columns: Iterable[str]) -> list[str]:
+    """Give what a model reads of each row."""
+    values = zip(*(rows[column][:] for column in columns), strict=True)
+    return [json.dumps(each, ensure_ascii=False, default=str) for each in values]
 
 
 def encoder_of(

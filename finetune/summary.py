@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -23,8 +24,7 @@ from .answers import Judged, judge
 from .output import GRID_SCORES, PREDICTIONS, SEED, seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
-from .report import write_report
-from .shared_rows import SHARED, count_shared, tell_of_shared
+from .report import SHARED, shared_in_words, write_report
 from .splits import identify
 from .task import Prediction
 
@@ -69,7 +69,9 @@ def keep_rows(recipe: FineTuningRecipe, prepared: Prepared) -> None:
     Rows that are learned from and measured on as well are told of.
     """
     texts = identify(recipe.data, {name: split.rows for name, split in prepared.splits.items()})
-    tell_of_shared(prepared)
+    rows = {name: len(split.rows) for name, split in prepared.splits.items()}
+    for line in shared_in_words(prepared.shared_rows, rows):
+        print(line, file=sys.stderr, flush=True)
     goes_on = any(recipe.folder.glob(f"{SEED}*"))
     keep_texts(recipe.folder / TEXTS, texts, goes_on=goes_on)
 
@@ -96,7 +98,7 @@ def summarize(
         "rows": {name: len(split.rows) for name, split in prepared.splits.items()},
         "seeds": {str(seed): result for seed, result in results.items()},
         "best_seed": best_seed,
-        SHARED: count_shared(prepared),
+        SHARED: prepared.shared_rows,
         UNKNOWN: {name: unknown_in(prepared, name) for name in prepared.measured},
         **spread(prepared, results),
         "interval": list(task.interval(predictions, references)),
