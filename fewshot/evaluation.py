@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from .demonstrations import Demonstrations
+from .items import Demonstrations
 from .prompted_model import PromptedModel
 from .prompting import Prompter, Query
 from .recipe import FewShotRecipe

@@ -16,10 +16,10 @@ from ..reporting.blocks import (
     Prose,
     Report,
     Table,
+    name_of_model,
 )
 from ..reporting.blocks import as_markdown as in_markdown
 from ..reporting.page import as_page
-from ..reporting.wording import name_of_model
 from ..training.disk import replace_text
 from ..training.run_folder import MARKDOWN, PAGE
 from .charts import Band, draw_reliability, draw_shots

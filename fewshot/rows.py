@@ -11,8 +11,7 @@ from pyarrow.parquet import ParquetFile
 from ..text.corpus_files import ending
 from ..text.row_files import TABLES, find_file, number_of, stream_file
 from ..text.rows import read_split
-from .demonstrations import require_labels
-from .items import Item, row_error
+from .items import Item, require_labels, row_error
 from .recipe import DataRecipe, FewShotRecipe
 from .task import Task
 from .tasks import build_task

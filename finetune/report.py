@@ -10,11 +10,23 @@ from typing import Any
 import numpy as np
 
 from ..interop.scores import METRICS
-from ..reporting.blocks import Bar, Block, Card, Cards, Examples, Figure, Heading, Prose, Report, Table
+from ..reporting.blocks import (
+    Bar,
+    Block,
+    Card,
+    Cards,
+    Examples,
+    Figure,
+    Heading,
+    Prose,
+    Report,
+    Table,
+    format_score,
+    name_of_model,
+)
 from ..reporting.blocks import as_markdown as in_markdown
 from ..reporting.charts import LARGEST_MATRIX, draw_confusions, draw_learning
 from ..reporting.page import as_page
-from ..reporting.wording import format_score, name_of_model
 from ..training.disk import replace_text
 from ..training.run_folder import CURVES, MARKDOWN, PAGE
 from ..training.tracking import LOG, read_log

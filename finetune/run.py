@@ -11,10 +11,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from ..training.consistency import require_consistent
 from ..training.disk import replace_text
 from ..training.precision import join_processes
 from ..training.run_folder import MODEL, writing
+from ..training.stages import require_consistent
 from ..training.tracking import as_json
 from .adaptation import adapt
 from .grid import Combinations, combinations, in_words

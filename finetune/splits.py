@@ -11,9 +11,9 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
+from ..text.bad_records import RowError
 from ..text.cache import cache_folder
 from ..text.digests import identify_file
-from ..text.row_error import RowError
 from ..text.rows import divide, read_rows, split_off
 from .encoding import TextEncoder
 from .examples import LabelledExamples

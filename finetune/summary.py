@@ -14,8 +14,8 @@ from torch import nn
 from ..interop.finished_run import EVALUATION, TEXTS
 from ..metrics.bootstrap import deviation
 from ..pretraining.text import UNKNOWN
+from ..text.special_tokens import share_of_unknown, tell_of_unknown
 from ..text.texts_read import keep_texts
-from ..text.unknown_tokens import share_of_unknown, tell_of_unknown
 from ..training.disk import replace_text
 from ..training.precision import choose_precision, join_processes, products_in
 from ..training.run_folder import MODEL, RECIPE, SCORES, delete

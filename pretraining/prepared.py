@@ -17,13 +17,12 @@ from transformers import PreTrainedTokenizerBase
 from ..modeling import TercetConfig, TercetPreTrainedModel
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents
-from ..text.held_out_overlap import warn_of_overlap
+from ..text.texts_read import warn_of_overlap
 from ..text.tokenizer import load_tokenizer, train_tokenizer
-from ..training.consistency import require_consistent
 from ..training.evaluation import HeldOut
 from ..training.examples import ExampleSource
 from ..training.objective import Objective
-from ..training.stages import TrainingData, prepare_data
+from ..training.stages import TrainingData, prepare_data, require_consistent
 from .model import build_config, build_model
 from .recipe import PretrainingRecipe
 from .text import Texts, build_held_out, open_texts, training_source

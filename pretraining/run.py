@@ -17,8 +17,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..configs.recipe import recipe_data
 from ..reporting.curves import draw_log
 from ..text.cache import made_once
+from ..text.special_tokens import tell_of_unknown
 from ..text.texts_read import keep_texts
-from ..text.unknown_tokens import tell_of_unknown
 from ..training.checkpoint import latest
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.environment import environment_of

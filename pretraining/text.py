@@ -20,8 +20,8 @@ from ..objectives.base_recipe import Corpus
 from ..text.chunks import ParallelPairs, StreamedExamples
 from ..text.corpus import TokenizedCorpus
 from ..text.documents import Documents, open_documents
+from ..text.special_tokens import share_of_unknown
 from ..text.tokenization import tokenized_corpus
-from ..text.unknown_tokens import share_of_unknown
 from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource
 from .recipe import PretrainingRecipe

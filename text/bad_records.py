@@ -1,7 +1,8 @@
 """Bad records: what is no text is refused with its place, or left out, counted and told of.
 
-A record is what a corpus consists of: a document of a `.txt` file, a row of any other. It is bad if it cannot
-be read, lacks a column that it should have, or holds something there that is no text.
+A record is what a corpus consists of: a document of a `.txt` file, a row of any other. It is bad if it
+cannot be read, lacks a column that it should have, or holds something there that is no text. A labelled row
+of a task that cannot be used is always refused (`RowError`).
 """
 
 import warnings
@@ -113,3 +114,21 @@ def listed(names: Sequence[str] | dict[str, Any]) -> str:
     """Name columns, the first few of many."""
     shown = [" ".join(str(name).split())[:40] for name in names]
     return f"({', '.join(shown[:8])}{', ...' if len(shown) > 8 else ''})"
+
+
+class RowError(ValueError):
+    """A row that cannot be used.
+
+    Args:
+        row: Its number, counted from 0; shown, it is counted from 1.
+        complaint: What is wrong and what helps, as it goes on after `row 7`.
+    """
+
+    def __init__(self, row: int, complaint: str):
+        super().__init__(f"row {row + 1:,} {complaint}")
+        self.row = row
+        self.complaint = complaint
+
+    def moved(self, rows: int) -> "RowError":
+        """Say the same of a row that so many others stand before."""
+        return RowError(self.row + rows, self.complaint)

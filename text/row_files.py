@@ -17,10 +17,9 @@ from typing import Any, cast
 
 from datasets import Dataset, disable_progress_bars, enable_progress_bars, load_dataset
 
-from .bad_records import listed
+from .bad_records import RowError, listed
 from .columns import as_rows
 from .corpus_files import COMPRESSIONS, READERS, ending, first_line, records_of_file
-from .row_error import RowError
 
 LINES = (".jsonl", ".csv", ".tsv")
 """Endings of the files whose lines are told apart."""

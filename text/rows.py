@@ -6,8 +6,8 @@ from typing import Any, cast
 import numpy as np
 from datasets import Dataset, load_dataset
 
+from .bad_records import RowError
 from .corpus_files import first_line
-from .row_error import RowError
 from .row_files import is_number, read_file, require_columns
 
 Row = dict[str, Any]

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from ..configs.recipe import recipe_data
 from .checkpoint import RunState, load_checkpoint, read_state, save_checkpoint
 from .checkpoint_retention import CheckpointRetention
-from .cpu import prepared_cpu
 from .environment import tell_of_resuming
 from .evaluation import evaluate_held_out
 from .inspection import say_what_is_kept
@@ -30,7 +29,7 @@ from .schedules import build_schedule
 from .sharding import gathered, is_sharded, prepare_model, settle
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
-from .threads import thread_adapter
+from .threads import prepared_cpu, thread_adapter
 from .tracking import Tracker, as_scores
 from .utilization import measure_utilization
 from .workers import leaving_no_workers
