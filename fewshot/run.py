@@ -48,7 +48,8 @@ def fewshot(
 
 def evaluate_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trust_remote_code: bool) -> Path:
     """Evaluate, and write a folder that nobody else writes."""
-    run_folder(recipe).require_claimable(resume=resume, overwrite=overwrite)
+    output = run_folder(recipe)
+    output.require_claimable(resume=resume, overwrite=overwrite)
     items = read_items(recipe)
     contamination = None
     if recipe.contamination is not None:
@@ -60,7 +61,7 @@ def evaluate_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trus
             before = hash_weights(subject.model)
             evaluation = Evaluation(recipe, items, subject, before, recipe.folder / ANSWERS)
             if not number:
-                run_folder(recipe).claim(resume=resume, overwrite=overwrite)
+                output.claim(resume=resume, overwrite=overwrite)
             outcomes = []
             for outcome in evaluation.outcomes():
                 outcomes.append(outcome)

@@ -26,7 +26,7 @@ from ..training.run_folder import MODEL, SCORES, delete
 from ..training.sharding import gathered, load_whole_weights, whole_weights
 from ..training.stages import prepare_data
 from ..training.tracking import as_json
-from .answers import Examiner, Judged, judge
+from .evaluation import Evaluation, Evaluator, evaluate_rows
 from .examples import LabelledExamples
 from .model import learner_of, load_pretrained_model, merged
 from .output import ADAPTER, PREDICTIONS
@@ -74,7 +74,7 @@ def learn(
     learner = learner_of(pretrained.model, recipe.lora, recipe.training.frozen_layers)
     require_whole_matrices(recipe, accelerator)
     objective = task.objective() if teach is None else teach(pretrained.model, accelerator.device)
-    validation = Examiner(task, splits["validation"])
+    validation = Evaluator(task, splits["validation"])
     held_out = HeldOut(measure=validation.measure, criterion=task.minimized_metric)
     outcome = fit(
         learner,
@@ -89,22 +89,24 @@ def learn(
     )
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
-    judged = judge_best(learner, validation, splits, folder, accelerator)
-    results = results_of(judged, outcome, environment_of(learner, accelerator))
+    evaluations = evaluate_best(learner, validation, splits, folder, accelerator)
+    results = results_of(evaluations, outcome, environment_of(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
         model = pretrained.model
         if recipe.lora is not None:
             model, weights = merged(learner, folder / ADAPTER)
         keep_model(model, weights, pretrained.tokenizer, task, folder / MODEL)
-        keep_results(folder, judged, results)
+        keep_results(folder, evaluations, results)
     accelerator.wait_for_everyone()
     return results
 
 
-def results_of(judged: Mapping[str, Judged], outcome: Outcome, trained_on: dict[str, Any]) -> dict[str, Any]:
+def results_of(
+    evaluations: Mapping[str, Evaluation], outcome: Outcome, trained_on: dict[str, Any]
+) -> dict[str, Any]:
     """Join the scores of a run's splits with how long it took, and on what."""
-    return {name: as_json(each.scores) for name, each in judged.items()} | {
+    return {name: as_json(each.scores) for name, each in evaluations.items()} | {
         "steps": outcome.progress.step,
         "seconds": outcome.progress.seconds,
         "trained_on": trained_on,
@@ -157,24 +159,24 @@ def training_of(
     )
 
 
-def judge_best(
+def evaluate_best(
     model: nn.Module,
-    validation: Examiner,
+    validation: Evaluator,
     splits: Mapping[str, Split],
     folder: Path,
     accelerator: Accelerator,
-) -> dict[str, Judged]:
+) -> dict[str, Evaluation]:
     """Give a model the weights of its best checkpoint, and judge it on all that nothing is learned from."""
-    scores = bring_back_best(model, folder, accelerator)
+    scores = load_best_model(model, folder, accelerator)
     accelerator.wait_for_everyone()  # until all have read the checkpoint: the main process deletes it
     with gathered(model.eval(), accelerator):
-        judged = {"validation": validation.judge(model, scores)}
+        evaluations = {"validation": validation.evaluate(model, scores)}
         if (test := splits.get("test")) is not None:
-            judged["test"] = judge(model, validation.task, test.rows, test.examples)
-    return judged
+            evaluations["test"] = evaluate_rows(model, validation.task, test.rows, test.examples)
+    return evaluations
 
 
-def bring_back_best(model: nn.Module, folder: Path, accelerator: Accelerator) -> dict[str, float]:
+def load_best_model(model: nn.Module, folder: Path, accelerator: Accelerator) -> dict[str, float]:
     """Give a model the weights of its best checkpoint; the scores that it had then."""
     checkpoint = best(folder / CHECKPOINTS) or latest(folder / CHECKPOINTS)
     assert checkpoint is not None
@@ -202,9 +204,9 @@ def keep_model(
         replace_text(folder / name, json.dumps(content, indent=2) + "\n")
 
 
-def keep_results(folder: Path, judged: Mapping[str, Judged], results: dict[str, Any]) -> None:
+def keep_results(folder: Path, evaluations: Mapping[str, Evaluation], results: dict[str, Any]) -> None:
     """Write what a model was worth; the checkpoints of its run are not needed any more."""
-    last = list(judged.values())[-1]
+    last = list(evaluations.values())[-1]
     lines = (json.dumps(prediction, ensure_ascii=False) for prediction in last.predictions)
     replace_text(folder / PREDICTIONS, "\n".join(lines) + "\n")
     replace_text(folder / SCORES, json.dumps(results, indent=2) + "\n")

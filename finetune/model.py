@@ -34,7 +34,7 @@ from ..modeling import (
     TercetSeq2SeqConfig,
 )
 from ..pretraining.model import require_fields
-from .recipe import BeginningRecipe, LoraRecipe
+from .recipe import LoraRecipe, PretrainedModelRecipe
 from .task import Task
 
 MEMBERS: dict[type[TercetConfig], str] = {
@@ -56,7 +56,7 @@ class PretrainedModel:
     """Tensors that are drawn at random."""
 
 
-def load_pretrained_model(recipe: BeginningRecipe, task: Task, seed: int) -> PretrainedModel:
+def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) -> PretrainedModel:
     """Load a pretrained model and give it the head of a task.
 
     Args:
@@ -102,7 +102,7 @@ def require_whole_base(folder: Path, prefix: str, missing: set[str]) -> None:
         raise ValueError(f"{folder} lacks {len(lacking)} tensors of its architecture: {shortened(lacking)}")
 
 
-def require_same_labels(config: PreTrainedConfig, task: Task, recipe: BeginningRecipe) -> None:
+def require_same_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRecipe) -> None:
     """Raise a `ValueError` if a model has a head for other labels, unless that is to be replaced."""
     architecture = (config.architectures or [""])[0]
     wanted = task.config_fields.get("id2label")
@@ -118,7 +118,7 @@ def require_same_labels(config: PreTrainedConfig, task: Task, recipe: BeginningR
 
 
 def with_head(
-    source: TercetPreTrainedModel, task: Task, recipe: BeginningRecipe, seed: int
+    source: TercetPreTrainedModel, task: Task, recipe: PretrainedModelRecipe, seed: int
 ) -> tuple[TercetPreTrainedModel, list[str]]:
     """Build the model of a task around the weights of another one; name the tensors that are new.
 

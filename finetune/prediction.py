@@ -24,8 +24,8 @@ from ..text.bad_records import RowError
 from ..text.columns import as_rows
 from ..text.row_stream import STANDARD, stream_rows
 from ..training.precision import products_in
-from .answers import predict
 from .encoding import TextEncoder
+from .evaluation import predict
 from .prediction_file import Origin, PredictionFile, require_same_rows
 from .splits import encoder_of
 from .task import Prediction, Task

@@ -19,7 +19,7 @@ from .task_recipes import TaskRecipe
 
 
 @dataclass(frozen=True)
-class BeginningRecipe:
+class PretrainedModelRecipe:
     """Which model is fine-tuned."""
 
     path: str
@@ -135,7 +135,7 @@ class AdaptationRecipe:
 class FineTuningRecipe:
     """Everything that fine-tuning depends on, but the machine."""
 
-    model: BeginningRecipe
+    model: PretrainedModelRecipe
     """From which weights it begins."""
     task: TaskRecipe
     """What is learned."""

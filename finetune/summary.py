@@ -20,7 +20,7 @@ from ..training.disk import replace_text
 from ..training.precision import choose_precision, join_processes, products_in
 from ..training.run_folder import MODEL, RECIPE, SCORES, delete
 from ..training.tracking import as_json, as_scores
-from .answers import Judged, judge
+from .evaluation import Evaluation, evaluate_rows
 from .output import GRID_SCORES, PREDICTIONS, SEED, seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
@@ -106,7 +106,7 @@ def summarize(
             task.baseline: as_json(
                 task.score(guesses, references) | task.library_scores(guesses, references)
             ),
-            UNTRAINED: as_json(judge_untrained(recipe, prepared).scores),
+            UNTRAINED: as_json(evaluate_untrained(recipe, prepared).scores),
         },
     }
 
@@ -117,13 +117,13 @@ def unknown_in(prepared: Prepared, split: str) -> float:
     return share_of_unknown([ids], prepared.pretrained.tokenizer)
 
 
-def judge_untrained(recipe: FineTuningRecipe, prepared: Prepared) -> Judged:
+def evaluate_untrained(recipe: FineTuningRecipe, prepared: Prepared) -> Evaluation:
     """Score the model with which the first seed began, computing as its run did."""
     device = cast(torch.device, join_processes().device)
     split, model = prepared.splits[prepared.measured[-1]], prepared.pretrained.model
     nn.Module.to(model, device)
     with products_in(choose_precision(recipe.training.precision, device), device):
-        return judge(model.eval(), prepared.task, split.rows, split.examples)
+        return evaluate_rows(model.eval(), prepared.task, split.rows, split.examples)
 
 
 def spread(prepared: Prepared, results: Results) -> dict[str, dict[str, dict[str, float]]]:
