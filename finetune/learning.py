@@ -93,9 +93,7 @@ def learn(
     results = results_of(evaluations, outcome, environment_of(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
-        model = pretrained.model
-        if recipe.lora is not None:
-            model, weights = merged(learner, folder / ADAPTER)
+        model, weights = merged(learner, folder / ADAPTER) if recipe.lora else (pretrained.model, weights)
         keep_model(model, weights, pretrained.tokenizer, task, folder / MODEL)
         keep_results(folder, evaluations, results)
     accelerator.wait_for_everyone()

@@ -55,8 +55,9 @@ WHAT_IS_LEARNED = (
 
 def names_of(recipe: FineTuningRecipe) -> tuple[str, ...]:
     """Name everything that a run writes into its folder, or that one with other seeds has written."""
-    seeds = {seed_folder(recipe.folder, seed).name for seed in recipe.training.seeds}
-    paths = recipe.folder.iterdir() if recipe.folder.is_dir() else iter(())
+    folder = recipe.folder
+    seeds = {seed_folder(folder, seed).name for seed in recipe.training.seeds}
+    paths = folder.iterdir() if folder.is_dir() else iter(())
     earlier = {path.name for path in paths if re.fullmatch(rf"{SEED}(0|[1-9]\d*)", path.name)}
     return (*WRITTEN, *sorted(seeds | earlier))
 

@@ -4,25 +4,40 @@ rows -> task -> examples ---+
                             +--> a run for every seed --> mean, spread, interval, baselines -> the best model
 model -> further reading? --+
 
-Whatever may be wrong with recipe, rows and model shows before the output folder is touched.
+Further reading is domain-adaptive pretraining: the model reads text of the task's domain before it learns
+the task (Gururangan et al., 2020). Whatever may be wrong with recipe, rows and model shows before the output
+folder is touched.
 """
 
 import json
 from dataclasses import replace
 from pathlib import Path
 
+from ..interop.conversion import from_stock
+from ..interop.messages import quietly
+from ..interop.model_folder import find_folder, load_config, load_tokenizer
+from ..pretraining.recipe import ModelRecipe, PretrainingRecipe
+from ..pretraining.run import pretrain
 from ..training.disk import replace_text
 from ..training.precision import join_processes
 from ..training.run_folder import MODEL, writing
 from ..training.stages import require_consistent
 from ..training.tracking import as_json
-from .adaptation import adapt
-from .grid import Combinations, combinations, in_words
 from .learning import learn
-from .output import BEFORE, GRID, GRID_SCORES, run_folder, seed_folder
+from .output import ADAPTED, BEFORE, GRID, GRID_SCORES, run_folder, seed_folder
 from .prepared import Prepared, Results, prepare
-from .recipe import FineTuningRecipe
+from .recipe import (
+    AdaptationRecipe,
+    Combinations,
+    FineTuningRecipe,
+    PretrainedModelRecipe,
+    combinations,
+    in_words,
+)
 from .summary import conclude, keep_rows
+
+IMPORTED = "imported"
+"""Folder of a stock model as one of ours, in that of its further pretraining."""
 
 
 def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -61,7 +76,14 @@ def finetune_alone(recipe: FineTuningRecipe, tried: Combinations, *, resume: boo
     before = None
     if recipe.adaptation is not None:
         before = learn_all(chosen, prepared, folder / BEFORE, resume=resume)
-        chosen = replace(chosen, model=replace(chosen.model, path=str(adapt(recipe)), revision=None))
+        chosen = replace(
+            chosen,
+            model=replace(
+                chosen.model,
+                path=str(adapt(recipe.model, recipe.adaptation, folder / ADAPTED)),
+                revision=None,
+            ),
+        )
     results = learn_all(chosen, prepared, folder, resume=resume)
     if processes.is_main_process:
         conclude(chosen, prepared, results, before)
@@ -98,3 +120,37 @@ def best_of_grid(tried: Combinations, prepared: Prepared, folder: Path, *, resum
         replace_text(folder / GRID_SCORES, json.dumps([*map(as_json, results)], indent=2) + "\n")
     best = min(range(len(tried)), key=lambda number: results[number]["shortfall"])
     return tried[best][1]
+
+
+def adapt(model: PretrainedModelRecipe, recipe: AdaptationRecipe, folder: Path) -> Path:
+    """Go on with the pretraining of a model below a folder, and return the folder of the adapted one.
+
+    A run that was interrupted is continued, and one that is finished is not repeated.
+
+    Raises:
+        ValueError: The objective is not the model's, or something is wrong with the text.
+        KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
+    """
+    pretraining = PretrainingRecipe(
+        model=ModelRecipe(path=str(as_ours(model, folder))),
+        corpus=recipe.corpus,
+        objective=recipe.objective,
+        training=recipe.training,
+        output=str(folder / "run"),
+    )
+    return pretrain(pretraining, resume=True)
+
+
+def as_ours(model: PretrainedModelRecipe, folder: Path) -> Path:
+    """Find the model that a run begins with, or bring it into a folder if it is a stock one."""
+    source = find_folder(model.path, model.revision)
+    if load_config(source).model_type.startswith("tercet"):
+        return source
+    tokenizer = load_tokenizer(source)
+    imported = folder / IMPORTED
+    if tokenizer is not None and not imported.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with quietly():
+            from_stock(str(source)).save_pretrained(imported)
+            tokenizer.save_pretrained(imported)
+    return imported

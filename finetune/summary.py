@@ -25,7 +25,7 @@ from .output import GRID_SCORES, PREDICTIONS, SEED, seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
 from .report import SHARED, shared_in_words, write_report
-from .splits import identify
+from .splits import Split, identify
 from .task import Prediction
 
 UNTRAINED = "untrained"
@@ -53,7 +53,7 @@ def conclude(recipe: FineTuningRecipe, prepared: Prepared, results: Results, bef
     for name, share in summary[UNKNOWN].items():
         tell_of_unknown(share, f"the {name} rows")
     if before is not None:
-        summary["before_adaptation"] = spread(prepared, before)
+        summary["before_adaptation"] = spread(prepared.measured, before)
     if (folder / GRID_SCORES).exists():
         summary["grid"] = json.loads((folder / GRID_SCORES).read_text(encoding="utf-8"))
     replace_text(folder / SCORES, json.dumps(as_json(summary), indent=2) + "\n")
@@ -89,24 +89,25 @@ def summarize(
     predictions: Sequence[Prediction],
 ) -> dict[str, Any]:
     """Join the scores of all seeds with the baselines and the interval of the best one."""
-    task, last = prepared.task, prepared.splits[prepared.measured[-1]]
+    task, measured = prepared.task, prepared.measured
+    last = prepared.splits[measured[-1]]
     references = task.references(last.rows)
     guesses = task.guess(prepared.splits["train"].rows, last.rows)
     return {
         "criterion": task.metric_for_best_model,
-        "split": prepared.measured[-1],
+        "split": measured[-1],
         "rows": {name: len(split.rows) for name, split in prepared.splits.items()},
         "seeds": {str(seed): result for seed, result in results.items()},
         "best_seed": best_seed,
         SHARED: prepared.shared_rows,
-        UNKNOWN: {name: unknown_in(prepared, name) for name in prepared.measured},
-        **spread(prepared, results),
+        UNKNOWN: {name: unknown_in(prepared, name) for name in measured},
+        **spread(measured, results),
         "interval": list(task.interval(predictions, references)),
         "baselines": {
             task.baseline: as_json(
                 task.score(guesses, references) | task.library_scores(guesses, references)
             ),
-            UNTRAINED: as_json(evaluate_untrained(recipe, prepared).scores),
+            UNTRAINED: as_json(evaluate_untrained(prepared, last, recipe.training.precision).scores),
         },
     }
 
@@ -117,20 +118,20 @@ def unknown_in(prepared: Prepared, split: str) -> float:
     return share_of_unknown([ids], prepared.pretrained.tokenizer)
 
 
-def evaluate_untrained(recipe: FineTuningRecipe, prepared: Prepared) -> Evaluation:
+def evaluate_untrained(prepared: Prepared, split: Split, precision: str) -> Evaluation:
     """Score the model with which the first seed began, computing as its run did."""
     device = cast(torch.device, join_processes().device)
-    split, model = prepared.splits[prepared.measured[-1]], prepared.pretrained.model
+    model = prepared.pretrained.model
     nn.Module.to(model, device)
-    with products_in(choose_precision(recipe.training.precision, device), device):
+    with products_in(choose_precision(precision, device), device):
         return evaluate_rows(model.eval(), prepared.task, split.rows, split.examples)
 
 
-def spread(prepared: Prepared, results: Results) -> dict[str, dict[str, dict[str, float]]]:
+def spread(measured: Sequence[str], results: Results) -> dict[str, dict[str, dict[str, float]]]:
     """Give the mean of each score over the seeds, and its standard deviation; nan where a seed has none."""
     return {
-        "mean": {name: across(results, name, np.mean) for name in prepared.measured},
-        "standard_deviation": {name: across(results, name, deviation) for name in prepared.measured},
+        "mean": {name: across(results, name, np.mean) for name in measured},
+        "standard_deviation": {name: across(results, name, deviation) for name in measured},
     }
 
 

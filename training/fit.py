@@ -117,7 +117,7 @@ class _Run:
         self.scored_step = -1
         self.saved_step = -1
         self.checkpoint: Path | None = None
-        self.window = MetricAccumulator()
+        self.metrics = MetricAccumulator()
         self.retention = CheckpointRetention(folder / CHECKPOINTS, recipe, accelerator.is_main_process)
 
         set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already
@@ -134,7 +134,7 @@ class _Run:
     def state(self) -> RunState:
         """What a checkpoint holds."""
         return RunState(
-            self.model, self.optimizer, self.schedule, self.progress, self.accelerator, self.window
+            self.model, self.optimizer, self.schedule, self.progress, self.accelerator, self.metrics
         )
 
     def continue_from(self, checkpoint: Path) -> None:
@@ -162,12 +162,12 @@ class _Run:
             self.progress,
             steps=self.recipe.steps,
             log_every=self.recipe.log_every,
-            window=self.window,
+            metrics=self.metrics,
         )
         self.loader = StagedSteps(
             self.data.stages,
             self.progress.step,
-            self.progress.place,
+            self.progress.cursor,
             num_workers=self.recipe.num_workers,
             pin_memory=self.accelerator.device.type == "cuda",
         )

@@ -211,7 +211,7 @@ class StagedSteps(Iterator[Step]):
                 start = start[0] + 1, 0
             self.current = self.load(stage.steps, start)
             for taken in islice(self.current, None if stop is None else stop - step):
-                step, start = step + 1, taken.place
+                step, start = step + 1, taken.cursor
                 yield taken
 
     @contextmanager
