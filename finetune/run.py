@@ -12,6 +12,7 @@ folder is touched.
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..interop.conversion import from_stock
 from ..interop.messages import quietly
@@ -102,7 +103,7 @@ def learn_all(recipe: FineTuningRecipe, prepared: Prepared, folder: Path, *, res
 def best_of_grid(tried: Combinations, prepared: Prepared, folder: Path, *, resume: bool) -> FineTuningRecipe:
     """Try every combination of a grid with the first seed, and give the recipe that is best on validation."""
     splits = {name: split for name, split in prepared.splits.items() if name != "test"}
-    results = [
+    results: list[dict[str, Any]] = [
         {"values": values}
         | learn(
             recipe,

@@ -18,12 +18,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
 from .heap import bound_kernel_cache, retain_heap
 from .precision import fastest_float32_products
-from .recipe import TrainingRecipe
 
 INTERVAL = 1.0
 """Seconds between two looks."""
@@ -140,8 +140,17 @@ def thread_adapter(is_wanted: bool) -> Callable[[], None]:
     return AdaptiveThreads().look if is_wanted and torch.get_num_threads() > 1 else lambda: None
 
 
+class KeepsHeap(Protocol):
+    """What a recipe says of memory on a CPU."""
+
+    @property
+    def retain_heap(self) -> bool:
+        """Whether freed memory is kept for the next step."""
+        ...
+
+
 @contextmanager
-def prepared_cpu(recipe: TrainingRecipe, device: torch.device) -> Iterator[None]:
+def prepared_cpu(recipe: KeepsHeap, device: torch.device) -> Iterator[None]:
     """Make the CPU fast for a run on `device`, as a context.
 
     Number formats and threads are as before at the end; what memory a process keeps cannot be taken back.
