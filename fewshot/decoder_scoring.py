@@ -39,7 +39,7 @@ class TreeScorer(Scorer):
         self.model, self.tokens_at_once = model, tokens_at_once
         config = model.config
         is_masked = str(config._attn_implementation) in ("sdpa", "eager")
-        # Relative biases count places, which in a tree are no distances.
+        # Relative biases count positions, which in a tree are no distances.
         self.may_branch = is_masked and config.position_embedding_type != "relative_bias"
         self.may_cache = self.may_branch and set(config.types_of_layers) == {"full_attention"}
 
@@ -71,13 +71,13 @@ class TreeScorer(Scorer):
             begins, inputs = packed([tree.tokens for tree in trees], self.model.device)
         else:
             begins, inputs = self.in_rows(trees, cache, prefix)
-        places = [
+        positions = [
             [begin + node for node in path]
             for begin, tree in zip(begins, trees, strict=True)
-            for path in tree.places
+            for path in tree.positions
         ]
         numbers = [number for tree in trees for number in tree.members]
-        targets = Targets(places, [requests[number].answer for number in numbers], self.model.device)
+        targets = Targets(positions, [requests[number].answer for number in numbers], self.model.device)
         scores = scores_of_few(self.model, targets, inputs | {"use_cache": False})
         yield from zip(numbers, scores, strict=True)
 
@@ -162,7 +162,7 @@ class CacheScorer(Scorer):
         ids, mask = padded(rows, self.model.device)
         width = ids.shape[1]
         firsts = [number * width + len(r.context) - prefix - 1 for number, r in enumerate(requests)]
-        places = [range(first, first + len(r.answer)) for first, r in zip(firsts, requests, strict=True)]
+        positions = [range(first, first + len(r.answer)) for first, r in zip(firsts, requests, strict=True)]
         inputs: dict[str, Any] = {
             "input_ids": ids,
             "attention_mask": torch.nn.functional.pad(mask, (prefix, 0), value=1),
@@ -174,7 +174,7 @@ class CacheScorer(Scorer):
             inputs["position_ids"] = (torch.arange(width, device=ids.device) + prefix)[None].expand(
                 len(rows), -1
             )
-        targets = Targets(places, [request.answer for request in requests], ids.device)
+        targets = Targets(positions, [request.answer for request in requests], ids.device)
         return scores_of_few(self.model, targets, inputs)
 
 

@@ -44,9 +44,9 @@ class Item:
         return texts[choice] == texts[self.target]
 
 
-def row_error(place: str, number: int, error: ValueError) -> ValueError:
+def row_error(source: str, number: int, error: ValueError) -> ValueError:
     """Say of what is wrong with a row where it stands: its file, and its number from 1."""
-    return ValueError(f"{place}, row {number + 1:,}: {error}")
+    return ValueError(f"{source}, row {number + 1:,}: {error}")
 
 
 class Demonstrations:
@@ -56,13 +56,13 @@ class Demonstrations:
         items: Rows to draw from.
         recipe: How.
         are_test: Whether they are the rows that are evaluated, with the same numbers.
-        place: Where the rows stand that are evaluated, for messages.
+        source: Where the rows stand that are evaluated, for messages.
     """
 
     def __init__(
-        self, items: Sequence[Item], recipe: PromptingRecipe, *, are_test: bool, place: str = "data.test"
+        self, items: Sequence[Item], recipe: PromptingRecipe, *, are_test: bool, source: str = "data.test"
     ):
-        self.recipe, self.are_test, self.place = recipe, are_test, place
+        self.recipe, self.are_test, self.source = recipe, are_test, source
         self.items: dict[str, list[Item]] = {}
         for item in items:
             self.items.setdefault(item.match, []).append(item)
@@ -88,10 +88,10 @@ class Demonstrations:
                 f"prompting.num_fewshot is {num_fewshot}, but there are {len(drawn)} other rows to "
                 "demonstrate this one that read differently and have the same task.match: ask for fewer"
             )
-            raise row_error(self.place, item.number, error)
+            raise row_error(self.source, item.number, error)
         if order:
-            places = np.random.default_rng([seed, order, num_fewshot]).permutation(len(drawn))
-            drawn = [drawn[place] for place in places]
+            indices = np.random.default_rng([seed, order, num_fewshot]).permutation(len(drawn))
+            drawn = [drawn[index] for index in indices]
         return drawn
 
     def ranked(self, item: Item, seed: int) -> list[Item]:
@@ -105,7 +105,7 @@ class Demonstrations:
 
     def shuffled(self, items: Sequence[Item], rng: np.random.Generator) -> list[Item]:
         """Order rows at random; balanced, the answers take turns as long as there are rows."""
-        order = [items[place] for place in rng.permutation(len(items))]
+        order = [items[index] for index in rng.permutation(len(items))]
         if not self.recipe.balanced:
             return order
         by_label: dict[str, list[Item]] = {}

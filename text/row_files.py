@@ -95,7 +95,7 @@ def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]
         return
     for record in records_of_file(path, columns):
         if record.problem:
-            raise ValueError(f"{record.place}: {record.problem}: correct it")
+            raise ValueError(f"{record.location}: {record.problem}: correct it")
         yield record.row
 
 

@@ -113,13 +113,13 @@ class RunFolder:
     def inputs(self, keys: Sequence[str]) -> dict[str, Input]:
         """Look up what the recipe names under keys; splits of a data set of the Hub are no files.
 
-        A part of a recipe that has a method `place` says by it where the files that it names lie.
+        A part of a recipe that has a method `resolve` says by it where the files that it names lie.
         """
         found: dict[str, Input] = {}
         for key in keys:
             part, value = value_of(self.recipe, key.rpartition(".")[0]), value_of(self.recipe, key)
             if value is not None and getattr(part, "dataset", None) is None:
-                found[key] = part.place(value) if hasattr(part, "place") else value
+                found[key] = part.resolve(value) if hasattr(part, "resolve") else value
         return found
 
     def replaces(self, overwrite: bool) -> bool:
