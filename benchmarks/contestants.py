@@ -22,9 +22,9 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedTokenizerBase, get_scheduler
 
 from tercet.pretraining.model import build_model
-from tercet.pretraining.prepared import find_inputs, load_or_train_tokenizer, training_source
+from tercet.pretraining.prepared import find_inputs, load_or_train_tokenizer
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.text import open_text
+from tercet.pretraining.text import open_text, training_source
 from tercet.training.evaluation import HeldOut, evaluation_mode
 from tercet.training.examples import Examples
 from tercet.training.fit import fit

@@ -31,9 +31,8 @@ from tercet.objectives.recipes import (
     MaskedLanguageModelingRecipe,
     ObjectiveRecipe,
 )
-from tercet.pretraining.held_out import examples_of
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.text import open_text, tokenize
+from tercet.pretraining.text import examples_of, open_text, tokenize
 from tercet.training.examples import Examples
 from tercet.training.objective import Batch, Example, Objective
 
@@ -164,7 +163,7 @@ class Sample:
 def held_out_sample(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> Sample:
     """Draw `HELD_OUT` sequences of the validation text, or take all if there are fewer."""
     corpus = tokenize(open_text(recipe, "validation"), tokenizer, recipe.corpus.cache)
-    examples = examples_of(recipe, corpus, tokenizer).epoch(0)
+    examples = examples_of(recipe, corpus, tokenizer, recipe.corpus.sequence_length).epoch(0)
     size = min(HELD_OUT, len(examples))
     return Sample(examples, np.sort(np.random.default_rng(0).choice(len(examples), size, replace=False)))
 

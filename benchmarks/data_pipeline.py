@@ -107,7 +107,7 @@ class Pass:
         """Make them all, cut into micro-batches; the tokens of it."""
         tokens, last = 0, self.epoch + EPOCHS
         for step in endless_steps(self.steps, (self.epoch, 0)):
-            if step.place[0] == last:
+            if step.cursor[0] == last:
                 break
             step.micro_batches(CPU)
             tokens += step.tokens

@@ -145,7 +145,7 @@ def as_step(batch: Batch, objective: Objective) -> Step:
     lengths = sequence_lengths(batch)
     order, edges = share(lengths, int(lengths.sum()), 1, 0)
     return Step(
-        place=(0, 0),
+        cursor=(0, 0),
         batch=select_sequences(batch, order),
         edges=edges,
         targets={name: int(number) for name, number in objective.targets(batch).items()},

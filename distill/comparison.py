@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from ..finetune.answers import judge
+from ..finetune.evaluation import evaluate_rows
 from ..finetune.splits import encoder_of
 from ..finetune.task import Prediction, Task
 from ..interop.run import load_ours
@@ -159,7 +159,7 @@ def predict_split(step: TaskStep, model: TercetPreTrainedModel, split: str) -> l
     rows, device = step.rows[split], next(model.parameters()).device
     encoder = encoder_of(model, step.teacher.tokenizer, step.recipe.data.max_length)
     with products_in(choose_precision(step.recipe.training.precision, device), device):
-        return judge(model.eval(), step.task, rows, step.task.examples(rows, encoder)).predictions
+        return evaluate_rows(model.eval(), step.task, rows, step.task.examples(rows, encoder)).predictions
 
 
 def keep_of_predictions(

@@ -14,7 +14,7 @@ import torch
 from ..finetune.summary import read_predictions
 from ..interop.messages import quietly
 from ..interop.model_folder import load_config
-from ..pretraining.held_out import TranslationMeasure
+from ..pretraining.translation_scores import TranslationMeasure
 from ..text.texts_read import read_texts
 from ..training.disk import replace_text
 from ..training.precision import join_processes

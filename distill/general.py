@@ -14,12 +14,11 @@ from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
 from ..objectives.token_objective import TokenObjective
-from ..pretraining.held_out import UNKNOWN
 from ..pretraining.prepared import extent_of
 from ..pretraining.run import save
-from ..pretraining.text import identify
+from ..pretraining.text import UNKNOWN, identify
+from ..text.special_tokens import tell_of_unknown
 from ..text.texts_read import keep_texts
-from ..text.unknown_tokens import tell_of_unknown
 from ..training.checkpoint import latest
 from ..training.disk import replace_text
 from ..training.environment import environment_of

@@ -9,11 +9,9 @@ from typing import cast
 
 from ..modeling import TercetConfig
 from ..objectives.token_objective import TokenObjective
-from ..pretraining.held_out import build_held_out
 from ..pretraining.model import require_positions
-from ..pretraining.prepared import training_source
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
-from ..pretraining.text import Texts, open_texts
+from ..pretraining.text import Texts, build_held_out, open_texts, training_source
 from ..training.evaluation import HeldOut
 from ..training.examples import ExampleSource
 from .recipe import GeneralRecipe

@@ -14,9 +14,8 @@ from typing import Any
 from datasets import Dataset
 from pydantic import TypeAdapter
 
-from ..finetune.recipe import BeginningRecipe, DataRecipe, FineTuningRecipe
-from ..finetune.shared_rows import contents
-from ..finetune.splits import MEASURED, read_splits
+from ..finetune.recipe import DataRecipe, FineTuningRecipe, PretrainedModelRecipe
+from ..finetune.splits import MEASURED, contents, read_splits
 from ..finetune.task import Task
 from ..interop.finished_run import RECIPE, TEXTS, read_facts
 from ..text.cache import cache_folder
@@ -74,7 +73,7 @@ def rows_of_teacher(folder: Path, task: Task, data: DataRecipe) -> dict[str, Dat
         own = [file for split in SPLITS if (file := getattr(data, split)) is not None]
         files = {split: same_file(file, own, texts.get(split, [])) for split, file in named.items()}
         told = replace(told, **files)
-    beginning = BeginningRecipe(path=str(folder))
+    beginning = PretrainedModelRecipe(path=str(folder))
     return read_splits(FineTuningRecipe(model=beginning, task=task.recipe, data=told, output=str(folder)))
 
 

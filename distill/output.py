@@ -23,7 +23,6 @@ from ..training.run_folder import (
     SCORES,
     TEXTS,
     RunFolder,
-    values_of,
 )
 from .recipe import DistillationRecipe
 
@@ -78,23 +77,19 @@ WHAT_IS_LEARNED = (
 """Keys of a recipe that a resumed run may not change."""
 
 
-MODELS = (
-    *("student.path", "general.teacher", "task.teacher"),
-    *("general.corpus.cache", "general.cache.folder"),
-)
-ROWS = ("task.data.train", "task.data.validation", "task.data.test")
-TEXTS_READ = ("general.corpus.train", "general.corpus.validation", "task.unlabelled")
-"""Keys of what a run reads."""
-
-
 def run_folder(recipe: DistillationRecipe) -> RunFolder:
-    """Say what a run has to do with its folder."""
-    is_on_hub = recipe.task is not None and recipe.task.data.dataset is not None
+    """Say what a run writes and reads."""
     return RunFolder(
         recipe,
         written=WRITTEN,
         kept=WHAT_IS_LEARNED,
         prepared=(RECIPE,),
-        models=values_of(recipe, MODELS),
-        texts=({} if is_on_hub else values_of(recipe, ROWS)) | values_of(recipe, TEXTS_READ),
+        models=(
+            *("student.path", "general.teacher", "task.teacher"),
+            *("general.corpus.cache", "general.cache.folder"),
+        ),
+        texts=(
+            *("task.data.train", "task.data.validation", "task.data.test", "task.unlabelled"),
+            *("general.corpus.train", "general.corpus.validation"),
+        ),
     )

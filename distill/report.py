@@ -11,11 +11,23 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure as Drawing
 
 from ..interop.scores import METRICS, what_is_scored
-from ..reporting.blocks import Bar, Block, Card, Cards, Figure, Heading, Prose, Report, Table, as_markdown
+from ..reporting.blocks import (
+    Bar,
+    Block,
+    Card,
+    Cards,
+    Figure,
+    Heading,
+    Prose,
+    Report,
+    Table,
+    as_markdown,
+    format_score,
+    name_of_model,
+)
 from ..reporting.charts import drawn
 from ..reporting.curves import FIRST, INK, LOOK, THIRD
 from ..reporting.page import as_page
-from ..reporting.wording import format_score, name_of_model
 from ..training.disk import replace_text
 from ..training.run_folder import MARKDOWN, PAGE
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER

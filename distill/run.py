@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ..training.consistency import require_consistent
 from ..training.precision import join_processes
 from ..training.run_folder import MODEL, writing
+from ..training.stages import require_consistent
 from .conclusion import conclude
 from .general import learn_general
 from .general_step import GeneralStep, prepare_general

@@ -21,7 +21,7 @@ from ..finetune.learning import learn
 from ..finetune.model import load_pretrained_model
 from ..finetune.output import seed_folder
 from ..finetune.prepared import Prepared
-from ..finetune.recipe import BeginningRecipe, FineTuningRecipe
+from ..finetune.recipe import FineTuningRecipe, PretrainedModelRecipe
 from ..finetune.splits import Split, encode_splits, encoder_of, read_splits
 from ..finetune.summary import conclude, keep_rows
 from ..finetune.task import Task
@@ -116,7 +116,7 @@ def require_answers(task: Task) -> None:
 def fine_tuning(recipe: TaskStepRecipe, task: Task, folder: Path, beginning: str) -> FineTuningRecipe:
     """Say the step in the words of fine-tuning."""
     return FineTuningRecipe(
-        model=BeginningRecipe(path=beginning),
+        model=PretrainedModelRecipe(path=beginning),
         task=task.recipe,
         data=recipe.data,
         training=recipe.training,
@@ -228,7 +228,9 @@ def require_student(step: TaskStep, student: StudentRecipe) -> None:
     """
     if student.path is None:
         return require_same_input(step, own_student(step, student), step.teacher.tokenizer)
-    own = load_pretrained_model(BeginningRecipe(path=student.path), step.task, step.recipe.training.seeds[0])
+    own = load_pretrained_model(
+        PretrainedModelRecipe(path=student.path), step.task, step.recipe.training.seeds[0]
+    )
     return require_same_input(step, own.model, own.tokenizer)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics.unspaced import space_out
+from ..metrics.answers import space_out
 from ..text.documents import open_documents
 from .items import Item
 from .recipe import ContaminationRecipe

@@ -72,13 +72,13 @@ class TreeScorer(Scorer):
             begins, inputs = packed([tree.tokens for tree in trees], self.model.device)
         else:
             begins, inputs = self.in_rows(trees, cache, prefix)
-        places = [
+        positions = [
             [begin + node for node in path]
             for begin, tree in zip(begins, trees, strict=True)
-            for path in tree.places
+            for path in tree.positions
         ]
         numbers = [number for tree in trees for number in tree.members]
-        targets = Targets(places, [requests[number].answer for number in numbers], self.model.device)
+        targets = Targets(positions, [requests[number].answer for number in numbers], self.model.device)
         scores = scores_of_few(self.model, targets, inputs | {"use_cache": False})
         yield from zip(numbers, scores, strict=True)
 
@@ -164,7 +164,7 @@ class CacheScorer(Scorer):
         ids, mask = padded(rows, self.model.device)
         width = ids.shape[1]
         firsts = [number * width + len(r.context) - prefix - 1 for number, r in enumerate(requests)]
-        places = [range(first, first + len(r.answer)) for first, r in zip(firsts, requests, strict=True)]
+        positions = [range(first, first + len(r.answer)) for first, r in zip(firsts, requests, strict=True)]
         inputs: dict[str, Any] = {
             "input_ids": ids,
             "attention_mask": torch.nn.functional.pad(mask, (prefix, 0), value=1),
@@ -176,7 +176,7 @@ class CacheScorer(Scorer):
             inputs["position_ids"] = (torch.arange(width, device=ids.device) + prefix)[None].expand(
                 len(rows), -1
             )
-        targets = Targets(places, [request.answer for request in requests], ids.device)
+        targets = Targets(positions, [request.answer for request in requests], ids.device)
         return scores_of_few(self.model, targets, inputs)
 
 

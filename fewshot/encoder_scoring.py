@@ -46,22 +46,24 @@ def clozes_of(number: int, request: Request, hiding: Hiding, mask_id: int) -> It
     begin = len(request.context)
     everything = range(len(request.answer))
     if hiding == "whole_answer":
-        ids = with_masks(request.ids, [begin + place for place in everything], mask_id)
-        yield Cloze(number, ids, tuple(begin + place for place in everything), request.answer)
+        ids = with_masks(request.ids, [begin + position for position in everything], mask_id)
+        yield Cloze(number, ids, tuple(begin + position for position in everything), request.answer)
         return
-    for place in everything:
-        hidden = [place]
+    for position in everything:
+        hidden = [position]
         if hiding == "within_word":
-            hidden = [later for later in everything[place:] if request.words[later] == request.words[place]]
+            hidden = [
+                later for later in everything[position:] if request.words[later] == request.words[position]
+            ]
         ids = with_masks(request.ids, [begin + each for each in hidden], mask_id)
-        yield Cloze(number, ids, (begin + place,), (request.answer[place],))
+        yield Cloze(number, ids, (begin + position,), (request.answer[position],))
 
 
-def with_masks(ids: tuple[int, ...], places: Sequence[int], mask_id: int) -> tuple[int, ...]:
+def with_masks(ids: tuple[int, ...], positions: Sequence[int], mask_id: int) -> tuple[int, ...]:
     """Put masks into a text."""
     hidden = list(ids)
-    for place in places:
-        hidden[place] = mask_id
+    for position in positions:
+        hidden[position] = mask_id
     return tuple(hidden)
 
 
@@ -109,8 +111,8 @@ class EncoderScorer(Scorer):
         is_ours = isinstance(self.model, TercetPreTrainedModel)
         begins, inputs = (packed if is_ours else in_rows)(texts, self.model.device)
         begin_of = dict(zip(texts, begins, strict=True))
-        places = [[begin_of[cloze.ids] + place for place in cloze.targets] for cloze in clozes]
-        targets = Targets(places, [cloze.answer for cloze in clozes], self.model.device)
+        positions = [[begin_of[cloze.ids] + position for position in cloze.targets] for cloze in clozes]
+        targets = Targets(positions, [cloze.answer for cloze in clozes], self.model.device)
         return scores_of_few(self.model, targets, inputs)
 
 

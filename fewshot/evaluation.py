@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from .demonstrations import Demonstrations
+from .items import Demonstrations
 from .prompted_model import PromptedModel
 from .prompting import Prompter, Query
 from .recipe import FewShotRecipe
@@ -97,13 +97,13 @@ def prompter_of(recipe: FewShotRecipe, items: Items, subject: Subject) -> Prompt
         ValueError: The tokenizer lacks what the recipe needs.
     """
     encoder = subject.prompts(recipe.prompting.policy)
-    return Prompter(subject, encoder, recipe.task, items.place, reads_windows=items.task.reads_windows)
+    return Prompter(subject, encoder, recipe.task, items.source, reads_windows=items.task.reads_windows)
 
 
 def drawer_of(recipe: FewShotRecipe, items: Items) -> Demonstrations:
     """Give what draws the demonstrations of an item."""
     return Demonstrations(
-        items.demonstrations, recipe.prompting, are_test=items.are_one_split, place=items.place
+        items.demonstrations, recipe.prompting, are_test=items.are_one_split, source=items.source
     )
 
 

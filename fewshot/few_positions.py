@@ -31,28 +31,30 @@ class Targets:
     """Which token is a target at which position of a batch.
 
     Args:
-        places: Of each answer, the positions (in the flattened batch) that predict its tokens.
+        positions: Of each answer, the positions (in the flattened batch) that predict its tokens.
         answers: Of each answer, its tokens.
     """
 
     def __init__(
-        self, places: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], device: Any = "cpu"
+        self, positions: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], device: Any = "cpu"
     ):
         self.lengths = [len(answer) for answer in answers]
-        flat = torch.tensor([place for own in places for place in own], dtype=torch.long, device=device)
-        self.places, self.place_of_target = flat.unique(return_inverse=True)  # (U,), (K,)
+        flat = torch.tensor(
+            [position for own in positions for position in own], dtype=torch.long, device=device
+        )
+        self.positions, self.position_of_target = flat.unique(return_inverse=True)  # (U,), (K,)
         self.tokens = torch.tensor([token for own in answers for token in own], device=device)  # (K,)
         assert len(flat) == len(self.tokens)
 
     def scores(self, states: Tensor, head: Callable[[Tensor], Tensor], vocab_size: int) -> list[Score]:
-        """Score the answers, given what is known of the places (U, C), and what makes logits (n, V) of it."""
+        """Score the answers, given states of the positions (U, C), and what makes logits (n, V) of them."""
         found = torch.empty(len(self.tokens), device=self.tokens.device)
         is_likeliest = torch.empty(len(self.tokens), dtype=torch.bool, device=self.tokens.device)
         begin = 0
         for logits in some_at_a_time(states, head, vocab_size):
             end = begin + len(logits)
-            own = ((self.place_of_target >= begin) & (self.place_of_target < end)).nonzero()[:, 0]
-            row, token = self.place_of_target[own] - begin, self.tokens[own]
+            own = ((self.position_of_target >= begin) & (self.position_of_target < end)).nonzero()[:, 0]
+            row, token = self.position_of_target[own] - begin, self.tokens[own]
             found[own] = logits.log_softmax(dim=-1, dtype=torch.float32)[row, token]
             is_likeliest[own] = are_likeliest(logits, row, token)
             begin = end
@@ -72,7 +74,7 @@ def some_at_a_time(states: Tensor, head: Callable[[Tensor], Tensor], vocab_size:
 def are_likeliest(logits: Tensor, row: Tensor, token: Tensor) -> Tensor:
     """Tell which tokens (k,) in which rows of logits (n, V) are the likeliest, the first one among equals.
 
-    A maximum is found much faster than its place, which is computed where it may matter only.
+    A maximum is found much faster than its position, which is computed where it may matter only.
     """
     is_highest = logits[row, token] == logits.amax(dim=-1)[row]
     highest = is_highest.nonzero()[:, 0]
@@ -90,11 +92,11 @@ def scores_of_few(model: PreTrainedModel, targets: Targets, inputs: dict[str, An
     """Call any model, whose head computes the output positions alone, and score the answers."""
     if isinstance(model, TercetLMHeadModel):
         return scores_of_ours(model, targets, inputs)
-    with head_only_at(model, targets.places) as is_selected:
+    with head_only_at(model, targets.positions) as is_selected:
         outputs = model(**inputs)
     logits = outputs["logits"] if "logits" in outputs else outputs["prediction_logits"]
     if not is_selected:
-        logits = logits.flatten(0, -2)[targets.places]
+        logits = logits.flatten(0, -2)[targets.positions]
     return targets.scores(logits, lambda logits: logits, logits.shape[-1])
 
 
@@ -102,9 +104,9 @@ def scores_of_ours(model: TercetLMHeadModel, targets: Targets, inputs: dict[str,
     """Let a model of ours compute the states (U, C) of these positions alone, and score the answers."""
     with fast_products(model):
         if model.config.is_encoder_decoder:
-            states = model.base_model(**inputs).last_hidden_state.flatten(0, 1)[targets.places]
+            states = model.base_model(**inputs).last_hidden_state.flatten(0, 1)[targets.positions]
         else:
-            states = model.base_model(**inputs, output_positions=targets.places).last_hidden_state[0]
+            states = model.base_model(**inputs, output_positions=targets.positions).last_hidden_state[0]
         return targets.scores(states, model.compute_logits, vocabulary_size(model))
 
 
@@ -114,15 +116,15 @@ def fast_products(model: PreTrainedModel) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def head_only_at(model: PreTrainedModel, places: Tensor) -> Iterator[bool]:
-    """Let the head of a model see these places of the flattened batch (B, T, C); tell whether it has one."""
+def head_only_at(model: PreTrainedModel, positions: Tensor) -> Iterator[bool]:
+    """Let the head of a model see only these positions of the flat batch (B, T, C); tell if it has one."""
     head: Any = model.get_output_embeddings()
     if head is None:
         yield False
         return
 
     def select(module: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (inputs[0].flatten(0, -2)[places], *inputs[1:])
+        return (inputs[0].flatten(0, -2)[positions], *inputs[1:])
 
     hook = head.register_forward_pre_hook(select)
     try:

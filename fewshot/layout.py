@@ -45,7 +45,7 @@ def packed(texts: Sequence[Sequence[int]], device: torch.device) -> tuple[list[i
     inputs: dict[str, Any] = {
         "input_ids": torch.tensor([[token for text in texts for token in text]], device=device),
         "position_ids": torch.tensor(
-            [[place for text in texts for place in range(len(text))]], device=device
+            [[position for text in texts for position in range(len(text))]], device=device
         ),
         "cu_seq_lens_q": torch.tensor(bounds, dtype=torch.int32, device=device),
         "max_length_q": max(map(len, texts)),

@@ -1,6 +1,7 @@
 """The kinds of tasks that are scored by the log-likelihood of one text: completion and perplexity."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -9,13 +10,13 @@ from .boundary import Prompt
 from .items import Item
 from .prompted_model import PromptedModel
 from .prompting import Query
-from .request import Score
+from .request import Request, Score
 from .row_answers import texts_in
 from .score_cache import ScoreCache
+from .subject import Subject
 from .task import Answerer, Record, Task, majority
 from .task_recipes import CompletionRecipe, PerplexityRecipe
 from .templates import Row, Template
-from .windows import windows_of
 
 
 class Completion(Task):
@@ -134,3 +135,29 @@ def bits_per_byte(records: Sequence[Record]) -> float:
 def total(records: Sequence[Record], name: str) -> float:
     """Sum a number over records."""
     return sum(record[name] for record in records)
+
+
+def windows_of(subject: Subject, request: Request) -> list[Request]:
+    """Divide a text, which is a request's answer, into windows."""
+    if subject.member == "decoder":
+        return list(rolling(request, subject.max_length))
+    frame = len(request.lead) if subject.member == "seq2seq" else len(request.context) + len(request.suffix)
+    size = max(1, subject.max_length - frame)
+    return [
+        replace(
+            request,
+            answer=request.answer[begin : begin + size],
+            words=request.words[begin : begin + size],
+        )
+        for begin in range(0, len(request.answer), size)
+    ]
+
+
+def rolling(request: Request, size: int) -> Iterator[Request]:
+    """Yield windows of `size` tokens; the last one has more before what it scores."""
+    ids = request.answer
+    size -= len(request.context) - 1
+    yield Request(request.context, ids[:size])
+    for begin in range(size, len(ids), size):
+        end = min(begin + size, len(ids))
+        yield Request(ids[end - size - 1 : begin], ids[begin:end])

@@ -22,15 +22,11 @@ WHAT_IS_EVALUATED = ("task", "data")
 
 
 def run_folder(recipe: FewShotRecipe) -> RunFolder:
-    """Say what an evaluation has to do with its folder."""
-    data = recipe.data
-    splits = {"data.test": data.test, "data.demonstrations": data.demonstrations}
-    rows = {key: split and data.place(split) for key, split in splits.items()} if data.dataset is None else {}
-    corpus = recipe.contamination and recipe.contamination.corpus
+    """Say what an evaluation writes and reads."""
     return RunFolder(
         recipe,
         written=WRITTEN,
         kept=WHAT_IS_EVALUATED,
-        models={"models": recipe.models},
-        texts=rows | {"contamination.corpus": corpus},
+        models=("models",),
+        texts=("data.test", "data.demonstrations", "contamination.corpus"),
     )

@@ -49,7 +49,7 @@ class PrefixTree:
     depths: list[int] = field(default_factory=list)
     members: list[int] = field(default_factory=list)
     """Numbers of the requests."""
-    places: list[list[int]] = field(default_factory=list)
+    positions: list[list[int]] = field(default_factory=list)
     """Of each member, the nodes that predict the tokens of its answer."""
     _children: dict[tuple[int, int], int] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class PrefixTree:
                 self.parents.append(node)
             path.append(node := child)
         self.members.append(number)
-        self.places.append(path[len(request.context) - prefix - 1 :])
+        self.positions.append(path[len(request.context) - prefix - 1 :])
 
     @property
     def is_path(self) -> bool:

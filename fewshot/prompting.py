@@ -39,7 +39,7 @@ class Prompter:
         subject: The model.
         encoder: What cuts its prompts.
         task: Says what stands between the parts of a prompt.
-        place: Where the rows stand, for messages.
+        source: Where the rows stand, for messages.
         reads_windows: Whether texts that are too long are read in windows, rather than cut.
     """
 
@@ -48,11 +48,11 @@ class Prompter:
         subject: Subject,
         encoder: PromptEncoder,
         task: Common,
-        place: str = "data.test",
+        source: str = "data.test",
         *,
         reads_windows: bool = False,
     ):
-        self.subject, self.encoder, self.task, self.place = subject, encoder, task, place
+        self.subject, self.encoder, self.task, self.source = subject, encoder, task, source
         self.reads_windows = reads_windows
 
     def queries(self, items: Sequence[Item], demonstrations: Sequence[list[Item]]) -> list[Query]:
@@ -118,7 +118,7 @@ class Prompter:
         try:
             yield
         except ValueError as error:
-            raise row_error(self.place, item.number, error) from None
+            raise row_error(self.source, item.number, error) from None
 
     def excess(self, request: Request) -> int:
         """Count the tokens that are too many; none are where texts are read in windows."""

@@ -42,7 +42,7 @@ class DataRecipe:
     limit: Positive | None = None
     """Rows that are evaluated, at most; which ones does not depend on seeds."""
 
-    def place(self, split: str) -> str:
+    def resolve(self, split: str) -> str:
         """Give the path of a file, or the name of a split."""
         return split if self.dataset is not None else str(Path(self.folder).expanduser() / split)
 

@@ -16,17 +16,16 @@ from ..reporting.blocks import (
     Prose,
     Report,
     Table,
+    name_of_model,
 )
 from ..reporting.blocks import as_markdown as in_markdown
 from ..reporting.page import as_page
-from ..reporting.wording import name_of_model
 from ..training.disk import replace_text
 from ..training.run_folder import MARKDOWN, PAGE
 from .charts import Band, draw_reliability, draw_shots
 from .output import RELIABILITY, SHOTS
 from .recipe import FewShotRecipe
-from .room import room
-from .shown_items import some_items
+from .report_prompts import some_items, truncation
 from .task import Task
 
 Results = Mapping[str, Any]
@@ -152,7 +151,7 @@ def shots(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
     ]
     heads = ["", NAMES[criterion], "95 % interval", "standard error", "draws", "dropped", "cut"]
     yield Table(heads, rows)
-    yield from room(results, [label(model, results) for model in results["models"]])
+    yield from truncation(results, [label(model, results) for model in results["models"]])
     yield from ties(results)
 
 

@@ -11,8 +11,7 @@ from pyarrow.parquet import ParquetFile
 from ..text.corpus_files import ending
 from ..text.row_files import TABLES, find_file, number_of, stream_file
 from ..text.rows import read_split
-from .demonstrations import require_labels
-from .items import Item, row_error
+from .items import Item, require_labels, row_error
 from .recipe import DataRecipe, FewShotRecipe
 from .task import Task
 from .tasks import build_task
@@ -30,7 +29,7 @@ class Items:
     """Whether demonstrations are drawn from the rows that are evaluated."""
     columns: Row
     """The first row, for the names of its columns."""
-    place: str
+    source: str
     """The file of the rows that are evaluated, or the name of their split, for messages."""
 
 
@@ -61,12 +60,12 @@ def read_items(recipe: FewShotRecipe) -> Items:
     require_labels(demonstrations, recipe.prompting)
     if len(demonstrations) - are_one_split < most:
         own = f"{len(demonstrations):,} rows{', one of which is the query' if are_one_split else ''}"
-        place = data.place(data.demonstrations or data.test)
+        source = data.resolve(data.demonstrations or data.test)
         raise ValueError(
-            f"prompting.num_fewshot is {most}, but {place} has {own}: ask for fewer, or name more rows"
+            f"prompting.num_fewshot is {most}, but {source} has {own}: ask for fewer, or name more rows"
         )
     return Items(
-        task, chosen(test, data.limit), demonstrations, are_one_split, rows[0], data.place(data.test)
+        task, chosen(test, data.limit), demonstrations, are_one_split, rows[0], data.resolve(data.test)
     )
 
 
@@ -76,21 +75,21 @@ def items_of(task: Task, data: DataRecipe, split: str, rows: list[Row]) -> list[
     Raises:
         ValueError: As in `read_items`.
     """
-    place = data.place(split)
+    source = data.resolve(split)
     condition = None if data.where is None else Template("data.where", data.where, is_expression=True)
     columns = dict.fromkeys(name for row in rows for name in row)
     for template in (*task.templates, *([condition] if condition else [])):
-        template.require_columns(place, columns)
+        template.require_columns(source, columns)
     items = []
     for number, row in enumerate(rows):
         try:
             if condition is None or condition(row):
                 items.append(task.item(number, row))
         except ValueError as error:
-            raise row_error(place, number, error) from None
+            raise row_error(source, number, error) from None
     if not items:
         raise ValueError(
-            f"{place} has no rows{' of which data.where is true' if condition else ''}: name some"
+            f"{source} has no rows{' of which data.where is true' if condition else ''}: name some"
         )
     return items
 
@@ -99,7 +98,7 @@ def read_rows(data: DataRecipe, split: str) -> list[Row]:
     """Read all columns of a file, or of a split of a data set on the Hub."""
     if data.dataset is not None:
         return cast(list[Row], read_split(data.dataset, data.subset, split).to_list())
-    path = find_file(data.place(split))
+    path = find_file(data.resolve(split))
     names: list[str] = ParquetFile(path).schema_arrow.names if ending(path) == ".parquet" else []
     rows = list(stream_file(str(path), names))
     if not rows:
@@ -150,12 +149,12 @@ def chosen(items: list[Item], limit: int | None) -> list[Item]:
     """Choose which rows are evaluated where they are too many, in their order."""
     if limit is None or limit >= len(items):
         return items
-    places = np.sort(np.random.default_rng(0).permutation(len(items))[:limit])
-    return [items[place] for place in places]
+    indices = np.sort(np.random.default_rng(0).permutation(len(items))[:limit])
+    return [items[index] for index in indices]
 
 
 def files_of(data: DataRecipe) -> list[Path]:
     """Name the files of a recipe, if it reads any."""
     if data.dataset is not None:
         return []
-    return [Path(data.place(split)) for split in dict.fromkeys((data.test, data.demonstrations)) if split]
+    return [Path(data.resolve(split)) for split in dict.fromkeys((data.test, data.demonstrations)) if split]

@@ -12,9 +12,8 @@ from typing import Any, TextIO
 import torch
 
 from ..training.disk import partial_path, replace_text
-from ..training.heap import bound_kernel_cache, retain_heap
-from ..training.precision import fastest_float32_products
 from ..training.run_folder import writing
+from ..training.threads import prepared_cpu
 from .contamination import Contamination, find_contamination
 from .evaluation import Evaluation, Outcome
 from .output import ANSWERS, ITEMS, RESULTS, run_folder
@@ -48,19 +47,21 @@ def fewshot(
 
 def evaluate_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trust_remote_code: bool) -> Path:
     """Evaluate, and write a folder that nobody else writes."""
-    run_folder(recipe).require_claimable(resume=resume, overwrite=overwrite)
+    output = run_folder(recipe)
+    output.require_claimable(resume=resume, overwrite=overwrite)
     items = read_items(recipe)
     contamination = None
     if recipe.contamination is not None:
         contamination = find_contamination(items.test, recipe.contamination)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     models: list[dict[str, Any]] = []
-    with at_full_speed(recipe), partial_items(recipe.folder / ITEMS) as log:
+    with prepared_cpu(recipe.prompting, device), partial_items(recipe.folder / ITEMS) as log:
         for number, name in enumerate(recipe.models):
             subject = load_subject(name, recipe.prompting.precision, trust_remote_code=trust_remote_code)
             before = hash_weights(subject.model)
             evaluation = Evaluation(recipe, items, subject, before, recipe.folder / ANSWERS)
             if not number:
-                run_folder(recipe).claim(resume=resume, overwrite=overwrite)
+                output.claim(resume=resume, overwrite=overwrite)
             outcomes = []
             for outcome in evaluation.outcomes():
                 outcomes.append(outcome)
@@ -70,17 +71,6 @@ def evaluate_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trus
             models.append(summarize_model(items.task, subject, weights, outcomes, contamination))
     conclude(recipe, items, models, contamination)
     return recipe.folder
-
-
-@contextmanager
-def at_full_speed(recipe: FewShotRecipe) -> Iterator[None]:
-    """Compute as in training: float32 products by the fastest library, and freed memory is kept."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    bound_kernel_cache()
-    if recipe.prompting.retain_heap and device.type == "cpu":
-        retain_heap()
-    with fastest_float32_products(device):
-        yield
 
 
 @contextmanager

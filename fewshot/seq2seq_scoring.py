@@ -61,11 +61,11 @@ class Seq2SeqScorer(Scorer):
         targets_read = [request.lead + request.answer[:-1] for request in requests]
         ids, _ = padded(targets_read, states.device)
         firsts = [row * ids.shape[1] + len(request.lead) - 1 for row, request in enumerate(requests)]
-        places = [range(first, first + len(r.answer)) for first, r in zip(firsts, requests, strict=True)]
+        positions = [range(first, first + len(r.answer)) for first, r in zip(firsts, requests, strict=True)]
         inputs: dict[str, Any] = {
             "encoder_outputs": BaseModelOutput(last_hidden_state=states),  # pyright: ignore[reportArgumentType]
             "attention_mask": mask,
             "decoder_input_ids": ids,
             "use_cache": False,
         }
-        return scores_of_few(self.model, Targets(places, [r.answer for r in requests], ids.device), inputs)
+        return scores_of_few(self.model, Targets(positions, [r.answer for r in requests], ids.device), inputs)

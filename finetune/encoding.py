@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..text.row_error import RowError
+from ..text.bad_records import RowError
 from ..training.packing import Ragged, ragged
 
 NO_WORD = -1

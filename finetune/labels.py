@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from datasets import ClassLabel, Dataset, List
 
-from ..text.bad_records import listed
-from ..text.row_error import RowError
+from ..text.bad_records import RowError, listed
 from ..text.row_files import WHOLE
 from ..text.rows import lists_of, values_of
 

@@ -26,10 +26,9 @@ from ..training.run_folder import MODEL, SCORES, delete
 from ..training.sharding import gathered, load_whole_weights, whole_weights
 from ..training.stages import prepare_data
 from ..training.tracking import as_json
-from .answers import Examiner, Judged, judge
+from .evaluation import Evaluation, Evaluator, evaluate_rows
 from .examples import LabelledExamples
-from .lora import merged, with_additions
-from .model import freeze, load_pretrained_model
+from .model import learner_of, load_pretrained_model, merged
 from .output import ADAPTER, PREDICTIONS
 from .recipe import FineTuningRecipe, FineTuningSchedule
 from .splits import Split
@@ -72,10 +71,10 @@ def learn(
     training = training_of(recipe.training, splits["train"].examples, seed, pace)
     accelerator = build_accelerator(training, folder)
     pretrained = load_pretrained_model(recipe.model, task, seed)
-    learner = learner_of(pretrained.model, recipe)
+    learner = learner_of(pretrained.model, recipe.lora, recipe.training.frozen_layers)
     require_whole_matrices(recipe, accelerator)
     objective = task.objective() if teach is None else teach(pretrained.model, accelerator.device)
-    validation = Examiner(task, splits["validation"])
+    validation = Evaluator(task, splits["validation"])
     held_out = HeldOut(measure=validation.measure, criterion=task.minimized_metric)
     outcome = fit(
         learner,
@@ -90,49 +89,26 @@ def learn(
     )
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
-    judged = judge_best(learner, validation, splits, folder, accelerator)
-    results = results_of(judged, outcome, environment_of(learner, accelerator))
+    evaluations = evaluate_best(learner, validation, splits, folder, accelerator)
+    results = results_of(evaluations, outcome, environment_of(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
-        model, weights = whole_model(pretrained.model, weights, learner, recipe, folder)
+        model, weights = merged(learner, folder / ADAPTER) if recipe.lora else (pretrained.model, weights)
         keep_model(model, weights, pretrained.tokenizer, task, folder / MODEL)
-        keep_results(folder, judged, results)
+        keep_results(folder, evaluations, results)
     accelerator.wait_for_everyone()
     return results
 
 
-def whole_model(
-    model: TercetPreTrainedModel,
-    weights: dict[str, Tensor],
-    learner: nn.Module,
-    recipe: FineTuningRecipe,
-    folder: Path,
-) -> tuple[TercetPreTrainedModel, dict[str, Tensor]]:
-    """Give a finished model and its weights; LoRA's additions are merged into them, and kept beside."""
-    return (model, weights) if recipe.lora is None else merged(learner, folder / ADAPTER)
-
-
-def results_of(judged: Mapping[str, Judged], outcome: Outcome, trained_on: dict[str, Any]) -> dict[str, Any]:
+def results_of(
+    evaluations: Mapping[str, Evaluation], outcome: Outcome, trained_on: dict[str, Any]
+) -> dict[str, Any]:
     """Join the scores of a run's splits with how long it took, and on what."""
-    return {name: as_json(each.scores) for name, each in judged.items()} | {
+    return {name: as_json(each.scores) for name, each in evaluations.items()} | {
         "steps": outcome.progress.step,
         "seconds": outcome.progress.seconds,
         "trained_on": trained_on,
     }
-
-
-def learner_of(model: TercetPreTrainedModel, recipe: FineTuningRecipe) -> nn.Module:
-    """Let the part of a model learn that a recipe says.
-
-    Raises:
-        ValueError: The recipe freezes layers that the model does not have, or that LoRA freezes anyway.
-    """
-    if recipe.lora is None:
-        freeze(model, recipe.training.frozen_layers)
-        return model
-    if recipe.training.frozen_layers:
-        raise ValueError("lora freezes all layers: leave training.frozen_layers out")
-    return with_additions(model, recipe.lora)
 
 
 def require_whole_matrices(recipe: FineTuningRecipe, accelerator: Accelerator) -> None:
@@ -181,24 +157,24 @@ def training_of(
     )
 
 
-def judge_best(
+def evaluate_best(
     model: nn.Module,
-    validation: Examiner,
+    validation: Evaluator,
     splits: Mapping[str, Split],
     folder: Path,
     accelerator: Accelerator,
-) -> dict[str, Judged]:
+) -> dict[str, Evaluation]:
     """Give a model the weights of its best checkpoint, and judge it on all that nothing is learned from."""
-    scores = bring_back_best(model, folder, accelerator)
+    scores = load_best_model(model, folder, accelerator)
     accelerator.wait_for_everyone()  # until all have read the checkpoint: the main process deletes it
     with gathered(model.eval(), accelerator):
-        judged = {"validation": validation.judge(model, scores)}
+        evaluations = {"validation": validation.evaluate(model, scores)}
         if (test := splits.get("test")) is not None:
-            judged["test"] = judge(model, validation.task, test.rows, test.examples)
-    return judged
+            evaluations["test"] = evaluate_rows(model, validation.task, test.rows, test.examples)
+    return evaluations
 
 
-def bring_back_best(model: nn.Module, folder: Path, accelerator: Accelerator) -> dict[str, float]:
+def load_best_model(model: nn.Module, folder: Path, accelerator: Accelerator) -> dict[str, float]:
     """Give a model the weights of its best checkpoint; the scores that it had then."""
     checkpoint = best(folder / CHECKPOINTS) or latest(folder / CHECKPOINTS)
     assert checkpoint is not None
@@ -226,9 +202,9 @@ def keep_model(
         replace_text(folder / name, json.dumps(content, indent=2) + "\n")
 
 
-def keep_results(folder: Path, judged: Mapping[str, Judged], results: dict[str, Any]) -> None:
+def keep_results(folder: Path, evaluations: Mapping[str, Evaluation], results: dict[str, Any]) -> None:
     """Write what a model was worth; the checkpoints of its run are not needed any more."""
-    last = list(judged.values())[-1]
+    last = list(evaluations.values())[-1]
     lines = (json.dumps(prediction, ensure_ascii=False) for prediction in last.predictions)
     replace_text(folder / PREDICTIONS, "\n".join(lines) + "\n")
     replace_text(folder / SCORES, json.dumps(results, indent=2) + "\n")

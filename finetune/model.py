@@ -2,6 +2,10 @@
 
 A head that the weights already are for is kept: BERT's pooler, which pretraining has taught to read pairs, or
 that of an earlier fine-tuning on the same labels. All else of it is drawn at random.
+
+What learns is the whole model, the layers that are not frozen or, by low-rank adaptation (LoRA; Hu et al.,
+2022), small additions to pretrained weights that stay as they are. A finished model has its additions merged,
+and is loaded like any other; they are kept beside it as well.
 """
 
 from dataclasses import dataclass
@@ -10,7 +14,7 @@ from typing import Any
 
 import torch
 import transformers
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from .. import modeling
@@ -30,7 +34,7 @@ from ..modeling import (
     TercetSeq2SeqConfig,
 )
 from ..pretraining.model import require_fields
-from .recipe import BeginningRecipe
+from .recipe import LoraRecipe, PretrainedModelRecipe
 from .task import Task
 
 MEMBERS: dict[type[TercetConfig], str] = {
@@ -52,7 +56,7 @@ class PretrainedModel:
     """Tensors that are drawn at random."""
 
 
-def load_pretrained_model(recipe: BeginningRecipe, task: Task, seed: int) -> PretrainedModel:
+def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) -> PretrainedModel:
     """Load a pretrained model and give it the head of a task.
 
     Args:
@@ -98,7 +102,7 @@ def require_whole_base(folder: Path, prefix: str, missing: set[str]) -> None:
         raise ValueError(f"{folder} lacks {len(lacking)} tensors of its architecture: {shortened(lacking)}")
 
 
-def require_same_labels(config: PreTrainedConfig, task: Task, recipe: BeginningRecipe) -> None:
+def require_same_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRecipe) -> None:
     """Raise a `ValueError` if a model has a head for other labels, unless that is to be replaced."""
     architecture = (config.architectures or [""])[0]
     wanted = task.config_fields.get("id2label")
@@ -114,7 +118,7 @@ def require_same_labels(config: PreTrainedConfig, task: Task, recipe: BeginningR
 
 
 def with_head(
-    source: TercetPreTrainedModel, task: Task, recipe: BeginningRecipe, seed: int
+    source: TercetPreTrainedModel, task: Task, recipe: PretrainedModelRecipe, seed: int
 ) -> tuple[TercetPreTrainedModel, list[str]]:
     """Build the model of a task around the weights of another one; name the tensors that are new.
 
@@ -137,6 +141,20 @@ def with_head(
     if recipe.from_scratch:
         return model, sorted(dict(model.named_parameters()))
     return model, inherit(model, source, keeps_head=not recipe.new_head)
+
+
+def learner_of(model: TercetPreTrainedModel, lora: LoraRecipe | None, frozen_layers: int) -> nn.Module:
+    """Let the part of a model learn that a recipe says.
+
+    Raises:
+        ValueError: The recipe freezes layers that the model does not have, or that LoRA freezes anyway.
+    """
+    if lora is None:
+        freeze(model, frozen_layers)
+        return model
+    if frozen_layers:
+        raise ValueError("lora freezes all layers: leave training.frozen_layers out")
+    return with_additions(model, lora)
 
 
 def freeze(model: nn.Module, num_layers: int) -> None:
@@ -165,3 +183,35 @@ def freeze(model: nn.Module, num_layers: int) -> None:
             )
         stack.embeddings.requires_grad_(False)
         stack.layers[:num_layers].requires_grad_(False)
+
+
+def with_additions(model: TercetPreTrainedModel, recipe: LoraRecipe) -> nn.Module:
+    """Let additions to a model's weights, and its head, learn instead of the model; the model is changed.
+
+    Raises:
+        ValueError: `peft` is not installed, or the model has no such layers.
+    """
+    try:
+        import peft
+    except ImportError:
+        raise ValueError("lora needs peft: pip install 'tercet[lora]', or leave lora out") from None
+    config = peft.LoraConfig(
+        r=recipe.rank,
+        lora_alpha=recipe.alpha,
+        lora_dropout=recipe.dropout,
+        target_modules=list(recipe.target_modules),
+        modules_to_save=[name for name, _ in model.named_children() if name != "model"],
+    )
+    try:
+        return peft.get_peft_model(model, config)
+    except ValueError as error:
+        raise ValueError(f"lora.target_modules: {error}") from None
+
+
+def merged(learner: nn.Module, adapter: Path) -> tuple[TercetPreTrainedModel, dict[str, Tensor]]:
+    """Keep the additions in a folder, then merge them into the model; give it and its weights."""
+    additions: Any = learner
+    with quietly():
+        additions.save_pretrained(adapter)
+    model = additions.merge_and_unload()
+    return model, model.state_dict()

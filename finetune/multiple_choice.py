@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from ..modeling.packing import bounds_of, longest
 from ..objectives.streams import one_stream
 from ..objectives.task_objectives import TaskObjective, in_rows, inputs_of
-from ..text.row_error import RowError
+from ..text.bad_records import RowError
 from ..text.row_files import number_of
 from ..text.rows import texts_of, values_of
 from ..training.examples import gather, has_field

@@ -23,7 +23,6 @@ from ..training.run_folder import (
     SCORES,
     TEXTS,
     RunFolder,
-    values_of,
 )
 from .recipe import FineTuningRecipe, FineTuningSchedule
 
@@ -54,29 +53,26 @@ WHAT_IS_LEARNED = (
 """Keys of a recipe that a resumed run may not change."""
 
 
-MODELS = ("model.path", "adaptation.corpus.cache")
-ROWS = ("data.train", "data.validation", "data.test")
-TEXTS_READ = ("adaptation.corpus.train", "adaptation.corpus.validation")
-"""Keys of what a run reads."""
-
-
 def names_of(recipe: FineTuningRecipe) -> tuple[str, ...]:
     """Name everything that a run writes into its folder, or that one with other seeds has written."""
-    seeds = {seed_folder(recipe.folder, seed).name for seed in recipe.training.seeds}
-    paths = recipe.folder.iterdir() if recipe.folder.is_dir() else iter(())
+    folder = recipe.folder
+    seeds = {seed_folder(folder, seed).name for seed in recipe.training.seeds}
+    paths = folder.iterdir() if folder.is_dir() else iter(())
     earlier = {path.name for path in paths if re.fullmatch(rf"{SEED}(0|[1-9]\d*)", path.name)}
     return (*WRITTEN, *sorted(seeds | earlier))
 
 
 def run_folder(recipe: FineTuningRecipe) -> RunFolder:
-    """Say what a run has to do with its folder."""
-    rows = {} if recipe.data.dataset is not None else values_of(recipe, ROWS)
+    """Say what a run writes and reads."""
     return RunFolder(
         recipe,
         written=names_of(recipe),
         kept=WHAT_IS_LEARNED,
-        models=values_of(recipe, MODELS),
-        texts=rows | values_of(recipe, TEXTS_READ),
+        models=("model.path", "adaptation.corpus.cache"),
+        texts=(
+            *("data.train", "data.validation", "data.test"),
+            *("adaptation.corpus.train", "adaptation.corpus.validation"),
+        ),
     )
 
 

@@ -20,12 +20,12 @@ from .. import modeling
 from ..interop.messages import quietly
 from ..interop.model_folder import find_folder, load_config, load_tokenizer
 from ..modeling import TercetPreTrainedModel
+from ..text.bad_records import RowError
 from ..text.columns import as_rows
-from ..text.row_error import RowError
 from ..text.row_stream import STANDARD, stream_rows
 from ..training.precision import products_in
-from .answers import predict
 from .encoding import TextEncoder
+from .evaluation import predict
 from .prediction_file import Origin, PredictionFile, require_same_rows
 from .splits import encoder_of
 from .task import Prediction, Task

@@ -3,16 +3,15 @@
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 
 from ..modeling import TercetPreTrainedModel
-from .grid import combinations
-from .learning import learner_of
-from .model import PretrainedModel, load_pretrained_model
+from .model import PretrainedModel, learner_of, load_pretrained_model
 from .recipe import FineTuningRecipe
-from .splits import MEASURED, Split, encode_splits, encoder_of, find_task, read_splits
+from .splits import MEASURED, Split, contents, encode_splits, encoder_of, find_task, read_splits
 from .task import Task
 
 Results = Mapping[int, dict[str, Any]]
@@ -33,6 +32,16 @@ class Prepared:
         """The splits that nothing is learned from; the last one is what counts."""
         return [name for name in MEASURED if name in self.splits]
 
+    @cached_property
+    def shared_rows(self) -> dict[str, int]:
+        """Number of rows of each measured split of which a model reads the same as of a training row."""
+        columns = self.task.inputs_in(self.task.recipe)
+        learned = set(contents(self.splits["train"].rows, columns))
+        return {
+            split: sum(each in learned for each in contents(self.splits[split].rows, columns))
+            for split in self.measured
+        }
+
 
 def prepare(recipe: FineTuningRecipe) -> Prepared:
     """Read rows and model, and make sure that all fits.
@@ -41,7 +50,6 @@ def prepare(recipe: FineTuningRecipe) -> Prepared:
         ValueError: It does not.
         FileNotFoundError: A file or model is not there.
     """
-    combinations(recipe)
     rows = read_splits(recipe)
     task = find_task(recipe, rows)
     pretrained = load_pretrained_model(recipe.model, task, recipe.training.seeds[0])
@@ -56,4 +64,4 @@ def require_learnable(model: TercetPreTrainedModel, recipe: FineTuningRecipe) ->
     A model without storage is frozen instead of this one: neither weights nor memory are touched.
     """
     with torch.device("meta"):
-        learner_of(type(model)(deepcopy(model.config)), recipe)
+        learner_of(type(model)(deepcopy(model.config)), recipe.lora, recipe.training.frozen_layers)

@@ -20,7 +20,7 @@ from datasets import Dataset
 from ..metrics.answers import answer_scores, exact_match, word_f1
 from ..metrics.bootstrap import mean_interval
 from ..objectives.question_answering import NO_CHARACTER, QuestionAnsweringObjective
-from ..text.row_error import RowError
+from ..text.bad_records import RowError
 from ..text.rows import texts_of, values_of
 from ..training.packing import Ragged
 from .encoding import TextEncoder

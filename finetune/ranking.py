@@ -24,7 +24,6 @@ from ..text.rows import texts_of
 from ..training.packing import Ragged, ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
-from .sentence_vectors import vector_files
 from .task import Facts, Prediction, Task
 from .task_recipes import RankingRecipe
 
@@ -36,6 +35,16 @@ SHOWN_DIGITS = 6
 
 QUERIES_AT_ONCE = 256
 """Queries that are compared with all documents at once."""
+
+MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
+"""sentence-transformers' names of what makes a vector -> folders of their settings."""
+
+POOLINGS = {
+    "mean": "pooling_mode_mean_tokens",
+    "first": "pooling_mode_cls_token",
+    "last": "pooling_mode_lasttoken",
+}
+"""`classifier_pooling` -> its name there."""
 
 
 @dataclass(frozen=True)
@@ -247,3 +256,20 @@ def first_rows(numbers: np.ndarray) -> np.ndarray:
 def rounded(values: np.ndarray) -> list[float]:
     """Give numbers (n,) as they are shown."""
     return values.astype(np.float64).round(SHOWN_DIGITS).tolist()
+
+
+def vector_files(config: TercetConfig) -> dict[str, Any]:
+    """Give the JSON files by which sentence-transformers reads a model, as names and contents.
+
+    They say that its vectors are pooled states, normalized to length 1.
+    """
+    modules = [
+        {"idx": idx, "name": str(idx), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for idx, (name, path) in enumerate(MODULES.items())
+    ]
+    pooling = {name: config.classifier_pooling == ours for ours, name in POOLINGS.items()}
+    return {
+        "modules.json": modules,
+        f"{MODULES['Pooling']}/config.json": {"word_embedding_dimension": config.hidden_size} | pooling,
+        f"{MODULES['Normalize']}/config.json": {},
+    }

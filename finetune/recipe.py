@@ -5,21 +5,27 @@ data       from which rows                     training   how, how long, with wh
 and optionally: lora (small additions learn), adaptation (in-domain text first), grid (what else to try)
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ..configs.recipe import parse_recipe, recipe_data
 from ..objectives.recipes import ObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe
 from ..text.paths import named_path
 from ..training.recipe import Fraction, NonNegative, Positive, TrainingRecipe
 from .task_recipes import TaskRecipe
 
+VARIABLE = ("training.", "lora.", "model.overrides.")
+"""What the keys of a grid begin with: what changes neither rows nor weights to begin with."""
+
 
 @dataclass(frozen=True)
-class BeginningRecipe:
+class PretrainedModelRecipe:
     """Which model is fine-tuned."""
 
     path: str
@@ -135,7 +141,7 @@ class AdaptationRecipe:
 class FineTuningRecipe:
     """Everything that fine-tuning depends on, but the machine."""
 
-    model: BeginningRecipe
+    model: PretrainedModelRecipe
     """From which weights it begins."""
     task: TaskRecipe
     """What is learned."""
@@ -162,3 +168,47 @@ class FineTuningRecipe:
     def model_folder(self) -> Path:
         """Where the finished model lies."""
         return self.folder / "model"
+
+
+Combinations = list[tuple[dict[str, Any], FineTuningRecipe]]
+"""Keys with the values that are tried together, and the recipe that has them."""
+
+
+def combinations(recipe: FineTuningRecipe) -> Combinations:
+    """List what is to be tried, each as values of keys and the recipe that has them; nothing without a grid.
+
+    Raises:
+        ValueError: A key is none that can be varied, or has no values, or an impossible one.
+    """
+    for key, values in recipe.grid.items():
+        if not key.startswith(VARIABLE) or key == "training.seeds":
+            raise ValueError(f"grid.{key}: a grid varies keys of {', '.join(VARIABLE)}; remove it")
+        if not values:
+            raise ValueError(f"grid.{key} has no values: give some, or remove it")
+    if not recipe.grid:
+        return []
+    tried = (dict(zip(recipe.grid, values, strict=True)) for values in product(*recipe.grid.values()))
+    return [(values, varied(recipe, values)) for values in tried]
+
+
+def varied(recipe: FineTuningRecipe, values: Mapping[str, Any]) -> FineTuningRecipe:
+    """Give a recipe other values.
+
+    Raises:
+        ValueError: A key is unknown, or a value impossible.
+    """
+    data = recipe_data(replace(recipe, grid={}))
+    for key, value in values.items():
+        *above, last = key.split(".")
+        part = data
+        for name in above:
+            part[name] = part.get(name) or {}
+            part = part[name]
+        part[last] = value
+    return parse_recipe(FineTuningRecipe, data)
+
+
+def in_words(values: Mapping[str, Any]) -> Iterator[str]:
+    """Say what was tried: `learning_rate=5e-05`."""
+    for key, value in values.items():
+        yield f"{key.rpartition('.')[2]}={value}"

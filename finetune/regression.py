@@ -9,7 +9,7 @@ from datasets import Dataset
 from ..metrics.bootstrap import bootstrap_interval
 from ..metrics.numbers import SCORES, number_scores
 from ..objectives.task_objectives import RegressionObjective
-from ..text.row_error import RowError
+from ..text.bad_records import RowError
 from ..text.row_files import number_of
 from ..text.rows import values_of
 from ..training.packing import Ragged

@@ -5,26 +5,41 @@ Written as Markdown and as a page of HTML, from the same blocks as the reports o
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from datasets import Dataset
 
 from ..interop.scores import METRICS
-from ..reporting.blocks import Bar, Block, Card, Cards, Examples, Figure, Heading, Prose, Report, Table
+from ..reporting.blocks import (
+    Bar,
+    Block,
+    Card,
+    Cards,
+    Examples,
+    Figure,
+    Heading,
+    Prose,
+    Report,
+    Table,
+    format_score,
+    name_of_model,
+)
 from ..reporting.blocks import as_markdown as in_markdown
 from ..reporting.charts import LARGEST_MATRIX, draw_confusions, draw_learning
 from ..reporting.page import as_page
-from ..reporting.wording import format_score, name_of_model
 from ..training.disk import replace_text
 from ..training.run_folder import CURVES, MARKDOWN, PAGE
 from ..training.tracking import LOG, read_log
-from .grid import in_words
 from .library_metrics import PREFIX, score_in_words
 from .output import CONFUSIONS, seed_folder
 from .prepared import Prepared
-from .recipe import FineTuningRecipe
-from .shared_rows import SHARED, shared_in_words
-from .task import Prediction
+from .recipe import FineTuningRecipe, in_words
+from .task import Prediction, Task
+
+SHARED = "shared_rows"
+"""Where the scores say how many measured rows are among those that were learned from."""
 
 WORST = 20
 """Rows that are shown because they were predicted worst."""
@@ -56,9 +71,10 @@ def write_report(
         summary: What `summarize` found.
         predictions: Of the best seed, for the last split.
     """
-    report = build_report(recipe, prepared, summary, predictions)
-    replace_text(recipe.folder / MARKDOWN, in_markdown(report))
-    replace_text(recipe.folder / PAGE, as_page(report))
+    folder = recipe.folder
+    report = build_report(recipe, prepared, summary, predictions, folder)
+    replace_text(folder / MARKDOWN, in_markdown(report))
+    replace_text(folder / PAGE, as_page(report))
 
 
 def build_report(
@@ -66,9 +82,12 @@ def build_report(
     prepared: Prepared,
     summary: Mapping[str, Any],
     predictions: Sequence[Prediction],
+    folder: Path,
 ) -> Report:
     """Tell everything in order; charts go into the run's folder."""
-    criterion, split = summary["criterion"], summary["split"]
+    criterion, split, task = summary["criterion"], summary["split"], prepared.task
+    measured = prepared.splits[split].rows
+    references = task.references(measured)
     best = summary["seeds"][str(summary["best_seed"])][split]
     rows, seeds = summary["rows"], len(summary["seeds"])
     return Report(
@@ -80,13 +99,23 @@ def build_report(
             Prose(doubts(summary)),
             *(Prose(f"{line}.") for line in shared_in_words(summary[SHARED], rows)),
             score_table(summary, best),
-            *curve(recipe, prepared, summary),
+            *curve(summary, recipe.training.epochs, folder),
             *comparisons(summary),
-            *by_label(recipe, prepared, predictions),
-            *worst_errors(prepared, predictions),
+            *by_label(task, predictions, references, folder),
+            *worst_errors(task, measured, predictions, references),
             *what_was_run(summary),
         ],
     )
+
+
+def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[str]:
+    """Say of each split how many of its rows are learned from, if any are."""
+    return [
+        f"{number:,} of the {rows[split]:,} {split} rows read like a training row: of these, a score says "
+        "how well the model remembers"
+        for split, number in shared.items()
+        if number
+    ]
 
 
 def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
@@ -149,12 +178,12 @@ def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     return Table(heads, rows, strong=names.index(summary["criterion"]))
 
 
-def curve(recipe: FineTuningRecipe, prepared: Prepared, summary: Mapping[str, Any]) -> Iterator[Block]:
+def curve(summary: Mapping[str, Any], epochs: float, folder: Path) -> Iterator[Block]:
     """Draw how the metric grew on the validation rows."""
-    criterion, epochs = summary["criterion"], recipe.training.epochs
+    criterion = summary["criterion"]
     curves = {}
     for seed, result in summary["seeds"].items():
-        log = read_log(seed_folder(recipe.folder, int(seed)) / LOG)
+        log = read_log(seed_folder(folder, int(seed)) / LOG)
         last = max(record["step"] for record in log)
         scale = epochs / max(last, result["steps"])
         points = [
@@ -169,7 +198,7 @@ def curve(recipe: FineTuningRecipe, prepared: Prepared, summary: Mapping[str, An
         return
     yield Heading("While it learned")
     title = f"{METRICS[criterion]} of the validation rows"
-    drawing = draw_learning(curves, {}, chosen, title, recipe.folder / CURVES)
+    drawing = draw_learning(curves, {}, chosen, title, folder / CURVES)
     yield Figure(CURVES, drawing, f"{title}, over the epochs")
 
 
@@ -201,12 +230,9 @@ def mean_and_deviation(told: Mapping[str, Any], split: str, name: str) -> str:
     return f"{format_score(mean)} ± {format_score(deviation, 2)}"
 
 
-def by_label(
-    recipe: FineTuningRecipe, prepared: Prepared, predictions: Sequence[Prediction]
-) -> Iterator[Block]:
+def by_label(task: Task, predictions: Sequence[Prediction], references: Any, folder: Path) -> Iterator[Block]:
     """Show how well each label is found, and what it is taken for."""
-    references = prepared.task.references(prepared.splits[prepared.measured[-1]].rows)
-    table = prepared.task.breakdown(predictions, references)
+    table = task.breakdown(predictions, references)
     if not table:
         return
     yield Heading("By label")
@@ -215,21 +241,21 @@ def by_label(
         [[row.label, *(f"{value:.3f}" for value in (row.precision, row.recall, row.f1)), f"{row.support:,}"]
          for row in table],
     )  # fmt: skip
-    confusions = prepared.task.confusions(predictions, references)
+    confusions = task.confusions(predictions, references)
     if confusions is not None and len(confusions[0]) <= LARGEST_MATRIX:
-        drawing = draw_confusions(*confusions, recipe.folder / CONFUSIONS)
+        drawing = draw_confusions(*confusions, folder / CONFUSIONS)
         yield Figure(CONFUSIONS, drawing, "Which labels were taken for which")
 
 
-def worst_errors(prepared: Prepared, predictions: Sequence[Prediction]) -> Iterable[Block]:
+def worst_errors(
+    task: Task, rows: Dataset, predictions: Sequence[Prediction], references: Any
+) -> Iterable[Block]:
     """Show the rows that were predicted worst."""
-    rows = prepared.splits[prepared.measured[-1]].rows
-    references = prepared.task.references(rows)
-    errors = np.asarray(prepared.task.error(predictions, references), dtype=np.float64)
+    errors = np.asarray(task.error(predictions, references), dtype=np.float64)
     worst = [index for index in np.argsort(-errors, kind="stable")[:WORST].tolist() if errors[index] > 0]
     if not worst:
         return [Heading("Errors"), Prose("None: every row is right.")]
-    shown = [prepared.task.show(rows[index], predictions[index], references[index]) for index in worst]
+    shown = [task.show(rows[index], predictions[index], references[index]) for index in worst]
     about = f"The {len(worst)} rows of {len(rows):,} that the best seed's model was most wrong about."
     return [Heading("The worst errors"), Prose(about), Examples(shown)]
 

@@ -4,7 +4,9 @@ rows -> task -> examples ---+
                             +--> a run for every seed --> mean, spread, interval, baselines -> the best model
 model -> further reading? --+
 
-Whatever may be wrong with recipe, rows and model shows before the output folder is touched.
+Further reading is domain-adaptive pretraining: the model reads text of the task's domain before it learns
+the task (Gururangan et al., 2020). Whatever may be wrong with recipe, rows and model shows before the output
+folder is touched.
 """
 
 import json
@@ -12,18 +14,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..training.consistency import require_consistent
+from ..interop.conversion import from_stock
+from ..interop.messages import quietly
+from ..interop.model_folder import find_folder, load_config, load_tokenizer
+from ..pretraining.recipe import ModelRecipe, PretrainingRecipe
+from ..pretraining.run import pretrain
 from ..training.disk import replace_text
 from ..training.precision import join_processes
-from ..training.run_folder import writing
+from ..training.run_folder import MODEL, writing
+from ..training.stages import require_consistent
 from ..training.tracking import as_json
-from .adaptation import adapt
-from .grid import combinations, in_words, varied
 from .learning import learn
-from .output import BEFORE, GRID, GRID_SCORES, run_folder, seed_folder
+from .output import ADAPTED, BEFORE, GRID, GRID_SCORES, run_folder, seed_folder
 from .prepared import Prepared, Results, prepare
-from .recipe import FineTuningRecipe
+from .recipe import (
+    AdaptationRecipe,
+    Combinations,
+    FineTuningRecipe,
+    PretrainedModelRecipe,
+    combinations,
+    in_words,
+)
 from .summary import conclude, keep_rows
+
+IMPORTED = "imported"
+"""Folder of a stock model as one of ours, in that of its further pretraining."""
 
 
 def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -42,13 +57,14 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
     """
     if recipe.adaptation is not None:  # which comes after runs without it
         require_consistent(recipe.adaptation.training)
+    tried = combinations(recipe)
     with writing(recipe.folder, join_processes()):
-        return finetune_alone(recipe, resume=resume, overwrite=overwrite)
+        return finetune_alone(recipe, tried, resume=resume, overwrite=overwrite)
 
 
-def finetune_alone(recipe: FineTuningRecipe, *, resume: bool, overwrite: bool) -> Path:
+def finetune_alone(recipe: FineTuningRecipe, tried: Combinations, *, resume: bool, overwrite: bool) -> Path:
     """Fine-tune in a folder that nobody else writes."""
-    processes, output = join_processes(), run_folder(recipe)
+    processes, output, folder = join_processes(), run_folder(recipe), recipe.folder
     output.require_claimable(resume=resume, overwrite=overwrite)
     with processes.main_process_first():
         prepared = prepare(recipe)
@@ -57,16 +73,23 @@ def finetune_alone(recipe: FineTuningRecipe, *, resume: bool, overwrite: bool) -
         output.claim(resume=resume, overwrite=overwrite)
         keep_rows(recipe, prepared)
     processes.wait_for_everyone()
-    chosen = best_of_grid(recipe, prepared, resume=resume)
+    chosen = best_of_grid(tried, prepared, folder, resume=resume) if tried else recipe
     before = None
     if recipe.adaptation is not None:
-        before = learn_all(chosen, prepared, recipe.folder / BEFORE, resume=resume)
-        chosen = replace(chosen, model=replace(chosen.model, path=str(adapt(recipe)), revision=None))
-    results = learn_all(chosen, prepared, recipe.folder, resume=resume)
+        before = learn_all(chosen, prepared, folder / BEFORE, resume=resume)
+        chosen = replace(
+            chosen,
+            model=replace(
+                chosen.model,
+                path=str(adapt(recipe.model, recipe.adaptation, folder / ADAPTED)),
+                revision=None,
+            ),
+        )
+    results = learn_all(chosen, prepared, folder, resume=resume)
     if processes.is_main_process:
         conclude(chosen, prepared, results, before)
     processes.wait_for_everyone()
-    return recipe.model_folder
+    return folder / MODEL
 
 
 def learn_all(recipe: FineTuningRecipe, prepared: Prepared, folder: Path, *, resume: bool) -> Results:
@@ -77,26 +100,58 @@ def learn_all(recipe: FineTuningRecipe, prepared: Prepared, folder: Path, *, res
     }
 
 
-def best_of_grid(recipe: FineTuningRecipe, prepared: Prepared, *, resume: bool) -> FineTuningRecipe:
-    """Try a recipe's grid, if it has one, with the first seed, and settle on what is best on validation."""
-    if not recipe.grid:
-        return recipe
+def best_of_grid(tried: Combinations, prepared: Prepared, folder: Path, *, resume: bool) -> FineTuningRecipe:
+    """Try every combination of a grid with the first seed, and give the recipe that is best on validation."""
     splits = {name: split for name, split in prepared.splits.items() if name != "test"}
-    seed = recipe.training.seeds[0]
-    tried: list[dict[str, Any]] = [
+    results: list[dict[str, Any]] = [
         {"values": values}
         | learn(
-            varied(recipe, values),
+            recipe,
             prepared.task,
             splits,
-            recipe.folder / GRID / ",".join(in_words(values)),
-            seed,
+            folder / GRID / ",".join(in_words(values)),
+            recipe.training.seeds[0],
             resume=resume,
         )
-        for values in combinations(recipe)
+        for values, recipe in tried
     ]
-    for each in tried:
+    for each in results:
         each["shortfall"] = prepared.task.minimized_metric(each["validation"])
     if join_processes().is_main_process:
-        replace_text(recipe.folder / GRID_SCORES, json.dumps([*map(as_json, tried)], indent=2) + "\n")
-    return varied(recipe, min(tried, key=lambda each: each["shortfall"])["values"])
+        replace_text(folder / GRID_SCORES, json.dumps([*map(as_json, results)], indent=2) + "\n")
+    best = min(range(len(tried)), key=lambda number: results[number]["shortfall"])
+    return tried[best][1]
+
+
+def adapt(model: PretrainedModelRecipe, recipe: AdaptationRecipe, folder: Path) -> Path:
+    """Go on with the pretraining of a model below a folder, and return the folder of the adapted one.
+
+    A run that was interrupted is continued, and one that is finished is not repeated.
+
+    Raises:
+        ValueError: The objective is not the model's, or something is wrong with the text.
+        KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
+    """
+    pretraining = PretrainingRecipe(
+        model=ModelRecipe(path=str(as_ours(model, folder))),
+        corpus=recipe.corpus,
+        objective=recipe.objective,
+        training=recipe.training,
+        output=str(folder / "run"),
+    )
+    return pretrain(pretraining, resume=True)
+
+
+def as_ours(model: PretrainedModelRecipe, folder: Path) -> Path:
+    """Find the model that a run begins with, or bring it into a folder if it is a stock one."""
+    source = find_folder(model.path, model.revision)
+    if load_config(source).model_type.startswith("tercet"):
+        return source
+    tokenizer = load_tokenizer(source)
+    imported = folder / IMPORTED
+    if tokenizer is not None and not imported.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with quietly():
+            from_stock(str(source)).save_pretrained(imported)
+            tokenizer.save_pretrained(imported)
+    return imported

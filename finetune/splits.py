@@ -1,6 +1,7 @@
 """The rows of a task, to learn from and to measure on, and what a model reads of them."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,9 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
+from ..text.bad_records import RowError
 from ..text.cache import cache_folder
 from ..text.digests import identify_file
-from ..text.row_error import RowError
 from ..text.rows import divide, read_rows, split_off
 from .encoding import TextEncoder
 from .examples import LabelledExamples
@@ -113,6 +114,12 @@ def identify(data: DataRecipe, rows: Mapping[str, Dataset]) -> dict[str, list[di
         ]
         for split, part in named.items()
     }
+
+
+def contents(rows: Dataset, columns: Iterable[str]) -> list[str]:
+    """Give what a model reads of each row."""
+    values = zip(*(rows[column][:] for column in columns), strict=True)
+    return [json.dumps(each, ensure_ascii=False, default=str) for each in values]
 
 
 def encoder_of(

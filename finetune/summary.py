@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -12,20 +13,19 @@ from torch import nn
 
 from ..interop.finished_run import EVALUATION, TEXTS
 from ..metrics.bootstrap import deviation
-from ..pretraining.held_out import UNKNOWN
+from ..pretraining.text import UNKNOWN
+from ..text.special_tokens import share_of_unknown, tell_of_unknown
 from ..text.texts_read import keep_texts
-from ..text.unknown_tokens import share_of_unknown, tell_of_unknown
 from ..training.disk import replace_text
 from ..training.precision import choose_precision, join_processes, products_in
 from ..training.run_folder import MODEL, RECIPE, SCORES, delete
 from ..training.tracking import as_json, as_scores
-from .answers import Judged, judge
+from .evaluation import Evaluation, evaluate_rows
 from .output import GRID_SCORES, PREDICTIONS, SEED, seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
-from .report import write_report
-from .shared_rows import SHARED, count_shared, tell_of_shared
-from .splits import identify
+from .report import SHARED, shared_in_words, write_report
+from .splits import Split, identify
 from .task import Prediction
 
 UNTRAINED = "untrained"
@@ -53,7 +53,7 @@ def conclude(recipe: FineTuningRecipe, prepared: Prepared, results: Results, bef
     for name, share in summary[UNKNOWN].items():
         tell_of_unknown(share, f"the {name} rows")
     if before is not None:
-        summary["before_adaptation"] = spread(prepared, before)
+        summary["before_adaptation"] = spread(prepared.measured, before)
     if (folder / GRID_SCORES).exists():
         summary["grid"] = json.loads((folder / GRID_SCORES).read_text(encoding="utf-8"))
     replace_text(folder / SCORES, json.dumps(as_json(summary), indent=2) + "\n")
@@ -69,7 +69,9 @@ def keep_rows(recipe: FineTuningRecipe, prepared: Prepared) -> None:
     Rows that are learned from and measured on as well are told of.
     """
     texts = identify(recipe.data, {name: split.rows for name, split in prepared.splits.items()})
-    tell_of_shared(prepared)
+    rows = {name: len(split.rows) for name, split in prepared.splits.items()}
+    for line in shared_in_words(prepared.shared_rows, rows):
+        print(line, file=sys.stderr, flush=True)
     goes_on = any(recipe.folder.glob(f"{SEED}*"))
     keep_texts(recipe.folder / TEXTS, texts, goes_on=goes_on)
 
@@ -87,24 +89,25 @@ def summarize(
     predictions: Sequence[Prediction],
 ) -> dict[str, Any]:
     """Join the scores of all seeds with the baselines and the interval of the best one."""
-    task, last = prepared.task, prepared.splits[prepared.measured[-1]]
+    task, measured = prepared.task, prepared.measured
+    last = prepared.splits[measured[-1]]
     references = task.references(last.rows)
     guesses = task.guess(prepared.splits["train"].rows, last.rows)
     return {
         "criterion": task.metric_for_best_model,
-        "split": prepared.measured[-1],
+        "split": measured[-1],
         "rows": {name: len(split.rows) for name, split in prepared.splits.items()},
         "seeds": {str(seed): result for seed, result in results.items()},
         "best_seed": best_seed,
-        SHARED: count_shared(prepared),
-        UNKNOWN: {name: unknown_in(prepared, name) for name in prepared.measured},
-        **spread(prepared, results),
+        SHARED: prepared.shared_rows,
+        UNKNOWN: {name: unknown_in(prepared, name) for name in measured},
+        **spread(measured, results),
         "interval": list(task.interval(predictions, references)),
         "baselines": {
             task.baseline: as_json(
                 task.score(guesses, references) | task.library_scores(guesses, references)
             ),
-            UNTRAINED: as_json(judge_untrained(recipe, prepared).scores),
+            UNTRAINED: as_json(evaluate_untrained(prepared, last, recipe.training.precision).scores),
         },
     }
 
@@ -115,20 +118,20 @@ def unknown_in(prepared: Prepared, split: str) -> float:
     return share_of_unknown([ids], prepared.pretrained.tokenizer)
 
 
-def judge_untrained(recipe: FineTuningRecipe, prepared: Prepared) -> Judged:
+def evaluate_untrained(prepared: Prepared, split: Split, precision: str) -> Evaluation:
     """Score the model with which the first seed began, computing as its run did."""
     device = cast(torch.device, join_processes().device)
-    split, model = prepared.splits[prepared.measured[-1]], prepared.pretrained.model
+    model = prepared.pretrained.model
     nn.Module.to(model, device)
-    with products_in(choose_precision(recipe.training.precision, device), device):
-        return judge(model.eval(), prepared.task, split.rows, split.examples)
+    with products_in(choose_precision(precision, device), device):
+        return evaluate_rows(model.eval(), prepared.task, split.rows, split.examples)
 
 
-def spread(prepared: Prepared, results: Results) -> dict[str, dict[str, dict[str, float]]]:
+def spread(measured: Sequence[str], results: Results) -> dict[str, dict[str, dict[str, float]]]:
     """Give the mean of each score over the seeds, and its standard deviation; nan where a seed has none."""
     return {
-        "mean": {name: across(results, name, np.mean) for name in prepared.measured},
-        "standard_deviation": {name: across(results, name, deviation) for name in prepared.measured},
+        "mean": {name: across(results, name, np.mean) for name in measured},
+        "standard_deviation": {name: across(results, name, deviation) for name in measured},
     }
 
 

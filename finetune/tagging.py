@@ -25,7 +25,7 @@ from ..objectives.streams import one_stream
 from ..objectives.task_objectives import TaskObjective, inputs_of
 from ..reporting.blocks import Example as Shown
 from ..reporting.blocks import Line, Run
-from ..text.row_error import RowError
+from ..text.bad_records import RowError
 from ..text.rows import Row, lists_of
 from ..training.examples import gather, has_field
 from ..training.objective import IGNORE, Batch, Example

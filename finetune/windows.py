@@ -19,7 +19,7 @@ from tokenizers import Encoding
 from transformers import PreTrainedTokenizerFast
 
 from ..objectives.question_answering import NO_CHARACTER
-from ..text.row_error import RowError
+from ..text.bad_records import RowError
 from ..training.packing import Ragged, ragged
 from .encoding import TextEncoder
 

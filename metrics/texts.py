@@ -16,8 +16,8 @@ from rouge_score.tokenizers import Tokenizer
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from .answers import UNSPACED_CHARACTER, space_out
 from .bootstrap import bootstrap_interval
-from .unspaced import UNSPACED_CHARACTER, space_out
 
 Tokenization = Literal["13a", "intl", "zh", "char", "none"]
 """Those of sacrebleu's tokenizers that need no download: `13a` cuts as the WMT campaigns did, but not what is

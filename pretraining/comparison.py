@@ -25,11 +25,9 @@ from ..training.examples import ExampleSource
 from ..training.objective import IGNORE, Batch, Objective
 from ..training.precision import build_accelerator
 from .baselines import TrigramModel, UnigramModel, nats_per_token
-from .held_out import build_held_out
 from .model import build_model
-from .prepared import training_source
 from .recipe import PretrainingRecipe
-from .text import open_texts, tokenize
+from .text import build_held_out, open_texts, tokenize, training_source
 
 Scores = dict[str, float]
 """As `evaluate` names them: `term/loss`, `term/perplexity`, `term/accuracy`, ..."""

@@ -13,7 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from ..training.recovery import UNCHANGEABLE
-from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, RunFolder, values_of
+from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, RunFolder
 from .recipe import CorpusRecipe, PretrainingRecipe
 
 TOKENIZER = "tokenizer"
@@ -42,22 +42,18 @@ WHAT_IS_TOKENIZED = (
 )
 """Keys of a recipe on which its tokenizer depends."""
 
-MODELS = ("model.path", "tokenizer.path", "corpus.cache")
-TEXTS_READ = ("corpus.train", "corpus.validation")
-"""Keys of what a run reads."""
-
 
 def run_folder(recipe: PretrainingRecipe) -> RunFolder:
-    """Say what a run has to do with its folder."""
+    """Say what a run writes and reads."""
     trackers = (recipe.folder.name,) if recipe.training.trackers else ()  # their logs lie below this name
     return RunFolder(
         recipe,
         written=(*WRITTEN, *trackers),
         kept=WHAT_IS_LEARNED,
+        models=("model.path", "tokenizer.path", "corpus.cache"),
+        texts=("corpus.train", "corpus.validation"),
         prepared=PREPARED,
         needed={TOKENIZER: WHAT_IS_TOKENIZED},
-        models=values_of(recipe, MODELS),
-        texts=values_of(recipe, TEXTS_READ),
     )
 
 

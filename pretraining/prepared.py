@@ -5,9 +5,9 @@ recipe -> find_inputs -> configuration, documents              what needs no tex
              prepare  -> tokenizer, model, objective, examples, cut into steps
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,21 +15,20 @@ from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetConfig, TercetPreTrainedModel
-from ..text.cache import cache_folder
-from ..text.chunks import StreamedExamples
-from ..text.corpus import TokenizedCorpus
+from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents
-from ..text.held_out_overlap import warn_of_overlap
-from ..text.tokenizer import load_tokenizer
-from ..training.consistency import require_consistent
+from ..text.texts_read import warn_of_overlap
+from ..text.tokenizer import load_tokenizer, train_tokenizer
 from ..training.evaluation import HeldOut
-from ..training.examples import Examples, ExampleSource
+from ..training.examples import ExampleSource
 from ..training.objective import Objective
-from ..training.stages import TrainingData, prepare_data
-from .held_out import build_held_out, examples_of
+from ..training.stages import TrainingData, prepare_data, require_consistent
 from .model import build_config, build_model
 from .recipe import PretrainingRecipe
-from .text import Texts, open_texts, tokenize, trained_tokenizer
+from .text import Texts, build_held_out, open_texts, training_source
+
+EDITION = 1
+"""To be raised whenever the same text gives another tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +53,10 @@ class Prepared:
     objective: Objective
     data: TrainingData
     """Training and held-out examples, cut into steps."""
+    held_out: HeldOut
+    """What the run is measured on."""
     extent: str
     """How much training text there is, by which a resumed run notices that it is another one."""
-
-    @property
-    def held_out(self) -> HeldOut:
-        """What the run is measured on."""
-        assert self.data.held_out is not None
-        return self.data.held_out
 
 
 def find_inputs(recipe: PretrainingRecipe) -> Inputs:
@@ -115,7 +110,7 @@ def prepare(
         source_of_length=source_of_length,
         held_out=held_out,
     )
-    return Prepared(tokenizer, model, objective, data, extent_of(source))
+    return Prepared(tokenizer, model, objective, data, held_out, extent_of(source))
 
 
 def load_or_train_tokenizer(
@@ -129,41 +124,46 @@ def load_or_train_tokenizer(
     if inputs.tokenizer is not None:
         return inputs.tokenizer
     if trained is None:
-        trained = trained_tokenizer(recipe, inputs.texts["train"], inputs.config)
+        trained = trained_tokenizer(recipe, inputs.texts["train"], inputs.config.max_position_embeddings)
     return load_tokenizer(str(trained))
 
 
-def training_source(
-    recipe: PretrainingRecipe, documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase
-) -> Callable[[int], ExampleSource]:
-    """Tokenize the training text once; give what makes examples of it, of any sequence length.
+def trained_tokenizer(recipe: PretrainingRecipe, documents: Sequence[Documents], max_length: int) -> Path:
+    """Train a tokenizer on documents, unless an earlier run has, and give its folder in the cache.
 
-    A stream is tokenized while it is read.
+    Args:
+        recipe: Says how it is trained.
+        documents: The training text.
+        max_length: Tokens that the model reads at most.
 
     Raises:
-        ValueError: The text cannot be read or is too short, or pairs are to be streamed.
+        ValueError: The text or the vocabulary's size is impossible.
     """
-    if not recipe.corpus.streaming:
-        corpus = tokenize(documents, tokenizer, recipe.corpus.cache)
-        return lambda length: examples_of(with_length(recipe, length), corpus, tokenizer)
-    stream, *others = documents
-    if others:
-        raise ValueError("corpus.streaming is true, but pairs cannot be streamed: set corpus.streaming=false")
-    return lambda length: StreamedExamples(
-        stream, tokenizer, partial(examples_of_window, with_length(recipe, length), tokenizer)
-    )
+    options = {
+        "kind": recipe.tokenizer.kind,
+        "vocab_size": recipe.tokenizer.vocab_size,
+        "lowercase": recipe.tokenizer.lowercase,
+        "sentinels": recipe.objective.num_sentinels,
+        "template": recipe.objective.template,
+        "model_max_length": max_length,
+    }
+    name = name_of(EDITION, options, [part.fingerprint() for part in documents])
+
+    def make(folder: Path) -> None:
+        train_tokenizer(Joined(documents), **options).save_pretrained(folder)
+
+    return made_once(cache_folder(recipe.corpus.cache) / "tokenizers" / name, make)
 
 
-def with_length(recipe: PretrainingRecipe, sequence_length: int) -> PretrainingRecipe:
-    """Give a recipe whose sequences have another length."""
-    return replace(recipe, corpus=replace(recipe.corpus, sequence_length=sequence_length))
+class Joined:
+    """Several documents' texts, one after another, as often as one likes."""
 
+    def __init__(self, parts: Sequence[Documents]):
+        self.parts = parts
 
-def examples_of_window(
-    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, corpus: TokenizedCorpus
-) -> Examples:
-    """Make the examples of a window of a stream."""
-    return examples_of(recipe, corpus, tokenizer).epoch(0)
+    def __iter__(self) -> Iterator[str]:
+        """Read all texts."""
+        return chain.from_iterable(self.parts)
 
 
 def extent_of(source: ExampleSource) -> str:

@@ -17,8 +17,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..configs.recipe import recipe_data
 from ..reporting.curves import draw_log
 from ..text.cache import made_once
+from ..text.special_tokens import tell_of_unknown
 from ..text.texts_read import keep_texts
-from ..text.unknown_tokens import tell_of_unknown
 from ..training.checkpoint import latest
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.environment import environment_of
@@ -28,11 +28,10 @@ from ..training.precision import build_accelerator, join_processes
 from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, writing
 from ..training.sharding import whole_weights
 from ..training.tracking import LOG, as_json, read_log
-from .held_out import UNKNOWN
 from .output import TOKENIZER, kept_tokenizer, run_folder
-from .prepared import Inputs, Prepared, find_inputs, load_or_train_tokenizer, prepare
+from .prepared import Inputs, find_inputs, load_or_train_tokenizer, prepare
 from .recipe import PretrainingRecipe
-from .text import identify
+from .text import UNKNOWN, identify
 
 
 def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -50,28 +49,33 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         DiskFullError: There is no room; what was written before is intact.
         DamagedCheckpointError: The run is to be resumed, and none of its checkpoints is as it was written.
     """
-    inputs = find_inputs(recipe)
-    with writing(recipe.folder, join_processes()):
-        return pretrain_alone(recipe, inputs, resume=resume, overwrite=overwrite)
+    inputs, folder = find_inputs(recipe), recipe.folder
+    with writing(folder, join_processes()):
+        return pretrain_alone(recipe, inputs, folder, resume=resume, overwrite=overwrite)
 
 
-def pretrain_alone(recipe: PretrainingRecipe, inputs: Inputs, *, resume: bool, overwrite: bool) -> Path:
+def pretrain_alone(
+    recipe: PretrainingRecipe, inputs: Inputs, folder: Path, *, resume: bool, overwrite: bool
+) -> Path:
     """Pretrain in a folder that nobody else writes."""
     output = run_folder(recipe)
     output.require_claimable(resume=resume, overwrite=overwrite)
-    accelerator = build_accelerator(recipe.training, recipe.folder)
+    accelerator = build_accelerator(recipe.training, folder)
     run = prepare(recipe, inputs, accelerator, kept_tokenizer(recipe, overwrite=overwrite))
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go
         output.claim(resume=resume, overwrite=overwrite)
-        keep_inputs(recipe, inputs, run)
+        tell_of_unknown(run.held_out.about[UNKNOWN], "the held-out text")
+        keep_tokenizer(recipe, run.tokenizer)
+        goes_on = latest(folder / CHECKPOINTS) is not None
+        keep_texts(folder / TEXTS, identify(inputs.texts, recipe.corpus.cache), goes_on=goes_on)
     accelerator.wait_for_everyone()
     outcome = fit(
         run.model,
         run.objective,
         run.data,
         recipe.training,
-        recipe.folder,
+        folder,
         accelerator,
         width=run.model.config.hidden_size,
         about=recipe_data(recipe) | {"text": run.extent},
@@ -82,9 +86,9 @@ def pretrain_alone(recipe: PretrainingRecipe, inputs: Inputs, *, resume: bool, o
     weights = whole_weights(run.model, accelerator)
     if accelerator.is_main_process:
         trained_on = environment_of(run.model, accelerator)
-        save(recipe.folder, run.model, weights, run.tokenizer, outcome, run.held_out, trained_on)
+        save(folder, run.model, weights, run.tokenizer, outcome, run.held_out, trained_on)
     accelerator.wait_for_everyone()
-    return recipe.folder / MODEL
+    return folder / MODEL
 
 
 def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False) -> Path:
@@ -112,14 +116,6 @@ def keep_tokenizer(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase
     if recipe.tokenizer.path is None and not folder.exists():
         made_once(folder, tokenizer.save_pretrained)
     return folder
-
-
-def keep_inputs(recipe: PretrainingRecipe, inputs: Inputs, run: Prepared) -> None:
-    """Keep a run's tokenizer, and write which texts it reads; tell how much of them is unknown."""
-    tell_of_unknown(run.held_out.about[UNKNOWN], "the held-out text")
-    keep_tokenizer(recipe, run.tokenizer)
-    goes_on = latest(recipe.folder / CHECKPOINTS) is not None
-    keep_texts(recipe.folder / TEXTS, identify(inputs.texts, recipe.corpus.cache), goes_on=goes_on)
 
 
 def save(

@@ -1,42 +1,40 @@
-"""The text of a recipe: opened, and cut by the recipe's tokenizer.
+"""The text of a run, from what a recipe names to examples: what is learned from, and what is measured on.
+
+open_texts -> documents -> tokenize -> corpus -> training_source, build_held_out -> examples
 
 A recipe names text to learn from (`train`) and text to measure on (`validation`). For translation, each is
 two: the documents to read and the documents to write, as many.
+
+Perplexities of different tokenizers cannot be compared, bits per byte can: where every token of a text is a
+target (causal language modeling, translation), the bytes of that text are counted. Translations are also
+written out and compared with what people wrote.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, get_args
 
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetConfig
 from ..objectives.base_recipe import Corpus
-from ..text.cache import cache_folder, made_once, name_of
+from ..text.chunks import ParallelPairs, StreamedExamples
+from ..text.corpus import TokenizedCorpus
 from ..text.documents import Documents, open_documents
+from ..text.special_tokens import share_of_unknown
 from ..text.tokenization import tokenized_corpus
-from ..text.tokenizer import train_tokenizer
+from ..training.evaluation import HeldOut
+from ..training.examples import Examples, ExampleSource
 from .recipe import PretrainingRecipe
+from .translation_scores import TranslationMeasure
 
 Split = Literal["train", "validation"]
 
 Texts = Mapping[Split, tuple[Documents, ...]]
 """The documents of each split: one, or for translation the source's and the target's."""
 
-EDITION = 1
-"""To be raised whenever the same text gives another tokenizer."""
 
-
-class Joined:
-    """Several documents' texts, one after another, as often as one likes."""
-
-    def __init__(self, parts: Sequence[Documents]):
-        self.parts = parts
-
-    def __iter__(self) -> Iterator[str]:
-        """Read all texts."""
-        return chain.from_iterable(self.parts)
+UNKNOWN = "unknown_tokens"
+"""Under this name it is told which share of the text's tokens the tokenizer does not know."""
 
 
 def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
@@ -91,30 +89,67 @@ def tokenize(documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase,
     return parts[0] if len(parts) == 1 else (parts[0], parts[1])
 
 
-def trained_tokenizer(
-    recipe: PretrainingRecipe, documents: Sequence[Documents], config: TercetConfig
-) -> Path:
-    """Train a tokenizer on documents, unless an earlier run has, and give its folder in the cache.
+def training_source(
+    recipe: PretrainingRecipe, documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase
+) -> Callable[[int], ExampleSource]:
+    """Tokenize the training text once; give what makes examples of it, of any sequence length.
 
-    Args:
-        recipe: Says how it is trained.
-        documents: The training text.
-        config: Of the model that will use it.
+    A stream is tokenized while it is read.
 
     Raises:
-        ValueError: The text or the vocabulary's size is impossible.
+        ValueError: The text cannot be read or is too short, or pairs are to be streamed.
     """
-    options = {
-        "kind": recipe.tokenizer.kind,
-        "vocab_size": recipe.tokenizer.vocab_size,
-        "lowercase": recipe.tokenizer.lowercase,
-        "sentinels": recipe.objective.num_sentinels,
-        "template": recipe.objective.template,
-        "model_max_length": config.max_position_embeddings,
-    }
-    name = name_of(EDITION, options, [part.fingerprint() for part in documents])
+    if not recipe.corpus.streaming:
+        corpus = tokenize(documents, tokenizer, recipe.corpus.cache)
+        return partial(examples_of, recipe, corpus, tokenizer)
+    stream, *others = documents
+    if others:
+        raise ValueError("corpus.streaming is true, but pairs cannot be streamed: set corpus.streaming=false")
+    return lambda length: StreamedExamples(
+        stream, tokenizer, partial(examples_of_window, recipe, tokenizer, length)
+    )
 
-    def make(folder: Path) -> None:
-        train_tokenizer(Joined(documents), **options).save_pretrained(folder)
 
-    return made_once(cache_folder(recipe.corpus.cache) / "tokenizers" / name, make)
+def build_held_out(
+    recipe: PretrainingRecipe, documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase
+) -> HeldOut:
+    """Tokenize the validation documents of a recipe, and say how models are measured on them.
+
+    Raises:
+        ValueError: The text cannot be read or is too short.
+    """
+    corpus = tokenize(documents, tokenizer, recipe.corpus.cache)
+    try:
+        source = examples_of(recipe, corpus, tokenizer, recipe.corpus.sequence_length)
+    except ValueError as error:
+        raise ValueError(f"corpus.validation: {error}") from error
+    sides = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
+    about = {UNKNOWN: share_of_unknown([side.tokens for side in sides], tokenizer)}
+    num_bytes = recipe.objective.count_bytes(corpus, source)
+    if isinstance(source, ParallelPairs):
+        measure = TranslationMeasure.of(source, documents, tokenizer, recipe.corpus.sequence_length)
+        return HeldOut(source, num_bytes, measure, about=about)
+    return HeldOut(source, num_bytes, about=about)
+
+
+def examples_of(
+    recipe: PretrainingRecipe, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, sequence_length: int
+) -> ExampleSource:
+    """Make the examples of a recipe's objective from a tokenized corpus, of at most so many tokens each."""
+    return recipe.objective.examples(
+        corpus,
+        tokenizer,
+        sequence_length=sequence_length,
+        seed=recipe.training.seed,
+        isolate_documents=recipe.corpus.isolate_documents,
+    )
+
+
+def examples_of_window(
+    recipe: PretrainingRecipe,
+    tokenizer: PreTrainedTokenizerBase,
+    sequence_length: int,
+    corpus: TokenizedCorpus,
+) -> Examples:
+    """Make the examples of a window of a stream."""
+    return examples_of(recipe, corpus, tokenizer, sequence_length).epoch(0)

@@ -6,13 +6,17 @@ only scores of equal signatures can be compared (Post, 2018).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..objectives.writing import read_out, write
+from ..text.chunks import ParallelPairs
+from ..text.documents import Documents
 from ..text.special_tokens import required_token_id
 from ..text.tokenization import text_backend
 
@@ -74,3 +78,53 @@ def translate(
         batch_size=batch_size,
     )
     return read_out(tokenizer, written)
+
+
+@dataclass(frozen=True)
+class TranslationMeasure:
+    """BLEU and chrF of greedy translations, blind to case if the tokenizer writes lower case only."""
+
+    tokenizer: PreTrainedTokenizerBase
+    sources: Sequence[str]
+    references: Sequence[str]
+    max_new_tokens: int
+
+    @classmethod
+    def of(
+        cls,
+        pairs: ParallelPairs,
+        documents: Sequence[Documents],
+        tokenizer: PreTrainedTokenizerBase,
+        max_new_tokens: int,
+    ) -> "TranslationMeasure":
+        """Read the texts of the pairs, to translate the ones and compare with the others."""
+        sources, references = map(list, documents)
+        numbers = pairs.documents
+        return cls(
+            tokenizer,
+            [sources[each] for each in numbers],
+            [references[each] for each in numbers],
+            max_new_tokens,
+        )
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        """Translate all sources; the scores go from 0 to 100."""
+        scores = score_translations(self.translate(model), self.references, lowercase=self.is_lowercase)
+        return {"translation/bleu": scores.bleu, "translation/chrf": scores.chrf}
+
+    def translate(self, model: nn.Module) -> list[str]:
+        """Translate all sources."""
+        return translate(
+            cast(PreTrainedModel, model), self.tokenizer, self.sources, max_new_tokens=self.max_new_tokens
+        )
+
+    @property
+    def is_lowercase(self) -> bool:
+        """Whether translations are compared without regard to case."""
+        return writes_lowercase(self.tokenizer)
+
+
+def writes_lowercase(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Tell whether upper case is lost on the way into a tokenizer."""
+    normalizer = cast(PreTrainedTokenizerFast, tokenizer).backend_tokenizer.normalizer
+    return normalizer is not None and normalizer.normalize_str("A").islower()

@@ -1,12 +1,14 @@
-"""A report as a list of blocks, and its Markdown. `report_page.py` makes an HTML page of the same blocks.
+"""A report as a list of blocks, and its Markdown. `page.py` makes an HTML page of the same blocks.
 
 The contents of a report are decided once, by its list of blocks; each format decides how they look.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
+from pathlib import Path
 
 from ..interop.markdown import as_code, escaped, in_fence
 
@@ -246,3 +248,18 @@ def percent(share: float) -> str:
 def number(value: float) -> str:
     """Write a number with three digits or more."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def name_of_model(path: str) -> str:
+    """Say which model a path or id means: runs write theirs into folders that are all called `model`.
+
+    >>> name_of_model("runs/encoder-english/model"), name_of_model("google-bert/bert-base-uncased")
+    ('encoder-english', 'bert-base-uncased')
+    """
+    *above, last = Path(path).parts
+    return above[-1] if last == "model" and above else last
+
+
+def format_score(value: float | None, digits: int = 4) -> str:
+    """Write a score, or a dash where it is not defined."""
+    return "-" if value is None or math.isnan(value) else f"{value:.{digits}g}"

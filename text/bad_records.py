@@ -1,7 +1,8 @@
-"""Bad records: what is no text is refused with its place, or left out, counted and told of.
+"""Bad records: what is no text is refused with its location, or left out, counted and told of.
 
-A record is what a corpus consists of: a document of a `.txt` file, a row of any other. It is bad if it cannot
-be read, lacks a column that it should have, or holds something there that is no text.
+A record is what a corpus consists of: a document of a `.txt` file, a row of any other. It is bad if it
+cannot be read, lacks a column that it should have, or holds something there that is no text. A labelled row
+of a task that cannot be used is always refused (`RowError`).
 """
 
 import warnings
@@ -16,7 +17,7 @@ SHOWN = 3
 class Record(NamedTuple):
     """A record of a corpus, or what is wrong with it."""
 
-    place: str
+    location: str
     """Where it is found again: file and line."""
     row: dict[str, Any]
     """Its contents by the names of the columns."""
@@ -57,13 +58,13 @@ class Tally:
     skipped: int = 0
     """Bad ones, which were left out."""
     first: list[str] = field(default_factory=list)
-    """The first of those, each with its place and its problem."""
+    """The first of those, each with its location and its problem."""
 
-    def skip(self, place: str, problem: str) -> None:
+    def skip(self, location: str, problem: str) -> None:
         """Count a bad record."""
         self.skipped += 1
         if len(self.first) < SHOWN:
-            self.first.append(f"{place}: {problem}")
+            self.first.append(f"{location}: {problem}")
 
     def warn(self, name: str) -> None:
         """Tell of the bad records of the corpus `name`, if there were any; Python tells the same but once."""
@@ -76,9 +77,9 @@ class Tally:
         return f"skipped {self.skipped:,} of {self.records:,} records as bad: {'; '.join(self.first)}{more}"
 
 
-def refusal(place: str, problem: str) -> ValueError:
+def refusal(location: str, problem: str) -> ValueError:
     """Refuse a bad record."""
-    return ValueError(f"{place}: {problem}: correct the file, or set corpus.skip_bad_records=true")
+    return ValueError(f"{location}: {problem}: correct the file, or set corpus.skip_bad_records=true")
 
 
 def problem_of(row: dict[str, Any], columns: Sequence[str]) -> str:
@@ -113,3 +114,21 @@ def listed(names: Sequence[str] | dict[str, Any]) -> str:
     """Name columns, the first few of many."""
     shown = [" ".join(str(name).split())[:40] for name in names]
     return f"({', '.join(shown[:8])}{', ...' if len(shown) > 8 else ''})"
+
+
+class RowError(ValueError):
+    """A row that cannot be used.
+
+    Args:
+        row: Its number, counted from 0; shown, it is counted from 1.
+        complaint: What is wrong and what helps, as it goes on after `row 7`.
+    """
+
+    def __init__(self, row: int, complaint: str):
+        super().__init__(f"row {row + 1:,} {complaint}")
+        self.row = row
+        self.complaint = complaint
+
+    def moved(self, rows: int) -> "RowError":
+        """Say the same of a row that so many others stand before."""
+        return RowError(self.row + rows, self.complaint)

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 from datasets import Dataset
 
+from .bad_records import RowError
 from .corpus_files import first_line
-from .row_error import RowError
 
 KINDS: dict[type, str] = {
     bool: "truth values",

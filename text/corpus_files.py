@@ -1,4 +1,4 @@
-"""One file of a corpus: its records, whatever its format and compression, each with its place.
+"""One file of a corpus: its records, whatever its format and compression, each with its location.
 
     .txt           the lines between two blank ones are a record
     .jsonl         a line is a record
@@ -107,8 +107,8 @@ def records_of_file(file: Path, columns: Sequence[str], limit: Limit | None = No
     unit, read = READERS[ending(file)]
     try:
         for number, row in read(file, columns, limit or Limit()):
-            place = f"{file}, {unit} {number}"
-            yield Record(place, {}, row) if isinstance(row, str) else Record(place, row)
+            location = f"{file}, {unit} {number}"
+            yield Record(location, {}, row) if isinstance(row, str) else Record(location, row)
     except DamageError as damage:
         problem = f"cannot be read from here on ({first_line(damage.__cause__)})"
         yield Record(f"{file}, {unit} {damage.number}", {}, problem)

@@ -66,12 +66,12 @@ class Documents(ABC):
             ValueError: A record is bad and not to be skipped, or no document is left.
         """
         is_empty = True
-        for place, row, problem in self.records():
+        for location, row, problem in self.records():
             tally.records += 1
             if problem := problem or problem_of(row, self.required):
                 if not self.skip_bad_records:
-                    raise refusal(place, problem)
-                tally.skip(place, problem)
+                    raise refusal(location, problem)
+                tally.skip(location, problem)
                 continue
             texts = {name: (row[name] or "").strip() for name in self.required}
             if all(texts.values()):

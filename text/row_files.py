@@ -17,10 +17,9 @@ from typing import Any, cast
 
 from datasets import Dataset, disable_progress_bars, enable_progress_bars, load_dataset
 
-from .bad_records import listed
+from .bad_records import RowError, listed
 from .columns import as_rows
 from .corpus_files import COMPRESSIONS, READERS, ending, first_line, records_of_file
-from .row_error import RowError
 
 LINES = (".jsonl", ".csv", ".tsv")
 """Endings of the files whose lines are told apart."""
@@ -96,7 +95,7 @@ def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]
         return
     for record in records_of_file(path, columns):
         if record.problem:
-            raise ValueError(f"{record.place}: {record.problem}: correct it")
+            raise ValueError(f"{record.location}: {record.problem}: correct it")
         yield record.row
 
 

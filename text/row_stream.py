@@ -8,7 +8,7 @@ from typing import TextIO
 
 from datasets import IterableDataset
 
-from .row_error import RowError
+from .bad_records import RowError
 from .row_files import require_columns, stream_file
 from .rows import Row
 

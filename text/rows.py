@@ -6,8 +6,8 @@ from typing import Any, cast
 import numpy as np
 from datasets import Dataset, load_dataset
 
+from .bad_records import RowError
 from .corpus_files import first_line
-from .row_error import RowError
 from .row_files import is_number, read_file, require_columns
 
 Row = dict[str, Any]
@@ -30,16 +30,16 @@ def read_rows(
         FileNotFoundError: There is no such file.
         ValueError: It cannot be read, is empty, lacks a column, or a row has nothing there.
     """
-    place = source if dataset is None else f"{dataset}, split {source}"
+    location = source if dataset is None else f"{dataset}, split {source}"
     rows = read_file(source, columns) if dataset is None else read_split(dataset, subset, source)
     if not len(rows):
-        raise ValueError(f"{place} has no rows: name one that has some in {key}")
-    require_columns(place, rows.column_names, columns)
+        raise ValueError(f"{location} has no rows: name one that has some in {key}")
+    require_columns(location, rows.column_names, columns)
     for column in columns:
         try:
             values_of(rows, column)
         except RowError as error:  # here, where rows still are counted as in the file
-            raise ValueError(f"{place}: {error}") from None
+            raise ValueError(f"{location}: {error}") from None
     return rows
 
 

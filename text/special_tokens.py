@@ -1,7 +1,14 @@
-"""Which ids of a tokenizer are text and which are signs: [MASK], [SEP], `<extra_id_0>`, ...
+"""Which ids of a tokenizer are text and which are special: [MASK], [SEP], `<extra_id_0>`, [UNK], ...
+
+A text of which every second token is unknown has a low perplexity, which says little of a model: what a
+tokenizer cannot write is easy to guess. So the share of unknown tokens is shown beside the scores, always.
 
 Legend: V ids of the tokenizer, K sentinels.
 """
+
+import sys
+import warnings
+from collections.abc import Iterable
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -38,3 +45,35 @@ def sentinel_ids(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
     while (name := SENTINEL.format(len(ids))) in vocabulary:
         ids.append(vocabulary[name])
     return np.array(ids, dtype=np.int64)
+
+
+LARGE = 0.01
+"""Share from which on scores say little of the text; of English, WordPiece knows all but one in thousands."""
+
+
+def share_of_unknown(tokens: Iterable[np.ndarray], tokenizer: PreTrainedTokenizerBase) -> float:
+    """Give the share of tokens that stand for what a tokenizer does not know; not a number if there are none.
+
+    A tokenizer of bytes knows everything: the unknown token that it may have by name has another use.
+    """
+    unknown, others = tokenizer.unk_token_id, (tokenizer.bos_token_id, tokenizer.eos_token_id)
+    parts = list(tokens)
+    total = sum(map(len, parts))
+    if unknown is None or unknown in others:
+        return 0.0 if total else float("nan")
+    return sum(int((part == unknown).sum()) for part in parts) / total if total else float("nan")
+
+
+def tell_of_unknown(share: float, text: str) -> None:
+    """Show the share on the screen, and warn of a large one.
+
+    Warns:
+        UserWarning: It is large.
+    """
+    print(f"{text}: {share:.2%} of its tokens are unknown to the tokenizer", file=sys.stderr, flush=True)
+    if share > LARGE:
+        warnings.warn(
+            f"{share:.1%} of the tokens of {text} are unknown to the tokenizer, and so easy to guess: "
+            "losses and perplexities say little; choose a tokenizer of this language, or one of bytes",
+            stacklevel=2,
+        )

@@ -12,7 +12,7 @@ twice its room on the disk.
 
 An encoding takes a hundred times the memory of its text, so at most about `CHARACTERS_AT_ONCE` are encoded
 before the few bytes a token that a corpus keeps are taken from them: the sentences of a long document come
-some at a time. A sentence that is long by itself is cut between two words (`long_sentences.py`).
+some at a time. A sentence that is long by itself is cut between two words (`sentences.py`).
 
 The parallelism is the tokenizer's own threads. On two cores they were faster (1.4 million tokens a second)
 than two processes (0.8 million), which have to send what they made.
@@ -33,8 +33,7 @@ from .bad_records import Tally
 from .cache import cache_folder, made_once, name_of
 from .corpus import TokenizedCorpus, offsets, save_corpus, token_kind
 from .documents import Documents
-from .long_sentences import pieces_of
-from .sentences import split_sentences
+from .sentences import pieces_of, split_sentences
 
 EDITION = 2
 """To be raised whenever the same text gives another corpus."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from .long_sentences import pieces_of
+from .sentences import pieces_of
 
 COVERAGE = 0.9999
 """Share of a corpus' characters that the vocabulary covers; the rarest become unknown."""

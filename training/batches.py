@@ -37,7 +37,7 @@ SHOWN = 5
 class Step:
     """The data of one optimizer step: this process's share, and what is true of the whole."""
 
-    place: DataCursor
+    cursor: DataCursor
     batch: Batch
     """This process's sequences, in the order of its micro-batches."""
     edges: list[int]
@@ -170,7 +170,7 @@ def _micro_batch_edges(lengths: np.ndarray, limit: int, multiple: int) -> list[i
 
 
 class StepDataset:
-    """The steps of a run, by their place: what the data workers prepare."""
+    """The steps of a run, by their cursor: what the data workers prepare."""
 
     def __init__(
         self,
@@ -217,13 +217,13 @@ class StepDataset:
             self._steps = dict([*self._steps.items()][-1:]) | {epoch: steps}
         return self._planned[1:]
 
-    def __getitem__(self, place: DataCursor) -> Step:
-        """Collate the step at `place` and take this process's share.
+    def __getitem__(self, cursor: DataCursor) -> Step:
+        """Collate the step at `cursor` and take this process's share.
 
         Raises:
             ValueError: The objective made fewer sequences of the examples than there are processes.
         """
-        epoch, number = place
+        epoch, number = cursor
         examples, steps = self.plan(epoch)
         chosen = pick(examples, steps[number])
         # The leading 1 keeps this stream apart from the one that shuffles the epoch, which begins with 0.
@@ -236,7 +236,7 @@ class StepDataset:
             )
         mine, edges = share(lengths, self.tokens_per_micro_batch, self.num_processes, self.process_index)
         return Step(
-            place=place,
+            cursor=cursor,
             batch=select_sequences(whole, mine),
             edges=edges,
             targets={name: int(number) for name, number in self.objective.targets(whole).items()},
@@ -245,9 +245,9 @@ class StepDataset:
             fingerprint=checksum(whole),
         )
 
-    def describe(self, place: DataCursor) -> str:
-        """Name the step at `place` and the first of its examples."""
-        epoch, number = place
+    def describe(self, cursor: DataCursor) -> str:
+        """Name the step at `cursor` and the first of its examples."""
+        epoch, number = cursor
         planned = self._steps[epoch][number] if epoch in self._steps else []
         examples = ", ".join(str(index) for index in planned[:SHOWN]) + ", ..." * (len(planned) > SHOWN)
         return f"step {number} of epoch {epoch}" + (f" (examples {examples})" if examples else "")
@@ -270,17 +270,17 @@ def endless_steps(
     Raises:
         ValueError: An epoch has a step with fewer examples than there are processes.
     """
-    return PrefetchLoader(steps, _Places(steps, start), num_workers, pin_memory)
+    return PrefetchLoader(steps, _Cursors(steps, start), num_workers, pin_memory)
 
 
 def one_pass(steps: StepDataset, *, num_workers: int = 0, pin_memory: bool = False) -> PrefetchLoader[Step]:
     """Iterate once over the examples of epoch 0, as evaluation does."""
-    places = [(0, number) for number in range(len(steps.plan(0)[1]))]
-    return PrefetchLoader(steps, places, num_workers, pin_memory)
+    cursors = [(0, number) for number in range(len(steps.plan(0)[1]))]
+    return PrefetchLoader(steps, cursors, num_workers, pin_memory)
 
 
-class _Places:
-    """The places of a run from `start` on; it has no end."""
+class _Cursors:
+    """The cursors of a run from `start` on; it has no end."""
 
     def __init__(self, steps: StepDataset, start: DataCursor):
         self.steps = steps

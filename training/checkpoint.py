@@ -61,7 +61,7 @@ class RunState:
     schedule: LambdaLR
     progress: Progress
     accelerator: Accelerator
-    window: MetricAccumulator = field(default_factory=MetricAccumulator)
+    metrics: MetricAccumulator = field(default_factory=MetricAccumulator)
 
     @property
     def num_bytes(self) -> int:
@@ -107,7 +107,7 @@ def save_checkpoint(
             partial.mkdir(parents=True)
         run.accelerator.wait_for_everyone()
         _write(partial / f"random-{run.accelerator.process_index}.pt", random_state())
-        _write(partial / f"window-{run.accelerator.process_index}.pt", run.window.state_dict())
+        _write(partial / f"window-{run.accelerator.process_index}.pt", run.metrics.state_dict())
         weights = whole_weights(run.bare_model, run.accelerator)
         moments = whole_optimizer_state(run.optimizer, run.accelerator)
         if run.accelerator.is_main_process:
@@ -153,7 +153,7 @@ def load_checkpoint(checkpoint: Path, run: RunState) -> None:
     windows = [
         _read(checkpoint / f"window-{index}.pt") for index in range(state["circumstances"]["processes"])
     ]
-    run.window.load_state_dicts(windows, run.accelerator.process_index, run.accelerator.num_processes)
+    run.metrics.load_state_dicts(windows, run.accelerator.process_index, run.accelerator.num_processes)
     generators = checkpoint / f"random-{run.accelerator.process_index}.pt"
     if generators.exists():
         restore_random_state(_read(generators))

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from ..configs.recipe import recipe_data
 from .checkpoint import RunState, load_checkpoint, read_state, save_checkpoint
 from .checkpoint_retention import CheckpointRetention
-from .cpu import prepared_cpu
 from .environment import tell_of_resuming
 from .evaluation import evaluate_held_out
 from .inspection import say_what_is_kept
@@ -30,7 +29,7 @@ from .schedules import build_schedule
 from .sharding import gathered, is_sharded, prepare_model, settle
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
-from .threads import thread_adapter
+from .threads import prepared_cpu, thread_adapter
 from .tracking import Tracker, as_scores
 from .utilization import measure_utilization
 from .workers import leaving_no_workers
@@ -118,7 +117,7 @@ class _Run:
         self.scored_step = -1
         self.saved_step = -1
         self.checkpoint: Path | None = None
-        self.window = MetricAccumulator()
+        self.metrics = MetricAccumulator()
         self.retention = CheckpointRetention(folder / CHECKPOINTS, recipe, accelerator.is_main_process)
 
         set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already
@@ -135,7 +134,7 @@ class _Run:
     def state(self) -> RunState:
         """What a checkpoint holds."""
         return RunState(
-            self.model, self.optimizer, self.schedule, self.progress, self.accelerator, self.window
+            self.model, self.optimizer, self.schedule, self.progress, self.accelerator, self.metrics
         )
 
     def continue_from(self, checkpoint: Path) -> None:
@@ -163,12 +162,12 @@ class _Run:
             self.progress,
             steps=self.recipe.steps,
             log_every=self.recipe.log_every,
-            window=self.window,
+            metrics=self.metrics,
         )
         self.loader = StagedSteps(
             self.data.stages,
             self.progress.step,
-            self.progress.place,
+            self.progress.cursor,
             num_workers=self.recipe.num_workers,
             pin_memory=self.accelerator.device.type == "cuda",
         )

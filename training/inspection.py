@@ -82,6 +82,6 @@ def _numbers(error: NonFiniteError, run: RunState) -> dict[str, Any]:
     losses = cast(Tensor, run.accelerator.reduce(torch.stack(list(shares.values())))).tolist()
     names = [name if name == "loss" else f"{name}/loss" for name in shares]
     numbers = common | dict(zip(names, losses, strict=True))
-    epoch, number = error.step.place
+    epoch, number = error.step.cursor
     known = {"step": run.progress.step, "epoch": epoch, "number": number, "skipped": run.progress.skipped}
     return known | {name: value if math.isfinite(value) else str(value) for name, value in numbers.items()}

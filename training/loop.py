@@ -58,7 +58,7 @@ class Progress:
     """Operations of a token, once they are counted: a resumed run would count them in another batch."""
 
     @property
-    def place(self) -> DataCursor:
+    def cursor(self) -> DataCursor:
         """Where the data of the next step are."""
         return self.epoch, self.position
 
@@ -68,7 +68,7 @@ class Progress:
         self.examples += step.examples
         self.tokens += step.tokens
         self.targets += sum(step.targets.values())
-        self.epoch, self.position = step.place[0], step.place[1] + 1
+        self.epoch, self.position = step.cursor[0], step.cursor[1] + 1
         self.data = crc32(step.fingerprint.to_bytes(4), self.data)
 
     def judge(self, criterion: float) -> None:
@@ -114,7 +114,7 @@ def train(
     Args:
         model: Prepared by `accelerator`, in training mode.
         objective: Scores the model's answers.
-        batches: Endless, from the progress's place on. Each process receives its own share of every step.
+        batches: Endless, from the progress's cursor on. Each process receives its own share of every step.
         optimizer: Prepared by `accelerator`.
         schedule: Stepped once per optimizer step, whatever the number of processes.
         accelerator: Owns devices, precision and processes.

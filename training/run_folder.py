@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,24 +48,27 @@ HIDDEN = (OWN, LOCK)
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of a run, and all that decides whether it may be written."""
+    """The folder of a run: what the run writes there and what it reads, which decides whether it may begin.
+
+    Keys are those of the recipe, with dots.
+    """
 
     recipe: Any
     """Names the folder."""
     written: Sequence[str]
     """Everything that the run writes directly into it."""
     kept: Sequence[str]
-    """Dotted keys of the recipe that a resumed run may not change."""
+    """Keys that a resumed run may not change."""
+    models: Sequence[str]
+    """Keys of the models, tokenizers and caches that are read."""
+    texts: Sequence[str]
+    """Keys of the corpora and rows that are read."""
     prepared: Sequence[str] = ()
     """Those of `written` that a fresh run may find."""
     needed: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What was prepared -> dotted keys on which it depends."""
-    models: Mapping[str, Input] = field(default_factory=dict)
-    """Models, tokenizers and caches that are read, by their keys."""
-    texts: Mapping[str, Input] = field(default_factory=dict)
-    """Corpora and rows that are read, by their keys."""
+    """What was prepared -> keys on which it depends."""
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """The folder."""
         return self.recipe.folder
@@ -76,7 +80,7 @@ class RunFolder:
             ValueError: The folder is in use, an earlier run there had another recipe, or what the run reads
                 lies there.
         """
-        require_apart(self.folder, self.written, self.models, self.texts)
+        require_apart(self.folder, self.written, self.inputs(self.models), self.inputs(self.texts))
         replaces = self.replaces(overwrite)
         self.require_own_recipe()
         self.require_unused(self.written if resume or replaces else self.prepared, overwrite=overwrite)
@@ -105,6 +109,18 @@ class RunFolder:
             if is_unfinished(path.name, self.written):
                 delete(path)
         write_recipe(self.recipe, folder)
+
+    def inputs(self, keys: Sequence[str]) -> dict[str, Input]:
+        """Look up what the recipe names under keys; splits of a data set of the Hub are no files.
+
+        A part of a recipe that has a method `resolve` says by it where the files that it names lie.
+        """
+        found: dict[str, Input] = {}
+        for key in keys:
+            part, value = value_of(self.recipe, key.rpartition(".")[0]), value_of(self.recipe, key)
+            if value is not None and getattr(part, "dataset", None) is None:
+                found[key] = part.resolve(value) if hasattr(part, "resolve") else value
+        return found
 
     def replaces(self, overwrite: bool) -> bool:
         """Tell whether there is an earlier run, and the user wants it replaced."""
@@ -222,8 +238,3 @@ def value_of(data: dict[str, Any], dotted: str) -> Any:
     for key in dotted.split("."):
         value = value.get(key) if isinstance(value, dict) else getattr(value, key, None)
     return value
-
-
-def values_of(recipe: Any, keys: Sequence[str]) -> dict[str, Any]:
-    """Look up dotted keys of a recipe; parts that it does not have give `None`."""
-    return {key: value_of(recipe, key) for key in keys}

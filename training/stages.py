@@ -20,7 +20,9 @@ from .batches import Step, StepDataset, endless_steps
 from .evaluation import HeldOut, require_evaluations
 from .examples import ExampleSource
 from .objective import Objective
+from .optimizers import require_used_constants
 from .recipe import StageRecipe, TrainingRecipe
+from .schedules import warmup_updates
 from .workers import DataCursor, PrefetchLoader
 
 SourceOfLength = Callable[[int], ExampleSource]
@@ -209,7 +211,7 @@ class StagedSteps(Iterator[Step]):
                 start = start[0] + 1, 0
             self.current = self.load(stage.steps, start)
             for taken in islice(self.current, None if stop is None else stop - step):
-                step, start = step + 1, taken.place
+                step, start = step + 1, taken.cursor
                 yield taken
 
     @contextmanager
@@ -220,3 +222,16 @@ class StagedSteps(Iterator[Step]):
         except Exception as error:
             with nullcontext() if self.current is None else self.current.explained():
                 raise error
+
+
+def require_consistent(recipe: TrainingRecipe) -> None:
+    """Make sure that the parts of a recipe fit each other; it needs no model and no text.
+
+    Raises:
+        ValueError: The warm-up does not fit the run, the optimizer does not use a constant that is named,
+            patience has nothing to wear it out, or stages last as long as the run.
+    """
+    warmup_updates(recipe.schedule, recipe.steps)
+    require_used_constants(recipe.optimizer, recipe.schedule.kind == "noam")
+    require_evaluations(recipe)
+    require_time(recipe)

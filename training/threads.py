@@ -1,4 +1,6 @@
-"""How many threads compute, where other programs want the same cores.
+"""What a run sets on a CPU: memory, number formats, and how many threads compute.
+
+`prepared_cpu` is the setting of a run; threads adapt where other programs want the same cores.
 
 The threads of a product meet at its end, and the last to arrive decides when all go on. Where another program
 holds a core, the thread that waits for it holds up the others in every product: two threads on two shared
@@ -13,10 +15,15 @@ run whose threads change rounds otherwise than one whose threads do not.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import torch
+
+from .heap import bound_kernel_cache, retain_heap
+from .precision import fastest_float32_products
 
 INTERVAL = 1.0
 """Seconds between two looks."""
@@ -131,3 +138,30 @@ class AdaptiveThreads:
 def thread_adapter(is_wanted: bool) -> Callable[[], None]:
     """Give what a run calls after every step, so that its threads follow what the machine has room for."""
     return AdaptiveThreads().look if is_wanted and torch.get_num_threads() > 1 else lambda: None
+
+
+class KeepsHeap(Protocol):
+    """What a recipe says of memory on a CPU."""
+
+    @property
+    def retain_heap(self) -> bool:
+        """Whether freed memory is kept for the next step."""
+        ...
+
+
+@contextmanager
+def prepared_cpu(recipe: KeepsHeap, device: torch.device) -> Iterator[None]:
+    """Make the CPU fast for a run on `device`, as a context.
+
+    Number formats and threads are as before at the end; what memory a process keeps cannot be taken back.
+    """
+    bound_kernel_cache()
+    if recipe.retain_heap and device.type == "cpu":
+        retain_heap()
+    threads = torch.get_num_threads()
+    with fastest_float32_products(device):
+        try:
+            yield
+        finally:
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)

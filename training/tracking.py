@@ -53,11 +53,11 @@ class Tracker:
         steps: int,
         log_every: int,
         utilization: Utilization | None = None,
-        window: MetricAccumulator | None = None,
+        metrics: MetricAccumulator | None = None,
     ):
         """Open the log of a run of `steps` steps, without the records of steps that will be taken again.
 
-        A resumed run goes on adding up in the `window` of its checkpoint.
+        A resumed run goes on adding up in the `metrics` of its checkpoint.
         """
         self.accelerator = accelerator
         self.log = folder / LOG
@@ -65,7 +65,7 @@ class Tracker:
         self.log_every = log_every
         self.utilization = utilization
         self.progress = progress
-        self.window = window or MetricAccumulator(progress.step, progress.tokens, progress.seconds)
+        self.metrics = metrics or MetricAccumulator(progress.step, progress.tokens, progress.seconds)
         self.unwritten = b""
         self.since = time.perf_counter()
         self.bar = None
@@ -79,7 +79,7 @@ class Tracker:
         """Add one step's metrics up, and write a record if it is due; only then a GPU is waited for."""
         # Of the learning rate, the present value says more than a mean.
         averaged = {name: value for name, value in metrics.items() if name != "learning_rate"}
-        self.window.add(averaged, self.accelerator.num_processes)
+        self.metrics.add(averaged, self.accelerator.num_processes)
         if self.bar is not None:
             self.bar.update()
         if self.progress.step % self.log_every == 0 or self.progress.step == self.steps:
@@ -138,11 +138,11 @@ class Tracker:
 
     def _write_step(self, learning_rate: float) -> None:
         """Write the means since the record before, and show the most important."""
-        num_steps = self.progress.step - self.window.step
-        means = self.window.means(self.accelerator)
+        num_steps = self.progress.step - self.metrics.step
+        means = self.metrics.means(self.accelerator)
         self._read_clock()
-        seconds = self.progress.seconds - self.window.seconds
-        speed = (self.progress.tokens - self.window.tokens) / max(seconds, 1e-9)
+        seconds = self.progress.seconds - self.metrics.seconds
+        speed = (self.progress.tokens - self.metrics.tokens) / max(seconds, 1e-9)
         record: Record = {
             "step": self.progress.step,
             "epoch": self.progress.epoch,
@@ -165,7 +165,7 @@ class Tracker:
             record["flops"] = self.utilization.flops_per_token * self.progress.tokens
         self._write(record)
         self._show(record, (self.steps - self.progress.step) * seconds / num_steps)
-        self.window.begin(self.progress.step, self.progress.tokens, self.progress.seconds)
+        self.metrics.begin(self.progress.step, self.progress.tokens, self.progress.seconds)
 
     def _read_clock(self) -> None:
         """Add the time since the clock was last read to the run's."""

@@ -37,13 +37,13 @@ Item = TypeVar("Item", covariant=True)
 
 
 class Items(Protocol[Item]):
-    """What can be prepared, by its place."""
+    """What can be prepared, by its cursor: where it lies in the data."""
 
-    def __getitem__(self, place: DataCursor) -> Item:
+    def __getitem__(self, cursor: DataCursor) -> Item:
         """Prepare an item."""
         ...
 
-    def describe(self, place: DataCursor) -> str:
+    def describe(self, cursor: DataCursor) -> str:
         """Name an item and what it is made of."""
         ...
 
@@ -53,23 +53,23 @@ class WorkerDiedError(RuntimeError):
 
 
 class PrefetchLoader(Generic[Item]):
-    """The items at some places, in their order, prepared ahead.
+    """The items at some cursors, in their order, prepared ahead.
 
     Args:
         items: What is prepared.
-        places: May be without end.
+        cursors: May be without end.
         num_workers: Processes that prepare; 0 prepares here, when an item is consumed.
         pin_memory: Whether copies to a GPU should not wait.
     """
 
-    def __init__(self, items: Items[Item], places: Iterable[DataCursor], num_workers: int, pin_memory: bool):
+    def __init__(self, items: Items[Item], cursors: Iterable[DataCursor], num_workers: int, pin_memory: bool):
         self.attempts = _Attempts(items, num_workers)
         earlier = multiprocessing.active_children()
         self.loader = iter(
             DataLoader(
                 self.attempts,
                 batch_size=None,
-                sampler=places,
+                sampler=cursors,
                 num_workers=num_workers,
                 pin_memory=pin_memory,
                 worker_init_fn=begin_to_work,
@@ -134,32 +134,32 @@ class _Attempts(Dataset):
     def __init__(self, items: Items[Any], num_workers: int):
         self.items = items
         self.at = torch.zeros(num_workers, 3, dtype=torch.int64).share_memory_()
-        """Each worker's process, and the place that it is at, or -1 twice."""
+        """Each worker's process, and the cursor that it is at, or -1 twice."""
 
-    def __getitem__(self, place: DataCursor) -> Any:
+    def __getitem__(self, cursor: DataCursor) -> Any:
         worker = get_worker_info()
         if worker is None:
-            return self._attempt(place)
-        self.at[worker.id] = torch.tensor([os.getpid(), *place])
-        item = self._attempt(place)
+            return self._attempt(cursor)
+        self.at[worker.id] = torch.tensor([os.getpid(), *cursor])
+        item = self._attempt(cursor)
         self.at[worker.id, 1:] = -1
         return item
 
     def describe(self, workers: Sequence[BaseProcess]) -> str:
         """Say what workers were at."""
         pids = [worker.pid for worker in workers]
-        places = [(epoch, number) for pid, epoch, number in self.at.tolist() if pid in pids and epoch >= 0]
-        names = " and ".join(map(self.items.describe, places))
+        cursors = [(epoch, number) for pid, epoch, number in self.at.tolist() if pid in pids and epoch >= 0]
+        names = " and ".join(map(self.items.describe, cursors))
         return f"while it prepared {names}" if names else "while it waited"
 
-    def _attempt(self, place: DataCursor) -> Any:
+    def _attempt(self, cursor: DataCursor) -> Any:
         try:
-            return self.items[place]
+            return self.items[cursor]
         except Exception as error:
             is_users = isinstance(error, ValueError)
             reason = str(error) if is_users else f"{type(error).__name__}: {error}"
             failure = (ValueError if is_users else RuntimeError)(
-                f"{self.items.describe(place)} cannot be prepared: {reason}"
+                f"{self.items.describe(cursor)} cannot be prepared: {reason}"
             )
             failure.add_note(traceback.format_exc())  # all that is left of it on the way from a worker
             return failure

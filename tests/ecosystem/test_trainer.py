@@ -130,7 +130,7 @@ def test_trainer_accumulates_as_our_loop(collator, build, rows, arguments, pad):
     everything = sum(len(row["input_ids"]) for row in rows)
     sizes = {"tokens_per_step": everything, "tokens_per_micro_batch": 40}
     data = StepDataset(Rows(rows), objective, **sizes, seed=0)
-    steps, schedule = endless_steps(data, progress.place), ConstantLR(optimizer, 1.0)
+    steps, schedule = endless_steps(data, progress.cursor), ConstantLR(optimizer, 1.0)
     train(ours, objective, steps, optimizer, schedule, Accelerator(cpu=True), progress, steps=2)
     assert progress.examples == 2 * len(rows)
     assert_same_weights(theirs, ours)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tercet.configs.recipe import describe_recipe, load_recipe, parse_recipe, recipe_names
-from tercet.fewshot.demonstrations import Demonstrations
+from tercet.fewshot.items import Demonstrations
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.rows import files_of, read_items
 

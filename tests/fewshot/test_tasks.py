@@ -7,13 +7,13 @@ from tercet.fewshot.contamination import compare
 from tercet.fewshot.evaluation import Condition, Outcome
 from tercet.fewshot.generation import record_text
 from tercet.fewshot.items import Item
+from tercet.fewshot.likelihood import rolling
 from tercet.fewshot.normalization import normalized, probabilities
 from tercet.fewshot.prefix_tree import by_size, common_length
 from tercet.fewshot.request import Request, Score
 from tercet.fewshot.summary import interval_of, score_of_part
 from tercet.fewshot.task_recipes import CompletionRecipe, GenerationRecipe
 from tercet.fewshot.tasks import build_task
-from tercet.fewshot.windows import rolling
 
 
 def score(*values):

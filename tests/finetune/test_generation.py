@@ -19,11 +19,11 @@ from tercet import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.finetune.answers import judge, predict
 from tercet.finetune.encoding import TextEncoder
+from tercet.finetune.evaluation import evaluate_rows, predict
 from tercet.finetune.generation import Generation, encode_ended
 from tercet.finetune.model import freeze, with_head
-from tercet.finetune.recipe import BeginningRecipe
+from tercet.finetune.recipe import PretrainedModelRecipe
 from tercet.finetune.splits import encoder_of
 from tercet.finetune.task import Task
 from tercet.finetune.task_recipes import GenerationRecipe
@@ -162,7 +162,7 @@ def test_predictions_are_what_generate_writes_row_by_row(encoder, num_beams):
         )
         expected.append(tokenizer.decode(written[0], skip_special_tokens=True))
     assert len(set(expected)) > 10
-    judged = judge(model, task, rows, task.examples(rows, encoder), tokens_at_once=200)
+    judged = evaluate_rows(model, task, rows, task.examples(rows, encoder), tokens_at_once=200)
     assert judged.predictions == [{"text": text} for text in expected]
     scores = text_scores(expected, rows["target"])
     assert judged.scores == scores | {"loss": judged.scores["loss"]}
@@ -181,7 +181,7 @@ def test_pairs_can_be_learned_by_heart(encoder):
         optimizer.zero_grad()
         (objective.losses(model, batch)["token"] / objective.targets(batch)["token"]).backward()
         optimizer.step()
-    scores = judge(model.eval(), task, rows, examples).scores
+    scores = evaluate_rows(model.eval(), task, rows, examples).scores
     assert scores["exact_match"] == 1
     assert scores["loss"] < 0.1
 
@@ -232,7 +232,7 @@ def test_a_decoder_cannot_do_it():
         vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2
     )
     with pytest.raises(ValueError, match=r"no head ForConditionalGeneration: begin with a model of Seq2Seq"):
-        with_head(TercetDecoderModel(config), make_task(draw(4)), BeginningRecipe("folder"), seed=0)
+        with_head(TercetDecoderModel(config), make_task(draw(4)), PretrainedModelRecipe("folder"), seed=0)
 
 
 def test_a_head_without_weights_of_its_own_cannot_learn_alone():

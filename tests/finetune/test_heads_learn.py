@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.optim import AdamW
 
-from tercet.finetune.answers import judge
+from tercet.finetune.evaluation import evaluate_rows
 from tercet.finetune.prepared import prepare
 from tercet.finetune.splits import MEASURED
 from tercet.training.examples import pick
@@ -27,14 +27,14 @@ def test_sixteen_rows_are_learned_by_heart(kind, member, recipe_of):
     task, train, model = study.task, study.splits["train"], study.pretrained.model.train()
     batch = task.objective().collate(pick(train.examples, np.arange(16)), np.random.default_rng(0))
     optimizer = AdamW(model.parameters(), lr=5e-3, weight_decay=0.0)
-    untrained = judge(model.eval(), task, train.rows, train.examples).scores
+    untrained = evaluate_rows(model.eval(), task, train.rows, train.examples).scores
     for _ in range(STEPS):
         total = sum(task.objective().losses(model, batch).values())
         optimizer.zero_grad()
         total.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    learned = judge(model.eval(), task, train.rows, train.examples).scores
+    learned = evaluate_rows(model.eval(), task, train.rows, train.examples).scores
     assert task.minimized_metric(learned) < task.minimized_metric(untrained)
     assert learned[task.metric_for_best_model] > 0.95
     assert [name for name in study.splits if name in MEASURED] == study.measured

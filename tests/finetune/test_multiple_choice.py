@@ -9,8 +9,8 @@ from datasets import Dataset
 from torch import Tensor
 from torch.testing import assert_close
 
-from tercet.finetune.answers import judge, predict
 from tercet.finetune.encoding import TextEncoder
+from tercet.finetune.evaluation import evaluate_rows, predict
 from tercet.finetune.examples import LabelledExamples
 from tercet.finetune.multiple_choice import MultipleChoice
 from tercet.finetune.prepared import Prepared, prepare
@@ -111,7 +111,7 @@ def test_predictions_stand_in_the_order_of_rows_and_sum_to_one(study_of):
         assert_close(torch.tensor(prediction["scores"]), expected, rtol=0, atol=1e-5)
         assert prediction["choice"] == expected.argmax()
         assert sum(prediction["scores"]) == pytest.approx(1, abs=1e-5)
-    judged = judge(model, task, rows, examples)
+    judged = evaluate_rows(model, task, rows, examples)
     right = [each["choice"] == row["gold"] for each, row in zip(found, ROWS, strict=True)]
     assert judged.scores["accuracy"] == pytest.approx(np.mean(right))
     surprise = [-np.log(each["scores"][row["gold"]]) for each, row in zip(found, ROWS, strict=True)]

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tercet.finetune.answers import ask
+from tercet.finetune.evaluation import prediction_loop
 from tercet.finetune.prepared import prepare
 from tercet.finetune.run import finetune
 from tercet.finetune.splits import find_task, read_splits
@@ -64,7 +64,7 @@ def test_rows_without_labels_have_no_loss(recipe_of):
     study = prepare(recipe_of("classification"))
     examples = study.splits["train"].examples
     blank = type(examples)({name: field for name, field in examples.fields.items() if name != "labels"})
-    answers, loss = ask(study.pretrained.model.eval(), study.task.objective(), blank, 4096)
+    answers, loss = prediction_loop(study.pretrained.model.eval(), study.task.objective(), blank, 4096)
     assert len(answers) == 16
     assert math.isnan(loss)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.finetune.answers import ask, judge, predict
+from tercet.finetune.evaluation import evaluate_rows, predict, prediction_loop
 from tercet.finetune.prepared import Prepared, prepare
 from tercet.finetune.splits import encoder_of
 from tercet.objectives.question_answering import best_spans
@@ -128,7 +128,7 @@ def test_predictions_are_the_best_of_all_windows_of_a_row(member, study_of):
         assert prediction["score"] == pytest.approx(max(score, none[row]), abs=2e-5)
         assert prediction["answer"] == (text if score >= none[row] else "")
     task.facts["has_unanswerable"] = False
-    answers, _ = ask(model, task.objective(), split.examples, 40)
+    answers, _ = prediction_loop(model, task.objective(), split.examples, 40)
     assert [each["answer"] for each in task.predictions(answers, split.rows)] == [
         best[row][1] for row in range(len(found))
     ]
@@ -137,7 +137,7 @@ def test_predictions_are_the_best_of_all_windows_of_a_row(member, study_of):
 def test_scores_are_those_of_squad(study_of):
     study = study_of("encoder")
     task, split = study.task, study.splits["train"]
-    judged = judge(study.pretrained.model.eval(), task, split.rows, split.examples)
+    judged = evaluate_rows(study.pretrained.model.eval(), task, split.rows, split.examples)
     assert set(judged.scores) == set(task.metrics)
     references = task.references(split.rows)
     right = [{"answer": (own or [""])[0], "score": 1.0, "no_answer_score": 0.0} for own in references]

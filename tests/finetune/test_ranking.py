@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast
 
 from tercet import TercetEncoderConfig, TercetEncoderForSentenceEmbedding
-from tercet.finetune.answers import ask, judge, predict
 from tercet.finetune.encoding import TextEncoder
+from tercet.finetune.evaluation import evaluate_rows, predict, prediction_loop
 from tercet.finetune.ranking import Ranking
 from tercet.finetune.task_recipes import RankingRecipe
 from tercet.finetune.tasks import build_task, columns_of
@@ -183,7 +183,7 @@ def test_answers_come_in_the_order_of_the_rows(model, encoder):
     rows = draw(9)
     task = make_task(rows)
     examples = task.examples(rows, encoder)
-    answers, loss = ask(model, task.objective(), examples, tokens_at_once=30)
+    answers, loss = prediction_loop(model, task.objective(), examples, tokens_at_once=30)
     assert loss > 0
     for row, answer in zip(rows, answers, strict=True):
         for column, vector in zip(("query", "positive"), answer, strict=True):
@@ -194,7 +194,7 @@ def test_answers_come_in_the_order_of_the_rows(model, encoder):
 def test_scores_are_those_of_a_search_among_distinct_texts(model, encoder):
     rows = draw(12)
     task = make_task(rows, negative="negative")
-    judged = judge(model, task, rows, task.examples(rows, encoder))
+    judged = evaluate_rows(model, task, rows, task.examples(rows, encoder))
     queries = list(dict.fromkeys(rows["query"]))
     documents = list(dict.fromkeys([*rows["positive"], *rows["negative"]]))
     assert len(queries) == 10

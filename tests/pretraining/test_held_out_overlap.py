@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tercet.pretraining.prepared import find_inputs
-from tercet.text.held_out_overlap import shared_files
+from tercet.text.texts_read import shared_files
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -30,7 +30,7 @@ def test_files_are_shared_by_place_and_by_contents(tmp_path):
 
 def test_only_files_of_equal_size_are_read(tmp_path, monkeypatch):
     learned, measured = write(tmp_path, "a", "One."), write(tmp_path, "b", "Twenty.")
-    monkeypatch.setattr("tercet.text.held_out_overlap.identify_file", None)
+    monkeypatch.setattr("tercet.text.texts_read.identify_file", None)
     assert shared_files([learned], [measured, learned], tmp_path / "cache") == [learned]
 
 

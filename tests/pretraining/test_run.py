@@ -20,7 +20,7 @@ from tercet.configs.recipe import load_recipe, recipe_data
 from tercet.interop.finished_run import find_run
 from tercet.interop.publication import prepare
 from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
-from tercet.pretraining import prepared
+from tercet.pretraining import text as run_text
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
 from tercet.text.chunks import StreamedExamples
@@ -167,7 +167,7 @@ def test_streamed_text_is_resumed_in_the_middle_of_a_window_and_in_a_later_one(
     num_workers, texts, tmp_path, monkeypatch, recipe_of
 ):
     """A window of 40 of the 60 documents goes on across the stream's end, and has five or six steps."""
-    monkeypatch.setattr(prepared, "StreamedExamples", partial(prepared.StreamedExamples, window_documents=40))
+    monkeypatch.setattr(run_text, "StreamedExamples", partial(run_text.StreamedExamples, window_documents=40))
     settings = {"schedule": {"kind": "constant", "warmup_steps": 0}, "num_workers": num_workers}
 
     def train(name, **more):
@@ -193,7 +193,7 @@ def newest_checkpoint(folder):
 def test_a_run_that_met_a_bad_record_goes_on_without_it(texts, tmp_path, monkeypatch, recipe_of):
     """A stream finds it late, in the middle of the run."""
     monkeypatch.setattr(
-        "tercet.pretraining.prepared.StreamedExamples", partial(StreamedExamples, window_documents=40)
+        "tercet.pretraining.text.StreamedExamples", partial(StreamedExamples, window_documents=40)
     )
     train = tmp_path / "train.txt"
     train.write_bytes((texts / "train.txt").read_bytes())

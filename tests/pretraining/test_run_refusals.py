@@ -125,7 +125,7 @@ def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypa
     recipe = recipe_of("masked_language_modeling", texts, tmp_path / "first")
     cached = replace(recipe, corpus=replace(recipe.corpus, cache=str(tmp_path / "cache")))
     first = train_recipe_tokenizer(cached)
-    monkeypatch.setattr("tercet.pretraining.text.train_tokenizer", None)
+    monkeypatch.setattr("tercet.pretraining.prepared.train_tokenizer", None)
     second = train_recipe_tokenizer(replace(cached, output=str(tmp_path / "second")))
     for file in first.iterdir():
         assert (second / file.name).read_bytes() == file.read_bytes()

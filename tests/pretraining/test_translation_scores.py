@@ -7,7 +7,10 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 
-from tercet.pretraining.translation_scores import score_translations, translate
+from tercet.pretraining.translation_scores import score_translations, translate, writes_lowercase
+from tercet.text.tokenizer import train_tokenizer
+
+TEXTS = ["Ein Mann mit Hut sieht einen Hund.", "Zwei Hunde sehen einen Mann ohne Hut."] * 20
 
 
 @pytest.fixture
@@ -71,3 +74,12 @@ def test_hand_worked_bleu():
 def test_every_translation_needs_a_reference():
     with pytest.raises(ValueError, match=r"2 translations but 1 references"):
         score_translations(["a", "b"], ["a"])
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram", "characters"])
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_translations_are_compared_in_the_case_that_they_can_have(kind, lowercase):
+    """Written in lower case only, German would otherwise get nearly no BLEU, whatever it says."""
+    size = 300 if kind == "byte_bpe" else 80
+    tokenizer = train_tokenizer(TEXTS, kind, size, lowercase=lowercase)
+    assert writes_lowercase(tokenizer) == lowercase

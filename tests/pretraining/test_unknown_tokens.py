@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tercet.pretraining.run import pretrain
+from tercet.text.special_tokens import share_of_unknown, tell_of_unknown
 from tercet.text.tokenizer import train_tokenizer
-from tercet.text.unknown_tokens import share_of_unknown, tell_of_unknown
 
 TEXTS = ["the cat sat under the tree.", "a big dog ran over the fish."] * 20
 

@@ -137,7 +137,7 @@ def test_a_stray_quote_costs_its_own_row_alone(tmp_path, compression, mark):
     )
     records = list(open_documents(file).records())
     assert [record.row["text"] for record in records if record.row] == ["a", "c", "d\nd", "h", "l"]
-    bad = [record.place.rpartition(" ")[2] for record in records if record.problem]
+    bad = [record.location.rpartition(" ")[2] for record in records if record.problem]
     assert bad == ["3", "7", "9", "10"]
 
 

@@ -10,10 +10,10 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet.text import long_sentences, tokenization
+from tercet.text import sentences, tokenization
 from tercet.text.corpus import ARRAYS
 from tercet.text.documents import open_documents
-from tercet.text.long_sentences import pieces_of
+from tercet.text.sentences import pieces_of
 from tercet.text.tokenization import text_backend, tokenize, tokenized_corpus
 from tercet.text.tokenizer import train_tokenizer
 from tercet.text.vocabularies import KINDS
@@ -136,7 +136,7 @@ def long_text(characters):
 def test_a_long_sentence_is_encoded_in_pieces_with_the_same_tokens(tokenizer, monkeypatch, longest):
     texts = [long_text(20_000), "One. " + long_text(3000), "x" * 2000, "\x00", TEXTS[1]]
     whole = tokenize(texts, tokenizer)
-    monkeypatch.setattr(long_sentences, "LONGEST_PIECE", longest)
+    monkeypatch.setattr(sentences, "LONGEST_PIECE", longest)
     monkeypatch.setattr(tokenization, "CHARACTERS_AT_ONCE", 1000)
     pieces = tokenize(texts, tokenizer)
     for name in ARRAYS:
@@ -171,7 +171,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_a_vocabulary_is_the_same_however_long_the_texts_are_that_it_is_learned_from(monkeypatch, kind):
     texts = [long_text(30_000)]
     whole = train_tokenizer(texts, kind, 300)
-    monkeypatch.setattr(long_sentences, "LONGEST_PIECE", 200)
+    monkeypatch.setattr(sentences, "LONGEST_PIECE", 200)
     assert train_tokenizer(texts, kind, 300).get_vocab() == whole.get_vocab()
 
 

@@ -119,7 +119,7 @@ def test_a_step_is_the_same_whatever_the_micro_batches_and_processes(make):
 def test_a_step_arrives_in_another_process_as_it_was(make):
     step = make()[0, 1]
     found = pickle.loads(pickle.dumps(step))
-    assert (found.place, found.edges, found.targets) == (step.place, step.edges, step.targets)
+    assert (found.cursor, found.edges, found.targets) == (step.cursor, step.edges, step.targets)
     assert found.batch.keys() == step.batch.keys()
     for name, value in step.batch.items():
         torch.testing.assert_close(found.batch[name], value, rtol=0, atol=0)
@@ -144,10 +144,10 @@ def test_targets_are_those_of_the_micro_batches(make, objective):
 def test_starting_late_continues_the_same_sequence(make, num_workers):
     steps = make()
     whole = list(islice(endless_steps(steps, (0, 0)), 18))
-    assert whole[-1].place[0] == 2, "the third epoch"
-    late = list(islice(endless_steps(make(), whole[13].place, num_workers=num_workers), 4))
+    assert whole[-1].cursor[0] == 2, "the third epoch"
+    late = list(islice(endless_steps(make(), whole[13].cursor, num_workers=num_workers), 4))
     for expected, found in zip(whole[13:17], late, strict=True):
-        assert found.place == expected.place
+        assert found.cursor == expected.cursor
         assert torch.equal(found.batch["input_ids"], expected.batch["input_ids"])
         assert torch.equal(found.batch["labels"], expected.batch["labels"])
 
@@ -155,7 +155,7 @@ def test_starting_late_continues_the_same_sequence(make, num_workers):
 def test_a_place_at_the_end_of_an_epoch_is_the_next_one(make):
     steps = make()
     num_steps = len(steps.plan(0)[1])
-    assert next(endless_steps(steps, (0, num_steps))).place == (1, 0)
+    assert next(endless_steps(steps, (0, num_steps))).cursor == (1, 0)
 
 
 def test_epochs_differ_in_order_and_in_what_is_hidden(make):

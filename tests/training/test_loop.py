@@ -29,7 +29,7 @@ def run(toys, source):
         progress = progress or Progress()
         history = []
         train(
-            model, objective, endless_steps(data, progress.place), optimizer, ConstantLR(optimizer, 1.0),
+            model, objective, endless_steps(data, progress.cursor), optimizer, ConstantLR(optimizer, 1.0),
             Accelerator(cpu=True), progress, steps=steps,
             after_step=lambda progress, metrics: history.append({k: v.item() for k, v in metrics.items()}),
             **arguments,
@@ -100,7 +100,7 @@ def test_it_learns(run, objective):
 def test_progress_counts_what_was_seen(run, objective, source):
     progress = run(objective, steps=8)[1]
     assert (progress.step, progress.examples, progress.tokens) == (8, len(source), source.lengths.sum())
-    assert progress.place == (0, 8), "an epoch of eight steps"
+    assert progress.cursor == (0, 8), "an epoch of eight steps"
     assert progress.targets > len(source)
 
 

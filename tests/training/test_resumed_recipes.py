@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tercet.training import cpu, loop, stages
 from tercet.training import fit as fitting
+from tercet.training import loop, stages, threads
 from tercet.training.evaluation import HeldOut
 from tercet.training.fit import CHECKPOINTS
 from tercet.training.precision import build_accelerator
@@ -116,7 +116,7 @@ def run(toys, tmp_path, monkeypatch):
 
         endless, counter = stages.endless_steps, loop.NonFiniteSteps
         with monkeypatch.context() as patch:
-            patch.setattr(cpu, "retain_heap", lambda: setattr(seen, "retains_heap", True))
+            patch.setattr(threads, "retain_heap", lambda: setattr(seen, "retains_heap", True))
             patch.setattr(fitting, "thread_adapter", adapt)
             patch.setattr(fitting, "prepare_model", prepare)
             patch.setattr(stages, "endless_steps", deliver)

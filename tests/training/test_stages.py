@@ -44,18 +44,18 @@ def build(toys, objective, source, shortened):
 
 
 def assert_same_data(found, expected):
-    assert found.place == expected.place
+    assert found.cursor == expected.cursor
     for name in ("input_ids", "labels"):
         assert torch.equal(found.batch[name], expected.batch[name])
 
 
 def test_every_stage_has_its_size_and_length_and_begins_an_epoch(build):
     steps = list(islice(StagedSteps(build(), 0, (0, 0)), 22))
-    assert [step.place for step in steps[:5]] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
-    epochs = [step.place[0] for step in steps]
+    assert [step.cursor for step in steps[:5]] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    epochs = [step.cursor[0] for step in steps]
     assert epochs == sorted(epochs)
     assert epochs[18] == 2, "the second stage goes on in a further epoch"
-    assert steps[19].place == (3, 0)
+    assert steps[19].cursor == (3, 0)
     for part, limit, longest in ((steps[:3], 60, 8), (steps[3:19], 150, 20), (steps[19:], 200, 20)):
         assert limit / 2 < min(step.tokens for step in part)
         assert max(step.tokens for step in part) <= limit
@@ -69,7 +69,7 @@ def test_starting_late_continues_the_same_sequence(build, num_workers):
     for taken in range(22):
         if num_workers == 0 or taken in (2, 3, 18):
             with leaving_no_workers():
-                late = StagedSteps(build(), progress.step, progress.place, num_workers=num_workers)
+                late = StagedSteps(build(), progress.step, progress.cursor, num_workers=num_workers)
                 for found, expected in zip(islice(late, 3), whole[taken:], strict=False):
                     assert_same_data(found, expected)
         progress.advance(whole[taken])

@@ -8,7 +8,6 @@ from contextlib import suppress
 import pytest
 import torch
 
-from tercet.training.cpu import prepared_cpu
 from tercet.training.recipe import TrainingRecipe
 from tercet.training.threads import (
     LONGEST_QUIET,
@@ -16,6 +15,7 @@ from tercet.training.threads import (
     TASKS,
     AdaptiveThreads,
     ThreadPolicy,
+    prepared_cpu,
     read_thread_times,
     thread_adapter,
     waiting_shares,

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tercet.finetune import answers
-from tercet.finetune.answers import Examiner, judge
+from tercet.finetune import evaluation
+from tercet.finetune.evaluation import Evaluator, evaluate_rows
 from tercet.finetune.prepared import Prepared, prepare
 
 
@@ -17,25 +17,27 @@ def study(recipe_of) -> Prepared:
 @pytest.fixture
 def times_asked(monkeypatch) -> list[int]:
     """Count in its only entry how often a model is asked."""
-    times, ask = [0], answers.ask
+    times, run = [0], evaluation.prediction_loop
 
     def counting(*arguments):
         times[0] += 1
-        return ask(*arguments)
+        return run(*arguments)
 
-    monkeypatch.setattr(answers, "ask", counting)
+    monkeypatch.setattr(evaluation, "prediction_loop", counting)
     return times
 
 
 def test_an_examiner_remembers_what_the_best_model_said(study, times_asked):
     split, model = study.splits["validation"], study.pretrained.model.eval()
-    examiner = Examiner(study.task, split)
-    best = min((examiner.measure(changed(model, seed)) for seed in range(4)), key=study.task.minimized_metric)
+    evaluator = Evaluator(study.task, split)
+    best = min(
+        (evaluator.measure(changed(model, seed)) for seed in range(4)), key=study.task.minimized_metric
+    )
     assert times_asked == [4]
-    remembered = examiner.judge(model, best)
+    remembered = evaluator.evaluate(model, best)
     assert times_asked == [4]
     again = min(
-        (judge(changed(model, seed), study.task, split.rows, split.examples) for seed in range(4)),
+        (evaluate_rows(changed(model, seed), study.task, split.rows, split.examples) for seed in range(4)),
         key=lambda judged: study.task.minimized_metric(judged.scores),
     )
     assert remembered.scores == best == again.scores
@@ -44,18 +46,18 @@ def test_an_examiner_remembers_what_the_best_model_said(study, times_asked):
 
 def test_an_examiner_asks_again_where_it_remembers_another_model(study, times_asked):
     split, model = study.splits["validation"], study.pretrained.model.eval()
-    examiner = Examiner(study.task, split)
-    examiner.measure(changed(model, 0))
-    other = judge(changed(model, 1), study.task, split.rows, split.examples)
-    assert examiner.judge(model, other.scores) == other
+    evaluator = Evaluator(study.task, split)
+    evaluator.measure(changed(model, 0))
+    other = evaluate_rows(changed(model, 1), study.task, split.rows, split.examples)
+    assert evaluator.evaluate(model, other.scores) == other
     assert times_asked == [3]
 
 
 def test_an_examiner_that_was_resumed_asks(study, times_asked):
     split, model = study.splits["validation"], study.pretrained.model.eval()
-    fresh = Examiner(study.task, split)
-    judged = judge(model, study.task, split.rows, split.examples)
-    assert fresh.judge(model, judged.scores) == judged
+    fresh = Evaluator(study.task, split)
+    judged = evaluate_rows(model, study.task, split.rows, split.examples)
+    assert fresh.evaluate(model, judged.scores) == judged
     assert times_asked == [2]
 
 

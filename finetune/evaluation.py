@@ -1,4 +1,4 @@
-"""Asking a model: the answers to a task's examples, and the scores that they get.
+"""Predictions of a model for the examples of a task, and their scores.
 
 Examples of like length are read together, as many at once as fit, and answers come back in the order of the
 examples.
@@ -29,7 +29,7 @@ TOKENS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
-class Judged:
+class Evaluation:
     """What a model predicted for a split, and how good that is."""
 
     predictions: list[Prediction]
@@ -38,13 +38,13 @@ class Judged:
     """By the names of the task's metrics; `loss` is in nats, or squared units, per target."""
 
 
-def judge(
+def evaluate_rows(
     model: nn.Module,
     task: Task,
     rows: Dataset,
     examples: LabelledExamples,
     tokens_at_once: int = TOKENS_AT_ONCE,
-) -> Judged:
+) -> Evaluation:
     """Predict every row of a split and score the predictions.
 
     Args:
@@ -54,15 +54,15 @@ def judge(
         examples: The same, encoded, with labels.
         tokens_at_once: Tokens that are read at once.
     """
-    answers, loss = ask(model, task.objective(), examples, tokens_at_once)
+    answers, loss = prediction_loop(model, task.objective(), examples, tokens_at_once)
     predictions = task.predictions(answers, rows)
     references = task.references(rows)
     scores = task.score(predictions, references) | task.library_scores(predictions, references)
-    return Judged(predictions, scores | {"loss": loss})
+    return Evaluation(predictions, scores | {"loss": loss})
 
 
-class Examiner:
-    """Judges a model on a split while it learns, and remembers the best: it need not be evaluated again.
+class Evaluator:
+    """Evaluates a model on a split while it learns, and keeps the best evaluation: it need not be repeated.
 
     Args:
         task: What it learns.
@@ -72,22 +72,22 @@ class Examiner:
     def __init__(self, task: Task, split: Split):
         self.task = task
         self.split = split
-        self.best: Judged | None = None
+        self.best: Evaluation | None = None
 
     def measure(self, model: nn.Module) -> dict[str, float]:
         """Score a model in evaluation mode."""
-        judged = judge(model, self.task, self.split.rows, self.split.examples)
-        if self.best is None or self.task.minimized_metric(judged.scores) < self.task.minimized_metric(
+        evaluation = evaluate_rows(model, self.task, self.split.rows, self.split.examples)
+        if self.best is None or self.task.minimized_metric(evaluation.scores) < self.task.minimized_metric(
             self.best.scores
         ):
-            self.best = judged
-        return judged.scores
+            self.best = evaluation
+        return evaluation.scores
 
-    def judge(self, model: nn.Module, earlier_scores: Mapping[str, float]) -> Judged:
-        """Judge a model, in evaluation mode, that scored so earlier: by memory if that was the best."""
+    def evaluate(self, model: nn.Module, earlier_scores: Mapping[str, float]) -> Evaluation:
+        """Evaluate a model, in evaluation mode, that had these scores earlier; the best is not repeated."""
         if self.best is not None and self.best.scores == earlier_scores:
             return self.best
-        return judge(model, self.task, self.split.rows, self.split.examples)
+        return evaluate_rows(model, self.task, self.split.rows, self.split.examples)
 
 
 def predict(
@@ -95,14 +95,14 @@ def predict(
 ) -> list[Prediction]:
     """Predict rows that need no labels."""
     examples = task.examples(rows, encoder, labelled=False)
-    return task.predictions(ask(model, task.objective(), examples, tokens_at_once)[0], rows)
+    return task.predictions(prediction_loop(model, task.objective(), examples, tokens_at_once)[0], rows)
 
 
 @torch.no_grad()
-def ask(
+def prediction_loop(
     model: nn.Module, objective: TaskObjective[Any], examples: LabelledExamples, tokens_at_once: int
 ) -> tuple[list[np.ndarray], float]:
-    """Ask a model for its answers to examples, and for the mean loss of those that have labels, else nan."""
+    """Compute a model's answers to examples, and the mean loss of those that have labels, else nan."""
     answers: list[Any] = [None] * len(examples)
     loss, num_targets = 0.0, 0
     device = next(model.parameters()).device

@@ -1,9 +1,15 @@
-"""What a report says of prompts longer than what a model reads: what was dropped, left out and cut."""
+"""What a report shows of prompts: some of them, and what was dropped, left out and cut of those too long."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..reporting.blocks import Block, Prose
+from ..reporting.blocks import Block, Example, Examples, Heading, Line, Prose, Run
+from .output import ITEMS
+from .recipe import FewShotRecipe
+from .task import Task
+
+NUM_EXAMPLES = 6
 
 COLUMNS = (
     "Dropped are demonstrations that did not fit, cut are items whose own context did not, in all draws."
@@ -17,7 +23,7 @@ CUT = (
 )
 
 
-def room(results: Mapping[str, Any], names: list[str]) -> Iterator[Block]:
+def truncation(results: Mapping[str, Any], names: list[str]) -> Iterator[Block]:
     """Say what fitted, if not everything did.
 
     Args:
@@ -53,3 +59,22 @@ def fitted(name: str, count: str, own: Mapping[str, Any]) -> Iterator[str]:
         )
     elif own["mean"] < int(count):
         yield f"{about} {own['mean']:.2g} demonstrations fitted on average, and at least one."
+
+
+def some_items(recipe: FewShotRecipe, task: Task) -> Iterator[Block]:
+    """Show the first items of the first model with the fewest demonstrations, with their prompts."""
+    log = recipe.folder / ITEMS
+    if not log.exists():
+        return
+    with log.open(encoding="utf-8") as lines:
+        first = [json.loads(line) for line, _ in zip(lines, range(NUM_EXAMPLES), strict=False)]
+    yield Heading("Some items")
+    yield Examples([Example([Line("prompt", [Run(end_of(record))]), *task.show(record)]) for record in first])
+
+
+def end_of(record: Mapping[str, Any]) -> str:
+    """Give the end of a prompt."""
+    prompt = (
+        record["prompt"] if isinstance(record["prompt"], str) else record["prompt"][record.get("right", 0)]
+    )
+    return prompt if len(prompt) < 400 else f"... {prompt[-400:]}"
