@@ -71,7 +71,7 @@ WAYS = {
 }
 
 HEAD = """\
-| training | alone, tokens/s | slowest to fastest | with busy neighbours, tokens/s | slowest to fastest | ratio |
+| training | alone, tokens/s | slowest to fastest | on a busy machine | slowest to fastest | ratio |
 |---|--:|--:|--:|--:|--:|"""
 
 
