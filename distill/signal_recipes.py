@@ -1,14 +1,14 @@
 """The losses between student and teacher in a recipe (`general.signals`), one dataclass for each.
 
-kind                    loss                                                  narrower student  cached teacher
-soft_targets            KL divergence at each target, at a temperature        yes               yes
-reverse_kl              KL divergence in the reverse direction                yes               with all tokens
-generalized_divergence  generalized Jensen-Shannon divergence                 yes               with all tokens
-logit_mse               squared error of logits at each target                yes               no
-cosine                  cosine of the last hidden states                      no                yes
+kind                    loss                                                 narrower student  cached teacher
+soft_targets            KL divergence at each target, at a temperature       yes               yes
+reverse_kl              KL divergence in the reverse direction               yes               with all tokens
+generalized_divergence  generalized Jensen-Shannon divergence                yes               with all tokens
+logit_mse               squared error of logits at each target               yes               no
+cosine                  cosine of the last hidden states                     no                yes
 hidden_states           squared error of hidden states, of all layers or last projected         the last
-attention_maps          squared error of attention scores before the softmax  with equal heads  no
-relations               self-attention relations of queries, keys and values  yes               no
+attention_maps          squared error of attention scores before the softmax with equal heads  no
+relations               self-attention relations of queries, keys and values yes               no
 """
 
 from dataclasses import dataclass

@@ -95,7 +95,7 @@ def claimed(source: str, output: str, *, overwrite: bool) -> Iterator[Path]:
         ValueError: There is something already, or what is read lies in it.
     """
     if not output.strip():
-        raise ValueError(f"OUTPUT is {output!r}: name a folder; the present one is called .")
+        raise ValueError(f"OUTPUT is {output!r}: name a folder; use . for the current folder")
     folder = Path(output).expanduser().absolute()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{output} is a file: name a folder")

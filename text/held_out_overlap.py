@@ -28,8 +28,8 @@ def warn_of_overlap(learned: Documents, measured: Documents, cache: Path) -> Non
     if shared:
         more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
         warnings.warn(
-            f"{len(shared)} of {len(measured.files)} files of corpus.validation are learned from as well "
-            f"({shared[0]}{more}), so that their scores are not of held-out text: choose other files",
+            f"{len(shared)} of {len(measured.files)} files of corpus.validation are also in corpus.train "
+            f"({shared[0]}{more}), so that scores are not on held-out text: choose other files",
             stacklevel=2,
         )
 

@@ -123,7 +123,7 @@ def test_output_without_a_name_is_refused(folder, tmp_path: Path, capsys, monkey
     (tmp_path / "present").mkdir()
     monkeypatch.chdir(tmp_path / "present")
     assert complaint(capsys, "import", source, "") == (
-        "tercet import: OUTPUT is '': name a folder; the present one is called ."
+        "tercet import: OUTPUT is '': name a folder; use . for the current folder"
     )
     assert not list(Path().iterdir())
 
@@ -143,7 +143,7 @@ def test_output_in_use_is_refused(folder, tmp_path: Path, capsys) -> None:
     assert "holds no model that tercet import or export wrote" in line
     (output / "notes.txt").write_text("years of work")
     line = complaint(capsys, "import", source, output, "--overwrite")
-    assert "notes.txt was written by no run, and --overwrite would delete it" in line
+    assert "notes.txt was not written by a run, and --overwrite would delete it" in line
     assert (output / "notes.txt").read_text() == "years of work"
     assert type(AutoModelForMaskedLM.from_pretrained(output)).__name__ == "TercetEncoderForMaskedLM"
 

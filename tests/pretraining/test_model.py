@@ -142,7 +142,7 @@ def test_model_goes_on_learning_with_its_weights_and_its_tokenizer(tmp_path, tok
 def test_head_without_weights_is_drawn_and_told_of(tmp_path, tokenizer):
     saved(tmp_path, "encoder-tiny", "masked_language_modeling", tokenizer)
     recipe = continuing(tmp_path, "masked_language_modeling_with_next_sentence")
-    with pytest.warns(UserWarning, match=r"has no weights for .*next_sentence_head.*: they are drawn"):
+    with pytest.warns(UserWarning, match=r"has no weights for .*next_sentence_head.*: they are initialized"):
         model = build_model(recipe, tokenizer)
     before = TercetEncoderForMaskedLM.from_pretrained(tmp_path)
     for name, tensor in before.model.state_dict().items():
