@@ -22,7 +22,7 @@ def combinations(recipe: FineTuningRecipe) -> list[dict[str, Any]]:
         if not key.startswith(VARIABLE) or key == "training.seeds":
             raise ValueError(f"grid.{key}: a grid varies keys of {', '.join(VARIABLE)}; remove it")
         if not values:
-            raise ValueError(f"grid.{key} has no values: give some, or remove it")
+            raise ValueError(f"grid.{key} has no values: list some, or remove it")
     tried = [dict(zip(recipe.grid, values, strict=True)) for values in product(*recipe.grid.values())]
     for values in tried:
         varied(recipe, values)  # raises what is wrong with a value before anything runs

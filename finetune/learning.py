@@ -131,14 +131,14 @@ def learner_of(model: TercetPreTrainedModel, recipe: FineTuningRecipe) -> nn.Mod
         freeze(model, recipe.training.frozen_layers)
         return model
     if recipe.training.frozen_layers:
-        raise ValueError("lora freezes all layers: leave training.frozen_layers out")
+        raise ValueError("lora freezes all layers: remove training.frozen_layers")
     return with_additions(model, recipe.lora)
 
 
 def require_whole_matrices(recipe: FineTuningRecipe, accelerator: Accelerator) -> None:
     """Raise a `ValueError` if additions could not be merged in the end."""
     if recipe.lora is not None and accelerator.distributed_type == DistributedType.FSDP:
-        raise ValueError("lora merges whole matrices, but under FSDP a process holds pieces: launch copies")
+        raise ValueError("lora merges whole matrices, but FSDP shards them: use DDP")
 
 
 def training_of(

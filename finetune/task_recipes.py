@@ -105,8 +105,8 @@ class TaggingRecipe:
     def __post_init__(self):
         if self.metric_for_best_model == "span_f1" and self.scheme == "none":
             raise ValueError(
-                "task.metric_for_best_model is span_f1, but task.scheme is none, which marks no spans: leave "
-                "out task.metric_for_best_model, or set task.scheme=iob2"
+                "task.metric_for_best_model is span_f1, but task.scheme is none, which has no spans: remove "
+                "task.metric_for_best_model, or set task.scheme=iob2"
             )
 
 

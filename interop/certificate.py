@@ -68,8 +68,8 @@ class Certificate:
             return cls(**measured)
         except (KeyError, TypeError) as error:
             raise ValueError(
-                f"{CERTIFICATE} is not what `tercet import` and `tercet export` write ({error}): let them "
-                "write it again, or take it away"
+                f"{CERTIFICATE} is not a file of `tercet import` or `tercet export` ({error}): write it "
+                f"again, or remove it"
             ) from error
 
     def verdict(self) -> str:

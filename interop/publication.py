@@ -109,7 +109,7 @@ def require_repo_id(repo: str) -> None:
     except HFValidationError as error:
         raise ValueError(f"{repo!r} is no repository's id ({error}): write owner/name") from error
     if "/" not in repo:
-        raise ValueError(f"{repo!r} does not say whose the repository is: write owner/name, as in me/{repo}")
+        raise ValueError(f"{repo!r} has no owner: write owner/name, as in me/{repo}")
 
 
 def tokenizer_files(folder: Path) -> list[PublishedFile]:

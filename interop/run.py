@@ -79,7 +79,7 @@ def load_ours(source: str) -> TercetPreTrainedModel:
     folder = find_folder(source)
     config = load_config(folder)
     if not config.model_type.startswith("tercet"):
-        raise ValueError(f"{source} is a {config.model_type}: bring it in with tercet import first")
+        raise ValueError(f"{source} is a {config.model_type}: import it with tercet import first")
     name = (config.architectures or [""])[0]
     model_class = getattr(modeling, name, AutoModel)
     inspect_weights(folder)

@@ -146,8 +146,8 @@ def require_additive_kernel(config: TercetConfig, kernel: str | None) -> None:
     takes_none = any(kind in str(kernel) for kind in ("flash", "flex"))
     if config.position_embedding_type == "relative_bias" and takes_none:
         raise ValueError(
-            f"attn_implementation='{kernel}' takes no bias, as position_embedding_type='relative_bias' needs "
-            "one: choose attn_implementation='sdpa' or 'eager'"
+            f"attn_implementation='{kernel}' does not support the bias of "
+            f"position_embedding_type='relative_bias': choose attn_implementation='sdpa' or 'eager'"
         )
 
 
@@ -155,6 +155,6 @@ def require_key_positions(config: TercetConfig) -> None:
     """Raise a `ValueError` if attention needs every key's position, which a paged cache does not keep."""
     if config.position_embedding_type == "relative_bias":
         raise ValueError(
-            "continuous batching keeps keys in pages, but position_embedding_type='relative_bias' needs the "
+            "continuous batching has a paged cache, but position_embedding_type='relative_bias' needs the "
             "position of every key: use generate() with a padded batch"
         )
