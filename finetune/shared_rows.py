@@ -31,8 +31,8 @@ def count_shared(prepared: Prepared) -> dict[str, int]:
 def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[str]:
     """Say of each split how many of its rows are learned from, if any are."""
     return [
-        f"{number:,} of the {rows[split]:,} {split} rows read like a training row: of these, a score says "
-        "how well the model remembers"
+        f"{number:,} of the {rows[split]:,} {split} rows are equal to a training row: the model's score on "
+        f"these shows memorization"
         for split, number in shared.items()
         if number
     ]

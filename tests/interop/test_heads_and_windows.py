@@ -181,9 +181,7 @@ def test_a_norm_before_the_labels_of_tokens_is_no_berts() -> None:
 def test_another_activation_before_the_vocabulary_is_no_robertas() -> None:
     config = TercetEncoderConfig(**SMALL, **BERT | {"hidden_act": "relu"})
     assert type(to_stock(TercetEncoderForMaskedLM(config))).__name__ == "BertForMaskedLM"
-    with pytest.raises(
-        ValueError, match="cannot represent this model: hidden_act is 'relu', and would be"
-    ):
+    with pytest.raises(ValueError, match="cannot represent this model: hidden_act is 'relu', and would be"):
         to_stock(TercetEncoderForMaskedLM(config), "electra")
 
 

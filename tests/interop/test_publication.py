@@ -238,7 +238,7 @@ def test_a_bare_model_has_a_card_that_says_less(run, tmp_path):
         "the texts and their hashes",
         "scores",
         "a plot of the losses",
-        "the operations of the training",
+        "the FLOPs of the training",
     ]
 
 
