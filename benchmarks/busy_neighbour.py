@@ -71,7 +71,7 @@ WAYS = {
 }
 
 HEAD = """\
-| what trains | alone, tokens/s | slowest to fastest | beside others, tokens/s | slowest to fastest | kept |
+| training | alone, tokens/s | slowest to fastest | on a busy machine | slowest to fastest | ratio |
 |---|--:|--:|--:|--:|--:|"""
 
 

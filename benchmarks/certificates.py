@@ -45,7 +45,7 @@ SPREAD = 0.2
 RESPECTS = ("predictions", "loss", "gradients", "different texts")
 
 HEAD = """\
-| architecture | model | ours | way | predictions, float64 | float32 | loss | gradients | texts |
+| architecture | model | Tercet | direction | predictions, float64 | float32 | loss | gradients | texts |
 |---|---|---|---|--:|--:|--:|--:|--:|"""
 
 

@@ -26,7 +26,7 @@ PEERS = ("harness", "harness-bf16", "prefix-cache")
 """What speeds are related to."""
 
 HEAD = """\
-| case | side | choices/s | slowest to fastest | over harness | its bf16 | prefix cache | apart | same picks |
+| case | side | choices/s | slowest to fastest | over harness | its bf16 | prefix cache | difference | equal |
 |---|---|--:|--:|--:|--:|--:|--:|--:|"""
 
 

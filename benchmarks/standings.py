@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from tercet.reporting.curves import FIRST, INK, LOOK, QUIET, SECOND, THIRD
 
 HEAD = """\
-| race | side | parameters | steps | tokens | time in all | its last loss | time to the target | sooner |
+| race | side | parameters | steps | tokens | total time | final loss | time to target | speed-up |
 |---|---|--:|--:|--:|--:|--:|--:|--:|"""
 
 

@@ -39,19 +39,20 @@ from .task_chapters import task_chapters
 
 NAMES = {"encoder": "Encoder", "decoder": "Decoder", "seq2seq": "Sequence to sequence"}
 TERMS = {
-    "mlm": "hidden token",
+    "mlm": "masked token",
     "nsp": "next sentence",
     "clm": "next token",
-    "span_corruption": "token of hidden spans",
+    "span_corruption": "token of masked spans",
 }
 TASKS = {
-    "encoder": "Its tasks: to find tokens that were hidden, and to tell whether one passage follows another "
-    "(masked language modeling and next-sentence prediction; Devlin et al., 2019). A tenth of the first "
-    "task's tokens stand in the text as they are; an untrained model repeats what it reads, and has these "
-    "right.",
-    "decoder": "Its task: to predict the next token from those before it (causal language modeling; Radford "
+    "encoder": "Its objectives: to predict masked tokens, and whether one passage follows another (masked "
+    "language modeling and next-sentence prediction; Devlin et al., 2019). A tenth of the masked tokens are "
+    "unchanged in the input, and an untrained model, which repeats its input, predicts these correctly.",
+    "decoder": "Its objective: to predict the next token from the preceding ones (causal language modeling; "
+    "Radford "
     "et al., 2019).",
-    "seq2seq": "Its task: to write the spans that were taken out of a text (span corruption; Raffel et al., "
+    "seq2seq": "Its objective: to generate the spans that were removed from a text (span corruption; Raffel "
+    "et al., "
     "2020).",
 }
 LEAST_GAIN = 0.02
@@ -110,14 +111,14 @@ def build_report(
     words = findings[0].words
     return Report(
         f"What three small Transformers learned in {minutes} minute{'s' if minutes > 1 else ''}",
-        f"Trained from random weights on {words / 1e6:.1f} million words of software documentation that this "
-        "machine already had, then on a task each, and measured on documents that they never saw.",
+        f"Trained from random weights on {words / 1e6:.1f} million words of software documentation that is "
+        f"installed on this machine, then fine-tuned on a task each, and evaluated on held-out documents.",
         [
             Cards([glance(found) for found in findings]),
             Prose(
-                "Untrained is the same architecture with random weights. Unigram knows how frequent each "
-                "token is, and always guesses the most frequent one. What is better than both was learned "
-                "from context. A perplexity of 30 means: as unsure as if 30 tokens were equally likely."
+                "Untrained is the same architecture with random weights. Unigram predicts every token by "
+                "its frequency, without context. A model that is better than both has learned from context. "
+                "A perplexity of 30 means that the model is as uncertain as if 30 tokens were equally likely."
             ),
             *(block for found in findings for block in chapter(found, folder)),
             *task_chapters(results, folder),
@@ -143,8 +144,8 @@ def glance(found: Findings) -> Card:
         if f"{term}/accuracy" in scores
     ]
     about = (
-        f"of its first guesses at a {TERMS[term]} are right. Perplexity "
-        f"{number(trained[f'{term}/perplexity'])}, where frequencies alone give "
+        f"accuracy for a {TERMS[term]}. Perplexity "
+        f"{number(trained[f'{term}/perplexity'])}; unigram baseline: "
         f"{number(unigram[f'{term}/perplexity'])}."
     )
     return Card(NAMES[found.member], percent(trained[f"{term}/accuracy"]), about, bars)
@@ -159,7 +160,8 @@ def chapter(found: Findings, folder: Path) -> Iterable[Block]:
         yield score_table(found, term)
         if found.scores["unigram"][f"{term}/loss"] - found.scores["trained"][f"{term}/loss"] < LEAST_GAIN:
             yield Prose(
-                f"So far, it knows no more of the {TERMS[term]} than frequencies do: that takes longer."
+                f"It does not predict the {TERMS[term]} better than frequencies do: that needs longer "
+                f"training."
             )
     yield from example_blocks(found.examples)
 
@@ -207,7 +209,7 @@ def score_table(found: Findings, term: str) -> Table:
 
 def what_was_run(findings: Sequence[Findings], seconds: float) -> Iterable[Block]:
     """Say on what, with what and how fast."""
-    yield Heading("What was run")
+    yield Heading("Run")
     libraries = ", ".join(f"{name} {version(name)}" for name in ("tercet", "torch", "transformers"))
     device = (
         torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} threads"

@@ -118,7 +118,7 @@ def show_all(
     findings = study_all(members)
     write_tasks(folder / ROWS, documents or documents_of(members["encoder"]))
     results = finetune_members(members, tasks or load_tasks(), folder)
-    say(f"[{STAGES - 1}/{STAGES}] encoder: a student of half its layers, with a teacher and without")
+    say(f"[{STAGES - 1}/{STAGES}] encoder: distilling half its layers, with and without a teacher")
     with quietly():
         distilled = distill_encoder(distillation or load_distillation(), results[0], folder)
     say(f"[{STAGES - 1}/{STAGES}] encoder: {distilled.in_one_line}")
@@ -151,7 +151,7 @@ def finetune_members(
     results = []
     for number, (member, recipe) in enumerate(members.items(), start=len(members) + 1):
         task = TASKS[member]
-        say(f"[{number}/{STAGES}] {member}: fine-tuning on {task}, once pretrained and once not")
+        say(f"[{number}/{STAGES}] {member}: fine-tuning on {task}, with and without pretraining")
         with quietly():
             results.append(finetune_member(member, tasks[task], recipe, folder))
         say(f"[{number}/{STAGES}] {member}: {results[-1].in_one_line}")
@@ -175,11 +175,14 @@ def claim_folder(folder: Path, *, overwrite: bool) -> None:
     names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     found = [name for name in names if name not in HIDDEN and not is_unfinished(name, WRITTEN)]
     if foreign := [name for name in found if name not in WRITTEN]:
-        raise ValueError(f"{folder} holds {foreign[0]}, which no demo wrote: choose another --output")
+        raise ValueError(
+            f"{folder} holds {foreign[0]}, which was not written by a demo: choose another --output"
+        )
     if found and not is_ours(folder):
         raise ValueError(
-            f"{folder} has no {OWN}, the list of what a demo wrote there, as if an earlier version or "
-            "someone else had written it: look into it and delete it yourself, or choose another --output"
+            f"{folder} has no {OWN}, the list of what a demo wrote there, so an earlier version or another "
+            f"program may have written it: check its contents and delete it yourself, or choose another "
+            f"--output"
         )
     if found and not overwrite:
         raise ValueError(f"{folder} holds an earlier demo: add --overwrite, or choose another --output")
@@ -196,7 +199,7 @@ def study(member: str, recipe: PretrainingRecipe) -> Findings:
     model_folder = pretrain(recipe)
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     model = AutoModelForPreTraining.from_pretrained(model_folder).eval()
-    say(f"{member}: reading it back, and comparing it with an untrained one and with counting")
+    say(f"{member}: loading it, and comparing it with an untrained model and n-gram baselines")
     return Findings(
         member=member,
         recipe=recipe,

@@ -120,8 +120,8 @@ def read_about(folder: Path) -> dict[str, Any]:
         return json.loads((folder / ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{folder} is no cache of a teacher ({ABOUT} cannot be read): name another folder in "
-            "general.cache.folder, or delete it"
+            f"{folder} is not a teacher's cache ({ABOUT} cannot be read): set another general.cache.folder, "
+            f"or delete it"
         ) from error
 
 
@@ -131,6 +131,6 @@ def require_binding(folder: Path, found: Mapping[str, Any], wanted: Binding) -> 
         if found.get(key) != value:
             shown = "" if key in ("teacher", "data") else f" ({found.get(key)} instead of {value})"
             raise ValueError(
-                f"general.cache: {folder} was written for {MEANINGS[key]}{shown}: name another "
-                "general.cache.folder, or delete it so that it is written anew"
+                f"general.cache: {folder} was written for {MEANINGS[key]}{shown}: set another "
+                f"general.cache.folder, or delete it"
             )

@@ -81,12 +81,12 @@ def require_fixed(base: TokenObjective, copies: int) -> None:
     """Raise a `ValueError` if an objective corrupts text anew whenever it is read, or all copies alike."""
     if base.noise == "dynamic":
         raise ValueError(
-            f"general.cache keeps what a teacher expects of fixed text, but {base.term} corrupts it anew "
-            "whenever it is read: set general.objective.masking=static (masked_language_modeling; "
-            "cache.copies says how many masks take turns), or leave cache out"
+            f"general.cache needs a fixed input, but {base.term} corrupts the text differently each time: "
+            f"set general.objective.masking=static (masked_language_modeling; "
+            "cache.copies sets the number of different masks), or leave cache out"
         )
     if copies > 1 and base.noise == "none":
         raise ValueError(
-            f"general.cache.copies is {copies}, but {base.term} corrupts nothing, so that all copies "
-            "would be the same: leave it out"
+            f"general.cache.copies is {copies}, but {base.term} corrupts nothing, so all copies would be "
+            f"equal: leave it out"
         )

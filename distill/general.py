@@ -98,8 +98,8 @@ def require_steps(taken: int, steps: int, folder: Path) -> None:
     """Raise a `ValueError` if a finished run has taken more steps than the recipe now says."""
     if taken > steps:
         raise ValueError(
-            f"general.training.steps = {steps}, but {folder} has taken {taken}: resume with as many or more, "
-            "or start over with --overwrite"
+            f"general.training.steps = {steps}, but {folder} has taken {taken}: resume with at least as "
+            f"many, or start over with --overwrite"
         )
 
 

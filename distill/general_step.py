@@ -67,8 +67,8 @@ def prepare_general(recipe: GeneralRecipe, folder: Path) -> GeneralStep:
     )
     if not isinstance(base, TokenObjective):
         raise ValueError(
-            f"general.objective is {kind}, which has targets other than tokens: DistilBERT learns "
-            "masked_language_modeling, without next sentences"
+            f"general.objective is {kind}, which has targets other than tokens: use "
+            f"masked_language_modeling, without next-sentence prediction"
         )
     texts = open_texts(pretraining)
     source = training_source(pretraining, texts["train"], teacher.tokenizer)(corpus.sequence_length)

@@ -46,8 +46,8 @@ def choose_layers(choice: LayerChoice, depth: int, count: int | None, key: str) 
         case "every":
             if depth % count:
                 raise ValueError(
-                    f"{key} is every, but {count} layers are no part of {depth} that leaves nothing over: "
-                    "choose spread, or list the layers"
+                    f"{key} is every, but {count} layers do not divide {depth}: choose spread, or list the "
+                    f"layers"
                 )
             return list(range(0, depth, depth // count))
 

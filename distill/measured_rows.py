@@ -45,8 +45,8 @@ def require_not_learned(
         theirs = rows_of_teacher(folder, task, data)
     except (ValueError, OSError) as error:
         warnings.warn(
-            f"which rows the teacher {name} has learned is not known ({error}): make sure that the student "
-            "is measured on none of them",
+            f"the training rows of the teacher {name} are unknown ({error}): make sure that the student is "
+            f"not evaluated on them",
             stacklevel=2,
         )
         return
@@ -103,7 +103,7 @@ def same_file(file: str, others: Iterable[str], noted: list[dict[str, Any]]) -> 
             (not hashes and path == file) or identify_file(found, cache_folder(None))["sha256"] in hashes
         ):
             return path
-    raise ValueError(f"{file} is not there any more, or has changed")
+    raise ValueError(f"{file} does not exist any more, or has changed")
 
 
 def complaint(name: str, folder: Path, data: DataRecipe, split: str, known: list[bool]) -> str:

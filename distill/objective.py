@@ -65,7 +65,10 @@ class Distillation(Objective):
         own = {base.term: base_weight} if base_weight else {}
         self.weights = own | {signal.name: signal.weight for signal in signals}
         if not self.weights:
-            raise ValueError("general.signals is empty and general.objective_weight is 0: nothing is learned")
+            raise ValueError(
+                "general.signals is empty and general.objective_weight is 0, so there is no loss: set one "
+                "of them"
+            )
 
     @property
     def needs(self) -> Needs:

@@ -1,9 +1,10 @@
 """The recipe of a distillation, with a part for each step and one for the student.
 
-student    with what it begins           general    learn from raw text what a pretrained teacher expects
-report     what is compared              task       learn from rows what a fine-tuned teacher answers
+student    architecture, initial weights      general    distill a pretrained teacher on raw text
+report     comparisons in the report          task       distill a fine-tuned teacher on rows
 
-One of both steps, or both: then the student that the first one has made goes on with the second.
+A recipe has one of the two steps, or both; with both, the student of the first step continues with the
+second.
 """
 
 from dataclasses import dataclass, field, replace
@@ -24,26 +25,26 @@ from .signal_recipes import PUBLISHED, SignalRecipe, Temperature
 
 @dataclass(frozen=True)
 class StudentRecipe:
-    """What the student is, and with what it begins."""
+    """The student's architecture and initial weights."""
 
     path: str | None = None
-    """Folder or Hub id of a model that is the student, ours or a stock one; if left out, it is made of the
-    teacher, as the other fields say."""
+    """Folder or Hub id of an existing model, Tercet's or stock; by default, the student is made from the
+    teacher with the other fields."""
     layers: LayerChoice = "every"
-    """Which of the teacher's layers: `every` k-th, `spread` from the first to the last, the `first`, the
-    `last`, or a list of their numbers, counted from 0. Of the encoder where there are two stacks."""
+    """Layers to copy from the teacher: `every` k-th, `spread` from the first to the last, the `first`, the
+    `last`, or a list of indices from 0. In a sequence-to-sequence model, those of the encoder."""
     num_layers: Positive | None = None
-    """How many of them; half if left out."""
+    """Number of these layers; half of the teacher's by default."""
     decoder_layers: LayerChoice | None = None
-    """The same of the decoder, where there are two stacks; as `layers` and `num_layers` say if left out."""
+    """The same for the decoder of a sequence-to-sequence model; `layers` and `num_layers` by default."""
     num_decoder_layers: Positive | None = None
-    """How many of these."""
+    """Number of decoder layers."""
     token_types: Literal["dropped", "kept"] = "dropped"
-    """Whether an encoder still tells first and second text apart; DistilBERT does not."""
+    """Whether an encoder keeps its token type embeddings; DistilBERT does not."""
     initialization: Literal["teacher", "random"] = "teacher"
-    """Where the first weights are from; random ones show what the teacher's were worth."""
+    """Initial weights; `random` measures the effect of the teacher's weights."""
     overrides: dict[str, Any] = field(default_factory=dict)
-    """Further fields of the configuration: a smaller `hidden_size` needs random weights."""
+    """Overrides of other configuration fields; a smaller `hidden_size` needs random weights."""
 
     def __post_init__(self):
         if self.path is not None and replace(self, path=None) != StudentRecipe():
@@ -54,105 +55,107 @@ class StudentRecipe:
 
 @dataclass(frozen=True)
 class CacheRecipe:
-    """Let the teacher read the corpus once, and keep what it expects."""
+    """Cache the teacher's outputs: it processes the corpus once."""
 
     top_k: Positive | None = 64
-    """Likeliest tokens of which the probabilities are kept; all if null."""
+    """Number of likeliest tokens whose probabilities are stored; null stores all."""
     copies: Positive = 1
-    """How many differently masked copies of the text are read; epochs take turns with them."""
+    """Number of differently masked copies of the text; epochs alternate between them."""
     precision: Literal["fp16", "fp32"] = "fp16"
-    """Number format of what is kept."""
+    """Precision of the stored values."""
     folder: str | None = None
-    """Where it is kept; beside the tokenized corpus if left out."""
+    """Folder of the cache; by default, in the cache of the tokenized corpus."""
 
 
 @dataclass(frozen=True)
 class OnPolicyRecipe:
-    """Let the student write what both are compared on (Agarwal et al., 2024, algorithm 1)."""
+    """On-policy distillation, on texts that the student generates (Agarwal et al., 2024, algorithm 1)."""
 
     probability: Share = 0.5
-    """How many of the steps are written by the student, the paper's lambda; the others read given text."""
+    """Share of the steps with texts of the student, the paper's lambda; the other steps use the corpus."""
     temperature: Temperature = 1.0
-    """Of the distribution that it writes from."""
+    """Temperature of the student's sampling."""
     beginning: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    """Share of a text that a decoder is given and continues, a token at least."""
+    """Share of a text that serves as a decoder's prompt, at least one token."""
 
 
 @dataclass(frozen=True)
 class GeneralRecipe:
-    """Learn from raw text what a pretrained teacher expects."""
+    """Distill a pretrained teacher on raw text."""
 
     teacher: str
-    """Folder or Hub id of the teacher, ours or a stock model that ours can be, with its tokenizer."""
+    """Folder or Hub id of the teacher with its tokenizer: a Tercet model, or a stock one that Tercet can
+    import."""
     corpus: CorpusRecipe
-    """Which text is read."""
+    """The text."""
     objective: ObjectiveRecipe
-    """What is learned from the text itself."""
+    """The training objective on the text itself."""
     training: TrainingRecipe
-    """How."""
+    """Optimization."""
     signals: tuple[SignalRecipe, ...] = PUBLISHED
     """What is learned from the teacher."""
     objective_weight: NonNegative = 2.0
-    """What the objective counts beside the signals; 0: the teacher alone is learned from."""
+    """Weight of the objective's loss; 0 trains with the teacher's losses only."""
     cache: CacheRecipe | None = None
-    """If given, the teacher reads the corpus once; otherwise it reads along."""
+    """If set, the teacher's outputs are cached; otherwise the teacher computes every batch."""
     sequences: Positive | None = None
-    """If given, targets are what the teacher writes for the sources by so many beams, once (Kim and Rush,
-    2016, section 3.2); for translation."""
+    """If set, sequence-level distillation: the teacher generates the targets once, with this number of beams
+    (Kim and Rush, 2016, section 3.2); for translation."""
     on_policy: OnPolicyRecipe | None = None
-    """If given, targets of some steps are what the student writes; for decoders and sequence to sequence."""
+    """If set, the student generates the targets of some steps; for decoders and sequence-to-sequence
+    models."""
 
 
 @dataclass(frozen=True)
 class TaskStepRecipe:
-    """Learn from rows what a fine-tuned teacher answers."""
+    """Distill a fine-tuned teacher on rows."""
 
     teacher: str
-    """Folder of the teacher, that `tercet finetune` made."""
+    """Folder of the teacher, a model of `tercet finetune`."""
     data: DataRecipe
-    """From which rows."""
+    """The rows."""
     training: FineTuningSchedule = field(default_factory=FineTuningSchedule)
-    """How."""
+    """Optimization."""
     unlabelled: str | None = None
-    """File of further rows, of which only the teacher says what is right."""
+    """File of further rows without labels, for the teacher's loss only."""
     soft_weight: Annotated[float, Field(gt=0)] = 1.0
-    """What the teacher's answers count."""
+    """Weight of the loss on the teacher's outputs."""
     hard_weight: NonNegative = 1.0
-    """What the rows' labels count."""
+    """Weight of the loss on the rows' labels."""
     temperature: Temperature = 2.0
-    """Of the teacher's answers and the student's."""
+    """Temperature of the teacher's and the student's distributions."""
 
 
 @dataclass(frozen=True)
 class ReportRecipe:
-    """What the student is compared with."""
+    """Comparisons in the report."""
 
     without_teacher: bool = True
-    """Whether the same student learns the same without a teacher, for comparison."""
+    """Whether to train the same student without a teacher, for comparison."""
     random: bool = True
-    """Whether a student that begins with random weights learns the same from the teacher."""
+    """Whether to train the same student from random weights, for comparison."""
     speed: bool = True
-    """Whether latency, throughput and memory are measured; the machine should rest meanwhile."""
+    """Whether to measure latency, throughput and memory; run no other programs meanwhile."""
 
 
 @dataclass(frozen=True)
 class DistillationRecipe:
-    """Everything that distillation depends on, but the machine."""
+    """All settings of a distillation."""
 
     output: str
     """Folder of the run."""
     student: StudentRecipe = field(default_factory=StudentRecipe)
-    """With what the student begins."""
+    """The student."""
     general: GeneralRecipe | None = None
     """The step on raw text."""
     task: TaskStepRecipe | None = None
     """The step on rows."""
     report: ReportRecipe = field(default_factory=ReportRecipe)
-    """What the student is compared with."""
+    """Comparisons in the report."""
 
     def __post_init__(self):
         if self.general is None and self.task is None:
-            raise ValueError("neither general nor task says what is learned: give one of them, or both")
+            raise ValueError("the recipe has neither general nor task: set one of them, or both")
 
     @property
     def folder(self) -> Path:

@@ -59,7 +59,7 @@ def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> Repo
     return Report(
         f"Distillation: {shown_share(kept[STUDENT]['share'])} kept with "
         f"{less(sizes[STUDENT]['parameters'], sizes[TEACHER]['parameters'])} fewer parameters",
-        f"A student of {name_of_model(step.teacher)}, measured beside it on the same held-out rows or texts.",
+        f"A student of {name_of_model(step.teacher)}, compared with it on the same held-out rows or texts.",
         [
             Cards([*cards(summary)]),
             Prose(explanation(summary)),
@@ -136,16 +136,16 @@ def explanation(summary: Mapping[str, Any]) -> str:
     """Say what the numbers mean."""
     controls = [name for name in summary["students"] if name != STUDENT]
     told = (
-        "The share is the student's score over the teacher's on the same rows; its interval comes from "
-        "drawing rows again from those at hand (Efron and Tibshirani, 1993), and says nothing of other seeds."
+        "The share is the ratio of the student's score to the teacher's on the same rows. Its interval is a "
+        "bootstrap over rows (Efron and Tibshirani, 1993), and does not cover other seeds."
     )
     if WITHOUT_TEACHER in controls:
         told += (
-            " Without a teacher, the same student begins with the same weights and learns as long from "
-            "labels and text alone."
+            " Without a teacher, the same student starts from the same weights and is trained for as many "
+            "steps on labels and text alone."
         )
     if RANDOM in controls:
-        told += " From random weights, it learns as long from the same teacher."
+        told += " From random weights, it is distilled for as many steps from the same teacher."
     return told
 
 
@@ -182,9 +182,9 @@ def shown_interval(interval: Sequence[float] | None) -> str:
 def about_share(kept: Mapping[str, Any]) -> str:
     """Say how sure a share is, or why there is none."""
     if kept["share"] is None:
-        return "No share: the teacher's score is not above 0, or one of both is not defined."
+        return "No share: the teacher's score is not above 0, or one of the scores is not defined."
     if kept["interval"] is None:
-        return "No interval: on some of the drawn rows, the teacher's score is not above 0."
+        return "No interval: on some bootstrap samples, the teacher's score is not above 0."
     return f"95 % interval {shown_interval(kept['interval'])}."
 
 
@@ -252,8 +252,9 @@ def about_cache(missing: Mapping[str, float]) -> str:
     """Say what a cached teacher lacks of the live one."""
     told = " and ".join(f"{share:.3%} at temperature {at}" for at, share in missing.items())
     return (
-        "The teacher had read the text before. Of its probability, the tokens that were not kept have "
-        f"{told or 'no part that a signal compares'}, on average over all targets."
+        "The teacher's outputs were cached. The tokens that were not stored have this share of its "
+        "probability: "
+        f"{told or 'none that a loss uses'}, on average over all targets."
     )
 
 

@@ -53,8 +53,8 @@ def require_pairs(source: ExampleSource) -> ParallelPairs:
     if isinstance(source, ParallelPairs):
         return source
     raise ValueError(
-        "general.sequences: the teacher writes targets for sources, which translation alone has: leave it "
-        "out, or learn translation"
+        "general.sequences: the teacher generates targets for sources, which only translation has: leave it "
+        "out, or use translation"
     )
 
 

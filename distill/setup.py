@@ -85,8 +85,8 @@ def require_rereadable(step: GeneralStep, general: GeneralRecipe) -> None:
     beforehand = [key for key in ("cache", "sequences") if getattr(general, key) is not None]
     if beforehand and general.corpus.streaming:
         raise ValueError(
-            f"general.{beforehand[0]}: the teacher reads the whole text once, but a stream is never there as "
-            "a whole: set general.corpus.streaming=false"
+            f"general.{beforehand[0]}: the teacher processes the whole text beforehand, which a stream does "
+            f"not allow: set general.corpus.streaming=false"
         )
     if general.sequences is not None:
         require_pairs(step.source)
@@ -194,12 +194,12 @@ def first_student(recipe: StudentRecipe, step: GeneralStep, seed: int) -> Tercet
     require_same_vocabulary(teacher.tokenizer, own.tokenizer)
     if own.model.config.vocab_size != teacher.model.config.vocab_size:
         raise ValueError(
-            f"{recipe.path} has vectors for {own.model.config.vocab_size:,} tokens and the teacher for "
-            f"{teacher.model.config.vocab_size:,}: resize_token_embeddings makes them equal"
+            f"{recipe.path} has embeddings for {own.model.config.vocab_size:,} tokens and the teacher for "
+            f"{teacher.model.config.vocab_size:,}: make them equal with resize_token_embeddings"
         )
     if not isinstance(own.model, objective.model_class):
         raise ValueError(
-            f"student.path {recipe.path} is a {type(own.model).__name__}, but {objective.kind} is learned by "
-            f"a {objective.model_class.__name__}: name such a model"
+            f"student.path {recipe.path} is a {type(own.model).__name__}, but {objective.kind} needs a "
+            f"{objective.model_class.__name__}: set student.path to such a model"
         )
     return own.model

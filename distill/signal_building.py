@@ -29,7 +29,7 @@ def build_signals(
     """
     kinds = sorted(recipe.kind for recipe in recipes)
     if twice := [kind for kind, other in pairwise(kinds) if kind == other]:
-        raise ValueError(f"general.signals has {twice[0]} twice: name each signal once")
+        raise ValueError(f"general.signals has {twice[0]} twice: list each kind once")
     return [build_signal(recipe, student, teacher) for recipe in recipes]
 
 
@@ -76,8 +76,8 @@ def build_relations(
         for width in widths_of_vectors(config):
             if width % heads:
                 raise ValueError(
-                    f"relations.heads is {heads}, but the {role}'s vectors of {width} numbers cannot be cut "
-                    "into so many equal parts: choose a divisor"
+                    f"relations.heads is {heads}, but the {role}'s vectors of {width} numbers cannot be "
+                    f"split into this many equal parts: choose a divisor"
                 )
     depth = min(depths_of(teacher))
     if not -depth <= layer < depth:
@@ -92,8 +92,8 @@ def require_one_width(signal: str, student: TercetConfig, teacher: TercetConfig)
     if student.hidden_size != teacher.hidden_size:
         raise ValueError(
             f"{signal} compares states of one width, but the student's have {student.hidden_size} numbers "
-            f"and the teacher's {teacher.hidden_size}: choose hidden_states of all layers, which learns a "
-            "projection"
+            f"and the teacher's {teacher.hidden_size}: choose hidden_states of all layers, which has a "
+            f"learned projection"
         )
 
 
@@ -102,13 +102,15 @@ def require_comparable_maps(student: TercetConfig, teacher: TercetConfig) -> Non
     for own, theirs in zip(stack_configs(student), stack_configs(teacher), strict=True):
         if "sliding_attention" in {*(own.layer_types or []), *(theirs.layer_types or [])}:
             raise ValueError(
-                "attention_maps compares what tokens read of their whole sequence, but there are layers that "
-                "read a window: choose hidden_states"
+                "attention_maps needs full attention, but there are layers with sliding windows: choose "
+                "hidden_states"
             )
         if own.num_attention_heads != theirs.num_attention_heads:
             raise ValueError(
-                f"attention_maps compares head by head, but the student has {own.num_attention_heads} and "
-                f"the teacher {theirs.num_attention_heads}: choose relations, which needs no equal heads"
+                f"attention_maps needs equal numbers of heads, but the student has "
+                f"{own.num_attention_heads} and "
+                f"the teacher {theirs.num_attention_heads}: choose relations, which does not need equal "
+                f"numbers of heads"
             )
 
 

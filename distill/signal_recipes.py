@@ -1,14 +1,14 @@
-"""What a student can learn from a teacher, as a recipe says it: one part of a recipe for each signal.
+"""The losses between student and teacher in a recipe (`general.signals`), one dataclass for each.
 
-kind                    what is compared                                      narrower student  cached teacher
-soft_targets            what both expect at each target, at a temperature     yes                yes
-reverse_kl              the same, from the student's side                     yes                of full width
-generalized_divergence  between the two                                       yes                of full width
-logit_mse               logits at each target                                 yes                no
-cosine                  directions of the last hidden states                  no                 yes
-hidden_states           hidden states of all layers, or of the last           projected          the last
-attention_maps          scores of attention before the softmax                of as many heads   no
-relations               queries, keys and values among themselves             yes                no
+kind                    loss                                                 narrower student  cached teacher
+soft_targets            KL divergence at each target, at a temperature       yes               yes
+reverse_kl              KL divergence in the reverse direction               yes               with all tokens
+generalized_divergence  generalized Jensen-Shannon divergence                yes               with all tokens
+logit_mse               squared error of logits at each target               yes               no
+cosine                  cosine of the last hidden states                     no                yes
+hidden_states           squared error of hidden states, of all layers or last projected         the last
+attention_maps          squared error of attention scores before the softmax with equal heads  no
+relations               self-attention relations of queries, keys and values yes               no
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from ..objectives.base_recipe import Share
 from ..training.recipe import Positive
 
 Weight = Annotated[float, Field(gt=0)]
-"""What a term counts in the loss; a signal that shall not count is left out."""
+"""Weight of a term in the loss; leave a loss out instead of setting its weight to 0."""
 
 Temperature = Annotated[float, Field(gt=0)]
-"""What logits are divided by before the softmax: above 1, unlikely tokens count more."""
+"""Divisor of the logits before the softmax: above 1, unlikely tokens have more weight."""
 
 
 @dataclass(frozen=True)
@@ -33,29 +33,29 @@ class SoftTargetsRecipe:
     kind: Literal["soft_targets"]
     weight: Weight = 5.0
     temperature: Temperature = 2.0
-    """Of both distributions."""
+    """Temperature of both distributions."""
 
 
 @dataclass(frozen=True)
 class ReverseKLRecipe:
-    """Stay where the teacher expects something, instead of covering all it expects (Gu et al., 2024)."""
+    """Reverse KL divergence: mode-seeking instead of mode-covering (Gu et al., 2024)."""
 
     kind: Literal["reverse_kl"]
     weight: Weight = 1.0
     temperature: Temperature = 1.0
-    """Of both distributions."""
+    """Temperature of both distributions."""
 
 
 @dataclass(frozen=True)
 class GeneralizedDivergenceRecipe:
-    """Between both (Agarwal et al., 2024): a Jensen-Shannon divergence that leans to one of them."""
+    """Generalized Jensen-Shannon divergence, between forward and reverse KL (Agarwal et al., 2024)."""
 
     kind: Literal["generalized_divergence"]
     weight: Weight = 1.0
     beta: Share = 0.5
     """Share of the teacher in the mixture; at 0 it is the divergence of soft targets, at 1 reverse KL."""
     temperature: Temperature = 1.0
-    """Of both distributions."""
+    """Temperature of both distributions."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,12 @@ class HiddenStatesRecipe:
     kind: Literal["hidden_states"]
     weight: Weight = 1.0
     layers: Literal["all", "last"] = "all"
-    """Whether what every layer makes, and what the first one reads, is compared, or the end alone."""
+    """`all`: the embeddings and the output of every layer; `last`: the output of the last layer."""
 
 
 @dataclass(frozen=True)
 class AttentionMapsRecipe:
-    """Match the scores of attention of all layers (Jiao et al., 2020)."""
+    """Match the attention scores of all layers (Jiao et al., 2020)."""
 
     kind: Literal["attention_maps"]
     weight: Weight = 1.0
@@ -94,14 +94,14 @@ class AttentionMapsRecipe:
 
 @dataclass(frozen=True)
 class RelationsRecipe:
-    """Match how the queries, keys and values of a layer relate to each other (Wang et al., 2021)."""
+    """Match the self-attention relations of queries, keys and values in one layer (Wang et al., 2021)."""
 
     kind: Literal["relations"]
     weight: Weight = 1.0
     heads: Positive | None = None
-    """Parts that vectors are cut into, whatever the models' heads; the teacher's heads if left out."""
+    """Number of relation heads that the vectors are split into; the teacher's attention heads by default."""
     teacher_layer: int = -1
-    """Layer of the teacher, counted from 0, or from the end if negative; of the student it is the last."""
+    """Index of the teacher's layer, from the end if negative; the student's layer is its last."""
 
 
 SignalRecipe = Annotated[

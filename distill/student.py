@@ -51,7 +51,7 @@ def chosen_layers(recipe: StudentRecipe, teacher: TercetConfig) -> Chosen:
         if recipe.decoder_layers is not None or recipe.num_decoder_layers is not None:
             raise ValueError(
                 f"student.decoder_layers is set, but the teacher is a {teacher.model_type} with one stack: "
-                "say student.layers"
+                f"set student.layers"
             )
         return {stack: choose_layers(recipe.layers, depth, recipe.num_layers, "student.layers")}
     of_decoder = recipe.layers if recipe.decoder_layers is None else recipe.decoder_layers
@@ -118,10 +118,12 @@ def require_known(config_class: type[TercetConfig], overrides: Mapping[str, Any]
     except ValueError as error:
         raise ValueError(str(error).replace("model.overrides", "student.overrides")) from None
     if "vocab_size" in overrides:
-        raise ValueError("student.overrides.vocab_size: student and teacher share a vocabulary; remove it")
+        raise ValueError(
+            "student.overrides.vocab_size: student and teacher must share a vocabulary; remove it"
+        )
     for name, keys in OF_LAYERS.items():
         if name in overrides:
-            raise ValueError(f"student.overrides.{name}: the layers are chosen by {keys}; say it there")
+            raise ValueError(f"student.overrides.{name}: the layers are selected by {keys}; set it there")
 
 
 def picked(types: list[str] | None, layers: list[int]) -> list[str] | None:

@@ -76,7 +76,7 @@ def prepare_task(recipe: TaskStepRecipe) -> TaskStep:
     if not type(teacher.model).__name__.endswith(task.head):
         raise ValueError(
             f"the teacher {recipe.teacher} is a {type(teacher.model).__name__}, which has no head "
-            f"{task.head} for {task.recipe.kind}: name the model that tercet finetune left"
+            f"{task.head} for {task.recipe.kind}: name a model of tercet finetune"
         )
     rows = read_splits(fine_tuning(recipe, task, Path(), recipe.teacher))
     unlabelled = None
@@ -108,8 +108,8 @@ def require_answers(task: Task) -> None:
     """Raise a `ValueError` if rows of a task mean nothing without their labels."""
     if task.recipe.kind in ("ranking", "generation"):
         raise ValueError(
-            f"task.unlabelled is set, but rows of {task.recipe.kind} without targets ask nothing: leave it "
-            "out"
+            f"task.unlabelled is set, but rows of {task.recipe.kind} without labels are not supported: "
+            f"leave it out"
         )
 
 
@@ -204,8 +204,8 @@ def require_same_beginning(folder: Path, path: str) -> None:
         replace_text(file, own)
     elif file.read_text(encoding="utf-8") != own:
         raise ValueError(
-            f"{folder} holds what a student with other weights than those of {path} has learned: delete it, "
-            "or start over with --overwrite"
+            f"{folder} was trained from other weights than those of {path}: delete it, or start over with "
+            f"--overwrite"
         )
 
 
@@ -243,7 +243,7 @@ def require_same_input(
     if own.max_length != step.encoder.max_length:
         shorter = min(own.max_length, step.encoder.max_length)
         raise ValueError(
-            f"the student reads at most {own.max_length:,} tokens and the teacher "
+            f"the student has a maximum length of {own.max_length:,} tokens and the teacher of "
             f"{step.encoder.max_length:,}: set task.data.max_length={shorter}"
         )
 

@@ -54,13 +54,13 @@ def require_outputs(teacher: TercetPreTrainedModel, name: str, kind: str, member
     """
     if teacher.config.model_type != member:
         raise ValueError(
-            f"the teacher {name} is a {teacher.config.model_type}, but {kind} is learned by a {member}: "
-            "choose another objective, or another teacher"
+            f"the teacher {name} is a {teacher.config.model_type}, but {kind} needs a {member}: choose "
+            f"another objective, or another teacher"
         )
     if not isinstance(teacher, TercetLMHeadModel):
         raise ValueError(
-            f"the teacher {name} is a {type(teacher).__name__}, which expects no tokens: name one that was "
-            f"pretrained by {kind}, with its LM head"
+            f"the teacher {name} is a {type(teacher).__name__}, which has no LM head: name one that was "
+            f"pretrained with {kind}, with its LM head"
         )
 
 

@@ -94,8 +94,8 @@ class PromptEncoder(ABC):
             if (token := getattr(self.tokenizer, f"{role}_token_id", None)) is not None:
                 return (token,)
         raise ValueError(
-            "the context is empty, and the tokenizer has neither a bos nor an eos token to begin with: give "
-            "the task a description, or the tokenizer a bos token"
+            "the context is empty, and the tokenizer has neither a bos nor an eos token to start with: set "
+            "task.description, or add a bos token to the tokenizer"
         )
 
 
@@ -129,9 +129,7 @@ class Seq2SeqPrompts(PromptEncoder):
     ):
         super().__init__(tokenizer, policy)
         if start_id is None:
-            raise ValueError(
-                "the model's configuration names no decoder_start_token_id: set it and save again"
-            )
+            raise ValueError("the model's configuration has no decoder_start_token_id: set it and save again")
         # BART's targets begin with a token of their own behind the start, mBART's with their language.
         self.lead = (start_id,) if forced_id is None else (start_id, forced_id)
         self.sentinel: tuple[int, ...] = ()
@@ -171,8 +169,8 @@ class EncoderPrompts(PromptEncoder):
         super().__init__(tokenizer, policy)
         if not tokenizer.is_fast:
             raise ValueError(
-                "an encoder's answers are found by their characters, which only fast tokenizers tell: save "
-                "the model with a fast one (tokenizer.json)"
+                "locating answers for an encoder needs character offsets, which only fast tokenizers have: "
+                "save the model with a fast tokenizer (tokenizer.json)"
             )
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
@@ -216,8 +214,8 @@ def frame_of(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple
         if framed[begin : begin + len(inner)] == inner:
             return tuple(framed[:begin]), tuple(framed[begin + len(inner) :])
     raise ValueError(
-        "the tokenizer cuts a text otherwise within its frame: name a model whose tokenizer puts tokens "
-        "around a text and leaves it as it is"
+        "the tokenizer gives other tokens for a text with special tokens than without: name a model whose "
+        "tokenizer adds special tokens around a text and does not change it"
     )
 
 
@@ -236,7 +234,7 @@ def require_tokens(ids: tuple[int, ...], answer: str) -> tuple[int, ...]:
     """Return the tokens of an answer, or raise a `ValueError` if there are none."""
     if not ids:
         raise ValueError(
-            f"the answer {answer!r} has no tokens of its own: an answer must have text, so correct the row "
-            "or the template"
+            f"the answer {answer!r} has no tokens of its own: correct the row or the template, so that the "
+            f"answer has text"
         )
     return ids

@@ -38,8 +38,8 @@ class TargetedComparison(Comparison):
         self.target = Template("task.target", recipe.target, is_expression=True)
         if recipe.normalization == "calibrated" and not (self.has_fixed_choices and recipe.content_free):
             raise ValueError(
-                "task.normalization is calibrated, which needs a list of task.choices, the same for all "
-                "rows, and texts in task.content_free: name both, or set task.normalization=none"
+                "task.normalization is calibrated, which needs a fixed list of task.choices and texts in "
+                "task.content_free: set both, or set task.normalization=none"
             )
 
     def without_query(self, query: Query) -> list[Prompt]:
@@ -110,8 +110,8 @@ class Choices(TargetedComparison):
             before, _, behind = self.parts(dict.fromkeys(row, text))
         except ValueError as error:
             raise ValueError(
-                f"{self.context.name} = {self.context.source!r} cannot be filled in with {text!r} in all "
-                "columns, for calibration: set task.content_free to texts that it can, or to []"
+                f"{self.context.name} = {self.context.source!r} cannot be rendered with {text!r} in all "
+                f"columns, for calibration: set task.content_free to texts for which it can, or to []"
             ) from error
         return Prompt(before, answers, behind)
 
@@ -137,7 +137,7 @@ class Cloze(Choices):
     def __init__(self, recipe: ClozeRecipe):
         context = Template("task.text", recipe.text, hole=HOLE)
         if recipe.text.count(HOLE) != 1:
-            raise ValueError(f"task.text = {recipe.text!r} must have one hole {HOLE}")
+            raise ValueError(f"task.text = {recipe.text!r} must have one blank {HOLE}")
         super().__init__(recipe, context)
 
     def parts(self, row: Row) -> tuple[str, str, str]:
@@ -149,8 +149,8 @@ class Cloze(Choices):
         text = self.context(row)
         if text.count(MARK) != 1:
             raise ValueError(
-                f"task.text = {self.context.source!r} has {text.count(MARK)} holes {HOLE} in this row: "
-                "write it so that each row has one"
+                f"task.text = {self.context.source!r} has {text.count(MARK)} blanks {HOLE} in this row: "
+                f"change it so that each row has one"
             )
         before, _, behind = text.partition(MARK)
         context = before.rstrip(" ")

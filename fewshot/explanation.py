@@ -38,7 +38,7 @@ def explain_query(subject: Subject, query: Query) -> Iterator[str]:
     """Write the prompt and the answers that a model scores, line by line."""
     yield f"{subject.name} ({subject.member}), row {query.item.number + 1}:"
     if query.dropped or query.cut:
-        yield f"  {query.dropped} demonstrations dropped, {query.cut} tokens of the context cut off"
+        yield f"  {query.dropped} demonstrations dropped, {query.cut} tokens of the context truncated"
     for prompt in dict.fromkeys(prompt.context for prompt in query.prompts):
         yield "  | " + prompt.replace("\n", "\n  | ")
     texts = query.item.answers or query.item.references
@@ -62,4 +62,4 @@ def explain_request(subject: Subject, request: Request) -> Iterator[str]:
         yield f"    target begins with: {shown(request.lead)}"
     yield f"    scored, {len(request.answer)} tokens: {shown(request.answer) or 'none, the model generates'}"
     if request.suffix:
-        yield f"    behind it: {shown(request.suffix)}"
+        yield f"    after it: {shown(request.suffix)}"

@@ -85,8 +85,8 @@ class Demonstrations:
                 break
         if len(drawn) < num_fewshot:
             error = ValueError(
-                f"prompting.num_fewshot is {num_fewshot}, but there are {len(drawn)} other rows to "
-                "demonstrate this one that read differently and have the same task.match: ask for fewer"
+                f"prompting.num_fewshot is {num_fewshot}, but there are {len(drawn)} different rows with "
+                "the same task.match that can be demonstrations of this one: lower it"
             )
             raise row_error(self.source, item.number, error)
         if order:

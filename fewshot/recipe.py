@@ -1,8 +1,8 @@
-"""What an evaluation by prompts depends on: a recipe has a part for each thing that it joins.
+"""The recipe of a few-shot evaluation.
 
-task       templates of one row (`task_recipes.py`)                       data     which rows
-prompting  how many demonstrations, drawn how, and how answers are scored models   which models
-and optionally: contamination (which rows stand in a corpus that a model was trained on)
+task       templates of prompts and answers (`task_recipes.py`)    data     the rows
+prompting  demonstrations, and the scoring of answers              models   the models
+and optionally: contamination (a corpus that the models may have been trained on)
 """
 
 from collections.abc import Mapping
@@ -24,23 +24,23 @@ Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_l
 
 @dataclass(frozen=True)
 class DataRecipe:
-    """Which rows are evaluated, and which serve as demonstrations."""
+    """The rows to evaluate, and the rows that serve as demonstrations."""
 
     test: str
-    """File to evaluate (.jsonl, .json, .csv, .tsv, .parquet, perhaps with .gz or .zst), or a split of
+    """File to evaluate (.jsonl, .json, .csv, .tsv, .parquet, optionally with .gz or .zst), or a split of
     `dataset`."""
     demonstrations: str | None = None
-    """File or split that demonstrations are drawn from; `test` if left out, never the row of the query."""
+    """File or split to sample demonstrations from; by default `test`, without the row of the query."""
     folder: str = "data"
-    """Where files lie whose names are not absolute."""
+    """Folder of files whose paths are relative."""
     dataset: str | None = None
-    """Id of a data set on the Hub; `test` and `demonstrations` are its splits then."""
+    """Id of a data set on the Hub; `test` and `demonstrations` are then its splits."""
     subset: str | None = None
-    """Its part, where it has several."""
+    """Subset (configuration) of the data set, if it has several."""
     where: str | None = None
-    """Jinja expression: only rows of which it is true are read."""
+    """Jinja expression that selects rows: only rows for which it is true are read."""
     limit: Positive | None = None
-    """Rows that are evaluated, at most; which ones does not depend on seeds."""
+    """Maximum number of rows to evaluate; the selection does not depend on seeds."""
 
     def resolve(self, split: str) -> str:
         """Give the path of a file, or the name of a split."""
@@ -49,72 +49,73 @@ class DataRecipe:
 
 @dataclass(frozen=True)
 class PromptingRecipe:
-    """How rows become prompts, and prompts scores (Brown et al., 2020, section 2)."""
+    """Prompts and scoring (Brown et al., 2020, section 2)."""
 
     RENAMED: ClassVar[Mapping[str, str]] = {"shots": "num_fewshot"}
 
     num_fewshot: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
-    """Numbers of demonstrations, K; each is a result of its own."""
+    """Numbers of demonstrations, K; the report has a score for each."""
     seeds: Seeds = (0,)
-    """One draw of demonstrations for each; K demonstrations are the first K of the largest draw."""
+    """One sample of demonstrations per seed; K demonstrations are the first K of the largest sample."""
     orders: Positive = 1
-    """In how many orders each draw is shown."""
+    """Number of orders in which each sample is shown."""
     draw: Literal["fixed", "per_example"] = "fixed"
-    """The same demonstrations for all rows, which is faster, or others for each."""
+    """`fixed`: the same demonstrations for all rows, which is faster; `per_example`: a sample for each
+    row."""
     balanced: bool = False
-    """Whether all answers are demonstrated equally often, as far as K allows."""
+    """Whether demonstrations are balanced over answers, as far as K allows."""
     opening: Opening = "tokenizer"
-    """What opens a text: what the tokenizer puts there, its bos token, or nothing."""
+    """Start of a text: the tokenizer's special tokens, its bos token, or nothing."""
     ends_answer: bool = False
-    """Whether the end-of-sequence token belongs to an answer, and is scored."""
+    """Whether the end-of-sequence token is part of an answer, and is scored."""
     sentinel: bool = False
-    """Whether prompts of sequence-to-sequence models are like span corruption: the source ends in
-    `<extra_id_0>`, and the answer follows it in the target, up to `<extra_id_1>` where it is generated."""
+    """Whether prompts of sequence-to-sequence models have the format of span corruption: the source ends in
+    `<extra_id_0>`, and the target has the answer after it, up to `<extra_id_1>` in generation."""
     pseudo_log_likelihood: Hiding = "within_word"
-    """Which tokens of an answer are masked together for an encoder."""
+    """Tokens of an answer that are masked together, for encoders."""
     precision: Precision = "fp32"
-    """Number format of weights and products."""
+    """Precision of weights and matrix products."""
     tokens_at_once: Positive = 4096
-    """Tokens of a batch: lower it when memory is short."""
+    """Number of tokens in a batch: lower it if memory is short."""
     retain_heap: bool = True
     """Whether freed memory is kept for the next batch, on a CPU."""
     one_by_one: bool = False
-    """Whether each request is read by itself, as scores are defined: slow, to check the fast way."""
+    """Whether to compute each request separately, as scores are defined: slow, to check the fast path."""
 
     @property
     def policy(self) -> SpecialTokenPolicy:
-        """What stands around texts."""
+        """The special tokens around texts."""
         return SpecialTokenPolicy(self.opening, self.ends_answer, self.sentinel)
 
 
 @dataclass(frozen=True)
 class ContaminationRecipe:
-    """Which rows stand in a corpus that a model was pretrained on (Brown et al., 2020, appendix C)."""
+    """A corpus that models were pretrained on, to find contaminated rows (Brown et al., 2020, appendix C)."""
 
     corpus: str | tuple[str, ...]
     """Files or folders, as in a pretraining recipe's `corpus.train`; `documentation`; or a Hub id."""
     words: Annotated[int, Field(ge=1)] | None = None
-    """Length of the n-grams; if left out, 8 to 13, by the length of the rows."""
+    """Length of the n-grams in words; by default, 8 to 13, depending on the length of the rows."""
 
 
 @dataclass(frozen=True)
 class FewShotRecipe:
-    """Everything that an evaluation depends on, but the machine."""
+    """All settings of an evaluation."""
 
     RENAMED: ClassVar[Mapping[str, str]] = {"asking": "prompting"}
 
     task: TaskRecipe
     """The task."""
     data: DataRecipe
-    """Which rows."""
+    """The rows."""
     output: str
     """Folder of the evaluation."""
     models: tuple[str, ...] = ()
-    """Folders or Hub ids, of Tercet's models or stock ones. `--model` adds one."""
+    """Folders or Hub ids of Tercet models or stock models; `--model` sets them."""
     prompting: PromptingRecipe = field(default_factory=PromptingRecipe)
-    """How the models are prompted."""
+    """Prompts and scoring."""
     contamination: ContaminationRecipe | None = None
-    """If given, scores are told apart for rows that stand in a corpus."""
+    """If set, scores are also reported separately for contaminated rows."""
 
     @property
     def folder(self) -> Path:

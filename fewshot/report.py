@@ -113,17 +113,17 @@ def doubts(results: Results) -> str:
     unchanged = all(model["weights_unchanged"] for model in results["models"])
     assert unchanged  # or there would be no report
     return (
-        "The interval says how far the score of other rows of the same kind may lie off: it comes from "
-        "scoring rows drawn again from those at hand (Efron and Tibshirani, 1993). The standard error is "
-        "that over draws of demonstrations. Majority is the most frequent answer, random one drawn at "
-        "random. A hash of all weights before and after says that the evaluation has changed none."
+        "The interval is a percentile bootstrap over rows (Efron and Tibshirani, 1993). The standard error "
+        "is over samples of demonstrations. The baseline majority always gives the most frequent answer, "
+        "and random a random one. Equal hashes of all weights before and after show that the evaluation did "
+        "not change them."
     )
 
 
 def shots(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
     """Show the score against K."""
     criterion = results["criterion"]
-    yield Heading("Against the number of demonstrations")
+    yield Heading("Score by number of demonstrations")
     bands = {
         label(model, results): Band(
             [int(count) for count in model["shots"]],
@@ -163,7 +163,7 @@ def ties(results: Results) -> Iterator[Block]:
     }
     if any(found.values()):
         counts = ", ".join(f"{count:,} ({name})" for name, count in found.items())
-        yield Prose(f"Pairs whose sentences are equally likely, which count as wrong: {counts}.")
+        yield Prose(f"Ties (pairs with equally likely sentences), which count as wrong: {counts}.")
 
 
 def label(model: Mapping[str, Any], results: Results) -> str:
@@ -227,9 +227,9 @@ def contamination(results: Results) -> Iterator[Block]:
         return
     yield Heading("Contamination")
     yield Prose(
-        f"{found['touched']:,} of {found['items']:,} items have {found['words']} words in a row in common "
-        f"with one of {found['documents']:,} documents; {found['short']:,} are too short to tell, and count "
-        "as clean."
+        f"{found['touched']:,} of {found['items']:,} items share {found['words']} consecutive words with "
+        f"one of {found['documents']:,} documents; {found['short']:,} items are too short for this, and "
+        f"count as clean."
     )
     rows = [
         [

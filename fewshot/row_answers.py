@@ -19,7 +19,7 @@ def texts_in(name: str, values: Any, least: int = 2) -> list[str]:
         if is_missing(values[number]) or not text.strip():
             raise ValueError(
                 f"{name} gives the empty answer {values[number]!r} (number {number}): fill it in, or "
-                "leave the row out with data.where"
+                f"exclude the row with data.where"
             )
     return texts
 
@@ -38,10 +38,13 @@ def place_of(
         ValueError: It is none of the choices, or may be two of them.
     """
     if labels and len(labels) != len(choices):
-        raise ValueError(f"task.labels names {len(labels)} labels for {len(choices)} choices: name as many")
+        raise ValueError(
+            f"task.labels names {len(labels)} labels for {len(choices)} choices: give one label for each "
+            f"choice"
+        )
     if is_missing(target):
         raise ValueError(
-            f"task.target gives {target}: say which answer is correct, or leave the row out with data.where"
+            f"task.target gives {target}: give the correct answer, or exclude the row with data.where"
         )
     names, name = [str(label) for label in labels] or list(choices), str(target)
     by_name = names.index(name) if name in names else None
@@ -49,13 +52,13 @@ def place_of(
     if isinstance(target, int) and not labels:
         if are_fixed and len({by_name, by_number} - {None}) > 1:
             raise ValueError(
-                f"task.target gives {target}, the number of one choice and the text of another: set "
-                "task.labels to what task.target calls the choices, in their order"
+                f"task.target gives {target}, which is the index of one choice and the text of another: set "
+                f"task.labels to the names of the choices in task.target, in the same order"
             )
         if not are_fixed and by_number is None and by_name is not None:
             raise ValueError(
-                f"task.target gives {target}, but a number counts the {len(choices)} choices of a row, "
-                "from 0: to name one by its text, write task.target: (...) | string"
+                f"task.target gives {target}, but an integer is the index of one of the {len(choices)} "
+                f"choices, from 0: for the text of a choice, write task.target: (...) | string"
             )
         by_name = by_name if are_fixed else None
     for place in (by_name, by_number):

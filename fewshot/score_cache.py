@@ -81,7 +81,7 @@ def require_numbers(log_likelihoods: Sequence[float]) -> list[float]:
     if any(value != value for value in log_likelihoods):
         raise ValueError(
             f"the model gives an answer the log-likelihoods {list(log_likelihoods)!r:.60}: its numbers "
-            "overflow, so set prompting.precision=fp32, and see what tercet doctor says of it"
+            f"overflow, so set prompting.precision=fp32, and check the model with tercet doctor"
         )
     return list(log_likelihoods)
 

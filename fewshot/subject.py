@@ -139,9 +139,9 @@ class Subject:
             is_long = own - len(request.suffix) > room
             behind = "" if is_long else f" with {len(request.suffix):,} behind it"
             raise ValueError(
-                f"an answer of {len(request.answer):,} tokens{behind} is longer than what {self.name} reads "
-                f"({self.max_length:,} tokens): shorten {'it' if is_long else 'the suffix'}, or choose a "
-                "model that reads more"
+                f"an answer of {len(request.answer):,} tokens{behind} is longer than the maximum length of "
+                f"{self.name} ({self.max_length:,} tokens): shorten {'it' if is_long else 'the suffix'}, or "
+                f"choose a model with a larger maximum length"
             )
         length = len(request.context) + (0 if self.member == "seq2seq" else own)
         return max(0, length - self.max_length)
@@ -186,8 +186,8 @@ def member_of(config: PreTrainedConfig) -> Member:
     """
     if config.model_type in NEITHER:
         raise ValueError(
-            f"a model of type {config.model_type} hides or permutes tokens in its own way, and is neither of "
-            "the three members: name an encoder, a decoder or a sequence-to-sequence model"
+            f"a model of type {config.model_type} is not supported, because it masks or permutes tokens in "
+            f"a special way: name an encoder, a decoder or a sequence-to-sequence model"
         )
     if config.is_encoder_decoder:
         return "seq2seq"
@@ -204,8 +204,8 @@ def require_lm_head(name: str, model: PreTrainedModel, member: Member) -> None:
     """Raise a `ValueError` if a model of ours gives no probabilities of tokens."""
     if type(model).__name__ not in OURS[member]:
         raise ValueError(
-            f"{name} is a {type(model).__name__}, which gives no probabilities of tokens: name a model as it "
-            f"was pretrained ({' or '.join(OURS[member])})"
+            f"{name} is a {type(model).__name__}, which has no LM head: name a model with the head of its "
+            f"pretraining ({' or '.join(OURS[member])})"
         )
 
 
@@ -220,13 +220,13 @@ def require_scorable(name: str, model: PreTrainedModel) -> None:
     config: Any = model.config
     if config.model_type in ROBERTA_LIKE and config.pad_token_id is None:
         raise ValueError(
-            f"{name} is of type {config.model_type}, which counts positions from its pad, but its "
-            "configuration has no pad_token_id: set it in config.json (1 in published models)"
+            f"{name} is of type {config.model_type}, which counts positions from its pad_token_id, but its "
+            f"configuration has none: set it in config.json (1 in published models)"
         )
     if getattr(config, "attention_type", "") == "block_sparse":
         raise ValueError(
-            f"{name} reads long texts by sparse attention and short ones by full, so that its scores of a "
-            "text depends on the texts beside it: set attention_type to original_full in config.json"
+            f"{name} uses sparse attention for long texts and full attention for short ones, so that the "
+            f"score of a text depends on its batch: set attention_type to original_full in config.json"
         )
 
 
@@ -241,11 +241,12 @@ def load_foreign(folder: Path, name: str, member: Member, trust_remote_code: boo
             )  # fmt: skip
     except ValueError as error:
         if "Unrecognized configuration class" in str(error):
-            raise ValueError(f"{name} cannot be evaluated: {auto_class} knows no such model") from error
+            raise ValueError(f"{name} cannot be evaluated: {auto_class} does not support it") from error
         raise
     if missing := sorted(found["missing_keys"]):
         raise ValueError(
-            f"{name} lacks {len(missing)} tensors, which would be drawn at random ({shortened(missing)}): "
+            f"{name} lacks {len(missing)} tensors, which would be initialized randomly "
+            f"({shortened(missing)}): "
             "name a model with its LM head"
         )
     return model

@@ -41,8 +41,9 @@ def summarize_model(
     }
     if not summaries:
         raise ValueError(
-            f"no demonstration fits into any prompt of {subject.name}, which reads {subject.max_length:,} "
-            "tokens: add 0 to prompting.num_fewshot, shorten the templates, or name a model that reads more"
+            f"no demonstration fits into any prompt of {subject.name}, which has a maximum length of "
+            f"{subject.max_length:,} tokens: add 0 to prompting.num_fewshot, shorten the templates, or name "
+            f"a model with a larger maximum length"
         )
     return {
         "name": subject.name,

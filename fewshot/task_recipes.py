@@ -1,4 +1,4 @@
-r"""The kinds of tasks, as a recipe describes them: templates in Jinja over the columns of a row.
+r"""The kinds of tasks in recipes: Jinja templates over the columns of a row.
 
 A field called `context`, `answer`, `good`, ... is a template: `"{{ question }}\\nAnswer:"`. A field that
 gives a list or a number is an expression without braces: `choices: choices`, `target: gold`.
@@ -13,40 +13,41 @@ from pydantic import Field
 from ..training.recipe import Positive
 
 Normalization = Literal["none", "token", "char", "pmi", "calibrated"]
-"""How log-likelihoods of answers are made comparable; see `normalization.py`."""
+"""Normalization of the log-likelihoods of answers; see `normalization.py`."""
 
 HOLE = "___"
-"""Where the answer of a cloze goes."""
+"""The blank of a cloze."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Common:
-    """What every task may say."""
+    """Fields of all kinds of tasks."""
 
     description: str = ""
-    """What stands before the demonstrations."""
+    """Text before the demonstrations."""
     separator: str = "\n\n"
-    """What stands between description, demonstrations and the query."""
+    """Text between description, demonstrations and query."""
     group: str | None = None
-    """Expression by which results are also told apart, such as the paradigm of a minimal pair."""
+    """Expression whose value groups rows; results are also reported per group, such as BLiMP's paradigms."""
     match: str | None = None
-    """Expression: a row is demonstrated only by rows of which it has the same value."""
+    """Expression: demonstrations of a row are rows for which it has the same value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choosing(Common):
-    """What tasks say whose answers are compared."""
+    """Fields of tasks that compare answers."""
 
     RENAMED: ClassVar[Mapping[str, str]] = {"right": "target", "way": "normalization"}
 
     target: str
-    """Expression: the number of the correct answer from 0, or what `labels` or the answers call it."""
+    """Expression: the index of the correct answer from 0, its name in `labels`, or its text."""
     normalization: Normalization = "none"
-    """Which normalization decides the accuracy; all are reported."""
+    """Normalization of the main accuracy; accuracies with all normalizations are reported."""
     unconditional: str = "Answer:"
     """Context of the log-likelihoods that `pmi` subtracts (Brown et al., 2020, section 2.4)."""
     content_free: tuple[str, ...] = ("N/A", "[MASK]", "")
-    """What stands in all columns of the context for contextual calibration (Zhao et al., 2021, section 5)."""
+    """Texts that replace all columns of the context in contextual calibration (Zhao et al., 2021, section
+    5)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,54 +60,54 @@ class MultipleChoiceRecipe(Choosing):
     choices: str | tuple[str, ...]
     """Expression of a list; or the list itself, the same for all rows."""
     labels: tuple[str | int, ...] = ()
-    """What `target` calls the choices, in their order."""
+    """Names of the choices in `target`, in the same order."""
     delimiter: str = " "
-    """What stands between context and answer."""
+    """Text between context and answer."""
     suffix: str = ""
-    """What follows every choice: encoders read it, and demonstrations show it."""
+    """Text after every choice: encoders read it, and demonstrations contain it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClozeRecipe(Choosing):
-    """Which of several verbalizers fills a hole in a text (Schick and Schuetze, 2021)."""
+    """Which of several verbalizers fills the blank of a cloze (Schick and Schuetze, 2021)."""
 
     kind: Literal["cloze"]
     text: str
-    """Template with one `___`, and before it the space that the answer begins with, if any; what follows it,
-    only encoders read."""
+    """Template with one `___`. A space before it belongs to the answer. Only encoders read the text after
+    it."""
     choices: str | tuple[str, ...]
     """Expression of a list; or the list itself, the same for all rows."""
     labels: tuple[str | int, ...] = ()
-    """What `target` calls the choices, in their order."""
+    """Names of the choices in `target`, in the same order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartialEvaluationRecipe(Choosing):
-    """Behind which of several contexts one continuation is likeliest (Trinh and Le, 2018)."""
+    """After which of several contexts a continuation is likeliest (Trinh and Le, 2018)."""
 
     kind: Literal["partial_evaluation"]
     contexts: str
     """Expression of a list."""
     continuation: str
-    """Template of what follows all of them."""
+    """Template of the common continuation."""
     delimiter: str = " "
-    """What stands between."""
+    """Text between context and continuation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MinimalPairRecipe(Common):
-    """Is a good sentence likelier than one that is nearly the same and bad (Warstadt et al., 2020)?"""
+    """Is the grammatical sentence of a minimal pair likelier (Warstadt et al., 2020)?"""
 
     kind: Literal["minimal_pair"]
     good: str
-    """Template of the good sentence."""
+    """Template of the grammatical sentence."""
     bad: str
-    """Template of the other."""
+    """Template of the ungrammatical sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompletionRecipe(Common):
-    """Is the answer the greedy continuation? By log-likelihood, without generation, as for LAMBADA."""
+    """Is the answer the greedy continuation? Computed from logits, without generation, as for LAMBADA."""
 
     kind: Literal["completion"]
     context: str
@@ -114,7 +115,7 @@ class CompletionRecipe(Common):
     answer: str
     """Template of the answer."""
     delimiter: str = " "
-    """What stands between."""
+    """Text between context and answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,15 +132,15 @@ class GenerationRecipe(Common):
     several: bool = False
     """Whether any of several answers is correct."""
     delimiter: str = " "
-    """What stands between."""
+    """Text between context and answer."""
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ("\n",)
-    """What ends an answer, beside the end-of-sequence token."""
+    """Stop strings, in addition to the end-of-sequence token."""
     max_new_tokens: Positive = 32
-    """Tokens of an answer, at most."""
+    """Maximum number of tokens in an answer."""
     metric: Literal["exact_match", "squad_exact_match", "f1", "bleu"] = "exact_match"
-    """The metric that counts; all are reported. `exact_match` compares texts as they are, spaces at both ends
-    aside. `squad_exact_match` and `f1` leave case, punctuation and articles out, as SQuAD does (Rajpurkar et
-    al., 2016, section 6.1): for answers in words, not for numbers, letters and signs."""
+    """The main metric; all are reported. `exact_match` compares the texts without spaces at both ends.
+    `squad_exact_match` and `f1` also ignore case, punctuation and articles, as SQuAD does (Rajpurkar et al.,
+    2016, section 6.1): use them for answers in words, not for numbers, letters and signs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,7 +68,7 @@ class Template:
             MemoryError,
         ) as error:  # all are the source's fault
             raise ValueError(
-                f"{name} = {source!r} is no template ({first_line(error)}): correct it"
+                f"{name} = {source!r} is not a valid template ({first_line(error)}): correct it"
             ) from None
 
     def _compile(self, is_expression: bool) -> None:
@@ -100,6 +100,6 @@ class Template:
                 return whole(defined(self.evaluate({**row, "row": row})))
         except Exception as error:  # whatever an expression may do with a value
             raise ValueError(
-                f"{self.name} = {self.source!r} cannot be filled in ({first_line(error)}): correct the row, "
-                "or the template"
+                f"{self.name} = {self.source!r} cannot be rendered ({first_line(error)}): correct the row, "
+                f"or the template"
             ) from None

@@ -45,8 +45,8 @@ class TextEncoder:
     ):
         if not tokenizer.is_fast:
             raise ValueError(
-                f"{type(tokenizer).__name__} is no fast tokenizer, and only these tell which text a token "
-                "stands for: convert it to tokenizer.json"
+                f"{type(tokenizer).__name__} is not a fast tokenizer, which is needed for character "
+                f"offsets: convert it to tokenizer.json"
             )
         self.tokenizer = cast(PreTrainedTokenizerFast, tokenizer)
         self.max_length = max_length
@@ -100,7 +100,7 @@ class TextEncoder:
         between = self.tokenizer.eos_token_id
         if between is None:
             raise ValueError(
-                "the tokenizer has no eos token to put between the two texts of a row: set its eos_token, or "
+                "the tokenizer has no eos token to separate the two texts of a row: set its eos_token, or "
                 "join the texts in one column"
             )
         self._require_room(3)
@@ -124,15 +124,15 @@ class TextEncoder:
     def _require_room(self, least: int) -> None:
         if self.max_length < least:
             raise ValueError(
-                f"{self.max_length} tokens have no room for a row, which has {least} at least: raise "
-                "data.max_length"
+                f"{self.max_length} tokens are too few for a row, which needs at least {least}: raise "
+                f"data.max_length"
             )
 
     def _tell_of_cuts(self, lengths: list[int]) -> None:
         if num_cut := sum(length > self.max_length for length in lengths):
             warnings.warn(
                 f"{num_cut:,} of {len(lengths):,} texts are longer than {self.max_length} tokens, the "
-                f"longest has {max(lengths):,}: their ends are not read",
+                f"longest has {max(lengths):,}: they are truncated",
                 stacklevel=2,
             )
 

@@ -150,12 +150,12 @@ class Generation(Task):
         if encoder.decoder_start_id is None:
             raise ValueError(
                 "the model's configuration names no decoder_start_token_id: set model.overrides"
-                ".decoder_start_token_id to the id that its decoder was pretrained to begin with"
+                ".decoder_start_token_id to the id that its decoder was pretrained to start with"
             )
         if longest > encoder.max_length:
             raise ValueError(
                 f"task.longest_target is {longest}, but a text may have {encoder.max_length} tokens: lower "
-                "it, or raise data.max_length, as far as the model has positions"
+                f"it, or raise data.max_length, up to the number of the model's positions"
             )
         sources = [self.recipe.prefix + text for text in texts_of(rows, self.recipe.source)]
         fields = {"input_ids": encode_ended(sources, encoder.tokenizer, encoder.max_length)}

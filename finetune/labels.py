@@ -36,14 +36,14 @@ class Labels:
     def __init__(self, names: Sequence[str], are_numbered: bool = True):
         if len(names) < 2:
             raise ValueError(
-                f"all labels are {names[0]!r}: there is nothing to learn where nothing differs"
+                f"all labels are {names[0]!r}: there is nothing to learn"
                 if names
                 else "there are no labels: name a column that has some"
             )
         self.names = list(names)
         self.numbers = {name: number for number, name in enumerate(self.names)}
         if len(self.numbers) < len(names):
-            raise ValueError(f"labels share a name {listed(names)}: name each once")
+            raise ValueError(f"some labels have the same name {listed(names)}: use each name once")
         self.are_numbered = are_numbered
         self.spellings = self.numbers | (spellings_of_numbers(self.names) if are_numbered else {})
 
@@ -135,8 +135,8 @@ def require_plain_names(names: Sequence[str]) -> None:
     for number, name in enumerate(names):
         if WHOLE.fullmatch(name) and int(name) != number:
             raise ValueError(
-                f"the label of number {number} is called {name!r}, which looks like another number: give all "
-                "labels names with letters in task.label_names"
+                f"label {number} has the name {name!r}, which looks like another number: set "
+                f"task.label_names to names with letters"
             )
 
 

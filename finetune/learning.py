@@ -114,7 +114,7 @@ def results_of(
 def require_whole_matrices(recipe: FineTuningRecipe, accelerator: Accelerator) -> None:
     """Raise a `ValueError` if additions could not be merged in the end."""
     if recipe.lora is not None and accelerator.distributed_type == DistributedType.FSDP:
-        raise ValueError("lora merges whole matrices, but under FSDP a process holds pieces: launch copies")
+        raise ValueError("lora merges whole matrices, but FSDP shards them: use DDP")
 
 
 def training_of(

@@ -133,7 +133,7 @@ def with_head(
     if not hasattr(modeling, name):
         able = [each for each in MEMBERS.values() if hasattr(modeling, f"Tercet{each}{task.head}")]
         raise ValueError(
-            f"{recipe.path} is a {config.model_type}, which has no head {task.head}: begin with a model of "
+            f"{recipe.path} is a {config.model_type}, which has no head {task.head}: use a model of "
             f"{' or '.join(able)}"
         )
     torch.manual_seed(seed)
@@ -168,8 +168,8 @@ def freeze(model: nn.Module, num_layers: int) -> None:
         base.requires_grad_(False)
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise ValueError(
-                f"training.frozen_layers is {num_layers}, but {type(model).__name__} has no head of weights "
-                "of its own that could learn: freeze fewer layers"
+                f"training.frozen_layers is {num_layers}, but {type(model).__name__} has no head with "
+                f"trainable weights: freeze fewer layers"
             )
         return
     stacks = [

@@ -109,7 +109,7 @@ class PredictionFile:
         """Raise a `ValueError` if the file is what is read, or lies in no folder, or in that of the model."""
         folder = self.path.absolute().parent
         if not folder.is_dir():
-            raise ValueError(f"--output {self.path} lies in no folder that is there: make it first")
+            raise ValueError(f"--output {self.path} is in a folder that does not exist: create it first")
         if folder.resolve() == self.model.resolve():
             raise ValueError(f"--output {self.path} lies in the model {self.model}: choose another --output")
         texts = {} if self.source == STANDARD else {"FILE": self.source}
@@ -127,7 +127,7 @@ class PredictionFile:
         if path.exists() and not holds_predictions(path):
             raise ValueError(f"{path} is no file of predictions: choose another --output")
         if self.partial.exists() and not (resume or overwrite):
-            raise ValueError(f"{path} was begun and not finished: add --resume or --overwrite")
+            raise ValueError(f"{path} is unfinished: add --resume or --overwrite")
 
     def continued(self, present: Origin) -> Origin:
         """Find what the file has come to, and cut off what is behind that.
@@ -142,13 +142,13 @@ class PredictionFile:
                 file.truncate(file.tell())
         except (OSError, ValueError, TypeError) as error:
             raise ValueError(
-                f"what {self.path} is made of cannot be read ({error}): add --overwrite to begin anew"
+                f"the record of {self.path} cannot be read ({error}): add --overwrite to start again"
             ) from error
         if (earlier.model, earlier.precision) != (present.model, present.precision):
-            raise ValueError(f"{self.path} was begun with another model or precision: add --overwrite")
+            raise ValueError(f"{self.path} was started with another model or precision: add --overwrite")
         if lines != earlier.num_rows:
             raise ValueError(
-                f"{self.partial} has {lines:,} of {earlier.num_rows:,} lines: add --overwrite to begin anew"
+                f"{self.partial} has {lines:,} of {earlier.num_rows:,} lines: add --overwrite to start again"
             )
         return earlier
 
@@ -158,7 +158,7 @@ def require_same_rows(present: Origin, earlier: Origin, source: str) -> None:
     if (present.num_rows, present.rows) != (earlier.num_rows, earlier.rows):
         raise ValueError(
             f"the first {earlier.num_rows:,} rows of {source} are not those that were predicted before: add "
-            "--overwrite to begin anew"
+            f"--overwrite to start again"
         )
 
 

@@ -223,8 +223,8 @@ def places_in(fields: Mapping[str, Ragged], answers: Sequence[Sequence[Answer]])
             found.add(row)
     if lost := len(sought) - len(found):
         warnings.warn(
-            f"{lost:,} of {len(sought):,} answers lie in no window as a whole, and are learned as if there "
-            "were none: raise task.stride or data.max_length",
+            f"{lost:,} of {len(sought):,} answers do not fit into any window, and are trained as if there "
+            f"were no answer: raise task.stride or data.max_length",
             stacklevel=2,
         )
     return places

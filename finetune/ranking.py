@@ -102,8 +102,7 @@ class Ranking(Task):
         columns = Ranking.labels_in(recipe)
         if len(set(chain.from_iterable(texts_of(train, column) for column in columns))) < 2:
             raise ValueError(
-                f"all rows have the same text in {' and '.join(columns)}: there is nothing to learn where "
-                "nothing differs"
+                f"all rows have the same text in {' and '.join(columns)}: there is nothing to learn"
             )
         return {}
 

@@ -1,8 +1,8 @@
 """The recipe of a fine-tuning run, with a part for each component of the run.
 
-model      from which weights it begins        task       what is learned (`task_recipes.py`)
-data       from which rows                     training   how, how long, with which seeds
-and optionally: lora (small additions learn), adaptation (in-domain text first), grid (what else to try)
+model      the pretrained model                task       the task (`task_recipes.py`)
+data       the rows                            training   optimization, epochs, seeds
+and optionally: lora (low-rank adapters), adaptation (pretraining on in-domain text), grid (grid search)
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,81 +26,82 @@ VARIABLE = ("training.", "lora.", "model.overrides.")
 
 @dataclass(frozen=True)
 class PretrainedModelRecipe:
-    """Which model is fine-tuned."""
+    """The model to fine-tune."""
 
     path: str
-    """Folder or Hub id of a model, ours or a stock one that ours can be."""
+    """Folder or Hub id of a Tercet model, or of a stock model that Tercet can import."""
     revision: str | None = None
     """Branch, tag or commit on the Hub."""
     overrides: dict[str, Any] = field(default_factory=dict)
-    """Fields of its configuration that change what is no weight: `dropout`, `classifier_dropout`, ..."""
+    """Overrides of configuration fields that do not change weights: `dropout`, `classifier_dropout`, ..."""
     from_scratch: bool = False
-    """Whether only architecture and tokenizer are taken and all weights are drawn at random: what pretraining
-    has brought shows beside such a run."""
+    """Whether to initialize all weights randomly, and take only the architecture and the tokenizer. Such a
+    run measures the effect of pretraining."""
     new_head: bool = False
-    """Whether a head that the model has for another task, with other labels, is replaced."""
+    """Whether to replace a head that the model has for another task, with other labels."""
 
 
 @dataclass(frozen=True)
 class DataRecipe:
-    """Which rows are learned from, and which are measured on."""
+    """The training, validation and test rows."""
 
     train: str
-    """File to learn from (.jsonl, .json, .csv, .tsv, .parquet, perhaps with .gz or .zst), or a split of
+    """Training file (.jsonl, .json, .csv, .tsv, .parquet, optionally with .gz or .zst), or a split of
     `dataset`."""
     validation: str | None = None
-    """File or split by which the best checkpoint is chosen; a share of `train` if left out."""
+    """File or split that selects the best checkpoint; by default, a share of `train`."""
     test: str | None = None
-    """File or split that is measured once, at the end."""
+    """File or split that is evaluated once, at the end."""
     validation_share: Fraction = 0.1
-    """Which share of `train` is held out where there is no `validation`."""
+    """Share of `train` that is held out if there is no `validation`."""
     dataset: str | None = None
-    """Id of a data set on the Hub; `train`, `validation` and `test` are its splits then."""
+    """Id of a data set on the Hub; `train`, `validation` and `test` are then its splits."""
     subset: str | None = None
-    """Its part, where it has several."""
+    """Subset (configuration) of the data set, if it has several."""
     max_length: Positive | None = None
-    """Tokens that are read of a row at most; as many as the model has positions if left out."""
+    """Maximum number of tokens in a row; by default, the number of the model's positions."""
 
 
 @dataclass(frozen=True)
 class FineTuningSchedule:
-    """How the model learns: the values are those of Devlin et al., 2019, section A.3, where it gives any."""
+    """Optimization; the defaults are those of Devlin et al., 2019, section A.3, where it has any."""
 
     epochs: Annotated[float, Field(gt=0)] = 3.0
-    """How often every row is seen."""
+    """Number of passes over the training rows."""
     batch_size: Positive = 32
-    """Rows from which an optimizer step learns, on average: rows are cut into steps of as many tokens."""
+    """Average number of rows in an optimizer step: steps have equal numbers of tokens."""
     tokens_per_micro_batch: Positive | None = None
-    """Tokens that pass through the model at once, at most: lower it when memory is short."""
+    """Maximum number of tokens in a forward pass: lower it if memory is short."""
     learning_rate: Annotated[float, Field(gt=0)] = 5e-5
-    """Highest rate, that of the head and the last layer."""
+    """Peak learning rate, that of the head and the last layer."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Rate of each layer over that of the layer above it (Howard and Ruder, 2018, section 3.2)."""
+    """Learning rate of each layer relative to that of the layer above (Howard and Ruder, 2018, section
+    3.2)."""
     frozen_layers: Annotated[int, Field(ge=-1)] = 0
-    """How many of the lowest layers do not learn, nor do the embeddings if there are any; -1: none learns but
-    the head, which then reads fixed features."""
+    """Number of lowest layers to freeze; if it is not 0, the embeddings are frozen as well. -1 freezes
+    everything but the head."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    """How the rate falls."""
+    """Shape of the learning rate schedule after the warm-up."""
     warmup_ratio: Fraction = 0.1
-    """Share of the run in which it rises before."""
+    """Fraction of the run in which the learning rate increases."""
     weight_decay: NonNegative = 0.01
-    """How fast weight matrices shrink, relative to the rate."""
+    """Weight decay of matrices, relative to the learning rate."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
-    """Gradients longer than this are shortened to it."""
+    """Maximum norm of the gradient (gradient clipping)."""
     evaluations_per_epoch: Positive = 1
-    """How often the model is measured, and a checkpoint written."""
+    """Number of evaluations in an epoch; each also writes a checkpoint."""
     patience: Positive | None = None
-    """Evaluations without a better score after which a run ends early; it goes to its end if left out."""
+    """Early stopping: number of evaluations without a better score after which a run ends; off by default."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Number format of the products; weights stay in fp32."""
+    """Precision of matrix products; weights stay in fp32."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1)] = (0,)
-    """One run for each: they differ in the new head, the order of rows and dropout."""
+    """One run per seed; runs differ in the new head, the order of rows and dropout."""
     num_workers: Annotated[int, Field(ge=0)] = 0
-    """Processes that prepare batches ahead."""
+    """Processes that prepare batches in advance."""
     adaptive_threads: bool = False
-    """Whether fewer threads compute while other programs hold the cores; see `TrainingRecipe`."""
+    """Whether to use fewer threads while other programs occupy the cores; see `TrainingRecipe`."""
     trackers: tuple[str, ...] = ()
-    """Further places that receive the log, by `accelerate`'s names."""
+    """Experiment trackers that receive the log, by `accelerate`'s names."""
 
     def __post_init__(self):
         if twice := {seed for seed in self.seeds if self.seeds.count(seed) > 1}:
@@ -111,53 +112,54 @@ class FineTuningSchedule:
 
 @dataclass(frozen=True)
 class LoraRecipe:
-    """Learn a small addition to each weight matrix instead of the matrix (Hu et al., 2022), by `peft`."""
+    """Train low-rank adapters instead of the weight matrices (Hu et al., 2022), with `peft`."""
 
     rank: Positive = 8
-    """Rank of the addition."""
+    """Rank of the adapters."""
     alpha: Positive = 16
-    """The addition counts alpha / rank."""
+    """The adapters are scaled by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Dropout before it."""
+    """Dropout before the adapters."""
     target_modules: tuple[str, ...] = tuple(
         f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")
     )
-    """Names of the linear layers that get one, as far as the model has them."""
+    """Names of the linear layers with adapters; names that the model does not have are ignored."""
 
 
 @dataclass(frozen=True)
 class AdaptationRecipe:
-    """Let the model read text of the task's domain before it learns the task (Gururangan et al., 2020)."""
+    """Continue pretraining on text of the task's domain before fine-tuning (Gururangan et al., 2020)."""
 
     corpus: CorpusRecipe
-    """Which text."""
+    """The text."""
     objective: ObjectiveRecipe
-    """What is learned from it, the model's pretraining objective most often."""
+    """The objective, usually that of the model's pretraining."""
     training: TrainingRecipe
-    """How."""
+    """Optimization."""
 
 
 @dataclass(frozen=True)
 class FineTuningRecipe:
-    """Everything that fine-tuning depends on, but the machine."""
+    """All settings of a fine-tuning run."""
 
     model: PretrainedModelRecipe
-    """From which weights it begins."""
+    """The pretrained model."""
     task: TaskRecipe
-    """What is learned."""
+    """The task."""
     data: DataRecipe
-    """From which rows."""
+    """The rows."""
     output: str
     """Folder of the run."""
     training: FineTuningSchedule = field(default_factory=FineTuningSchedule)
-    """How."""
+    """Optimization."""
     lora: LoraRecipe | None = None
-    """If given, only small additions to the weights learn, and the head."""
+    """If set, only low-rank adapters and the head are trained."""
     adaptation: AdaptationRecipe | None = None
-    """If given, the model goes on with pretraining before; the run is done without it, too, and compared."""
+    """If set, the model is first pretrained further; the task is also trained without it, for comparison."""
     grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Keys of `training`, `lora` or `model.overrides`, such as `training.learning_rate`, and values to try;
-    every combination is tried with the first seed, and the best on the validation rows is taken."""
+    """Grid search: keys of `training`, `lora` or `model.overrides`, such as `training.learning_rate`, and
+    their values. Every combination is tried with the first seed, and the best on the validation rows is
+    selected."""
 
     @property
     def folder(self) -> Path:
@@ -184,7 +186,7 @@ def combinations(recipe: FineTuningRecipe) -> Combinations:
         if not key.startswith(VARIABLE) or key == "training.seeds":
             raise ValueError(f"grid.{key}: a grid varies keys of {', '.join(VARIABLE)}; remove it")
         if not values:
-            raise ValueError(f"grid.{key} has no values: give some, or remove it")
+            raise ValueError(f"grid.{key} has no values: list some, or remove it")
     if not recipe.grid:
         return []
     tried = (dict(zip(recipe.grid, values, strict=True)) for values in product(*recipe.grid.values()))

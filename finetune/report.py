@@ -111,8 +111,8 @@ def build_report(
 def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[str]:
     """Say of each split how many of its rows are learned from, if any are."""
     return [
-        f"{number:,} of the {rows[split]:,} {split} rows read like a training row: of these, a score says "
-        "how well the model remembers"
+        f"{number:,} of the {rows[split]:,} {split} rows are equal to a training row: the model's score on "
+        "these shows memorization"
         for split, number in shared.items()
         if number
     ]
@@ -145,17 +145,17 @@ def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
 
 def doubts(summary: Mapping[str, Any]) -> str:
     """Say what the interval and the spread mean."""
-    chosen = "The seed whose model was kept is the best on the validation rows"
+    chosen = "The model that was kept is that of the best seed on the validation rows"
     if summary["split"] == "validation":
         chosen += (
-            ", and its scores are of these same rows: they flatter it a little. Name data.test for a score "
-            "that nothing was chosen by"
+            ", and its scores are on the same rows, so they are slightly optimistic. Set data.test for an "
+            "unbiased score"
         )
     return (
-        f"{chosen}. The interval says how far the score of other rows of the same kind may lie off: it comes "
-        "from scoring rows drawn again from those at hand (Efron and Tibshirani, 1993). It says nothing of "
-        "other seeds; these the deviation tells of. The baselines are the best guess that needs no "
-        "text (majority class, mean, ...) and, untrained, the same pretrained model with a random head."
+        f"{chosen}. The interval is a percentile bootstrap over rows (Efron and Tibshirani, 1993): it "
+        f"covers other rows of the same kind, but not other seeds, which the standard deviation covers. The "
+        f"baselines are the best guess that ignores the text (majority class, mean, ...) and, untrained, "
+        f"the same pretrained model with a random head."
     )
 
 
@@ -196,7 +196,7 @@ def curve(summary: Mapping[str, Any], epochs: float, folder: Path) -> Iterator[B
     chosen = f"seed {summary['best_seed']}"
     if chosen not in curves:
         return
-    yield Heading("While it learned")
+    yield Heading("Learning curve")
     title = f"{METRICS[criterion]} of the validation rows"
     drawing = draw_learning(curves, {}, chosen, title, folder / CURVES)
     yield Figure(CURVES, drawing, f"{title}, over the epochs")
@@ -206,7 +206,7 @@ def comparisons(summary: Mapping[str, Any]) -> Iterator[Block]:
     """Show what a grid tried, and what further pretraining brought."""
     criterion, split = summary["criterion"], summary["split"]
     if tried := summary.get("grid"):
-        yield Heading("What was tried")
+        yield Heading("Grid search")
         rows = [
             [", ".join(in_words(each["values"])), format_score(each["validation"][criterion])]
             for each in tried
@@ -215,7 +215,7 @@ def comparisons(summary: Mapping[str, Any]) -> Iterator[Block]:
         best = shortfalls.index(min(shortfalls))
         yield Table(["setting", f"{METRICS[criterion]} (validation)"], rows, strong=best)
     if before := summary.get("before_adaptation"):
-        yield Heading("What further pretraining brought")
+        yield Heading("Effect of domain adaptation")
         names = [name for name in before["mean"][split] if name in METRICS]
         rows = [
             [METRICS[name], *(mean_and_deviation(told, split, name) for told in (before, summary))]
@@ -244,7 +244,7 @@ def by_label(task: Task, predictions: Sequence[Prediction], references: Any, fol
     confusions = task.confusions(predictions, references)
     if confusions is not None and len(confusions[0]) <= LARGEST_MATRIX:
         drawing = draw_confusions(*confusions, folder / CONFUSIONS)
-        yield Figure(CONFUSIONS, drawing, "Which labels were taken for which")
+        yield Figure(CONFUSIONS, drawing, "Confusion matrix")
 
 
 def worst_errors(
@@ -254,15 +254,15 @@ def worst_errors(
     errors = np.asarray(task.error(predictions, references), dtype=np.float64)
     worst = [index for index in np.argsort(-errors, kind="stable")[:WORST].tolist() if errors[index] > 0]
     if not worst:
-        return [Heading("Errors"), Prose("None: every row is right.")]
+        return [Heading("Errors"), Prose("None: every prediction is correct.")]
     shown = [task.show(rows[index], predictions[index], references[index]) for index in worst]
-    about = f"The {len(worst)} rows of {len(rows):,} that the best seed's model was most wrong about."
+    about = f"The {len(worst)} of {len(rows):,} rows with the largest errors of the best seed's model."
     return [Heading("The worst errors"), Prose(about), Examples(shown)]
 
 
 def what_was_run(summary: Mapping[str, Any]) -> Iterator[Block]:
     """Say on what, with what and how long."""
-    yield Heading("What was run")
+    yield Heading("Run")
     rows = [
         [f"seed {seed}", f"{result['steps']:,}", f"{result['seconds']:,.0f} s"]
         for seed, result in summary["seeds"].items()

@@ -132,7 +132,10 @@ def encoder_of(
     """
     longest = min(model.config.max_position_embeddings, tokenizer.model_max_length)
     if max_length is not None and max_length > longest:
-        raise ValueError(f"data.max_length is {max_length}, but the model reads {longest} tokens: lower it")
+        raise ValueError(
+            f"data.max_length is {max_length}, but the model has a maximum length of {longest} tokens: "
+            f"lower it"
+        )
     has_token_types = bool(getattr(model.config, "type_vocab_size", 0))
     return TextEncoder(
         tokenizer,

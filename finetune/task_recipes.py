@@ -1,13 +1,13 @@
-"""The `task` part of a recipe: which columns hold what, and how predictions are scored.
+"""The `task` part of a recipe: the columns of the rows, and the metric that selects the best checkpoint.
 
 kind: classification        one label for a text, or for a pair of texts
       multi_label           any number of labels
       regression            a number
-      tagging               a label for every word
+      tagging               a label for every word (token classification)
       question_answering    a span of a text
       multiple_choice       one of several texts
-      ranking               texts that belong to a query, for semantic search
-      generation            a text (translation, summarization, ...)
+      ranking               texts that answer a query (sentence embeddings, semantic search)
+      generation            a target text (translation, summarization, ...)
 """
 
 from collections.abc import Mapping
@@ -38,13 +38,14 @@ class ClassificationRecipe:
     label: str = "label"
     """Column of the label, a name or a number."""
     label_names: tuple[str, ...] = ()
-    """What the numbers 0, 1, ... in that column are called; labels are called what they are if left out."""
+    """Names of the labels 0, 1, ... in that column; by default, the values of the column."""
     class_weights: Literal["balanced"] | None = None
-    """`balanced`: rare labels count more, each class as much as the others."""
+    """`balanced`: labels are weighted by their inverse frequency, so that all classes have the same
+    weight."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Probability that is spread over all labels instead of resting on the correct one."""
+    """Probability that is distributed over all labels (Szegedy et al., 2016, section 7)."""
     metric_for_best_model: Literal["accuracy", "f1", "f1_macro", "matthews_correlation"] = "accuracy"
-    """Metric by which the best checkpoint is chosen; `f1` is of the second of two labels."""
+    """Metric that selects the best checkpoint; `f1` is that of the second of two labels."""
     metrics: Modules = ()
     """Modules of the `evaluate` library that are computed and reported as well."""
 
@@ -61,9 +62,9 @@ class MultiLabelRecipe:
     labels: str = "labels"
     """Column of the lists of labels, names or numbers."""
     label_names: tuple[str, ...] = ()
-    """What the numbers 0, 1, ... in that column are called."""
+    """Names of the labels 0, 1, ... in that column."""
     metric_for_best_model: Literal["f1_micro", "f1_macro", "accuracy"] = "f1_micro"
-    """Metric by which the best checkpoint is chosen; `accuracy` asks for the exact set."""
+    """Metric that selects the best checkpoint; `accuracy` is subset accuracy (the exact set of labels)."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class RegressionRecipe:
     label: str = "score"
     """Column of the number."""
     metric_for_best_model: Literal["pearson", "spearman", "mean_squared_error"] = "pearson"
-    """Metric by which the best checkpoint is chosen."""
+    """Metric that selects the best checkpoint."""
     metrics: Modules = ()
     """Modules of the `evaluate` library that are computed and reported as well."""
 
@@ -97,15 +98,15 @@ class TaggingRecipe:
     scheme: Literal["iob2", "none"] = "iob2"
     """`iob2`: labels are O, B-X and I-X and mark spans, which are scored; `none`: words are scored."""
     label_names: tuple[str, ...] = ()
-    """What the numbers 0, 1, ... in that column are called."""
+    """Names of the labels 0, 1, ... in that column."""
     metric_for_best_model: Literal["span_f1", "accuracy"] | None = None
-    """Metric by which the best checkpoint is chosen; if left out, `span_f1` with `iob2`, else `accuracy`."""
+    """Metric that selects the best checkpoint; by default, `span_f1` with `iob2`, and else `accuracy`."""
 
     def __post_init__(self):
         if self.metric_for_best_model == "span_f1" and self.scheme == "none":
             raise ValueError(
-                "task.metric_for_best_model is span_f1, but task.scheme is none, which marks no spans: leave "
-                "out task.metric_for_best_model, or set task.scheme=iob2"
+                "task.metric_for_best_model is span_f1, but task.scheme is none, which has no spans: remove "
+                "task.metric_for_best_model, or set task.scheme=iob2"
             )
 
 
@@ -121,18 +122,18 @@ class QuestionAnsweringRecipe:
     context: str = "context"
     """Column of the text that holds the answer."""
     answers: str = "answers"
-    """Column of the answers: `{text: [...], answer_start: [...]}`, both empty where there is no answer."""
+    """Column of the answers: `{text: [...], answer_start: [...]}`, both empty if there is no answer."""
     stride: Annotated[int, Field(ge=0)] = 64
-    """Tokens that windows of a context overlap by, where it does not fit into one; at most half of each."""
+    """Overlap in tokens of the windows of a context that is too long; at most half of a window."""
     longest_answer: Annotated[int, Field(gt=0)] = 30
-    """Tokens of a predicted answer at most."""
+    """Maximum number of tokens in a predicted answer."""
     metric_for_best_model: Literal["f1", "exact_match"] = "f1"
-    """Metric by which the best checkpoint is chosen."""
+    """Metric that selects the best checkpoint."""
 
 
 @dataclass(frozen=True)
 class MultipleChoiceRecipe:
-    """Which of several texts goes with a text."""
+    """The correct one of several texts, given a text."""
 
     RENAMED: ClassVar[Mapping[str, str]] = RENAMED | {"label": "target"}
 
@@ -140,18 +141,18 @@ class MultipleChoiceRecipe:
     text: str = "query"
     """Column of the text, a question or a beginning."""
     choices: str = "choices"
-    """Column of the lists of texts to choose from; all lists are as long."""
+    """Column of the lists of choices; all lists have the same length."""
     target: str = "gold"
-    """Column of the number of the correct one, counted from 0."""
+    """Column of the index of the correct choice, from 0."""
     metric_for_best_model: Literal["accuracy"] = "accuracy"
-    """Metric by which the best checkpoint is chosen."""
+    """Metric that selects the best checkpoint."""
     metrics: Modules = ()
     """Modules of the `evaluate` library that are computed and reported as well."""
 
 
 @dataclass(frozen=True)
 class RankingRecipe:
-    """Which texts belong to a query: vectors that are near each other (semantic search)."""
+    """Texts that answer a query: sentence embeddings that are close to each other (semantic search)."""
 
     RENAMED: ClassVar[Mapping[str, str]] = RENAMED
 
@@ -159,40 +160,40 @@ class RankingRecipe:
     query: str = "query"
     """Column of the query."""
     positive: str = "positive"
-    """Column of a text that belongs to it."""
+    """Column of a text that answers it."""
     negative: str | None = None
-    """Column of a text that does not, beside those of the other queries of a group."""
+    """Column of a hard negative, in addition to the in-batch negatives."""
     group_size: Annotated[int, Field(gt=1)] = 32
-    """Rows of a group, about: to each query, the texts of the other rows are the ones not to be found. Larger
-    groups teach more and pass through the model at once, whatever `training.tokens_per_micro_batch` says; a
-    step of fewer rows (`training.batch_size`) is one group."""
+    """Approximate number of rows that share in-batch negatives: the texts of the other rows of the group are
+    negatives. Larger groups give a better training signal, but a group is always one forward pass, whatever
+    `training.tokens_per_micro_batch` is. A step of fewer rows (`training.batch_size`) is one group."""
     temperature: Annotated[float, Field(gt=0)] = 0.05
-    """What cosines are divided by."""
+    """Divisor of the cosine similarities."""
     pooling: Literal["mean", "first", "last"] = "mean"
-    """What stands for a text: the mean of its tokens (Reimers and Gurevych, 2019, section 3), or one."""
+    """Embedding of a text: the mean of its tokens (Reimers and Gurevych, 2019, section 3), or one of them."""
     metric_for_best_model: Literal["mrr", "ndcg@10", "recall@1", "recall@10"] = "mrr"
-    """Metric by which the best checkpoint is chosen."""
+    """Metric that selects the best checkpoint."""
 
 
 @dataclass(frozen=True)
 class GenerationRecipe:
-    """A text for a text: translation, summarization, ..."""
+    """A target text for a source text: translation, summarization, ..."""
 
     RENAMED: ClassVar[Mapping[str, str]] = RENAMED
 
     kind: Literal["generation"]
     source: str = "source"
-    """Column of the text to be read."""
+    """Column of the source text."""
     target: str = "target"
-    """Column of the text to be written."""
+    """Column of the target text."""
     prefix: str = ""
-    """What stands before every source, such as `summarize: `."""
+    """Prefix of every source, such as `summarize: `."""
     longest_target: Annotated[int, Field(gt=0)] = 64
-    """Tokens of a written text at most."""
+    """Maximum number of tokens in a generated text."""
     num_beams: Annotated[int, Field(gt=0)] = 1
-    """Beams of the search for it."""
+    """Number of beams in beam search."""
     metric_for_best_model: Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match"] = "rougeL"
-    """Metric by which the best checkpoint is chosen."""
+    """Metric that selects the best checkpoint."""
     metrics: Modules = ()
     """Modules of the `evaluate` library that are computed and reported as well."""
 

@@ -100,7 +100,7 @@ class Classification(LabellingTask):
         labels = find_labels(train, recipe.label, recipe.label_names)
         if recipe.metric_for_best_model == "f1" and len(labels) != 2:
             raise ValueError(
-                f"task.metric_for_best_model is f1, which is of two labels, but there are {len(labels)}: set "
+                f"task.metric_for_best_model is f1, which needs two labels, but there are {len(labels)}: set "
                 "task.metric_for_best_model=f1_macro"
             )
         counts = np.bincount(labels.numbers_of(train, recipe.label), minlength=len(labels))

@@ -112,7 +112,7 @@ def pair_of(encoding: Encoding, text: str, tokenizer: PreTrainedTokenizerFast) -
     if not is_text[-1]:
         return pair
     if tokenizer.eos_token_id is None:
-        raise ValueError("the tokenizer has no end-of-text token to put behind texts: give it an eos_token")
+        raise ValueError("the tokenizer has no eos token to append to texts: set its eos_token")
     last = (tokenizer.eos_token_id, encoding.type_ids[-1], NO_CHARACTER, NO_CHARACTER, False)
     return {name: np.append(values, value) for (name, values), value in zip(pair.items(), last, strict=True)}
 

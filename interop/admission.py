@@ -45,6 +45,6 @@ def loader_of(config: PreTrainedConfig) -> str:
         if architecture in names:
             return auto_class
     raise ValueError(
-        f"architectures of config.json names {architecture}, which cannot be examined: models can that "
-        f"one of {', '.join(MAPPINGS)} loads"
+        f"architectures of config.json names {architecture}, which is not supported: use a model that is "
+        f"loaded by one of {', '.join(MAPPINGS)} loads"
     )

@@ -124,7 +124,9 @@ class Architecture:
             if getattr(stock, name, required) != required
         ]
         if unsupported:
-            raise ValueError(f"this {self.model_type} has what ours has not: {'; '.join(unsupported)}")
+            raise ValueError(
+                f"Tercet does not support these options of {self.model_type}: {'; '.join(unsupported)}"
+            )
         return self._in_our_words(stock, counterpart, values)
 
     def stock_config(self, config: TercetConfig, counterpart: Counterpart | None = None) -> PreTrainedConfig:
@@ -134,14 +136,14 @@ class Architecture:
             ValueError: If that cannot be done exactly, with every reason.
         """
         if type(config) is not self.config:
-            raise ValueError(f"{self.model_type} is no counterpart of a {type(config).__name__}")
+            raise ValueError(f"{self.model_type} does not correspond to a {type(config).__name__}")
         counterpart = counterpart or self.base
         required = {**self.required, **counterpart.required}
         options = required | to_stock(self.fields, config) | to_stock(counterpart.fields, config)
         try:
             stock = transformers.CONFIG_MAPPING[self.model_type](**options | ids(config), **labels(config))
         except (StrictDataclassError, ValueError) as error:
-            raise ValueError(f"{self.model_type} cannot be this model: {last_line(error)}") from error
+            raise ValueError(f"{self.model_type} cannot represent this model: {last_line(error)}") from error
         told = {name: getattr(config, name) for name in self.by_weights}
         brought_back = self._in_our_words(stock, counterpart, told)
         wanted, offered = (
@@ -151,7 +153,7 @@ class Architecture:
         reasons = differences(wanted, offered)
         reasons += differences({name: getattr(stock, name) for name in required}, required)
         if reasons:
-            raise ValueError(f"{self.model_type} cannot be this model: {'; '.join(reasons)}")
+            raise ValueError(f"{self.model_type} cannot represent this model: {'; '.join(reasons)}")
         return stock
 
     def _in_our_words(
@@ -165,7 +167,7 @@ class Architecture:
             fields |= {"pad_token_id": None} | ids(stock) | labels(stock)
             return self.config(**{**fields, **counterpart.our_fields(stock), **values})
         except (StrictDataclassError, ValueError) as error:
-            raise ValueError(f"this {self.model_type} is none of ours: {last_line(error)}") from error
+            raise ValueError(f"this {self.model_type} cannot be imported: {last_line(error)}") from error
 
     @property
     def base(self) -> Counterpart:
@@ -189,7 +191,7 @@ class Architecture:
                 return counterpart
         known = ", ".join(each.stock if stock else each.ours for each in self.counterparts)
         raise ValueError(
-            f"{stock or ours} has no counterpart among the {self.model_type} models: known are {known}"
+            f"{stock or ours} has no counterpart among the {self.model_type} models: supported are {known}"
         )
 
     def table(self, counterpart: Counterpart) -> Table:

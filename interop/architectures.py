@@ -61,7 +61,7 @@ def architecture_of(stock: PreTrainedConfig) -> Architecture:
         ValueError: If it is none of those that we know.
     """
     if stock.model_type not in NAMES:
-        raise ValueError(f"{stock.model_type!r} is no architecture that ours can be: known are {known()}")
+        raise ValueError(f"{stock.model_type!r} cannot be imported: supported architectures are {known()}")
     namesakes = [each for each in ARCHITECTURES.values() if each.model_type == stock.model_type]
     return max(namesakes, key=lambda each: each.config.is_encoder_decoder == stock.is_encoder_decoder)
 
@@ -73,7 +73,7 @@ def architecture_for(model: TercetPreTrainedModel, model_type: str | None = None
         ValueError: If that one is not, or none is; with what is in the way, and which ones are.
     """
     if model_type is not None and model_type not in NAMES:
-        raise ValueError(f"{model_type!r} is no architecture that ours can become: known are {known()}")
+        raise ValueError(f"{model_type!r} is not an architecture to export to: supported are {known()}")
     config, reasons = model.config, dict[str, str]()
     fitting: list[Architecture] = []
     for architecture in ARCHITECTURES.values():
@@ -89,9 +89,9 @@ def architecture_for(model: TercetPreTrainedModel, model_type: str | None = None
         return ARCHITECTURES[str(model_type), type(config)]
     possible = ", ".join(architecture.model_type for architecture in fitting) or "none of the others"
     if model_type is not None:
-        why = reasons.get(model_type, f"{model_type} is no counterpart of a {type(config).__name__}")
+        why = reasons.get(model_type, f"{model_type} does not correspond to a {type(config).__name__}")
         raise ValueError(f"{why}; what can: {possible}")
-    raise ValueError("no stock architecture is this model:\n" + "\n".join(reasons.values()))
+    raise ValueError("no stock architecture matches this model:\n" + "\n".join(reasons.values()))
 
 
 def known() -> str:

@@ -24,7 +24,7 @@ def right_padding(reader: Reader) -> Finding:
     return agreement(
         torch.cat([reader.read(reader.padded(document)) for document in reader.documents]),
         torch.cat([reader.read(reader.alone(document)) for document in reader.documents]),
-        "let attention_mask reach every layer that mixes positions; until then, batch texts of one length",
+        "pass attention_mask to every layer that mixes positions; until then, batch texts of equal length",
     )
 
 
@@ -37,7 +37,7 @@ def left_padding(reader: Reader) -> Finding:
     is_used = tokenizer is not None and tokenizer.padding_side == "left"
     if found.verdict == "ok" or is_used or (takes_positions and not reader.judges_texts):
         return found
-    return Finding("not applicable", "the model reads from the first column on: pad on the right")
+    return Finding("not applicable", "the model always starts at the first column: pad on the right")
 
 
 def padded_left(reader: Reader, *, places: bool) -> Finding:
@@ -54,7 +54,7 @@ def padded_left(reader: Reader, *, places: bool) -> Finding:
     return agreement(
         torch.cat(ours),
         torch.cat(expected),
-        "hide what attention_mask says, count positions from the first real token; or pad on the right",
+        "apply attention_mask and count positions from the first real token; or pad on the right",
     )
 
 
@@ -65,14 +65,15 @@ def batch(reader: Reader) -> Finding:
     return agreement(
         reader.read(together),
         torch.cat([reader.read(row) for row in rows]),
-        "let no layer mix the rows of a batch: look for a statistic over dimension 0, or mask[0] for all",
+        "no layer may mix the rows of a batch: look for a statistic over dimension 0, or mask[0] for all "
+        "rows",
     )
 
 
 def causality(reader: Reader) -> Finding:
     """Later tokens change nothing earlier in a decoder, and something where an encoder has read them."""
     if reader.judges_texts:
-        return Finding("not applicable", "the model gives one answer for a whole text")
+        return Finding("not applicable", "the model has one output for a whole text")
     document, stream = reader.documents[0], reader.target
     otherwise = document | {stream: reader.changed(document[stream], since=PREFIX)}
     before, after = (reader.read(reader.alone(text))[:PREFIX] for text in (document, otherwise))
@@ -80,13 +81,13 @@ def causality(reader: Reader) -> Finding:
         return agreement(
             after,
             before,
-            "let self-attention see nothing later (is_decoder or is_causal in the configuration?)",
+            "self-attention must be causal (check is_decoder or is_causal in the configuration)",
         )
     change = difference(after, before)
     measured = f"later tokens change {change:.1e} of the largest number, expected {LEAST_CHANGE:.0e}"
     if change >= LEAST_CHANGE:
         return Finding("ok", measured)
-    return Finding("failed", measured, "let self-attention see both sides: a causal mask hides the right one")
+    return Finding("failed", measured, "self-attention must be bidirectional: remove the causal mask")
 
 
 def packed_documents(reader: Reader) -> Finding:
@@ -98,11 +99,12 @@ def packed_documents(reader: Reader) -> Finding:
     is_promised = "cu_seq_lens_q" in signature(reader.examined.model.base_model.forward).parameters
     is_usual = reader.examined.member == "decoder" and not reader.judges_texts
     if not reader.takes("position_ids") or not (is_promised or is_usual):
-        return Finding("not applicable", "the model does not claim to keep documents of one row apart")
+        return Finding("not applicable", "the model does not support packed documents")
     finding = agreement(
         reader.read(reader.packed(reader.documents)),
         torch.cat([reader.read(reader.alone(document)) for document in reader.documents]),
-        "build masks from position_ids (create_causal_mask takes them); until then, one document a row",
+        "build masks from position_ids (create_causal_mask accepts them); until then, use one document per "
+        "row",
     )
     return finding if is_promised or finding.verdict == "ok" else replace(finding, verdict="warning")
 
@@ -110,7 +112,7 @@ def packed_documents(reader: Reader) -> Finding:
 def cache(reader: Reader) -> Finding:
     """Tokens read one after another with a cache give what reading them anew would."""
     if reader.examined.member == "encoder" or not reader.returns_cache:
-        return Finding("not applicable", "the model reads without a cache")
+        return Finding("not applicable", "the model has no cache")
     document, stream = reader.documents[0], reader.target
     ids = document[stream]
     ends = (PREFIX, PREFIX + 1, PREFIX + 2, ids.shape[1])  # two steps of a token, then several at once

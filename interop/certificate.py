@@ -68,17 +68,17 @@ class Certificate:
             return cls(**measured)
         except (KeyError, TypeError) as error:
             raise ValueError(
-                f"{CERTIFICATE} is not what `tercet import` and `tercet export` write ({error}): let them "
-                "write it again, or take it away"
+                f"{CERTIFICATE} is not a file of `tercet import` or `tercet export` ({error}): write it "
+                f"again, or remove it"
             ) from error
 
     def verdict(self) -> str:
         """Say in one line what came of it."""
         if self.holds:
-            return f"{self.stock} and {self.ours} are one model"
+            return f"{self.stock} and {self.ours} are equal"
         worst = max(self.differences, key=lambda each: each.relative)
         return (
-            f"{self.stock} and {self.ours} are not one model: {worst.what} on {worst.probe} differ by "
+            f"{self.stock} and {self.ours} are not equal: {worst.what} on {worst.probe} differ by "
             f"{worst.relative:.1e} in {worst.precision}, first in {self.first_difference}"
         )
 
@@ -92,7 +92,7 @@ class Certificate:
                 "|---|---|" + "--:|" * len(PRECISIONS),
                 *self._rows(),
                 "",
-                f"Largest differences, by the scale of the numbers above 1; up to {TOLERANCE:g} is rounding.",
+                f"Largest differences, relative to numbers above 1; up to {TOLERANCE:g} counts as rounding.",
                 *(f"Without {name}: {reason}." for name, reason in self.dropped.items()),
             ]
         )

@@ -77,7 +77,7 @@ def find_run(folder: Path) -> FinishedRun:
     model = folder / "model" if (folder / "model" / CONFIG).exists() else folder
     if not (model / CONFIG).exists():
         raise ValueError(
-            f"{folder} holds no finished model (there is no {CONFIG}): name the folder that `tercet "
+            f"{folder} has no trained model (there is no {CONFIG}): name the folder that `tercet "
             "pretrain` or `save_pretrained` wrote"
         )
     output = model.parent if (model.parent / EVALUATION).exists() else model
@@ -107,9 +107,9 @@ def read_facts(file: Path) -> Facts:
     try:
         facts = yaml.safe_load(file.read_bytes()) if file.suffix == ".yaml" else json.loads(file.read_bytes())
     except (ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"{file} is damaged ({error}): write it again, or take it away") from error
+        raise ValueError(f"{file} is damaged ({error}): write it again, or remove it") from error
     if not isinstance(facts, dict):
-        raise ValueError(f"{file} is damaged (no keys with values): write it again, or take it away")
+        raise ValueError(f"{file} is damaged (no keys with values): write it again, or remove it")
     return facts
 
 
@@ -125,7 +125,7 @@ def operations(log: Path) -> float | None:
         lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
         records = [json.loads(line) for line in lines if line.endswith("\n")]
     except ValueError as error:
-        raise ValueError(f"{log} is damaged ({error}): copy it again, or take it away") from error
+        raise ValueError(f"{log} is damaged ({error}): copy it again, or remove it") from error
     return next((record["flops"] for record in reversed(records) if "flops" in record), None)
 
 

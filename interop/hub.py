@@ -97,16 +97,17 @@ def explanation(error: Exception, repo: str) -> ValueError | ConnectionError:
     status = refusal.response.status_code
     if status == 401:
         return ValueError(
-            "the Hub does not accept the token: make one at https://huggingface.co/settings/tokens, then run "
+            "the Hub does not accept the token: create one at https://huggingface.co/settings/tokens, then "
+            "run "
             "`hf auth login` or set HF_TOKEN"
         )
     if status in {403, 404}:
         return ValueError(
-            f"the token may not write to {repo}, or {repo} does not exist and it may not make it: use a "
-            "token with the right to write there, or another owner/name"
+            f"the token has no write access to {repo}, or {repo} does not exist and the token may not "
+            f"create it: use a token with write access, or another owner/name"
         )
     if status == 400:
-        return ValueError(f"the Hub refuses what is sent to {repo}: {' '.join(str(error).split())}")
+        return ValueError(f"the Hub refuses the upload to {repo}: {' '.join(str(error).split())}")
     said = refusal.server_message or first_line(refusal)
     return ConnectionError(f"the Hub refused {repo} (status {status}: {said}): push again later")
 

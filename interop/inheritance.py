@@ -29,7 +29,9 @@ def inherit(
     own = model.state_dict()
     misfits = [name for name in tensors if name not in own or own[name].shape != tensors[name].shape]
     if misfits:
-        raise ValueError(f"model.overrides do not fit its weights: {shortened(misfits)} would be others")
+        raise ValueError(
+            f"model.overrides do not fit its weights: the shapes of {shortened(misfits)} would change"
+        )
     model.load_state_dict(tensors, strict=False)
     return sorted(set(dict(model.named_parameters())) - set(tensors))
 

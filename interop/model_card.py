@@ -69,7 +69,7 @@ def what_is_missing(run: FinishedRun, card: ModelCard) -> list[str]:
         "the texts and their hashes (no texts.json)": run.texts,
         "scores (no evaluation.json)": run.evaluation.get("scores"),
         "a plot of the losses (no curves.png)": run.plots,
-        "the operations of the training (training.measure_utilization was false)": run.flops,
+        "the FLOPs of the training (training.measure_utilization was false)": run.flops,
     }
     return [
         *(

@@ -38,7 +38,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
     """
     folder = Path(name).expanduser()
     if folder.is_file():
-        raise ValueError(f"{name} is a file: name the folder it lies in")
+        raise ValueError(f"{name} is a file: name its folder")
     if not folder.exists():
         try:
             folder = Path(
@@ -46,12 +46,12 @@ def find_folder(name: str, revision: str | None = None) -> Path:
             )
         except Exception as error:  # a name, a network, a Hub: each fails in its own way
             raise FileNotFoundError(
-                f"{name} is neither a folder nor a model that the Hub gives ({first_line(error)}): check the "
-                "name"
+                f"{name} is neither a folder nor a model on the Hub ({first_line(error)}): check the name"
             ) from error
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(
-            f"{name} is no model (it has no {CONFIG}): name a folder that save_pretrained wrote (of a run, "
+            f"{name} is not a model (it has no {CONFIG}): name a folder that save_pretrained wrote (of a "
+            f"run, "
             "its `model`)"
         )
     return folder
@@ -91,11 +91,11 @@ def require_generation_config(folder: Path) -> None:
         settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     except ValueError as error:
         raise ValueError(
-            f"{file} cannot be read ({first_line(error)}): repair it, or remove it if nothing shall "
-            "differ from the configuration"
+            f"{file} cannot be read ({first_line(error)}): repair it, or remove it to use the "
+            f"configuration's values"
         ) from error
     if not isinstance(settings, dict):
-        raise ValueError(f"{file} is no object of settings: copy it again, or remove it")
+        raise ValueError(f"{file} is not a JSON object: copy it again, or remove it")
 
 
 def load_tokenizer(folder: Path, *, trust_remote_code: bool | None = None) -> PreTrainedTokenizerBase | None:
@@ -121,10 +121,10 @@ def untrusted(who: str, trust_remote_code: bool | None) -> ValueError:
     """Say that code would have to be run, and where that can be allowed: not wherever models are read."""
     if trust_remote_code is None:
         return ValueError(
-            f"{who} code of its own, which is not run here: name a model of transformers' own architectures, "
+            f"{who} its own code, which is not run here: name a model of transformers' own architectures, "
             "or of Tercet's; only tercet fewshot and tercet doctor take --trust-remote-code"
         )
-    return ValueError(f"{who} code of its own: read that, then pass --trust-remote-code")
+    return ValueError(f"{who} its own code: review it, then pass --trust-remote-code")
 
 
 def require_tokenizer(
@@ -137,7 +137,7 @@ def require_tokenizer(
     """
     tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
     if tokenizer is None:
-        raise ValueError(f"{name} has no tokenizer: save the one that it was trained with beside it")
+        raise ValueError(f"{name} has no tokenizer: save the one that it was trained with in the same folder")
     return tokenizer
 
 
@@ -149,7 +149,7 @@ def require_fit(tokenizer: PreTrainedTokenizerBase | None, config: PreTrainedCon
     """
     if tokenizer is not None and num_ids(tokenizer) > config.vocab_size:
         raise ValueError(
-            f"the tokenizer has ids below {num_ids(tokenizer):,}, but the model vectors for "
+            f"the tokenizer has ids below {num_ids(tokenizer):,}, but the model has embeddings for "
             f"{config.vocab_size:,} only: they do not belong together"
         )
 

@@ -20,7 +20,7 @@ def common_scaling(stock: Any) -> dict[str, Any] | None:
     scalings = {kind: rope_scaling(stock.rope_parameters[kind]) for kind in sorted({*stock.layer_types})}
     first = next(iter(scalings.values()))
     if any(scaling != first for scaling in scalings.values()):
-        raise ValueError(f"rotary positions are stretched differently: {scalings}")
+        raise ValueError(f"RoPE scaling differs between types of layers: {scalings}")
     return first
 
 

@@ -107,9 +107,9 @@ def require_repo_id(repo: str) -> None:
     try:
         validate_repo_id(repo)
     except HFValidationError as error:
-        raise ValueError(f"{repo!r} is no repository's id ({error}): write owner/name") from error
+        raise ValueError(f"{repo!r} is not a repository id ({error}): write owner/name") from error
     if "/" not in repo:
-        raise ValueError(f"{repo!r} does not say whose the repository is: write owner/name, as in me/{repo}")
+        raise ValueError(f"{repo!r} has no owner: write owner/name, as in me/{repo}")
 
 
 def tokenizer_files(folder: Path) -> list[PublishedFile]:
@@ -147,6 +147,6 @@ def describe(publication: Publication, revision: str | None = None) -> str:
     lines = [f"{publication.folder} -> {publication.repo} ({revision or 'main'})"]
     lines += [f"  {file.path:<{width}} {file.size:>14,} bytes" for file in publication.files]
     total = sum(file.size for file in publication.files)
-    lines.append(f"{len(publication.files)} files, {total:,} bytes; nothing was sent")
+    lines.append(f"{len(publication.files)} files, {total:,} bytes; nothing was uploaded")
     lines += [f"the card lacks {missing}" for missing in publication.missing] or ["the card lacks nothing"]
     return "\n".join(lines)

@@ -79,7 +79,7 @@ def load_ours(source: str) -> TercetPreTrainedModel:
     folder = find_folder(source)
     config = load_config(folder)
     if not config.model_type.startswith("tercet"):
-        raise ValueError(f"{source} is a {config.model_type}: bring it in with tercet import first")
+        raise ValueError(f"{source} is a {config.model_type}: import it with tercet import first")
     name = (config.architectures or [""])[0]
     model_class = getattr(modeling, name, AutoModel)
     inspect_weights(folder)
@@ -95,7 +95,7 @@ def claimed(source: str, output: str, *, overwrite: bool) -> Iterator[Path]:
         ValueError: There is something already, or what is read lies in it.
     """
     if not output.strip():
-        raise ValueError(f"OUTPUT is {output!r}: name a folder; the present one is called .")
+        raise ValueError(f"OUTPUT is {output!r}: name a folder; use . for the current folder")
     folder = Path(output).expanduser().absolute()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{output} is a file: name a folder")

@@ -14,7 +14,7 @@ def saving(reader: Reader) -> Finding:
     return agreement(
         reader.read(inputs, reader.examined.reloaded),
         reader.read(inputs),
-        "keep whatever results depend on in a parameter, a persistent buffer or the configuration",
+        "store everything that results depend on in a parameter, a persistent buffer or the configuration",
     )
 
 
@@ -26,8 +26,9 @@ def tied_weights(reader: Reader) -> Finding:
     if head is not None and promises_tie(config) and head.weight is not examined.embeddings:
         return Finding(
             "failed",
-            "tie_word_embeddings is true, but embeddings and head are two tensors",
-            "set tie_word_embeddings=False if both were trained; otherwise delete the head's from the file",
+            "tie_word_embeddings is true, but embeddings and LM head are two tensors",
+            "set tie_word_embeddings=False if both were trained; otherwise delete the head's tensor from "
+            "the file",
         )
     before, after = ties(model), ties(examined.reloaded)
     if before != after:

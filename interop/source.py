@@ -55,7 +55,7 @@ def load_stock(source: str, revision: str | None = None) -> PreTrainedModel:
         )
     if best.surplus:
         raise ValueError(
-            f"{source} has {len(best.surplus)} tensors for which {type(best.model).__name__} has no place: "
+            f"{source} has {len(best.surplus)} tensors that {type(best.model).__name__} does not have: "
             f"{shortened(best.surplus)}"
         )
     return best.model.eval()

@@ -53,7 +53,7 @@ def inspect_weights(folder: Path) -> StoredWeights:
         found = read_header(shard)
         if absent := {tensor for tensor, name in places.items() if name == shard.name} - set(found):
             raise ValueError(
-                f"{shard} lacks {min(absent)}, which {index.name} says it holds: copy both again, or save "
+                f"{shard} lacks {min(absent)}, which {index.name} lists there: copy both again, or save "
                 "the model again"
             )
         shapes |= found
@@ -69,10 +69,10 @@ def no_weights(folder: Path) -> ValueError:
             "the model there with save_pretrained"
         )
     return ValueError(
-        f"{folder} has its weights as a pickle ({shortened(pickled, 3)}), which may run foreign code when "
-        f"read: convert them with `{loader_of(folder)}.from_pretrained({str(folder)!r}, "
+        f"{folder} has its weights as a pickle ({shortened(pickled, 3)}), which may run arbitrary code when "
+        f"it is loaded: convert them with `{loader_of(folder)}.from_pretrained({str(folder)!r}, "
         f"use_safetensors=False, weights_only=True).save_pretrained({str(folder) + '-safetensors'!r})`, "
-        "which accepts nothing but tensors"
+        f"which loads tensors only"
     )
 
 

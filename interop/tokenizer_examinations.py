@@ -18,14 +18,14 @@ UNLIMITED = 10**9
 def vocabulary(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> Finding:
     """Every token has a row in the table of embeddings, and nearly every row a token."""
     last, rows = max(tokenizer.get_vocab().values()), examined.rows
-    measured = f"the last token has id {last:,}, the table {rows:,} rows"
+    measured = f"the last token has id {last:,}, the embedding matrix has {rows:,} rows"
     if last >= rows:
         return Finding(
             "failed", measured, f"model.resize_token_embeddings({last + 1}), then train the new rows"
         )
     if rows > -(-(last + 1) // PADDED_TO) * PADDED_TO:
         return Finding(
-            "warning", measured, "see whether this is the tokenizer that the model was trained with"
+            "warning", measured, "check whether this is the tokenizer that the model was trained with"
         )
     return Finding("ok", measured)
 
@@ -35,13 +35,13 @@ def needed_tokens(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -
     if predicts_hidden_tokens(examined) and tokenizer.mask_token is None:
         return Finding(
             "failed",
-            "the model predicts hidden tokens, and the tokenizer has no mask token",
-            "tokenizer.mask_token = the one that the model was trained with",
+            "the model predicts masked tokens, but the tokenizer has no mask token",
+            "set tokenizer.mask_token to the token that the model was trained with",
         )
     if tokenizer.pad_token is None:
         return Finding(
             "warning",
-            "the tokenizer has no pad token: texts of different lengths make no batch",
+            "the tokenizer has no pad token: texts of different lengths cannot be batched",
             "tokenizer.add_special_tokens({'pad_token': '[PAD]'}), and model.resize_token_embeddings",
         )
     return Finding("ok", "all there")
@@ -62,7 +62,8 @@ def end_and_padding(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase)
     return Finding(
         "warning",
         f"pad and eos are both {tokenizer.eos_token!r} ({end})",
-        "before training, add a pad token of its own: hidden from the loss, eos is never learned",
+        "before training, add a separate pad token: if eos is ignored in the loss, the model never learns "
+        "to end a text",
     )
 
 
@@ -81,22 +82,24 @@ def special_ids(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> 
         if told and not set.intersection(*told.values()):
             wrong.append(f"{role}: {said}")
         elif any(not 0 <= number < examined.rows for number in set().union(*told.values())):
-            wrong.append(f"{role} beyond the table: {said}")
+            wrong.append(f"{role} outside the embedding matrix: {said}")
     if not wrong:
-        return Finding("ok", "the same wherever they are told")
-    return Finding("failed", "; ".join(wrong), "set them in all places to what the model was trained with")
+        return Finding("ok", "the same in all files")
+    return Finding(
+        "failed", "; ".join(wrong), "set them everywhere to the values that the model was trained with"
+    )
 
 
 def longest_input(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> Finding:
     """Truncation cuts to no more tokens than the model has positions."""
     positions = getattr(examined.config, "max_position_embeddings", None)
     if positions is None:
-        return Finding("not applicable", "the model names no longest text")
+        return Finding("not applicable", "the model has no maximum length")
     remedy = f"tokenizer.model_max_length = {positions}"
     if tokenizer.model_max_length > UNLIMITED:
-        return Finding("warning", f"truncation cuts nothing, the model has {positions:,} positions", remedy)
+        return Finding("warning", f"texts are not truncated, the model has {positions:,} positions", remedy)
     measured = (
-        f"truncation cuts to {tokenizer.model_max_length:,} tokens, the model has {positions:,} positions"
+        f"texts are truncated to {tokenizer.model_max_length:,} tokens, the model has {positions:,} positions"
     )
     if tokenizer.model_max_length > positions:
         return Finding("failed", measured, remedy)

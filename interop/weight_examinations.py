@@ -15,29 +15,29 @@ def missing_tensors(examined: ExaminedModel) -> Finding:
         for name, in_file, expected in examined.loading["mismatched_keys"]
     ]
     if mismatched:
-        also = f"; and missing, so drawn at random: {listed(missing)}" if missing else ""
+        also = f"; and missing, so initialized randomly: {listed(missing)}" if missing else ""
         return Finding(
             "failed",
-            f"of another shape, so drawn at random: {listed(mismatched)}{also}",
-            "bring config.json that was saved with these weights, or the weights that go with it",
+            f"of another shape, so initialized randomly: {listed(mismatched)}{also}",
+            "use the config.json that was saved with these weights, or the weights that belong to it",
         )
     if not missing:
         return Finding("ok", "every weight is in the file")
     return Finding(
         "failed",
-        f"random, since not in the file: {listed(missing)}",
-        "load with the architecture that was saved, or train before use",
+        f"missing in the file, so initialized randomly: {listed(missing)}",
+        "load it with the saved architecture, or train it before use",
     )
 
 
 def unexpected_tensors(examined: ExaminedModel) -> Finding:
     """The file holds nothing that the model has no place for."""
     if not (unexpected := examined.loading["unexpected_keys"]):
-        return Finding("ok", "the model has a place for every tensor in the file")
+        return Finding("ok", "the model has every tensor of the file")
     return Finding(
         "warning",
         f"left unread: {listed(unexpected)}",
-        "name the class that was saved in `architectures` of config.json, or save the model again",
+        "set `architectures` in config.json to the class that was saved, or save the model again",
     )
 
 
@@ -69,8 +69,8 @@ def constant_rows(examined: ExaminedModel) -> Finding:
         return Finding("ok", "none in any matrix")
     return Finding(
         "warning",
-        f"rows of one number: {listed(constant)}",
-        "see whether these were ever trained: an optimizer may have missed them, a conversion left them out",
+        f"constant rows: {listed(constant)}",
+        "check whether these were trained: an optimizer or a conversion may have left them out",
     )
 
 

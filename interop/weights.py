@@ -105,7 +105,7 @@ class Links:
             first = next(iter(tensors.values()))
             if not all(torch.equal(first, tensor) for tensor in tensors.values()):
                 names = ", ".join(name for link in links for name in link.ours)
-                raise ValueError(f"the stock model has one tensor for {names}, which are different here")
+                raise ValueError(f"the stock model has one tensor for {names}, which differ in this model")
             stock |= tensors
         return stock
 
@@ -155,7 +155,8 @@ def require_known(unknown: list[str], model: nn.Module, other: str) -> None:
     """Raise a `ValueError` that names the tensors of a model for which the other one has no place."""
     if unknown:
         raise ValueError(
-            f"{len(unknown)} tensors of {type(model).__name__} have no place in {other}: {shortened(unknown)}"
+            f"{len(unknown)} tensors of {type(model).__name__} have no counterpart in {other}: "
+            f"{shortened(unknown)}"
         )
 
 

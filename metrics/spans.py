@@ -62,8 +62,8 @@ def check_iob2(tags: Sequence[str], row: int) -> None:
             )
         if tag.startswith(INSIDE) and not continues(before, tag):
             raise ValueError(
-                f"{place}, which continues no span, for {before!r} stands before it: "
-                f"write {BEGINNING + tag[2:]}, with which a span begins, or set task.scheme = none"
+                f"{place}, which continues no span, because the tag before it is {before!r}: write "
+                f"{BEGINNING + tag[2:]}, with which a span begins, or set task.scheme = none"
             )
 
 

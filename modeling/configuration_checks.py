@@ -38,9 +38,7 @@ def require_decoder(config: PreTrainedConfig) -> None:
         config.decoder_layer_types, config.decoder_num_hidden_layers, config.sliding_window, prefix="decoder_"
     )
     if config.norm_placement == "parallel":
-        raise ValueError(
-            "norm_placement='parallel' has no place for reading an encoder: choose 'pre' or 'post'"
-        )
+        raise ValueError("norm_placement='parallel' does not support cross-attention: choose 'pre' or 'post'")
 
 
 def require_positions(config: PreTrainedConfig) -> None:
@@ -56,8 +54,8 @@ def require_first_norm(config: PreTrainedConfig) -> None:
     """Raise a `ValueError` if the first norm is left out where nothing else normalizes."""
     if not config.first_norm and not (config.norm_placement == "pre" and config.embedding_norm):
         raise ValueError(
-            "first_norm=False needs norm_placement='pre' and embedding_norm=True: the first sub-layer "
-            "reads what the embeddings' norm gives"
+            "first_norm=False needs norm_placement='pre' and embedding_norm=True: the first sub-layer reads "
+            "the normalized embeddings"
         )
 
 
@@ -67,7 +65,8 @@ def require_buckets(num_buckets: int, max_distance: int) -> None:
     if max_distance <= num_buckets // 2:
         raise ValueError(
             f"relative_attention_max_distance is {max_distance}: choose more than half of "
-            f"relative_attention_num_buckets ({num_buckets}), as a bucket each has every smaller distance"
+            f"relative_attention_num_buckets ({num_buckets}), because each smaller distance has a bucket of "
+            f"its own"
         )
 
 

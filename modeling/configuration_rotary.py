@@ -108,8 +108,8 @@ class RotaryConfig(PreTrainedConfig):
         scalings = [self._completed(scaling_of(one)) for one in kinds.values()]
         if len(set(parts.values())) > 1 or any(each != scalings[0] for each in scalings):
             raise ValueError(
-                f"rope_parameters are {described}: all types of layers are stretched and turned alike, and "
-                "may differ in their rope_theta alone"
+                f"rope_parameters are {described}: all types of layers must have the same scaling, and may "
+                f"differ in rope_theta only"
             )
         base = next(iter(bases.values()))
         full, local = bases.get(LAYER_TYPES[0], base), bases.get(LAYER_TYPES[1])

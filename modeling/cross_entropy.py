@@ -74,7 +74,9 @@ def lm_head_loss(
     if is_plain(head):
         total = linear_cross_entropy(hidden_states, head.weight, head.bias, labels, label_smoothing)
     else:
-        logger.warning_once(f"the LM head is a {type(head).__name__}: the logits of all targets are held")
+        logger.warning_once(
+            f"the LM head is a {type(head).__name__}: the logits of all targets are held in memory at once"
+        )
         total = cross_entropy_sum(head(hidden_states), labels, label_smoothing)
     return reduce_loss(total, is_target.sum(), reduction, num_items_in_batch)
 

@@ -38,9 +38,10 @@ def build_head_transform(config: NeuralConfig) -> nn.Module:
     """
     if not config.head_transform and config.head_width != config.hidden_size:
         raise ValueError(
-            f"the LM head is tied to token vectors of embedding_size ({config.embedding_size}), but "
-            f"nothing leads there from hidden_size ({config.hidden_size}): choose head_transform=True as in "
-            "ELECTRA, tie_word_embeddings=False, or one width for both"
+            f"the LM head is tied to token embeddings of embedding_size ({config.embedding_size}), but "
+            f"there is no projection from hidden_size ({config.hidden_size}): choose head_transform=True as "
+            f"in "
+            "ELECTRA, tie_word_embeddings=False, or the same size for both"
         )
     return HeadTransform(config) if config.head_transform else nn.Identity()
 

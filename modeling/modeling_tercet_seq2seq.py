@@ -266,8 +266,7 @@ def require_target(decoder_input_ids: Tensor | None, decoder_inputs_embeds: Tens
     """Raise a `ValueError` if the decoder has nothing to read."""
     if decoder_input_ids is None and decoder_inputs_embeds is None:
         raise ValueError(
-            "decoder_input_ids is missing: pass what the decoder has read so far, "
-            "labels to a model with a head, or use generate()"
+            "decoder_input_ids is missing: pass it, pass labels to a model with a head, or use generate()"
         )
 
 

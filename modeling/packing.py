@@ -125,8 +125,8 @@ def require_bounds(name: str, cu_seq_lens: Tensor, size: torch.Size) -> None:
         return
     if size[0] != 1:
         raise ValueError(
-            f"{name} is given with {size[0]} rows: packed sequences stand in one, so flatten what is (B, T) "
-            "to (1, B * T) and count on from row to row, or give an attention_mask instead"
+            f"{name} is given with {size[0]} rows: packed input has one row, so flatten (B, T) to (1, B * "
+            f"T) and continue the count from row to row, or pass an attention_mask instead"
         )
     is_sound = not cu_seq_lens.is_cpu or (
         cu_seq_lens[0] == 0 and cu_seq_lens[-1] == size[1] and bool((cu_seq_lens.diff() >= 0).all())
@@ -143,7 +143,9 @@ def require_source_bounds(
 ) -> None:
     """Raise a `ValueError` unless packed targets have a source each, in one row of `size` (1, M)."""
     if cu_seq_lens is None:
-        raise ValueError("the targets are packed, but cu_seq_lens_k is missing: say where their sources end")
+        raise ValueError(
+            "the targets are packed, but cu_seq_lens_k is missing: pass the cumulative lengths of the sources"
+        )
     require_bounds("cu_seq_lens_k", cu_seq_lens, size)
     if targets is not None and len(cu_seq_lens) != len(targets.cu_seq_lens_q):
         raise ValueError(

@@ -254,7 +254,7 @@ def multiplies_blocks(dtype: torch.dtype) -> bool:
         problem = str(error).partition("\n")[0]
     if problem:
         logger.warning_once(
-            f"Generating takes longer than it could: torch {torch.__version__} does not multiply prepacked "
+            f"Generation is slower than it could be: torch {torch.__version__} does not support prepacked "
             f"weights of {dtype} on this CPU ({problem})."
         )
     return problem is None

@@ -81,8 +81,8 @@ class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
         if input_ids is None or start is None:
             missing = "input_ids" if input_ids is None else "config.decoder_start_token_id"
             raise ValueError(
-                f"{missing} is None: give it, as the decoder reads the ids of the source behind a start "
-                "token, or give decoder_input_ids"
+                f"{missing} is None: pass it, because the decoder reads the source's ids after a start "
+                f"token, or pass decoder_input_ids"
             )
         bounds = arguments.get("cu_seq_lens_q")
         sequences = find_sequences(input_ids, attention_mask, position_ids, bounds, self.config.pad_token_id)

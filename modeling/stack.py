@@ -248,8 +248,9 @@ def warn_of_mask() -> None:
     """Warn once that packed sequences take the slow path; in a compiled graph there is no other."""
     if not is_tracing():
         logger.warning_once(
-            "packed sequences are kept apart by a mask, which costs the square of their tokens: fast kernels "
-            "take one packed row, need attention 'sdpa', 'eager' or a flash kernel, and record no attentions"
+            "packed sequences are separated by a block-diagonal mask, whose cost is quadratic in the number "
+            "of tokens: fast kernels take one packed row, need attention 'sdpa', 'eager' or a flash kernel, "
+            "and record no attentions"
         )
 
 
@@ -269,8 +270,8 @@ def refuse_output_positions(arguments: dict[str, Any], reader: str) -> None:
     """Raise a `ValueError` if `output_positions` are given to a model that needs all states."""
     if arguments.get("output_positions") is not None:
         raise ValueError(
-            f"output_positions are given to {reader}, which needs all states: leave them out, or call the "
-            "encoder or the decoder alone"
+            f"output_positions are given to {reader}, which needs all hidden states: leave them out, or "
+            f"call the encoder or the decoder alone"
         )
 
 

@@ -138,8 +138,8 @@ def single_text(corpus: Corpus, kind: str) -> TokenizedCorpus:
 def unsuited(kind: str) -> ValueError:
     """Say that an objective is given pairs instead of running text, or the other way round."""
     return ValueError(
-        f"{kind} does not learn from such a corpus: translation, and nothing else, reads pairs; "
-        f"set or remove corpus.source_column and corpus.target_column"
+        f"{kind} does not support this corpus: translation needs pairs, and all other objectives need "
+        f"running text; set or remove corpus.source_column and corpus.target_column"
     )
 
 

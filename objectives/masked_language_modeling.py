@@ -64,8 +64,8 @@ def choose_words(
     """
     if not has_field(examples, "word_starts"):
         raise ValueError(
-            "whole-word masking needs examples with `word_starts`, and these have none: "
-            "use a fast tokenizer, or choose single tokens with whole_word: false"
+            "whole-word masking needs examples with `word_starts`, and these have none: use a fast "
+            "tokenizer, or set whole_word: false"
         )
     words = gather(examples, "word_starts")
     starts = words.values | special

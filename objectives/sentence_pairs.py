@@ -176,12 +176,14 @@ def documents_with_a_next_sentence(corpus: TokenizedCorpus) -> np.ndarray:
     remedy = "put one sentence on a line and a blank line between documents"
     if num_longer < 2 or share > 0.5:
         raise ValueError(
-            f"next-sentence prediction needs two documents or more of two sentences or more, and most of "
-            f"the text in such, but the corpus has {num_longer:,}, and {told}: {remedy}, or choose "
+            f"next-sentence prediction needs at least two documents of two or more sentences, with most of "
+            f"the text, but the corpus has {num_longer:,}, and {told}: {remedy}, or choose "
             f"masked_language_modeling"
         )
     if num_alone:
-        warnings.warn(f"{told}, which nothing follows, and are left out: {remedy}", stacklevel=3)
+        warnings.warn(
+            f"{told}, so no second segment follows them, and they are left out: {remedy}", stacklevel=3
+        )
     return bounds[counts > 1]
 
 

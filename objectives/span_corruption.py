@@ -186,7 +186,7 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
     mean_span_length: Annotated[float, Field(ge=1)] = 3.0
     """Tokens of a span, on average."""
     label_smoothing: Smoothing = 0.0
-    """Probability that is spread over the whole vocabulary instead of resting on the target token."""
+    """Label smoothing: probability that is distributed over the whole vocabulary."""
 
     def build(
         self,

@@ -52,7 +52,7 @@ class TranslationRecipe(BaseObjectiveRecipe):
     kind: Literal["translation"]
     """Which objective this is."""
     label_smoothing: Smoothing = 0.1
-    """Probability that is spread over the whole vocabulary instead of resting on the target token."""
+    """Label smoothing: probability that is distributed over the whole vocabulary."""
 
     def build(
         self,

@@ -1,4 +1,4 @@
-"""What a plan assumes of the machines, as `key=value` pairs beside those of the recipe."""
+"""The description of the machines that a plan assumes, as `key=value` pairs beside those of the recipe."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -63,24 +63,24 @@ class PlanRecipe:
     """The machines that a run is planned for."""
 
     devices: Positive = 1
-    """How many of them share the run."""
+    """Number of devices."""
     device: Literal["a100", "h100", "h200", "cpu"] = "h100"
-    """Which kind; the fields below replace what its data sheet says."""
+    """Type of device; the fields below override the values of its data sheet."""
     devices_per_node: Positive = 8
-    """How many of them one machine has; more must go over the network."""
+    """Number of devices in a machine; more devices communicate over the network."""
     mfu: Share = 0.4
-    """Share of the peak that the model reaches: an assumption, until the log of a run has measured it."""
+    """Share of peak FLOPs that the model reaches (MFU): an assumption, until a run has measured it."""
     peak_flops: Amount | None = None
     """Floating-point operations per second of one device in the recipe's precision."""
     device_memory: Amount | None = None
     """Bytes of one device's memory."""
     usable_memory: Share = 0.9
-    """Share of it that the run may fill; the rest is for the device's own, for results that live for one
-    operation, and for gaps."""
+    """Share of the memory that the run may use; the rest is for the device's context, for temporary results
+    of single operations, and for fragmentation."""
     bandwidth: Amount | None = None
-    """Bytes per second that a device sends to the others; of the network if there are several machines."""
+    """Bytes per second that a device sends to the others; over the network if there are several machines."""
     price_per_device_hour: Amount | None = None
-    """What an hour of one device costs, in any currency."""
+    """Price of one device for an hour, in any currency."""
 
     @property
     def kind(self) -> Device:

@@ -26,7 +26,7 @@ def report_plan(plan: Plan) -> str:
         table(["the run", ""], run_rows(plan)),
         "Memory of one device:",
         table(["layout", *(field.name for field in fields(Memory)), "sum", "fits"], memory_rows(plan)),
-        "Speed and cost (micro-batches: how many x sequences of each):",
+        "Speed and cost (micro-batches: number x sequences in each):",
         table([*SPEED_COLUMNS, *(["price"] if machines.price_per_device_hour else [])], speed_rows(plan)),
         "\n".join(f"- {line}" for line in [*verdicts(plan), *assumptions(plan)]),
     ]
@@ -98,7 +98,7 @@ def verdicts(plan: Plan) -> list[str]:
             tokens = outlook.fitting_sequences * plan.sequence.tokens
             lines.append(f"{line}; it would with training.tokens_per_micro_batch={tokens}.")
     if waiting := names(outlook for outlook in plan.outlooks if outlook.sending > outlook.computing):
-        lines.append(f"Waits for its traffic: {waiting}; larger steps or micro-batches would help.")
+        lines.append(f"Limited by communication: {waiting}; larger steps or micro-batches would help.")
     return lines
 
 
@@ -110,14 +110,15 @@ def names(outlooks: Iterable[Outlook]) -> str:
 def assumptions(plan: Plan) -> list[str]:
     """Say what the numbers rest on."""
     machines = plan.machines
-    comparison = "ZeRO-1 and ZeRO-2 are DeepSpeed's, and here for comparison: runs take DDP or FSDP2."
+    comparison = "ZeRO-1 and ZeRO-2 are DeepSpeed's, and shown for comparison: runs use DDP or FSDP2."
     return [
         f"Assumed: {machines.mfu:.0%} of {short(machines.peak(plan.precision))}FLOP/s in {plan.precision}, "
-        f"{size(machines.available_memory)} to fill, {size(machines.link)}/s to other devices.",
+        f"{size(machines.available_memory)} usable, {size(machines.link)}/s to other devices.",
         f"Numbers of {machines.device}: {machines.kind.source}.",
         *([comparison] if machines.devices > 1 else []),
         f"Every sequence is full, and the vocabulary has {plan.vocab_size:,} entries.",
-        "Traffic runs beside computing; evaluation, checkpoints and preparing data are not counted.",
+        "Communication overlaps with computation; evaluation, checkpoints and data preparation are not "
+        "included.",
     ]
 
 

@@ -51,7 +51,9 @@ def build_model(
 def tell_of_fresh(path: str, fresh: list[str]) -> None:
     """Warn of parameters that a model brings no weights for."""
     if fresh:
-        warnings.warn(f"{path} has no weights for {shortened(fresh)}: they are drawn at random", stacklevel=2)
+        warnings.warn(
+            f"{path} has no weights for {shortened(fresh)}: they are initialized randomly", stacklevel=2
+        )
 
 
 def build_config(recipe: PretrainingRecipe) -> TercetConfig:
@@ -106,7 +108,7 @@ def require_fields(config_class: type[TercetConfig], names: list[str]) -> None:
         if name not in known:
             near = get_close_matches(name, known, n=3, cutoff=0.4) or known
             raise ValueError(
-                f"model.overrides.{name} is no field of {config_class.__name__}: did you mean "
+                f"model.overrides.{name} is not a field of {config_class.__name__}: did you mean "
                 f"{' or '.join(near)}?"
             )
 

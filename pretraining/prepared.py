@@ -177,5 +177,5 @@ def require_shorter(sequence_length: int, longest: int) -> None:
     if sequence_length > longest:
         raise ValueError(
             f"training.stages: sequence_length = {sequence_length} exceeds corpus.sequence_length = "
-            f"{longest}: shorten the stage's sequences, or let the run's be as long"
+            f"{longest}: lower the stage's sequence_length, or raise corpus.sequence_length"
         )

@@ -1,8 +1,8 @@
 """The recipe of a pretraining run, with a part for each component of the run.
 
-model      which architecture               tokenizer    what the text is cut into
-corpus     which text, in what lengths      objective    what is learned from it (`objective_recipes.py`)
-training   how it is optimized (`training/recipe.py`)    output       where everything goes
+model      architecture                     tokenizer    an existing tokenizer, or how to train one
+corpus     text and sequence lengths        objective    the training objective (`objectives/recipes.py`)
+training   optimization (`training/recipe.py`)           output       the folder to write
 """
 
 from dataclasses import dataclass, field, replace
@@ -21,77 +21,79 @@ Source = str | list[str]
 
 @dataclass(frozen=True)
 class ModelRecipe:
-    """Which architecture is trained, from random weights, or which model goes on learning."""
+    """The architecture to train from random weights, or a model to continue training."""
 
     preset: str | None = None
     """Name of a model preset; `tercet recipes` lists them."""
     path: str | None = None
-    """Folder or Hub id of a model of ours that goes on learning, with its tokenizer, instead of a preset."""
+    """Folder or Hub id of a Tercet model to continue training, with its tokenizer, instead of a preset."""
     overrides: dict[str, Any] = field(default_factory=dict)
-    """Fields of the model's configuration that replace the preset's. The vocabulary's size and the ids of
-    special tokens need none: the tokenizer sets them."""
+    """Fields of the model's configuration that override the preset's. The vocabulary size and the ids of
+    special tokens are set by the tokenizer."""
 
 
 @dataclass(frozen=True)
 class TokenizerRecipe:
-    """What text is cut into: an existing tokenizer, or one trained on the training corpus."""
+    """An existing tokenizer, or one that is trained on the training corpus."""
 
     path: str | None = None
-    """Folder or Hub id of an existing tokenizer; the other fields then mean nothing."""
+    """Folder or Hub id of an existing tokenizer; the other fields are then ignored."""
     kind: Literal["wordpiece", "byte_bpe", "unigram", "characters"] = "wordpiece"
-    """How the vocabulary is learned."""
+    """The tokenization algorithm."""
     vocab_size: Annotated[int, Field(ge=8, le=2**22)] = 8192
-    """Entries of the vocabulary at most, special tokens included."""
+    """Maximum size of the vocabulary, including special tokens."""
     lowercase: bool = False
-    """Whether upper and lower case are the same."""
+    """Whether text is lower-cased."""
 
 
 @dataclass(frozen=True)
 class CorpusRecipe:
-    """Which text is learned from, and which is held out."""
+    """The training and validation text."""
 
     train: Source
-    """Text to learn from."""
+    """Training text."""
     validation: Source
-    """Text that is only measured on."""
+    """Held-out text, used for evaluation only."""
     text_column: str = "text"
-    """Column of the text, where rows have columns."""
+    """Column of the text, if rows have columns."""
     source_column: str | None = None
     """Column of a pair's source, for translation."""
     target_column: str | None = None
     """Column of a pair's target, for translation."""
     skip_bad_records: bool = False
-    """Whether records that are no text (broken lines, wrong encodings, missing columns) are left out, counted
-    and told of, instead of ending the run with the place of the first."""
+    """Whether to skip, count and report invalid records (broken lines, wrong encodings, missing columns).
+    Otherwise the first one is an error that names its position."""
     largest_record: Annotated[int, Field(ge=1)] = 2**28
-    """Characters of a record (a document, a row, a line) at most; one that is longer is a bad one. It bounds
-    the memory that a single record takes, whatever a compressed file unpacks to."""
+    """Maximum number of characters in a record (a document, a row, a line); longer records are invalid. This
+    limits the memory for a single record of a compressed file."""
     streaming: bool = False
-    """Whether a data set of the Hub is read over the network instead of being downloaded."""
+    """Whether the training text is streamed, from files or from a data set of the Hub, and tokenized on the
+    fly, instead of being downloaded, tokenized and cached as a whole."""
     sequence_length: Annotated[int, Field(ge=8)] = 128
-    """Tokens of a training sequence at most, special tokens included."""
+    """Maximum length of a training sequence in tokens, including special tokens."""
     isolate_documents: bool = True
-    """Whether a sequence ends with its document; otherwise documents follow one another until it is full."""
+    """Whether a sequence contains one document only; otherwise documents are concatenated until it is
+    full."""
     cache: str | None = None
-    """Folder of the tokenized corpora; `TERCET_CACHE` or `~/.cache/tercet` if left out."""
+    """Folder of the tokenized corpora; by default, `TERCET_CACHE` or `~/.cache/tercet`."""
 
 
 @dataclass(frozen=True)
 class PretrainingRecipe:
-    """Everything that a pretraining run depends on, but the machine."""
+    """All settings of a pretraining run."""
 
     model: ModelRecipe
-    """Which architecture is trained."""
+    """The architecture."""
     corpus: CorpusRecipe
-    """Which text is learned from."""
+    """The text."""
     objective: ObjectiveRecipe
-    """What is learned."""
+    """The training objective."""
     training: TrainingRecipe
-    """How it is optimized."""
+    """Optimization, evaluation and checkpoints."""
     output: str
-    """Folder of the run: tokenizer, checkpoints, log and the finished model."""
+    """Folder of the run: tokenizer, checkpoints, log and the trained model."""
     tokenizer: TokenizerRecipe = field(default_factory=TokenizerRecipe)
-    """What the text is cut into."""
+    """The tokenizer."""
 
     def __post_init__(self):
         if self.model.path is not None and self.tokenizer.path is None:

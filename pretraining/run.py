@@ -99,7 +99,8 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
     """
     if recipe.tokenizer.path is not None:
         raise ValueError(
-            f"tokenizer.path is {recipe.tokenizer.path}, so nothing is to be trained: set tokenizer.path=null"
+            f"tokenizer.path is {recipe.tokenizer.path}, so there is no tokenizer to train: set "
+            f"tokenizer.path=null"
         )
     inputs, output = find_inputs(recipe), run_folder(recipe)
     with writing(recipe.folder):

@@ -121,10 +121,12 @@ def verify_resume(
     """
     every = min(steps, recipe.training.steps) // 3
     if every < 1:
-        raise ValueError(f"a run of {min(steps, recipe.training.steps)} steps cannot be cut in three: take 3")
+        raise ValueError(
+            f"a run of {min(steps, recipe.training.steps)} steps cannot be split in three: use at least 3"
+        )
     with tempfile.TemporaryDirectory(prefix="tercet-verify-resume-") as name:
         folder = Path(name)
-        say(f"{3 * every} steps, straight")
+        say(f"{3 * every} steps without interruption")
         straight = try_out(recipe, folder / "straight", every)
         say("the same, killed twice and resumed")
         third = straight.records[2 * every - 1]["seconds"] - straight.records[every - 1]["seconds"]
@@ -132,7 +134,7 @@ def verify_resume(
         resumed = try_out(recipe, folder / "resumed", every, delays, tokenizer=folder / "straight")
         if straight.equals(resumed):
             return Verification(straight, resumed, None)
-        say("they differ: straight once more, to see whether this machine repeats itself")
+        say("they differ: one more uninterrupted run, to check whether this machine is deterministic")
         repeated = try_out(recipe, folder / "repeated", every, tokenizer=folder / "straight")
         return Verification(straight, resumed, repeated)
 
@@ -191,7 +193,7 @@ def run_until(recipe: Path, folder: Path, step: int, delay: float) -> Kill:
                     said.seek(0)
                     error = ValueError if process.returncode == WRONG_USAGE else RuntimeError
                     last = (said.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-                    raise error(f"the run ended by itself: {last}")
+                    raise error(f"the run ended before it was killed: {last}")
                 time.sleep(LOOK_EVERY)
             time.sleep(delay)
         finally:

@@ -17,7 +17,7 @@ def report(verification: Verification) -> str:
 def step_lines(verification: Verification) -> Iterator[str]:
     """List both runs' losses, the checksum of what was read so far, and what differs; and the kills."""
     straight, resumed = verification.straight, verification.resumed
-    yield row("step", "loss, straight", "loss, resumed", "data so far", "")
+    yield row("step", "uninterrupted", "resumed", "data so far", "")
     yield RULE
     for ours, theirs in zip(straight.records, resumed.records, strict=True):
         told = differences(ours, theirs)
@@ -37,7 +37,8 @@ def state_lines(verification: Verification) -> Iterator[str]:
     """List the checksums of both last checkpoints, file by file, and how far apart the weights are."""
     straight, resumed = verification.straight, verification.resumed
     theirs = resumed.fingerprints
-    yield f"{'after step ' + str(straight.records[-1]['step']):<20}{'straight':<18}{'resumed':<18}".rstrip()
+    last = f"after step {straight.records[-1]['step']}"
+    yield f"{last:<20}{'uninterrupted':<18}resumed"
     for name, ours in straight.fingerprints.items():
         yield f"{name:<20}{ours:<18}{theirs[name]:<18}{'=' if theirs[name] == ours else '≠'}"
     of_losses, of_weights = largest_loss_difference(verification), straight.distance(resumed)
@@ -57,9 +58,9 @@ def verdict(verification: Verification) -> Iterator[str]:
         return
     yield "not exact: the resumed run differs from the uninterrupted one"
     if verification.straight.equals(verification.repeated):
-        yield "  a second uninterrupted run equals the first: resuming is to blame, please report it"
+        yield "  a second uninterrupted run equals the first: resuming is at fault, please report it"
     else:
-        yield "  a second uninterrupted run differs from the first too: the machine does not repeat itself"
+        yield "  a second uninterrupted run differs from the first, too: the machine is not deterministic"
 
 
 def number(loss: float | None) -> str:

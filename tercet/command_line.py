@@ -13,10 +13,10 @@ from .model_commands import doctor, export, import_, push
 from .task_commands import distill, fewshot, finetune, predict
 
 ABOUT = """\
-Pretrain encoder, decoder and sequence-to-sequence Transformers on your own text, and teach them tasks.
+Pretrain, fine-tune, distill and prompt encoder, decoder and sequence-to-sequence Transformers.
 
-Start with `tercet demo`, which needs no data and no network. Then take a recipe from `tercet recipes`,
-point it to your corpus, and pretrain. The result is a folder that transformers' Auto classes load.
+Start with `tercet demo`, which needs no data and no network. Then choose a recipe from `tercet recipes`,
+set its corpus to your text, and pretrain. The result is a folder that transformers' Auto classes load.
 """
 
 
@@ -46,7 +46,7 @@ def build_parser() -> ArgumentParser:
     command = add_command(commands, plan)
     command.add_argument("recipe", metavar="RECIPE", help="a shipped recipe's name, or a YAML file")
     command.add_argument(
-        "overrides", metavar="key=value", nargs="*", help="describes the machines, or replaces a value"
+        "overrides", metavar="key=value", nargs="*", help="describes the machines, or overrides a value"
     )
     for run in (tokenizer, pretrain, finetune, distill):
         command = add_command(commands, run)
@@ -62,7 +62,7 @@ def build_parser() -> ArgumentParser:
     add_fewshot(commands)
     command = add_command(commands, verify_resume)
     add_recipe(command)
-    command.add_argument("--steps", type=int, default=12, help="how many steps to try out (%(default)s)")
+    command.add_argument("--steps", type=int, default=12, help="number of steps to run (%(default)s)")
     add_model_commands(commands)
     return parser
 
@@ -74,20 +74,23 @@ def add_predict(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "model", metavar="MODEL", help="a folder that `tercet finetune` wrote, or a Hub name"
     )
     command.add_argument(
-        "file", metavar="FILE", help="rows: .jsonl, .csv, .tsv, .parquet; - for lines of JSON"
+        "file", metavar="FILE", help="rows: .jsonl, .csv, .tsv, .parquet; - reads JSON lines from stdin"
     )
     command.add_argument(
-        "--output", default="predictions.jsonl", help="where to write (%(default)s); - prints"
+        "--output", default="predictions.jsonl", help="where to write (%(default)s); - writes to stdout"
     )
     command.add_argument(
-        "--precision", choices=("fp32", "bf16"), default="fp32", help="of products (%(default)s)"
+        "--precision",
+        choices=("fp32", "bf16"),
+        default="fp32",
+        help="precision of matrix products (%(default)s)",
     )
     command.add_argument("--resume", action="store_true", help="continue an unfinished file")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier file")
 
 
 def add_fewshot(commands: "_SubParsersAction[ArgumentParser]") -> None:
-    """Add the command that evaluates models by prompts."""
+    """Add the command that evaluates models with prompts."""
     command = add_command(commands, fewshot)
     add_recipe(command)
     command.add_argument(
@@ -97,10 +100,10 @@ def add_fewshot(commands: "_SubParsersAction[ArgumentParser]") -> None:
         help="model to evaluate: a folder or a Hub name; repeatable",
     )
     command.add_argument("--explain", action="store_true", help="only show which tokens are scored")
-    command.add_argument("--resume", action="store_true", help="go on with an earlier evaluation")
+    command.add_argument("--resume", action="store_true", help="continue an earlier evaluation")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier evaluation")
     command.add_argument(
-        "--trust-remote-code", action="store_true", help="run the code that the model brings along"
+        "--trust-remote-code", action="store_true", help="run the code in the model's folder or repository"
     )
 
 
@@ -112,35 +115,37 @@ def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:
     command.add_argument("--revision", metavar="REF", help="branch, tag or commit on the Hub")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier model there")
     command = add_command(commands, export)
-    command.add_argument("model", metavar="MODEL", help="a folder with a model of Tercet's")
+    command.add_argument("model", metavar="MODEL", help="a folder with a Tercet model")
     command.add_argument("output", metavar="OUTPUT", help="the folder to write")
-    command.add_argument("--to", metavar="TYPE", help="bert, gpt2, llama, bart, ...; the first that fits")
+    command.add_argument(
+        "--to", metavar="TYPE", help="bert, gpt2, llama, bart, ... (default: the first that fits)"
+    )
     command.add_argument("--overwrite", action="store_true", help="replace an earlier model there")
     command = add_command(commands, doctor)
     command.add_argument("model", metavar="MODEL", help="a folder that save_pretrained wrote, or a Hub name")
-    command.add_argument("--json", action="store_true", help="print the findings for other programs")
+    command.add_argument("--json", action="store_true", help="print the findings as JSON")
     command.add_argument(
-        "--trust-remote-code", action="store_true", help="run the code that the model brings along"
+        "--trust-remote-code", action="store_true", help="run the code in the model's folder or repository"
     )
     command = add_command(commands, push)
     command.add_argument("folder", metavar="FOLDER", help="a run's output, or a saved model")
     command.add_argument("repo", metavar="REPO", help="the repository: owner/name")
     command.add_argument("--private", action="store_true", help="make the repository private")
-    command.add_argument("--dry-run", action="store_true", help="send nothing, say what would be sent")
-    command.add_argument("--revision", help="branch to commit to, made if there is none (main)")
-    command.add_argument("--message", help="of the commit")
+    command.add_argument("--dry-run", action="store_true", help="upload nothing, list what would be uploaded")
+    command.add_argument("--revision", help="branch to commit to, created if it does not exist (main)")
+    command.add_argument("--message", help="commit message")
 
 
 def add_recipe(command: ArgumentParser) -> None:
-    """Let a command take a recipe, and values to replace in it."""
+    """Let a command take a recipe, and overrides of its values."""
     command.add_argument("recipe", metavar="RECIPE", help="a shipped recipe's name, or a YAML file")
-    command.add_argument("overrides", metavar="key=value", nargs="*", help="replaces a value of the recipe")
+    command.add_argument("overrides", metavar="key=value", nargs="*", help="overrides a value of the recipe")
 
 
 def add_command(
     commands: "_SubParsersAction[ArgumentParser]", run: Callable[[Namespace], None]
 ) -> ArgumentParser:
-    """Add the command that `run` carries out and is named after, with its docstring as the help."""
+    """Add the command that `run` implements, with its name and with its docstring as the help."""
     description = getdoc(run) or ""
     command = commands.add_parser(
         run.__name__.rstrip("_").replace("_", "-"),
@@ -154,13 +159,13 @@ def add_command(
 
 
 def demo(options: Namespace) -> None:
-    """Pretrain three tiny models on text that this machine has, teach each a task, and write a report.
+    """Pretrain and fine-tune three tiny models on text found on this machine, and write a report.
 
     The text is the English documentation of Python's standard library and of installed packages, so that
-    nothing is downloaded. An encoder, a decoder and a sequence-to-sequence model learn from it for about ten
-    minutes on two cores. Then the first two learn to tell which package a paragraph documents, the last one
-    to write the first lines of docstrings. The report compares each with an untrained one, and with what
-    needs no Transformer; its path is printed last.
+    nothing is downloaded. An encoder, a decoder and a sequence-to-sequence model are pretrained on it for
+    about ten minutes on two cores. Then the encoder and the decoder are fine-tuned to classify which package
+    a paragraph documents, and the sequence-to-sequence model to write the first lines of docstrings. The
+    report compares each model with an untrained one and with baselines; its path is printed last.
 
     Examples:
       tercet demo
@@ -174,8 +179,8 @@ def demo(options: Namespace) -> None:
 def recipes(options: Namespace) -> None:
     """List the recipes and model presets that come with Tercet.
 
-    A recipe is a YAML file that says everything about a run. Name one in `tercet pretrain`, or copy its file
-    and change the copy. A preset is an architecture, named by a recipe's `model.preset`.
+    A recipe is a YAML file with all settings of a run. Pass its name to `tercet pretrain`, or copy its file
+    and edit the copy. A preset is an architecture, selected by a recipe's `model.preset`.
 
     Examples:
       tercet recipes
@@ -187,14 +192,14 @@ def recipes(options: Namespace) -> None:
 
 
 def plan(options: Namespace) -> None:
-    """Say beforehand what a run computes, holds, sends, takes and costs on given machines.
+    """Estimate the FLOPs, memory, communication, time and cost of a run on given machines.
 
-    Reads no text and trains nothing. Prints parameters and operations, and for one device, DDP, ZeRO and
-    FSDP2 the memory of a device by part, its traffic, the speed at an assumed share of the peak, and
-    device-hours; and what would fit where something does not. The tables are Markdown.
+    Reads no text and trains nothing. Prints parameters and FLOPs. For one device, DDP, ZeRO and FSDP2 it
+    also prints the memory of a device by component, its communication, the speed at an assumed share of peak
+    FLOPs (MFU), and device-hours. If a run does not fit, it prints what would. The tables are Markdown.
 
     key=value describes the machines: devices, device (a100, h100, h200, cpu), mfu, peak_flops,
-    device_memory, usable_memory, bandwidth, devices_per_node, price_per_device_hour. Keys with a dot replace
+    device_memory, usable_memory, bandwidth, devices_per_node, price_per_device_hour. Keys with a dot override
     values of the recipe, as in `tercet pretrain`.
 
     Examples:
@@ -211,9 +216,9 @@ def plan(options: Namespace) -> None:
 def tokenizer(options: Namespace) -> None:
     """Train the tokenizer that a recipe describes, and nothing else.
 
-    Reads the recipe's training corpus and writes OUTPUT/tokenizer, a folder that AutoTokenizer loads and that
-    other recipes share by naming it in `tokenizer.path`. Where a recipe names none, `tercet pretrain` does
-    this by itself.
+    Reads the recipe's training corpus and writes OUTPUT/tokenizer, a folder that AutoTokenizer loads. Other
+    recipes can share it with `tokenizer.path`. `tercet pretrain` trains a tokenizer itself if the recipe has
+    no `tokenizer.path`.
 
     Examples:
       tercet tokenizer encoder-demo
@@ -228,12 +233,12 @@ def tokenizer(options: Namespace) -> None:
 
 
 def pretrain(options: Namespace) -> None:
-    """Pretrain a model from raw text, as a recipe says.
+    """Pretrain a model on raw text.
 
     Trains or loads the tokenizer, tokenizes the corpus once, trains, evaluates, and writes OUTPUT/model: a
-    folder with model, tokenizer and recipe that the Auto classes load. RECIPE is a shipped name (`tercet
-    recipes` lists them) or a YAML file, and key=value replaces any of its values. On several devices:
-    `accelerate launch -m tercet pretrain RECIPE`.
+    folder with the model, the tokenizer and the recipe, which the Auto classes load. RECIPE is the name of a
+    shipped recipe (`tercet recipes` lists them) or a YAML file, and key=value overrides any of its values.
+    On several devices: `accelerate launch -m tercet pretrain RECIPE`.
 
     Examples:
       tercet pretrain encoder-demo training.steps=200 output=runs/short
@@ -251,12 +256,12 @@ def pretrain(options: Namespace) -> None:
 
 
 def verify_resume(options: Namespace) -> None:
-    """Prove on a recipe of yours that a killed run, resumed, equals one that was never interrupted.
+    """Verify on your recipe that a killed and resumed run equals an uninterrupted one.
 
-    Runs the recipe's first steps straight, and again with two kills (SIGKILL): one as soon as a checkpoint is
-    complete, one at a random moment. Compares losses, gradients, learning rates and what was read, step by
-    step, then weights, optimizer and random generators, bit by bit. Its folder is temporary, and your runs
-    are not touched. Exit code 0: equal; 1: not.
+    Runs the recipe's first steps without interruption, and again with two kills (SIGKILL): one as soon as a
+    checkpoint is complete, one at a random moment. Compares losses, gradients, learning rates and the data,
+    step by step, then weights, optimizer and random generators, bit by bit. Writes to a temporary folder and
+    leaves your runs alone. Exit code 0: equal; 1: different.
 
     Examples:
       tercet verify-resume encoder-demo

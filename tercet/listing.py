@@ -1,4 +1,4 @@
-"""What comes with Tercet: its recipes and model presets, each with the line that its file gives about it."""
+"""The recipes and model presets that come with Tercet, each with the description in its file."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -13,7 +13,7 @@ NAME_WIDTH = 27
 
 
 def list_configs() -> None:
-    """Print the recipes and the presets, and where their files lie."""
+    """Print the recipes and the presets, and the folder of their files."""
     folder = files(configs)
     told = {name: describe_recipe(name).splitlines() for name in recipe_names()}
     for command in ("pretrain", "finetune", "distill", "fewshot"):

@@ -1,17 +1,18 @@
-"""The commands about finished models: in from other houses, out to them, and to the Hub."""
+"""The commands for trained models: import, export, doctor, and upload to the Hub."""
 
 import sys
 from argparse import Namespace
 
 
 def import_(options: Namespace) -> None:
-    """Bring in a stock model: what it computes does not change, and a certificate says so.
+    """Convert a stock model to a Tercet model, and certify that both compute the same.
 
     Reads BERT, DistilBERT, RoBERTa, ELECTRA, BigBird (full attention), GPT-2, OPT, GPT-NeoX, Llama, Qwen2,
-    Qwen3, BART, mBART, Marian, T5 and mT5, with their heads, and writes OUTPUT: the same model as one of
-    Tercet's, its tokenizer and generation defaults.
-    Both models are run on random ids and on texts, padded, packed, cached and in training, in float64 and
-    float32. If they differ by more than rounding, nothing is written, and the exit code is 2.
+    Qwen3, BART, mBART, Marian, T5 and mT5 with their heads. Writes the Tercet model, its tokenizer, its
+    generation defaults and a certificate to OUTPUT.
+    For the certificate, both models are run on random ids and on texts: padded, packed, cached and in
+    training, in float64 and float32. If they differ by more than rounding, nothing is written, and the exit
+    code is 2.
 
     Examples:
       tercet import ~/models/my-bert runs/my-bert
@@ -26,11 +27,11 @@ def import_(options: Namespace) -> None:
 
 
 def export(options: Namespace) -> None:
-    """Write a model as a stock architecture, which everything that knows transformers loads.
+    """Convert a Tercet model to a stock architecture, which any program based on transformers loads.
 
-    Takes the stock architecture that is exactly this model, or the one that you ask for, and writes OUTPUT: a
-    folder that needs neither Tercet nor remote code, with tokenizer, generation defaults and a certificate.
-    If no architecture is this model, the reasons are listed, and nothing is written.
+    Finds a stock architecture that computes exactly the same, or uses the one of --to. Writes OUTPUT: a
+    folder that needs neither Tercet nor remote code, with the tokenizer, generation defaults and a
+    certificate. If no architecture matches, the reasons are listed, and nothing is written.
 
     Examples:
       tercet export runs/my-decoder/model exported/my-decoder
@@ -45,13 +46,13 @@ def export(options: Namespace) -> None:
 
 
 def doctor(options: Namespace) -> None:
-    """Examine any model in the form of transformers, and say what is wrong with it and what helps.
+    """Check any transformers model for faults, and print findings with remedies.
 
-    Loads an encoder, a decoder or a sequence-to-sequence model, ours or a stock one, and prints findings with
-    remedies. Weights: missing, unread, not finite, dead, wrongly tied. Tokenizer: vocabulary, special tokens
-    and lengths beside the model's. Behaviour: padding, batches, causality, packed documents, cache, saving.
-    Numbers are compared in float32 and nothing in the folder is changed. Exit code 0: nothing failed; 1:
-    something did.
+    Loads an encoder, a decoder or a sequence-to-sequence model, Tercet's or stock. Checks the weights
+    (missing, unexpected, not finite, constant, wrongly tied), the tokenizer (vocabulary, special tokens and
+    lengths, compared with the model's) and the behaviour (padding, batches, causality, packed documents,
+    cache, saving). Numbers are compared in float32, and nothing in the folder is changed. Exit code 0:
+    nothing failed; 1: a check failed.
 
     Examples:
       tercet doctor runs/encoder-demo/model
@@ -67,14 +68,14 @@ def doctor(options: Namespace) -> None:
 
 
 def push(options: Namespace) -> None:
-    """Send a finished model to the Hugging Face Hub, with its code and a card that tells of its run.
+    """Upload a trained model to the Hugging Face Hub, with its code and a model card about its run.
 
-    FOLDER is the output of `tercet pretrain`, or any folder of `save_pretrained`. REPO is made if it does not
-    exist. Sent are weights, configuration, tokenizer, recipe, plots and the code that loads the model where
-    Tercet is not installed; checkpoints and logs stay. The model card is built from what the run left. All
-    is checked before anything is sent; an interrupted push, repeated, sends what is missing.
+    FOLDER is the output of a run, or any folder that `save_pretrained` wrote. REPO is created if it does not
+    exist. Uploads weights, configuration, tokenizer, recipe, plots, and the code that loads the model where
+    Tercet is not installed, but no checkpoints or logs. The model card is built from the files of the run.
+    All files are checked before the upload starts. To continue an interrupted upload, repeat the command.
 
-    The token is the one of `hf auth login`, or HF_TOKEN.
+    The access token is the one of `hf auth login`, or HF_TOKEN.
 
     Examples:
       tercet push runs/encoder-demo me/encoder-demo --dry-run

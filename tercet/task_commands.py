@@ -1,15 +1,16 @@
-"""The commands of `tercet` about tasks, students and prompts. A command's docstring is its help."""
+"""The commands of `tercet` for fine-tuning, distillation and prompting. A command's docstring is its help."""
 
 import json
 from argparse import Namespace
 
 
 def finetune(options: Namespace) -> None:
-    """Teach a pretrained model a task, as a recipe says, and tell honestly how well it knows it.
+    """Fine-tune a pretrained model on labelled rows, and report its scores with intervals and baselines.
 
-    Begins with any model of Tercet's or a stock one, learns from labelled rows (.jsonl, .csv, .tsv, .parquet,
-    or a data set of the Hub), keeps the best checkpoint, and writes OUTPUT/model, which pipelines load, and
-    OUTPUT/report.html: scores with intervals beside baselines, by label, over time, and the worst errors.
+    Starts from any Tercet model or a stock one, trains on labelled rows (.jsonl, .csv, .tsv, .parquet, or a
+    data set of the Hub) and keeps the best checkpoint. Writes OUTPUT/model, which pipelines load, and
+    OUTPUT/report.html: scores with intervals and baselines, scores per label and over time, and the worst
+    errors.
 
     Examples:
       tercet finetune text-classification model.path=runs/encoder-demo/model data.train=reviews.csv
@@ -27,12 +28,13 @@ def finetune(options: Namespace) -> None:
 
 
 def distill(options: Namespace) -> None:
-    """Teach a smaller model what a larger one knows, and tell how much it keeps and how much it saves.
+    """Distill a model into a smaller one, and report how much quality it keeps and how much it saves.
 
-    The student begins with some of the teacher's layers and learns from raw text what a pretrained teacher
-    expects, from rows what a fine-tuned one answers, or both in this order. The teacher is any model of
-    Tercet's or a stock one. Writes OUTPUT/model, and OUTPUT/report.html: scores beside the teacher's with
-    intervals, sizes and times, and the same student without a teacher and from random weights.
+    The student is initialized with some of the teacher's layers. It learns from a pretrained teacher on raw
+    text, from a fine-tuned teacher on rows, or first from the one and then from the other. The teacher is any
+    Tercet model or a stock one. Writes OUTPUT/model and OUTPUT/report.html: scores of student and teacher
+    with intervals, sizes and times, and two controls: the same student trained without a teacher, and from
+    random weights.
 
     Examples:
       tercet distill encoder-distilled general.teacher=runs/encoder-english/model
@@ -50,10 +52,10 @@ def distill(options: Namespace) -> None:
 
 
 def predict(options: Namespace) -> None:
-    """Predict the rows of a file with a fine-tuned model: a line of JSON for each, in their order.
+    """Predict the rows of a file with a fine-tuned model, and write one line of JSON per row.
 
     Rows need the columns that the model reads, and no labels. They are read and written a thousand at a time,
-    whatever the size of the file, and what was written before an interruption is kept: --resume goes on.
+    so a file may have any size. After an interruption, --resume continues with the rows that are missing.
 
     Examples:
       tercet predict runs/reviews/model new-reviews.csv --output labels.jsonl
@@ -75,13 +77,13 @@ def predict(options: Namespace) -> None:
 
 
 def fewshot(options: Namespace) -> None:
-    """Evaluate a pretrained model by prompts: zero-, one- and few-shot, the same prompts for all members.
+    """Evaluate pretrained encoders, decoders and seq2seq models with zero-, one- and few-shot prompts.
 
-    A recipe names rows, templates of prompt and answers, and the number of demonstrations in a prompt
-    (`prompting.num_fewshot`). Answers are scored by log-likelihoods: of the continuation (decoders), of the
-    target (sequence-to-sequence models), or pseudo-log-likelihoods (encoders). Writes OUTPUT/report.html,
-    results.json and a line for every item; weights are not changed. Files of rows are looked for in
-    data.folder. --explain shows which tokens are scored, and stops.
+    A recipe defines the rows, the templates of prompts and answers, and the number of demonstrations in a
+    prompt (`prompting.num_fewshot`). Answers are scored by the log-likelihood of the continuation (decoders)
+    or of the target (sequence-to-sequence models), or by pseudo-log-likelihood (encoders). Weights do not
+    change. Writes OUTPUT/report.html, results.json and one line for every item. Files of rows are searched
+    in data.folder. --explain only shows which tokens are scored.
 
     Examples:
       tercet fewshot copa --model runs/decoder-english/model data.folder=data

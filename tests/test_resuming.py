@@ -127,6 +127,6 @@ def test_a_refusal_names_the_key_and_the_rest_is_taken_up(case, tmp_path):
     refused = sorted(set(leaves(kind)) - takes_effect)
     for key in refused[:: len(refused) // 6]:
         (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(with_another(earlier, key)))
-        with pytest.raises(ValueError, match="of the recipe is not what") as raised:
+        with pytest.raises(ValueError, match="of the recipe differs from") as raised:
             rules.run_folder(recipe).require_claimable(resume=True, overwrite=False)
         assert key.startswith(str(raised.value).split()[0])

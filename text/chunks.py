@@ -63,8 +63,8 @@ class FullSequences(PackableExamples):
         room = sequence_length - len(prefix_ids) - len(suffix_ids)
         if room < fewest_tokens:
             raise ValueError(
-                f"corpus.sequence_length is {sequence_length}, which beside {sequence_length - room} special "
-                f"tokens leaves no room for {fewest_tokens} of text: raise it"
+                f"corpus.sequence_length is {sequence_length}, which leaves no room for {fewest_tokens} "
+                f"tokens of text beside {sequence_length - room} special tokens: raise it"
             )
         if document_end_ids is None:
             document_end_ids = [] if isolate_documents else suffix_ids
@@ -80,7 +80,7 @@ class FullSequences(PackableExamples):
         is_kept = stops - starts >= fewest_tokens
         self.starts, self.stops = starts[is_kept], stops[is_kept]
         if len(self.starts) == 0:
-            raise ValueError(f"corpus has no document of {fewest_tokens} tokens or more: give more text")
+            raise ValueError(f"corpus has no document of {fewest_tokens} tokens or more: add more text")
 
     @property
     def lengths(self) -> np.ndarray:

@@ -67,7 +67,7 @@ def find_files(path: Path) -> list[Path]:
 
 def _files_below(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
     if folder.resolve() in above:
-        raise ValueError(f"{folder} is a link to a folder that it lies in: remove it, or name the files")
+        raise ValueError(f"{folder} is a link to a folder that contains it: remove it, or list the files")
     for path in sorted(folder.iterdir()):
         if path.is_dir():
             yield from _files_below(path, (*above, folder.resolve()))
@@ -82,14 +82,14 @@ def _require_once(files: Sequence[Path]) -> None:
         unpacked = file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
         if (other := found.setdefault(unpacked, file)) is not file:
             raise ValueError(
-                f"folder {file.parent} has {other.name} and {file.name}, the same text twice by their names: "
-                f"remove one, or list the files to read"
+                f"folder {file.parent} has {other.name} and {file.name}, which by their names are the same "
+                f"text: remove one, or list the files to read"
             )
 
 
 def _file(path: Path) -> Path:
     if not path.is_file():
-        raise ValueError(f"corpus {path} is no file but a pipe, a device or a link to nothing: remove it")
+        raise ValueError(f"corpus {path} is not a file but a pipe, a device or a broken link: remove it")
     return path
 
 

@@ -12,7 +12,7 @@ def named_path(name: str | Path, key: str) -> Path:
         ValueError: Nothing can have such a name.
     """
     if not str(name).strip():
-        raise ValueError(f"{key} is {str(name)!r}: name a file or folder; the present one is called .")
+        raise ValueError(f"{key} is {str(name)!r}: name a file or folder; use . for the current folder")
     try:
         path = Path(name).expanduser()
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # whoever opens it says more
@@ -20,6 +20,6 @@ def named_path(name: str | Path, key: str) -> Path:
     except (OSError, RuntimeError, ValueError) as error:  # too long, nobody's home, a NUL character
         reason = getattr(error, "strerror", None) or str(error)
         raise ValueError(
-            f"{key} is {str(name)[:80]!r}, which is no path ({reason}): choose another"
+            f"{key} is {str(name)[:80]!r}, which is not a valid path ({reason}): choose another"
         ) from error
     return path

@@ -68,7 +68,7 @@ def split_off(rows: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]
     if not (len(rest) and len(held_out)):
         raise ValueError(
             f"data.validation is left out, and data.validation_share = {share:g} of {len(rows)} rows leaves "
-            f"{len(rest)} to learn from and {len(held_out)} to measure on: bring more rows"
+            f"{len(rest)} training rows and {len(held_out)} validation rows: add more rows"
         )
     return rows.select(rest), rows.select(held_out)
 

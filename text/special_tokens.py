@@ -73,7 +73,8 @@ def tell_of_unknown(share: float, text: str) -> None:
     print(f"{text}: {share:.2%} of its tokens are unknown to the tokenizer", file=sys.stderr, flush=True)
     if share > LARGE:
         warnings.warn(
-            f"{share:.1%} of the tokens of {text} are unknown to the tokenizer, and so easy to guess: "
-            "losses and perplexities say little; choose a tokenizer of this language, or one of bytes",
+            f"{share:.1%} of the tokens of {text} are unknown to the tokenizer and therefore easy to "
+            "predict: losses and perplexities are not meaningful; choose a tokenizer for this language, or a "
+            "byte-level one",
             stacklevel=2,
         )

@@ -47,8 +47,8 @@ def keep_texts(file: Path, texts: Texts, *, goes_on: bool) -> None:
         for entry in others:
             warnings.warn(
                 f"{split}: {entry['name']} ({str(contents_of(entry))[:12]}) is not what the run began with "
-                f"({', '.join(str(each)[:12] for each in known)}): the place in the data stays, and means "
-                f"other examples; {file.name} lists both",
+                f"({', '.join(str(each)[:12] for each in known)}): the position in the data stays the same, "
+                f"but refers to other examples; {file.name} lists both",
                 stacklevel=2,
             )
     replace_text(file, json.dumps(told, indent=2) + "\n")
@@ -66,8 +66,8 @@ def read_texts(file: Path) -> Texts:
         return json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(
-            f"{file}, which says what the run has read, is damaged ({error}): delete it, and the run goes on "
-            "without it"
+            f"{file}, which lists the texts of the run, is damaged ({error}): delete it, and the run "
+            f"continues without it"
         ) from None
 
 
@@ -90,8 +90,8 @@ def warn_of_overlap(learned: Documents, measured: Documents, cache: Path) -> Non
     if shared:
         more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
         warnings.warn(
-            f"{len(shared)} of {len(measured.files)} files of corpus.validation are learned from as well "
-            f"({shared[0]}{more}), so that their scores are not of held-out text: choose other files",
+            f"{len(shared)} of {len(measured.files)} files of corpus.validation are also in corpus.train "
+            f"({shared[0]}{more}), so that scores are not on held-out text: choose other files",
             stacklevel=2,
         )
 

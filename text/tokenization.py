@@ -84,8 +84,8 @@ def text_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     original = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(original, Tokenizer):
         raise ValueError(
-            f"{type(tokenizer).__name__} is not a fast tokenizer and cannot tell where words begin: "
-            "choose one with a tokenizer.json"
+            f"{type(tokenizer).__name__} is not a fast tokenizer, which is needed for the starts of words: "
+            f"choose one with a tokenizer.json"
         )
     backend = Tokenizer.from_str(original.to_str())
     backend.no_padding()

@@ -122,7 +122,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
         raise ValueError(f"tokenizer.path {path!r} has no fast tokenizer: choose one with a tokenizer.json")
     if tokenizer.pad_token is None:
         raise ValueError(
-            f"tokenizer.path {path!r} has no pad token: add one apart from its eos token and save it again"
+            f"tokenizer.path {path!r} has no pad token: add one that is not its eos token, and save it again"
         )
     return tokenizer
 

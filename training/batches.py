@@ -102,7 +102,7 @@ def plan_steps(
     if total < tokens_per_step:
         raise ValueError(
             f"the corpus has {total:,} tokens in {len(lengths):,} examples, fewer than tokens_per_step = "
-            f"{tokens_per_step:,}: lower tokens_per_step, or bring more text"
+            f"{tokens_per_step:,}: lower tokens_per_step, or add more text"
         )
     order = np.arange(len(lengths)) if rng is None else rng.permutation(len(lengths))
     steps = [order[first:last] for first, last in pairwise(_step_edges(lengths[order], tokens_per_step))]
@@ -254,7 +254,7 @@ class StepDataset:
 
     def _check(self, lengths: np.ndarray) -> None:
         if len(lengths) == 0:
-            raise ValueError("the corpus has no examples: bring more text")
+            raise ValueError("the corpus has no examples: add more text")
         if lengths.max() > self.tokens_per_micro_batch:
             raise ValueError(
                 f"an example of {lengths.max():,} tokens does not fit tokens_per_micro_batch = "

@@ -50,8 +50,8 @@ def require_evaluations(recipe: TrainingRecipe, *, are_possible: bool = True) ->
     """Raise a `ValueError` if a recipe has a patience that nothing on the way could wear out."""
     if recipe.patience is not None and (recipe.evaluate_every is None or not are_possible):
         raise ValueError(
-            f"training.patience = {recipe.patience}, but nothing is measured before the end: set "
-            "training.evaluate_every, or leave patience out"
+            f"training.patience = {recipe.patience}, but there is no evaluation before the end: set "
+            f"training.evaluate_every, or leave patience out"
         )
 
 

@@ -240,9 +240,7 @@ class _Run:
             tracker.finish()
         assert self.checkpoint is not None
         if self.retention.is_skipping:
-            self.tracker.say(
-                "the last steps were skipped: no checkpoint is of them but that of the run's end"
-            )
+            self.tracker.say("the last steps were skipped: only the final checkpoint includes them")
         if is_finished:
             return Outcome(self.progress, self.scores, self.checkpoint, None)
         signal = self.interruption.name or "a signal to another process"

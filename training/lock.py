@@ -136,8 +136,8 @@ def lock(descriptor: int, what: str, *, shared: bool = False) -> bool:
         return False
     except OSError as error:
         warnings.warn(
-            f"{what} lies where files cannot be locked ({error.strerror}): see to it that no other run "
-            "writes there",
+            f"{what} is on a file system without locks ({error.strerror}): make sure that no other run "
+            f"writes there",
             stacklevel=2,
         )
     return True

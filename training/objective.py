@@ -64,7 +64,7 @@ class Objective(ABC):
         Divided by the targets, `loss` is what perplexity is the exponential of: it never contains smoothing.
         Objectives whose answers are scored in another way need none.
         """
-        raise NotImplementedError(f"{type(self).__name__} is scored otherwise: leave HeldOut.source out")
+        raise NotImplementedError(f"{type(self).__name__} does not use HeldOut.source: leave it out")
 
 
 def on_device(batch: Batch, device: torch.device) -> Batch:

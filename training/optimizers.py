@@ -71,8 +71,8 @@ def build_optimizer(
         return AdamW(groups, rate, betas, recipe.epsilon or 1e-6, fused=fused)
     if is_sharded:
         raise ValueError(
-            "optimizer.kind = muon orthogonalizes whole matrices, but under FSDP and ZeRO a process holds "
-            "parts of them: choose adamw, or launch without sharding"
+            "optimizer.kind = muon orthogonalizes whole matrices, but FSDP and ZeRO shard them: choose "
+            "adamw, or launch without sharding"
         )
     matrices = hidden_matrices(model)
     others = decay_groups(model, decay, without=matrices)
@@ -87,22 +87,22 @@ def require_used_constants(recipe: OptimizerRecipe, sets_learning_rate: bool) ->
     for name in ("learning_rate", "matrix_learning_rate"):
         if sets_learning_rate and (rate := getattr(recipe, name)) is not None:
             raise ValueError(
-                f"optimizer.{name} = {rate}: the noam schedule derives the rate from the "
-                "model's width; remove it, and scale the rate by schedule.factor"
+                f"optimizer.{name} = {rate}: the noam schedule derives the learning rate from the hidden "
+                f"size; remove it, and scale the learning rate with schedule.factor"
             )
     if recipe.kind == "adam" and recipe.weight_decay:
         raise ValueError(
-            f"optimizer.weight_decay = {recipe.weight_decay}: adam decays nothing; choose kind adamw"
+            f"optimizer.weight_decay = {recipe.weight_decay}: adam has no weight decay; choose kind adamw"
         )
     if recipe.kind != "adamw" and recipe.layer_decay < 1:
         raise ValueError(
-            f"optimizer.layer_decay = {recipe.layer_decay}: {recipe.kind} has one rate for all layers; "
-            "remove it, or choose kind adamw"
+            f"optimizer.layer_decay = {recipe.layer_decay}: {recipe.kind} has one learning rate for all "
+            f"layers; remove it, or choose kind adamw"
         )
     if recipe.kind != "muon" and recipe.matrix_learning_rate is not None:
         raise ValueError(
-            f"optimizer.matrix_learning_rate = {recipe.matrix_learning_rate}: {recipe.kind} has one rate for "
-            "everything; remove it, or choose kind muon"
+            f"optimizer.matrix_learning_rate = {recipe.matrix_learning_rate}: {recipe.kind} has one "
+            f"learning rate for all weights; remove it, or choose kind muon"
         )
 
 

@@ -92,7 +92,8 @@ def require_removable(folder: Path, names: Sequence[str]) -> None:
     require_free_below(folder / name for name in sorted(found))
     if strangers := sorted(found - owned(folder, names)):
         raise ValueError(
-            f"{folder / strangers[0]} was written by no run, and --overwrite would delete it: move it out of "
+            f"{folder / strangers[0]} was not written by a run, and --overwrite would delete it: move it "
+            f"out of "
             f"{folder}, or choose another folder"
         )
 

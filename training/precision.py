@@ -47,9 +47,7 @@ def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
     """
     for engine, variable in OTHER_ENGINES.items():
         if parse_flag_from_env(variable):
-            raise ValueError(
-                f"{variable} is set, but {engine} would train instead of this: use FSDP2 (--use_fsdp)"
-            )
+            raise ValueError(f"{variable} is set, but {engine} is not supported: use FSDP2 (--use_fsdp)")
     cpu = computes_on_cpu()
     device = cast(torch.device, join_processes().device)
     precision = choose_precision(recipe.precision, device)
@@ -97,8 +95,8 @@ def forget_earlier_run(precision: Precision) -> None:
         AcceleratorState._reset_state()
     elif precision_of(earlier) != precision:
         raise ValueError(
-            f"precision = {precision}, but these {earlier.num_processes} processes ran in "
-            f"{precision_of(earlier)} before: launch a program for each precision"
+            f"precision = {precision}, but these {earlier.num_processes} processes used "
+            f"{precision_of(earlier)} before: use one launch for each precision"
         )
 
 
@@ -117,7 +115,7 @@ def choose_precision(wanted: str, device: torch.device) -> Precision:
         return "bf16" if has_bfloat16(device) else "fp32"
     if wanted == "fp16" and device.type != "cuda":
         raise ValueError(
-            f"precision = fp16 on {device.type}: only GPUs compute in it; choose auto, bf16 or fp32"
+            f"precision = fp16 on {device.type}: only GPUs support it; choose auto, bf16 or fp32"
         )
     return wanted
 

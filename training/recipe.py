@@ -1,4 +1,4 @@
-"""The `training` part of a recipe: how a run optimizes, whatever its objective."""
+"""The `training` part of a recipe: optimization, independent of the objective."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -17,110 +17,114 @@ NonNegative = Annotated[float, Field(ge=0)]
 
 @dataclass(frozen=True)
 class OptimizerRecipe:
-    """Which optimizer, and its constants; what is left out takes the value its paper gives."""
+    """The optimizer and its hyperparameters; the defaults are the values of its paper."""
 
     kind: Literal["adamw", "adam", "muon"] = "adamw"
-    """`adamw` decays weights beside the gradient; `adam` is the Transformer paper's and decays nothing;
-    `muon` orthogonalizes the updates of the matrices inside the blocks and leaves all else to `adamw`."""
+    """`adamw` has decoupled weight decay; `adam` is the Transformer paper's, without weight decay; `muon`
+    orthogonalizes the updates of the matrices inside the blocks, and uses `adamw` for all other weights."""
     learning_rate: Annotated[float, Field(gt=0)] | None = None
-    """Highest rate of the run; 5e-4 if left out, as it must be with `noam`, which sets the rate itself."""
+    """Peak learning rate; 5e-4 by default. Must be omitted with `noam`, which sets the learning rate
+    itself."""
     matrix_learning_rate: Annotated[float, Field(gt=0)] | None = None
-    """Highest rate of the matrices that `muon` orthogonalizes; `learning_rate` if left out: their updates are
-    scaled to be as long as those of `adamw`."""
+    """Peak learning rate of the matrices that `muon` orthogonalizes; by default `learning_rate`, because
+    their updates are scaled to the size of those of `adamw`."""
     betas: tuple[Fraction, Fraction] | None = None
-    """Decay of the gradient's running mean and running square; (0.9, 0.98) if left out."""
+    """Decay rates of the first and second moment; (0.9, 0.98) by default."""
     epsilon: Annotated[float, Field(gt=0)] | None = None
-    """Added to the root of the running square; 1e-6, but 1e-9 for `adam`, if left out."""
+    """Added to the root of the second moment; by default 1e-6, and 1e-9 for `adam`."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Rate of each layer over that of the layer above it, for `adamw`; the embeddings are the lowest layer
-    (Howard and Ruder, 2018, section 3.2; Clark et al., 2020, appendix B)."""
+    """Layer-wise learning rate decay, for `adamw`: the learning rate of each layer relative to that of the
+    layer above; the embeddings are the lowest layer (Howard and Ruder, 2018, section 3.2; Clark et al., 2020,
+    appendix B)."""
     weight_decay: NonNegative | None = None
-    """How fast weight matrices shrink, relative to the learning rate; 0.01 for `adamw` and 0.1 for `muon` if
-    left out."""
+    """Weight decay of matrices, relative to the learning rate; by default 0.01 for `adamw` and 0.1 for
+    `muon`."""
 
 
 @dataclass(frozen=True)
 class ScheduleRecipe:
-    """How the learning rate rises and falls over the run."""
+    """The learning rate schedule."""
 
     kind: Literal["linear", "cosine", "constant", "inverse_square_root", "noam", "warmup_stable_decay"] = (
         "linear"
     )
-    """Shape of the curve after the warm-up."""
+    """Shape of the schedule after the warm-up."""
     warmup_steps: Annotated[int, Field(ge=0)] | None = None
-    """Steps in which the rate rises from 0 to its highest value."""
+    """Number of steps in which the learning rate increases from 0 to its peak."""
     warmup_ratio: Fraction | None = None
-    """The same as a share of the run; 0.06 if neither is given. Give at most one of the two."""
+    """The same as a fraction of the run. Set at most one of the two; the default is a ratio of 0.06."""
     final_ratio: Fraction = 0.0
-    """Rate at the end over the highest one, for `linear`, `cosine` and `warmup_stable_decay`."""
+    """Final learning rate relative to the peak, for `linear`, `cosine` and `warmup_stable_decay`."""
     decay_ratio: Fraction = 0.2
-    """Share of the run in which `warmup_stable_decay` falls."""
+    """Fraction of the run in which `warmup_stable_decay` decays."""
     factor: Annotated[float, Field(gt=0)] = 1.0
-    """Multiplies the rate that `noam` derives from the model's width."""
+    """Multiplier of the learning rate that `noam` derives from the hidden size."""
 
 
 @dataclass(frozen=True)
 class StageRecipe:
-    """What some steps at the beginning of a run do otherwise; what is left out is as in the rest of it."""
+    """Other settings for a number of steps at the start of a run; omitted settings do not change."""
 
     steps: Positive
     """Optimizer steps of the stage."""
     tokens_per_step: Positive | None = None
-    """Tokens from which one of them learns at most."""
+    """Maximum number of tokens in a step."""
     sequence_length: Positive | None = None
-    """Tokens of a sequence at most, special tokens included."""
+    """Maximum length of a sequence in tokens, including special tokens."""
 
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """How long, how fast and on what a run trains, and what it records on the way."""
+    """Optimization, precision, evaluation, checkpoints and logs of a run."""
 
     steps: Positive
     """Optimizer steps of the whole run."""
     stages: tuple[StageRecipe, ...] = ()
-    """What the first steps do otherwise, one stage after another: smaller steps, shorter sequences. They are
-    steps of the run like all others, so that the learning rate does not know of them."""
+    """Settings that differ at the start of the run, one stage after another: smaller steps, shorter
+    sequences. Their steps count as steps of the run, and do not affect the learning rate schedule."""
     tokens_per_step: Positive = 16_384
-    """Tokens from which one optimizer step learns at most, over all processes; it comes near to them."""
+    """Maximum number of tokens in an optimizer step, over all processes; steps are filled nearly up to it."""
     tokens_per_micro_batch: Positive | None = None
-    """Tokens that pass through the model at once, at most: lower it when memory is short, nothing else
-    changes. As many as a step has if left out."""
+    """Maximum number of tokens in a forward pass; by default, that of a step. Lower it if memory is short;
+    the result does not change."""
     optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
-    """Which optimizer, and its constants."""
+    """The optimizer and its hyperparameters."""
     schedule: ScheduleRecipe = field(default_factory=ScheduleRecipe)
-    """How the learning rate rises and falls."""
+    """The learning rate schedule."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
-    """Gradients longer than this are shortened to it."""
+    """Maximum norm of the gradient (gradient clipping)."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Number format of the products; weights stay in fp32. `auto`: bf16 where the machine computes in it."""
+    """Precision of matrix products; weights stay in fp32. `auto`: bf16 if the machine supports it."""
     compile: bool = False
-    """Whether to run the model through `torch.compile`. Nothing may then depend on the data: packed attention
-    costs the square of a micro-batch, and every position reaches the vocabulary. For small ones only."""
+    """Whether to use `torch.compile`. Shapes then do not depend on the data: packed attention takes time and
+    memory quadratic in the micro-batch, and the LM head runs at every position. Use small micro-batches."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Seeds the weights, the order of examples and every random choice of the objective."""
+    """Seed of the weights, the order of examples and all random choices of the objective."""
     evaluate_every: Positive | None = None
-    """Steps between evaluations; only at the end if left out."""
+    """Steps between evaluations; by default only at the end."""
     patience: Positive | None = None
-    """Evaluations without a better criterion after which the run ends early; never if left out."""
+    """Early stopping: number of evaluations without improvement after which the run ends; off by default."""
     checkpoint_every: Positive | None = None
-    """Steps between checkpoints; only at the end if left out."""
+    """Steps between checkpoints; by default only at the end."""
     keep_checkpoints: Positive = 2
-    """How many of the newest checkpoints stay; the best one stays besides."""
+    """Number of newest checkpoints to keep, in addition to the best one."""
     log_every: Positive = 10
     """Steps between records in the log."""
     trackers: tuple[str, ...] = ()
-    """Further places that receive the log, by `accelerate`'s names: `tensorboard`, `wandb`, ..."""
+    """Experiment trackers that receive the log, by `accelerate`'s names: `tensorboard`, `wandb`, ..."""
     measure_utilization: bool = True
-    """Whether to log which part of the machine's peak the model reaches; measuring takes a second or so."""
+    """Whether to log the share of the machine's peak FLOPs that the model reaches (MFU); measuring the peak
+    takes about a second."""
     peak_flops: Annotated[float, Field(gt=0)] | None = None
-    """The machine's peak in floating-point operations per second, all processes' devices being alike;
-    measured if left out."""
+    """Peak floating-point operations per second of a device, if all devices are of the same kind; measured by
+    default."""
     num_workers: Annotated[int, Field(ge=0)] = 0
-    """Processes that prepare batches ahead; 0 prepares them in the main process, best on few cores."""
+    """Processes that prepare batches in advance; 0 prepares them in the main process, best on few cores."""
     max_skipped_steps: Positive = 10
-    """Steps in a row without a finite gradient after which the run is given up."""
+    """Number of consecutive steps without a finite gradient after which the run fails."""
     adaptive_threads: bool = False
-    """Whether a run on a CPU takes fewer threads while other programs hold the cores, which is faster then
-    (Linux). Sums are then rounded by how busy the machine was: the same run twice differs in last bits."""
+    """Whether a run on a CPU uses fewer threads while other programs occupy the cores, which is faster then
+    (Linux). The number of threads changes the rounding of sums, so runs are not reproducible to the last
+    bit."""
     retain_heap: bool = True
-    """Whether freed memory is kept for the next step instead of going back to the system (Linux)."""
+    """Whether freed memory is kept for the next step instead of being returned to the system (Linux)."""

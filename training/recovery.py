@@ -35,7 +35,7 @@ def starting_point(folder: Path, accelerator: Accelerator, *, resume: bool) -> P
         return newest_whole(folder, accelerator)
     if earlier := sorted(folder.glob(f"{PREFIX}*")):
         raise ValueError(
-            f"{folder} has {earlier[-1].name} of an earlier run: resume it, or train in another folder"
+            f"{folder} has {earlier[-1].name} of an earlier run: resume it, or choose another folder"
         )
     return None
 
@@ -63,7 +63,7 @@ def newest_whole(folder: Path, accelerator: Accelerator) -> Path | None:
         for path, damage in damages.items():
             aside = _set_aside(path)
             warnings.warn(
-                f"checkpoint {path} is damaged: {damage}; it is now called {aside.name}, and the run "
+                f"checkpoint {path} is damaged: {damage}; it is renamed to {aside.name}, and the run "
                 f"continues from {checkpoint.name}",
                 stacklevel=2,
             )
@@ -102,10 +102,10 @@ def require_resumable(checkpoint: Path, present: dict[str, Any]) -> None:
         if earlier.get(key) != now[key]:
             raise ValueError(
                 f"training.{key} = {now[key]}, but {checkpoint} was made with {earlier.get(key)}: "
-                "resume with that, or begin anew in another folder"
+                "resume with that value, or start again in another folder"
             )
     if state["progress"]["step"] > now["steps"]:
         raise ValueError(
             f"training.steps = {now['steps']}, but {checkpoint} has taken {state['progress']['step']} steps: "
-            "resume with as many or more, or begin anew in another folder"
+            "resume with at least as many, or start again in another folder"
         )

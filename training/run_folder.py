@@ -137,16 +137,17 @@ class RunFolder:
         unexpected = found if is_foreign else [name for name in found if name not in allowed]
         if overwrite and RECIPE in found and not is_ours(folder):
             raise ValueError(
-                f"output {folder} has no {OWN}, the list of what a run wrote there, as if an earlier version "
-                "or someone else had written it: look into it and delete it yourself, or choose another "
+                f"output {folder} has no {OWN}, the list of what a run wrote there, so an earlier version "
+                f"or another program may have written it: check its contents and delete it yourself, or "
+                f"choose another "
                 "folder with output=..."
             )
         if not unexpected:
             return
         if RECIPE not in found or unexpected[0] not in self.written:
             raise ValueError(
-                f"output {folder} holds {unexpected[0]}, which no run wrote: choose another folder with "
-                "output=..."
+                f"output {folder} holds {unexpected[0]}, which was not written by a run: choose another "
+                f"folder with output=..."
             )
         raise ValueError(
             f"output {folder} holds an earlier run ({unexpected[0]}): continue it with --resume, replace it "
@@ -161,8 +162,8 @@ class RunFolder:
         document = read_document(file.read_text(encoding="utf-8"))
         if not isinstance(document, dict) or set(document) != {each.name for each in fields(self.recipe)}:
             raise ValueError(
-                f"output {self.folder} holds {RECIPE}, which no run wrote: choose another folder with "
-                "output=..."
+                f"output {self.folder} holds {RECIPE}, which was not written by a run: choose another "
+                f"folder with output=..."
             )
 
     def require_same_recipe(self, keys: Sequence[str]) -> None:
@@ -172,8 +173,8 @@ class RunFolder:
         for key in keys:
             if value_of(earlier, key) != value_of(present, key):
                 raise ValueError(
-                    f"{key} of the recipe is not what {file} says: use that again, start over with "
-                    "--overwrite, or choose another folder with output=..."
+                    f"{key} of the recipe differs from {file}: use the same value, start over with "
+                    f"--overwrite, or choose another folder with output=..."
                 )
 
 

@@ -47,7 +47,8 @@ def warmup_updates(recipe: ScheduleRecipe, steps: int) -> int:
         )
     if recipe.kind in ("noam", "inverse_square_root") and warmup == 0:
         raise ValueError(
-            f"schedule.kind = {recipe.kind} is infinite without a warm-up: set warmup_steps to 1 or more"
+            f"schedule.kind = {recipe.kind} is infinite at the first step without a warm-up: set "
+            f"warmup_steps to 1 or more"
         )
     return warmup
 

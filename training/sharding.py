@@ -80,7 +80,7 @@ def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin 
         "fsdp_ignored_modules": plugin.ignored_modules is not None,
     }
     if asked := [name for name, is_asked in unsupported.items() if is_asked]:
-        raise ValueError(f"{' and '.join(asked)} cannot be had together with FSDP: leave it out")
+        raise ValueError(f"{' and '.join(asked)} is not supported with FSDP: leave it out")
     return plugin
 
 

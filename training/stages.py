@@ -87,7 +87,7 @@ def of_length(stage: StageRecipe, source_of_length: SourceOfLength | None) -> Ex
     if source_of_length is None:
         raise ValueError(
             f"training.stages: sequence_length = {stage.sequence_length}, but the examples of this run "
-            "cannot be made shorter: leave it out"
+            f"cannot be shortened: leave it out"
         )
     return source_of_length(stage.sequence_length)
 

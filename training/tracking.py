@@ -100,7 +100,7 @@ class Tracker:
         if empty := without_targets(scores):
             self.say(
                 f"the held-out data have no target of {' and '.join(empty)}: the loss is undefined (nan), "
-                "and no checkpoint is the best; hold out more, or other data"
+                f"and there is no best checkpoint; hold out more or other data"
             )
 
     @contextmanager
@@ -195,7 +195,7 @@ class Tracker:
             try:
                 self._append()
             except WriteError as error:
-                self.say(f"{error}; until then the log waits in memory")
+                self.say(f"{error}; until then the log is kept in memory")
         numbers = {name: value for name, value in record.items() if name not in {"step", "data"}}
         self.accelerator.log(numbers, step=record["step"])
 
@@ -224,8 +224,8 @@ def read_log(path: Path) -> list[Record]:
     if damaged:
         told = ", ".join(map(str, damaged[:SHOWN])) + (", ..." if len(damaged) > SHOWN else "")
         warnings.warn(
-            f"{path} is damaged: {len(damaged)} of its {len(lines)} lines are no records (line {told}) and "
-            "are left out; checkpoints do not depend on it",
+            f"{path} is damaged: {len(damaged)} of its {len(lines)} lines are invalid (line {told}) and are "
+            f"skipped; checkpoints do not depend on it",
             stacklevel=2,
         )
     return [record for record in records if record is not None]

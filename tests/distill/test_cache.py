@@ -174,13 +174,13 @@ def test_a_cache_of_something_else_is_refused(recipe_of, tmp_path, teachers):
     (folder / "values").write_bytes(b"0")
     refused(recipe, "values is damaged")
     (folder / "about.json").write_text("{")
-    refused(recipe, "is no cache of a teacher")
+    refused(recipe, "is not a teacher's cache")
 
 
 @pytest.mark.parametrize(
     ("kind", "signal", "message"),
     [
-        ("encoder", None, r"corrupts it anew whenever it is read: set general\.objective\.masking=static"),
+        ("encoder", None, r"corrupts the text differently each time: set general\.objective\.masking=static"),
         ("decoder", {"kind": "logit_mse"}, "compares logits, but a cache holds probabilities"),
         ("decoder", {"kind": "reverse_kl"}, r"needs the probability of every token: cache\.top_k=null"),
         ("decoder", {"kind": "relations"}, "compares what a cache does not hold"),

@@ -105,9 +105,7 @@ def test_what_nobody_can_tell_is_said(lost, teacher, task, tmp_path):
         (tmp_path / "train.jsonl").unlink()
     else:
         write_rows(tmp_path / "train.jsonl", ROWS["classification"](20, 4))
-    with pytest.warns(
-        UserWarning, match="has learned is not known .*: make sure that the student is measured"
-    ):
+    with pytest.warns(UserWarning, match="are unknown .*: make sure that the student is not evaluated"):
         check(made, task, DataRecipe(train=other))
 
 

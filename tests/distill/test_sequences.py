@@ -55,5 +55,5 @@ def test_a_student_learns_from_them(recipe_of):
 def test_who_reads_no_pairs_has_no_targets_to_replace(recipe_of, tmp_path):
     general = replace(recipe_of("decoder").general, sequences=2)
     step = prepare_general(general, tmp_path)
-    with pytest.raises(ValueError, match="which translation alone has"):
+    with pytest.raises(ValueError, match="which only translation has"):
         source_of(step, general, CPU)

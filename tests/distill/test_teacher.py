@@ -96,7 +96,7 @@ def test_a_teacher_without_the_needed_outputs_is_refused(recipe_of, teachers, tm
         ),
         ({"student": {"overrides": {"max_position_embeddings": 32}, "initialization": "random"}}, "32"),
         ({"general": {"signals": [{"kind": "relations", "heads": 5}]}}, r"relations\.heads is 5"),
-        ({"general": {"sequences": 2}}, "which translation alone has"),
+        ({"general": {"sequences": 2}}, "which only translation has"),
         ({"general": {"cache": {}}}, r"set general\.objective\.masking=static"),
         ({"general": {"on_policy": {}}}, "writes nothing"),
     ],
@@ -152,7 +152,7 @@ def test_maps_of_attention_are_compared_of_whole_sequences_and_equal_heads_in_ea
     with pytest.raises(ValueError, match="but the student has 2 and the teacher 4"):
         build_signals(signals, TercetSeq2SeqConfig(**sizes, decoder_num_attention_heads=2), teacher)
     types = ["full_attention", "sliding_attention"]
-    with pytest.raises(ValueError, match="there are layers that read a window"):
+    with pytest.raises(ValueError, match="there are layers with sliding windows"):
         build_signals(signals, teacher, TercetSeq2SeqConfig(**sizes, layer_types=types, sliding_window=4))
 
 

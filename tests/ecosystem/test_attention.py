@@ -84,5 +84,5 @@ def test_kernels_can_be_brought_along(member, layout, build, batch_for):
 
 
 def test_kernels_without_biases_are_refused(member, layouts, build):
-    with pytest.raises(ValueError, match="takes no bias"):
+    with pytest.raises(ValueError, match="does not support the bias"):
         build(member, **layouts["biased"]).set_attn_implementation("flex_attention")

@@ -206,7 +206,7 @@ def test_continuous_batches_write_what_each_prompt_does(kind, kernel, build, wri
 
 
 def test_continuous_batches_refuse_distances_that_pages_do_not_keep(build):
-    with pytest.raises(ValueError, match="continuous batching keeps keys in pages"):
+    with pytest.raises(ValueError, match="continuous batching has a paged cache"):
         build("decoder", position_embedding_type="relative_bias").generate_batch([[5, 6]])
 
 

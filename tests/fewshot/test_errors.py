@@ -49,7 +49,10 @@ WRONG = {
         {"rows": [ROWS[0] | {"gold": 2}]},
         r"row 1: task.target gives 2, which is none of yes, no: correct it",
     ),
-    "no template": ({"task": TASK | {"context": "{{ question"}}, r"task.context = .* is no template"),
+    "no template": (
+        {"task": TASK | {"context": "{{ question"}},
+        r"task.context = .* is not a valid template",
+    ),
     "no value": (
         {"rows": [ROWS[0] | {"question": {"a": 1}}], "task": TASK | {"context": "{{ question.b.c }}"}},
         r"row 1: task.context = .* cannot be filled in",
@@ -140,7 +143,7 @@ WRONG = {
     ),
     "calibrated choices of rows": (
         {"task": TASK | {"normalization": "calibrated"}},
-        r"task.normalization is calibrated, which needs a list of .* or set task.normalization=none",
+        r"task.normalization is calibrated, which needs a fixed list of .* or set task.normalization=none",
     ),
     "calibrated contexts": (
         {
@@ -152,11 +155,11 @@ WRONG = {
                 "normalization": "calibrated",
             }
         },
-        r"task.normalization is calibrated, which needs a list of .* or set task.normalization=none",
+        r"task.normalization is calibrated, which needs a fixed list of .* or set task.normalization=none",
     ),
     "calibrated without texts": (
         {"task": TASK | {"choices": ["yes", "no"], "normalization": "calibrated", "content_free": []}},
-        r"and texts in task.content_free: name both, or set task.normalization=none",
+        r"and texts in task.content_free: set both, or set task.normalization=none",
     ),
     "template that calibration cannot fill in": (
         {"task": TASK | {"choices": ["yes", "no"], "context": "{{ question }} {{ gold + 1 }}"}},
@@ -176,7 +179,7 @@ WRONG = {
     ),
     "encoder that is to write": (
         {"models": ["encoder"], "task": COMPLETION | {"kind": "generation", "answer": None}},
-        r"is an encoder, which cannot generate: give the task choices instead",
+        r"is an encoder, which cannot generate: use a task with choices instead",
     ),
     "weights that are not finite": (
         {"models": ["decoder-broken"]},
@@ -184,7 +187,7 @@ WRONG = {
     ),
     "positions that begin behind no pad": (
         {"models": ["roberta-without-pad"]},
-        r"roberta, which counts positions from its pad, but its configuration has no pad_token_id: set it",
+        r"roberta, which counts positions from its pad_token_id, but its configuration has none: set it",
     ),
     "head for labels": (
         {"models": ["classifier"]},
@@ -235,7 +238,7 @@ def model_of(saved, tmp_path):
 
 @pytest.mark.parametrize("config", [XLNetConfig(), XLMConfig(architectures=["XLMWithLMHeadModel"])])
 def test_what_is_none_of_the_members_is_refused(config):
-    with pytest.raises(ValueError, match=f"a model of type {config.model_type} hides or permutes tokens"):
+    with pytest.raises(ValueError, match=f"a model of type {config.model_type} masks or permutes tokens"):
         member_of(config)
 
 

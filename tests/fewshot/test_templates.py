@@ -100,7 +100,7 @@ def test_the_bound_holds_in_other_threads():
 
 
 def test_a_template_that_is_nested_too_deeply_is_no_template():
-    with pytest.raises(ValueError, match=r"task\.context = .* is no template \(.*\): correct it"):
+    with pytest.raises(ValueError, match=r"task\.context = .* is not a valid template \(.*\): correct it"):
         Template("task.context", "{{ " + "(" * 20_000 + "1" + ")" * 20_000 + " }}")
 
 

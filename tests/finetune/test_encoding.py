@@ -69,7 +69,7 @@ def with_a_frame(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
 
 @pytest.mark.parametrize("max_length", [LONG, 40, 16, 3])
 @pytest.mark.parametrize("name", FRAMELESS)
-@pytest.mark.filterwarnings("ignore:.*their ends are not read")
+@pytest.mark.filterwarnings("ignore:.*they are truncated")
 def test_pairs_without_a_frame_are_joined_by_the_end_of_a_text(families, encode, name, max_length):
     """As if the tokenizer framed them so, also where they are cut."""
     framing = with_a_frame(families[name])
@@ -90,7 +90,7 @@ def test_the_shorter_of_a_pair_loses_least(room):
 
 
 @pytest.mark.parametrize("name", FRAMING + FRAMELESS)
-@pytest.mark.filterwarnings("ignore:.*their ends are not read")
+@pytest.mark.filterwarnings("ignore:.*they are truncated")
 def test_of_a_pair_that_is_cut_both_are_there(families, encode, name):
     """And the frame is whole."""
     tokenizer = families[name]
@@ -108,7 +108,7 @@ def test_of_a_pair_that_is_cut_both_are_there(families, encode, name):
 
 
 @pytest.mark.parametrize("name", FRAMING)
-@pytest.mark.filterwarnings("ignore:.*their ends are not read")
+@pytest.mark.filterwarnings("ignore:.*they are truncated")
 def test_what_is_too_long_is_cut_as_the_tokenizer_cuts_it(families, encode, name):
     for columns in ([TEXTS], [TEXTS, OTHERS]):
         expected = read(families[name], *columns, truncation="longest_first", max_length=12)
@@ -129,13 +129,13 @@ def test_a_warning_counts_what_is_cut(families, encode, recwarn, caplog, name, p
     (warning,) = recwarn.list
     assert str(warning.message) == (
         f"{2 if paired else 1} of 3 texts are longer than 20 tokens, the longest has {longest}: "
-        "their ends are not read"
+        "they are truncated"
     )
     assert not caplog.records
 
 
 @pytest.mark.parametrize("name", FRAMING + FRAMELESS)
-@pytest.mark.filterwarnings("ignore:.*their ends are not read")
+@pytest.mark.filterwarnings("ignore:.*they are truncated")
 def test_a_tokenizer_is_left_as_it_was(families, name):
     """Or it would be saved with the model, and cut the texts of others."""
     encoder = TextEncoder(families[name], 8, has_token_types=False)
@@ -161,11 +161,11 @@ def test_a_frame_is_something_left(families, encode):
     ("name", "columns", "least"),
     [("wordpiece", 1, 3), ("wordpiece", 2, 5), ("byte_bpe", 1, 1), ("byte_bpe", 2, 3), ("roberta", 2, 6)],
 )
-@pytest.mark.filterwarnings("ignore:.*their ends are not read")
+@pytest.mark.filterwarnings("ignore:.*they are truncated")
 def test_a_room_too_small_for_a_frame_is_refused(encode, name, columns, least):
     texts = [TEXTS] * columns
     assert max(map(len, encode(name, *texts, max_length=least)["input_ids"])) <= least
-    with pytest.raises(ValueError, match=rf"{least - 1} tokens have no room for a row, which has {least} at"):
+    with pytest.raises(ValueError, match=rf"{least - 1} tokens are too few for a row, which needs at least"):
         encode(name, *texts, max_length=least - 1)
 
 
@@ -173,7 +173,7 @@ def test_a_pair_without_anything_to_put_between_is_refused(families):
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=families["byte_bpe"].backend_tokenizer)
     encoder = TextEncoder(tokenizer, LONG, has_token_types=False)
     with pytest.raises(
-        ValueError, match="no eos token to put between the two texts of a row: set its eos_token"
+        ValueError, match="no eos token to separate the two texts of a row: set its eos_token"
     ):
         encoder.encode(TEXTS, OTHERS)
 

@@ -237,7 +237,7 @@ def test_a_decoder_cannot_do_it():
 
 def test_a_head_without_weights_of_its_own_cannot_learn_alone():
     with pytest.raises(
-        ValueError, match=r"frozen_layers is -1, but TercetSeq2SeqFor.* has no head of weights"
+        ValueError, match=r"frozen_layers is -1, but TercetSeq2SeqFor.* has no head with trainable weights"
     ):
         freeze(make_model(tie_word_embeddings=True), -1)
 

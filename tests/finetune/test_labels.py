@@ -116,7 +116,7 @@ def test_labels_are_the_same_in_all_files(tmp_path):
 @pytest.mark.parametrize(
     ("values", "names", "complaint"),
     [
-        (["a", "a"], (), "all labels are 'a': there is nothing to learn where nothing differs"),
+        (["a", "a"], (), "all labels are 'a': there is nothing to learn"),
         ([1, 1], (), "all labels are '1': there is nothing"),
         ([1, 1], ("no", "yes"), "all labels are 'yes': there is nothing"),
         ([[], []], (), "there are no labels: name a column that has some"),

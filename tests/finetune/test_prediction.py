@@ -77,7 +77,7 @@ def test_an_interrupted_prediction_goes_on(folder, rows, tmp_path, monkeypatch):
     assert names(tmp_path) == [".out.jsonl.origin", ".out.jsonl.partial", "new.jsonl", "whole.jsonl"]
     with (tmp_path / ".out.jsonl.partial").open("a") as file:
         file.write('{"half of')  # a chunk that was not noted
-    with pytest.raises(ValueError, match="was begun and not finished: add --resume or --overwrite"):
+    with pytest.raises(ValueError, match="is unfinished: add --resume or --overwrite"):
         predict_file(str(folder), str(rows), str(output))
     moved = rows.rename(tmp_path / "moved.jsonl")  # it is the contents that count
     assert predict_file(str(folder), str(moved), str(output), resume=True) == COUNT
@@ -114,10 +114,10 @@ def test_rows_behind_those_that_were_predicted_may_change(folder, rows, tmp_path
 def test_another_model_or_precision_is_noticed(folder, rows, tmp_path, monkeypatch):
     output = tmp_path / "out.jsonl"
     interrupt(monkeypatch, folder, rows, output)
-    with pytest.raises(ValueError, match="was begun with another model or precision"):
+    with pytest.raises(ValueError, match="was started with another model or precision"):
         predict_file(str(folder), str(rows), str(output), resume=True, precision="bf16")
     monkeypatch.setattr(prediction_file, "hash_of", lambda file: "another")
-    with pytest.raises(ValueError, match="was begun with another model or precision"):
+    with pytest.raises(ValueError, match="was started with another model or precision"):
         predict_file(str(folder), str(rows), str(output), resume=True)
 
 
@@ -178,7 +178,7 @@ def test_predictions_of_another_process_are_left_alone(folder, rows, tmp_path):
 
 
 def test_output_in_no_folder_is_told_of(folder, rows, tmp_path):
-    with pytest.raises(ValueError, match="lies in no folder that is there: make it first"):
+    with pytest.raises(ValueError, match="is in a folder that does not exist: create it first"):
         predict_file(str(folder), str(rows), str(tmp_path / "none" / "out.jsonl"))
 
 

@@ -151,7 +151,7 @@ def test_a_grid_settles_on_what_is_best_on_validation(recipe_of):
     assert best["values"]["training.learning_rate"] == 5e-3
     chosen = scores_of(recipe)["seeds"]["0"]["validation"]
     assert chosen["accuracy"] == best["validation"]["accuracy"]
-    assert "What was tried" in (recipe.folder / "report.md").read_text()
+    assert "Grid search" in (recipe.folder / "report.md").read_text()
 
 
 def test_additions_of_lora_are_merged_and_kept(recipe_of, bases):
@@ -211,7 +211,7 @@ def test_further_pretraining_is_compared_with_none(recipe_of, tmp_path):
     finetune(recipe)
     scores = scores_of(recipe)
     assert set(scores["before_adaptation"]) == {"mean", "standard_deviation"}
-    assert "What further pretraining brought" in (recipe.folder / "report.md").read_text()
+    assert "Effect of domain adaptation" in (recipe.folder / "report.md").read_text()
     before = load_file(recipe.folder / "before" / "seed-0" / "model" / "model.safetensors")
     after = load_file(recipe.folder / "model" / "model.safetensors")
     assert not all(torch.equal(before[name], after[name]) for name in before)

@@ -99,7 +99,7 @@ def test_labels_that_are_read_elsewhere_are_refused(model_type: str, ids, reason
     norms = {"norm_placement": "post" if model_type == "bart" else "pre", "norm_eps": 1e-5}
     config = TercetSeq2SeqConfig(**SMALL, **CLASSIC, **positions, **norms, hidden_act="gelu", **ids)
     ours = TercetSeq2SeqForSequenceClassification(config)
-    with pytest.raises(ValueError, match=f"{model_type} cannot be this model: {reason}"):
+    with pytest.raises(ValueError, match=f"{model_type} cannot represent this model: {reason}"):
         to_stock(ours, model_type)
 
 

@@ -59,7 +59,7 @@ def test_the_remedy_works_for_the_command(command, foreign, tmp_path, capsys):
 
 
 def test_the_option_is_advised_where_it_is_known(foreign, capsys):
-    assert "read that, then pass --trust-remote-code" in said(capsys, "doctor", foreign)
+    assert "review it, then pass --trust-remote-code" in said(capsys, "doctor", foreign)
 
 
 def test_the_code_of_a_tokenizer_is_told_too(foreign):

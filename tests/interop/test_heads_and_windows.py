@@ -111,7 +111,7 @@ def test_dropout_of_labels_is_that_of_each_head(stock) -> None:
         ("ModernBertForMaskedLM", {"classifier_bias": True}, r"one mlp_bias for .*'classifier_bias': True"),
         ("ModernBertForMaskedLM", {"classifier_activation": "relu"}, r"one hidden_act for .*: 'relu'"),
         ("ModernBertModel", {"local_attention": 2}, "sliding_window is 1, .*: choose 2 or more"),
-        ("ModernBertModel", {"rope_parameters": {LOCAL: LINEAR}}, "stretched differently"),
+        ("ModernBertModel", {"rope_parameters": {LOCAL: LINEAR}}, "scaling differs between"),
         ("MistralModel", {"sliding_window": 1}, "sliding_window is 1, .*: choose 2 or more"),
         ("BigBirdForQuestionAnswering", {}, "has no counterpart among the big_bird models"),
     ],
@@ -142,7 +142,7 @@ def test_a_decoder_with_windows_is_what_has_them(layer_types, fields, becomes) -
 def test_layers_of_two_kinds_are_neither_llama_nor_mistral(model_type: str) -> None:
     config = TercetDecoderConfig(**SMALL, layer_types=[LOCAL, GLOBAL], sliding_window=3)
     with pytest.raises(
-        ValueError, match=rf"^{model_type} cannot be this model: layer_types is \['sliding_.*"
+        ValueError, match=rf"^{model_type} cannot represent this model: layer_types is \['sliding_.*"
     ):
         to_stock(TercetDecoderForCausalLM(config), model_type)
 
@@ -174,14 +174,14 @@ def test_a_head_of_labels_that_modernbert_has_not_is_refused() -> None:
 
 def test_a_norm_before_the_labels_of_tokens_is_no_berts() -> None:
     config = TercetEncoderConfig(**SMALL, **BERT, norm_eps=1e-12, classifier_norm=True)
-    with pytest.raises(ValueError, match="bert cannot be this model: classifier_norm is True"):
+    with pytest.raises(ValueError, match="bert cannot represent this model: classifier_norm is True"):
         to_stock(TercetEncoderForTokenClassification(config), "bert")
 
 
 def test_another_activation_before_the_vocabulary_is_no_robertas() -> None:
     config = TercetEncoderConfig(**SMALL, **BERT | {"hidden_act": "relu"})
     assert type(to_stock(TercetEncoderForMaskedLM(config))).__name__ == "BertForMaskedLM"
-    with pytest.raises(ValueError, match="electra cannot be this model: hidden_act is 'relu', and would be"):
+    with pytest.raises(ValueError, match="cannot represent this model: hidden_act is 'relu', and would be"):
         to_stock(TercetEncoderForMaskedLM(config), "electra")
 
 

@@ -165,7 +165,7 @@ DAMAGES = [
     ("*.index.json", spoil, "is damaged"),
     ("*.index.json", Path.unlink, "holds no weights"),
     ("config.json", spoil, "is damaged"),
-    ("config.json", Path.unlink, "holds no finished model"),
+    ("config.json", Path.unlink, "has no trained model"),
     ("recipe.yaml", spoil, "is damaged"),
     ("tokenizer_config.json", spoil, "is damaged"),
     ("tokenizer.json", truncate, "is damaged"),
@@ -185,7 +185,7 @@ def test_damage_is_named_with_the_file(pattern, damage, message, run):
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"holds no finished model.*name the folder"):
+    with pytest.raises(ValueError, match=r"has no trained model.*name the folder"):
         prepare(tmp_path / "nowhere", "me/small")
 
 
@@ -213,7 +213,7 @@ def test_a_certificate_of_another_form_is_named(run, spoil):
     file = run / "model" / "certificate.json"
     facts = json.loads(file.read_text()) | spoil
     file.write_text(json.dumps({name: fact for name, fact in facts.items() if fact is not None}))
-    with pytest.raises(ValueError, match=r"certificate.json is not what `tercet import` .*take it away"):
+    with pytest.raises(ValueError, match=r"certificate.json is not what `tercet import` .*remove it"):
         prepare(run, "me/small")
 
 
@@ -238,7 +238,7 @@ def test_a_bare_model_has_a_card_that_says_less(run, tmp_path):
         "the texts and their hashes",
         "scores",
         "a plot of the losses",
-        "the operations of the training",
+        "the FLOPs of the training",
     ]
 
 

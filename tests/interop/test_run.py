@@ -123,7 +123,7 @@ def test_output_without_a_name_is_refused(folder, tmp_path: Path, capsys, monkey
     (tmp_path / "present").mkdir()
     monkeypatch.chdir(tmp_path / "present")
     assert complaint(capsys, "import", source, "") == (
-        "tercet import: OUTPUT is '': name a folder; the present one is called ."
+        "tercet import: OUTPUT is '': name a folder; use . for the current folder"
     )
     assert not list(Path().iterdir())
 
@@ -143,7 +143,7 @@ def test_output_in_use_is_refused(folder, tmp_path: Path, capsys) -> None:
     assert "holds no model that tercet import or export wrote" in line
     (output / "notes.txt").write_text("years of work")
     line = complaint(capsys, "import", source, output, "--overwrite")
-    assert "notes.txt was written by no run, and --overwrite would delete it" in line
+    assert "notes.txt was not written by a run, and --overwrite would delete it" in line
     assert (output / "notes.txt").read_text() == "years of work"
     assert type(AutoModelForMaskedLM.from_pretrained(output)).__name__ == "TercetEncoderForMaskedLM"
 
@@ -181,7 +181,7 @@ def test_folder_that_is_no_model_is_refused(tmp_path: Path, capsys) -> None:
 def test_unknown_architecture_is_refused(tmp_path: Path, capsys) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     line = complaint(capsys, "import", tmp_path, tmp_path / "ours")
-    assert "'mamba' is no architecture that ours can be: known are bart, bert," in line
+    assert "'mamba' cannot be imported: supported architectures are bart, bert," in line
 
 
 def test_model_of_ours_needs_no_import(folder, tmp_path: Path, capsys) -> None:
@@ -193,7 +193,7 @@ def test_model_of_ours_needs_no_import(folder, tmp_path: Path, capsys) -> None:
 
 def test_stock_model_cannot_be_exported(folder, tmp_path: Path, capsys) -> None:
     line = complaint(capsys, "export", folder("BertModel"), tmp_path / "out")
-    assert "is a bert: bring it in with tercet import first" in line
+    assert "is a bert: import it with tercet import first" in line
 
 
 def test_pickled_weights_are_refused_with_the_safe_way(folder, tmp_path: Path, capsys) -> None:
@@ -262,7 +262,7 @@ def test_damaged_tokenizer_is_told(folder, tmp_path: Path, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "what"), [("{", "cannot be read"), ("[]", "is no object of settings"), ("", "cannot")]
+    ("text", "what"), [("{", "cannot be read"), ("[]", "is not a JSON object"), ("", "cannot")]
 )
 def test_a_damaged_way_to_write_is_not_lost_in_silence(folder, tmp_path: Path, capsys, text, what) -> None:
     source = folder("GPT2LMHeadModel")

@@ -26,7 +26,7 @@ SLIDING = ["sliding_attention"] * 12
         ({"num_hidden_layers": 0}, ["num_hidden_layers is 0", "choose 1 or more"]),
         ({"vocab_size": -1}, ["vocab_size is -1"]),
         ({"type_vocab_size": -1}, ["type_vocab_size is -1", "choose 0 or more"]),
-        ({"hidden_size": 12, "num_attention_heads": 4}, ["is 3", "even head width"]),
+        ({"hidden_size": 12, "num_attention_heads": 4}, ["is 3", "even head size"]),
         ({"head_dim": 0}, ["head_dim is 0", "choose 1 or more"]),
         ({"head_dim": 8, "num_attention_heads": 0}, ["num_attention_heads is 0"]),
         ({"partial_rotary_factor": 0.01}, ["partial_rotary_factor (0.01) is 0", "a factor"]),

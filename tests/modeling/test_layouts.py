@@ -253,7 +253,7 @@ def test_the_slow_path_of_packed_sequences_is_told(builder, batch, monkeypatch):
     model(**batch.packed())
     assert not told
     model(**batch.packed(), output_attentions=True)
-    assert "packed sequences are kept apart by a mask" in told[0]
+    assert "packed sequences are separated by a block-diagonal mask" in told[0]
 
 
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
@@ -288,7 +288,8 @@ OF_ALL_STATES = [
 def test_who_needs_all_states_is_not_asked_for_some(architecture):
     inputs = examples_for(architecture)
     with pytest.raises(
-        ValueError, match=r"output_positions are given to .*, which needs all states: leave them out, or"
+        ValueError,
+        match=r"output_positions are given to .*, which needs all hidden states: leave them out",
     ):
         build_architecture(architecture)(**inputs, output_positions=torch.tensor([0, 3]))
 

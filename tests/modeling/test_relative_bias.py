@@ -110,7 +110,7 @@ def test_a_compiled_step_with_a_static_cache_equals_one_pass(builder):
 
 @pytest.mark.parametrize("kernel", ["flash_attention_2", "flex_attention", "kernels-community/flash-attn2"])
 def test_kernels_without_a_bias_are_refused(kernel, member, builder):
-    refusal = f"attn_implementation='{kernel}' takes no bias.*'sdpa' or 'eager'"
+    refusal = f"attn_implementation='{kernel}' does not support the bias.*'sdpa' or 'eager'"
     with pytest.raises(ValueError, match=refusal):
         builder(member, "t5", kernel)
     model = builder(member, "t5")

@@ -160,7 +160,7 @@ def test_both_stacks_of_seq2seq_are_scaled():
                     "sliding_attention": {"rope_type": "default"},
                 }
             },
-            "stretched and turned alike",
+            "must have the same scaling",
         ),
     ],
 )

@@ -217,7 +217,7 @@ def test_mistakes_are_named(tokenizer):
         read({"kind": "span_corruption"}).build(tokenizer, sequence_length=LENGTH)
     with pytest.raises(ValueError, match=r"needs 20 sentinels, but the tokenizer has 9"):
         read({"kind": "span_corruption"}).build(tokenizer, sequence_length=340, decoder_start_id=0)
-    with pytest.raises(ValueError, match=r"translation does not learn from such a corpus"):
+    with pytest.raises(ValueError, match=r"translation does not support this corpus"):
         read({"kind": "translation"}).examples(make_corpus(3, 0), tokenizer, sequence_length=LENGTH)
 
 

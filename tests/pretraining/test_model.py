@@ -142,7 +142,7 @@ def test_model_goes_on_learning_with_its_weights_and_its_tokenizer(tmp_path, tok
 def test_head_without_weights_is_drawn_and_told_of(tmp_path, tokenizer):
     saved(tmp_path, "encoder-tiny", "masked_language_modeling", tokenizer)
     recipe = continuing(tmp_path, "masked_language_modeling_with_next_sentence")
-    with pytest.warns(UserWarning, match=r"has no weights for .*next_sentence_head.*: they are drawn"):
+    with pytest.warns(UserWarning, match=r"has no weights for .*next_sentence_head.*: they are initialized"):
         model = build_model(recipe, tokenizer)
     before = TercetEncoderForMaskedLM.from_pretrained(tmp_path)
     for name, tensor in before.model.state_dict().items():
@@ -160,7 +160,7 @@ def test_model_of_another_member_is_refused(tmp_path, tokenizer):
 def test_override_that_changes_shapes_of_learned_weights_is_refused(tmp_path, tokenizer):
     saved(tmp_path, "encoder-tiny", "masked_language_modeling", tokenizer)
     recipe = continuing(tmp_path, "masked_language_modeling", overrides={"intermediate_size": 48})
-    with pytest.raises(ValueError, match=r"model.overrides do not fit its weights: .*would be others"):
+    with pytest.raises(ValueError, match=r"model.overrides do not fit its weights: .*would change"):
         build_model(recipe, tokenizer)
 
 

@@ -97,7 +97,7 @@ def test_the_report_shows_steps_kills_states_and_the_verdict():
 
 
 @pytest.mark.parametrize(
-    ("repeated", "blame"), [(trial(), "resuming is to blame"), (trial(weight=7.0), "does not repeat itself")]
+    ("repeated", "blame"), [(trial(), "resuming is at fault"), (trial(weight=7.0), "is not deterministic")]
 )
 def test_the_report_says_what_differs_and_whose_fault_it_is(repeated, blame):
     told = report(Verification(trial(), trial((5, {"loss": 8.5, "data": "cafe"}), weight=1.25), repeated))

@@ -238,7 +238,7 @@ def test_a_file_beside_its_packed_twin_is_refused(tmp_path, twin):
     pack = PACK[Path(twin).suffix.lower()]
     files = [write(inner, "part.txt"), write(inner, twin, pack(b"Other."))]
     write(inner, "part.jsonl", b'{"text": "Row."}')
-    told = rf"inner has part.txt and {twin}, the same text twice by their names: remove one"
+    told = rf"inner has part.txt and {twin}, which by their names are the same text: remove one"
     with pytest.raises(ValueError, match=told):
         open_documents(tmp_path / "corpus")
     assert list(open_documents(files)) == ["Good.", "Other."]

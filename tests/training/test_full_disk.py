@@ -142,7 +142,7 @@ def test_a_run_without_room_for_its_log_tells_and_goes_on(run_in, toys, monkeypa
     run_in(tmp_path / "run", checkpoint_every=4)
     said = capsys.readouterr().err
     assert said.count("log.jsonl, which takes 0.00 MiB where ") == 2
-    assert said.count("are free: make room; until then the log waits in memory") == 2
+    assert said.count("are free: make room; until then the log is kept in memory") == 2
     assert toys.timeless(tmp_path / "run" / LOG) == toys.timeless(tmp_path / "straight" / LOG)
 
 

@@ -130,5 +130,5 @@ def test_without_layers_nothing_falls(toys):
 
 @pytest.mark.parametrize("kind", ["adam", "muon"])
 def test_other_optimizers_refuse_it(toys, kind):
-    with pytest.raises(ValueError, match=rf"layer_decay = 0.5: {kind} has one rate for all layers; remove"):
+    with pytest.raises(ValueError, match=rf"layer_decay = 0.5: {kind} has one learning rate"):
         build_optimizer(toys.with_blocks(), OptimizerRecipe(kind=kind, layer_decay=0.5))

@@ -68,7 +68,7 @@ def test_what_others_put_there_is_named_and_all_stays(leave, name, tmp_path):
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text("years of work")
     before = sorted(folder.rglob("*"))
-    with pytest.raises(ValueError, match=f"{name} was written by no run, and --overwrite would delete it"):
+    with pytest.raises(ValueError, match=f"{name} was not written by a run, and --overwrite would delete it"):
         remove(folder, NAMES)
     assert sorted(folder.rglob("*")) == before
 

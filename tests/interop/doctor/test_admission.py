@@ -46,7 +46,7 @@ def test_a_name_that_is_no_folder_is_asked_of_the_hub(refusal, monkeypatch):
 
     monkeypatch.setattr(model_folder, "snapshot_download", download)
     said = refusal("somebody/some-model")
-    assert "somebody/some-model is neither a folder nor a model that the Hub gives (no network)" in said
+    assert "somebody/some-model is neither a folder nor a model on the Hub (no network)" in said
     assert asked == ["somebody/some-model"]
 
 
@@ -64,7 +64,7 @@ def test_a_folder_that_holds_no_model_is_refused(refusal, tmp_path):
 
 
 def test_a_file_is_refused(refusal, folder_of):
-    assert "is a file: name the folder it lies in" in refusal(folder_of("encoder") / "config.json")
+    assert "is a file: name its folder" in refusal(folder_of("encoder") / "config.json")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_code_that_a_model_brings_runs_only_where_it_is_trusted(
     (folder / "foreign.py").write_text(REMOTE)
     brought = {"AutoConfig": "foreign.ForeignConfig", "AutoModelForMaskedLM": "foreign.ForeignModel"}
     edit_json(folder / "config.json", model_type="foreign", architectures=["ForeignModel"], auto_map=brought)
-    assert "brings code of its own: read that, then pass --trust-remote-code" in refusal(folder)
+    assert "brings code of its own: review it, then pass --trust-remote-code" in refusal(folder)
     assert not (folder.parent / "modules").exists()
     assert main(["doctor", str(folder), "--trust-remote-code"]) == 0
     assert "ForeignModel, encoder" in capsys.readouterr().out
