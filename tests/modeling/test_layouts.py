@@ -6,15 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling import (
-    TercetEncoderForPreTraining,
-    TercetSeq2SeqForConditionalGeneration,
-    TercetSeq2SeqModel,
-    sequence_groups,
-)
+from tercet.modeling import sequence_groups
 from tercet.modeling.attention_kernels import KERNELS
-
-from .conftest import TASKS, build_architecture, examples_for
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
@@ -254,48 +247,3 @@ def test_the_slow_path_of_packed_sequences_is_told(builder, batch, monkeypatch):
     assert not told
     model(**batch.packed(), output_attentions=True)
     assert "packed sequences are separated by a block-diagonal mask" in told[0]
-
-
-@pytest.mark.parametrize("member", ["encoder", "decoder"])
-@pytest.mark.parametrize("layout", ["padded", "packed"])
-@torch.no_grad()
-def test_places_asked_for_have_the_states_that_they_have_among_all(member, variant, layout, builder, batch):
-    model = builder(member, variant).model
-    ids, mask = batch.padded()
-    inputs = batch.packed() if layout == "packed" else {"input_ids": ids, "attention_mask": mask}
-    positions = torch.tensor([0, 3, 4, 11, 12, 20])
-    everything = model(**inputs).last_hidden_state.flatten(0, 1)
-    assert_close(
-        model(**inputs, output_positions=positions).last_hidden_state, everything[positions][None], **CLOSE
-    )
-
-
-def test_places_are_not_asked_for_where_training_moves_them(builder, batch):
-    model, (ids, mask) = builder("encoder").model.train(), batch.padded()
-    with pytest.raises(ValueError, match=r"call eval\(\) first"):
-        model(input_ids=ids, attention_mask=mask, output_positions=torch.tensor([0]))
-
-
-OF_ALL_STATES = [
-    *TASKS,
-    TercetEncoderForPreTraining,
-    TercetSeq2SeqModel,
-    TercetSeq2SeqForConditionalGeneration,
-]
-
-
-@pytest.mark.parametrize("architecture", OF_ALL_STATES, ids=lambda architecture: architecture.__name__)
-def test_who_needs_all_states_is_not_asked_for_some(architecture):
-    inputs = examples_for(architecture)
-    with pytest.raises(
-        ValueError,
-        match=r"output_positions are given to .*, which needs all hidden states: leave them out",
-    ):
-        build_architecture(architecture)(**inputs, output_positions=torch.tensor([0, 3]))
-
-
-def test_a_decoder_that_reads_an_encoder_is_not_asked_for_some_states(builder):
-    model = builder("seq2seq").model.decoder
-    ids, source = torch.ones(2, 3, dtype=torch.long), torch.randn(2, 4, 32)
-    with pytest.raises(ValueError, match="output_positions are given to a stack that reads an encoder"):
-        model(ids, encoder_hidden_states=source, output_positions=torch.tensor([0]))
