@@ -204,8 +204,8 @@ def test_packed_targets_need_packed_sources(builder, batch, targets):
 @pytest.mark.parametrize(
     ("num_rows", "bounds", "answer"),
     [
-        (2, [0, 4, 9], "with 2 rows: packed sequences stand in one"),
-        (2, [0, 4, 9, 13, 18], "with 2 rows: packed sequences stand in one"),
+        (2, [0, 4, 9], "with 2 rows: packed input has one row"),
+        (2, [0, 4, 9, 13, 18], "with 2 rows: packed input has one row"),
         (1, [1, 4, 9], "from 0 up to the number of tokens"),
         (1, [4, 9], "from 0 up to the number of tokens"),
         (1, [0, 4], "for 9 tokens: give cumulative lengths"),
