@@ -17,14 +17,13 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
 
-from tercet.distill.cache import binding_of, write_cache
+from tercet.distill.cache import FixedCopies, binding_of, write_cache
 from tercet.distill.cached_teacher import CachedTeacher
-from tercet.distill.copies import Copies
-from tercet.distill.objective import Distillation, needs_of
-from tercet.distill.reading import Learner, Needs
+from tercet.distill.losses import SoftTargetLoss
+from tercet.distill.model_outputs import Learner, RequiredOutputs
+from tercet.distill.objective import Distillation, required_outputs
 from tercet.distill.recipe import CacheRecipe, GeneralRecipe
-from tercet.distill.signals import SoftTargets
-from tercet.distill.state_signals import Cosine
+from tercet.distill.state_losses import CosineLoss
 from tercet.distill.teacher import LiveTeacher
 from tercet.modeling import TercetEncoderForMaskedLM
 from tercet.objectives.masked_language_modeling import MaskedLanguageModeling, StaticMasking
@@ -188,20 +187,20 @@ def build_objective(
 ) -> Distillation:
     """Build what ours learns, from a teacher that reads along or has read before."""
     base = case.objective()
-    signals = [SoftTargets(WEIGHTS["soft_targets"], TEMPERATURE), Cosine(WEIGHTS["cosine"])]
-    live = LiveTeacher(teacher, needs_of(signals), device, precision)
+    losses = [SoftTargetLoss(WEIGHTS["soft_targets"], TEMPERATURE), CosineLoss(WEIGHTS["cosine"])]
+    live = LiveTeacher(teacher, required_outputs(losses), device, precision)
     if not is_cached:
-        return Distillation(base, WEIGHTS["mlm"], signals, live)
-    source, cache = Copies(Drawn(case), 1), CacheRecipe(top_k=min(TOP_K, case.vocab_size))
+        return Distillation(base, WEIGHTS["mlm"], losses, live)
+    source, cache = FixedCopies(Drawn(case), 1), CacheRecipe(top_k=min(TOP_K, case.vocab_size))
     general = GeneralRecipe(
         "", CorpusRecipe("", ""), MaskedLanguageModelingRecipe("masked_language_modeling"), TrainingRecipe(1)
     )
     folder = Path(tempfile.mkdtemp())
     teacher.save_pretrained(folder)
     binding = binding_of(folder, source, general, cache, live.precision)
-    live.needs = Needs(logits=True)
+    live.needs = RequiredOutputs(logits=True)
     write_cache(folder, live, base, source, cache, binding, [TEMPERATURE])
-    return Distillation(base, WEIGHTS["mlm"], signals, CachedTeacher(folder, binding, device))
+    return Distillation(base, WEIGHTS["mlm"], losses, CachedTeacher(folder, binding, device))
 
 
 def compare(case: DistillationCase) -> dict[str, float]:

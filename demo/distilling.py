@@ -11,8 +11,8 @@ from ..configs.recipe import load_recipe
 from ..distill.output import STUDENT, TEACHER
 from ..distill.recipe import DistillationRecipe
 from ..distill.report import cards, kept_of, kept_table
-from ..distill.report_sizes import about_speed, size_table
 from ..distill.run import distill
+from ..distill.size_and_speed import about_speed, size_table
 from ..reporting.blocks import Block, Cards, Heading, Prose
 from ..training.run_folder import PAGE, SCORES
 from .finetuning import TaskResult

@@ -1,4 +1,4 @@
-"""What a teacher that has read the corpus once leaves: what it expects, and its last states.
+"""A teacher's outputs, computed once for text that is the same whenever it is read.
 
     values           log-probabilities at each target (P, k), of the k likeliest tokens or of all
     tokens           which tokens these are (P, k), unless they are all
@@ -8,9 +8,15 @@
     about.json       what all this is of, and how much is missing
 
 A cache belongs to one teacher and to one way of reading one text, which it names by their hashes.
-`cached_teacher.py` reads it.
+`cached_teacher.py` reads it. Masked text is fixed in some copies, each masked otherwise, and epochs take
+turns with them:
 
-Shapes: P targets and N tokens of all copies, k tokens kept, C width, E examples of all copies.
+    epoch      0       1       2       3                   of two copies
+    copy       0       1       0       1
+    numbers    0..E-1  E..2E-1 0..E-1  E..2E-1             by which examples are told apart, and masked
+
+Shapes: P targets and N tokens of all copies, k tokens kept, C width, E examples (of all copies in a cache, of
+one in a copy), S picked examples.
 """
 
 import hashlib
@@ -33,9 +39,17 @@ from ..text.corpus import offsets, token_kind
 from ..text.paths import named_path
 from ..training.batches import cut_evenly
 from ..training.disk import explaining_a_full_disk
-from ..training.examples import gather, has_field, pick
-from ..training.objective import Batch, on_device
-from .copies import Copies
+from ..training.examples import (
+    Examples,
+    ExampleSource,
+    PackableExamples,
+    PackedExamples,
+    gather,
+    has_field,
+    pick,
+)
+from ..training.objective import Batch, Example, on_device
+from ..training.packing import Ragged
 from .recipe import CacheRecipe, GeneralRecipe
 from .teacher import LiveTeacher
 
@@ -49,8 +63,80 @@ Binding = dict[str, Any]
 """What a cache is of: names and hashes."""
 
 
+class FixedCopies:
+    """An `ExampleSource` of numbered copies of another one's first epoch.
+
+    Args:
+        source: What is copied.
+        number: How many copies there are.
+    """
+
+    def __init__(self, source: ExampleSource, number: int):
+        self.examples = source.epoch(0)
+        self.number = number
+
+    def epoch(self, number: int) -> Examples:
+        """Give the examples of an epoch: one of the copies."""
+        return self.copy(number % self.number)
+
+    def copy(self, number: int) -> "NumberedCopy":
+        """Give a copy."""
+        return NumberedCopy(self.examples, number * len(self.examples))
+
+
+class NumberedCopy(PackableExamples):
+    """The same examples under other numbers.
+
+    Args:
+        examples: What is copied.
+        offset: Number of the first one.
+    """
+
+    def __init__(self, examples: Examples, offset: int):
+        self.examples = examples
+        self.offset = offset
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Count the tokens of each, (E,)."""
+        return self.examples.lengths
+
+    def __len__(self) -> int:
+        """Count the examples, E."""
+        return len(self.examples)
+
+    def __getitem__(self, index: int) -> Example:
+        """Make one of them."""
+        return self.examples[index] | {"index": index + self.offset}
+
+    def pack(self, indices: np.ndarray) -> Any:
+        """Prepare many at once."""
+        chosen: Sequence[Example] = pick(self.examples, indices)
+        if not isinstance(chosen, PackedExamples):
+            return [self[int(index)] for index in indices]
+        packed = PackedExamples(self, indices, chosen.makers)
+        numbered = indices + self.offset
+        packed.makers["index"] = lambda: Ragged(numbered, np.ones_like(numbered))
+        return packed
+
+
+def require_fixed(base: TokenObjective, copies: int) -> None:
+    """Raise a `ValueError` if an objective corrupts text anew whenever it is read, or all copies alike."""
+    if base.noise == "dynamic":
+        raise ValueError(
+            f"general.cache needs a fixed input, but {base.term} corrupts the text differently each time: "
+            f"set general.objective.masking=static (masked_language_modeling; "
+            "cache.copies sets the number of different masks), or leave cache out"
+        )
+    if copies > 1 and base.noise == "none":
+        raise ValueError(
+            f"general.cache.copies is {copies}, but {base.term} corrupts nothing, so all copies would be "
+            f"equal: leave it out"
+        )
+
+
 def binding_of(
-    teacher: Path, source: Copies, general: GeneralRecipe, recipe: CacheRecipe, products: str
+    teacher: Path, source: FixedCopies, general: GeneralRecipe, recipe: CacheRecipe, products: str
 ) -> Binding:
     """Name all that a cache depends on; `products` are what the teacher computes in."""
     return {
@@ -76,7 +162,7 @@ def hash_of_model(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def hash_of_examples(source: Copies) -> str:
+def hash_of_examples(source: FixedCopies) -> str:
     """Tell texts from others by their ids and lengths."""
     digest = hashlib.sha256()
     for indices in parts_of(source.examples.lengths):
@@ -107,7 +193,7 @@ def write_cache(
     folder: Path,
     teacher: LiveTeacher,
     base: TokenObjective,
-    source: Copies,
+    source: FixedCopies,
     recipe: CacheRecipe,
     binding: Binding,
     temperatures: Sequence[float],
@@ -133,14 +219,14 @@ def write_cache(
         files = {name: (folder / name).open("wb") for name in ("values", "tokens", "states")}
         for batch in batches_of(base, source, teacher.device):
             places = base.output_positions(batch)
-            reading = teacher.read(batch, places.positions)
-            assert reading.logits is not None
-            logits = at_least_float32(reading.logits)
+            outputs = teacher.compute_outputs(batch, places.positions)
+            assert outputs.logits is not None
+            logits = at_least_float32(outputs.logits)
             values, tokens = chosen(logits, recipe.top_k)
             for temperature in missing:
                 missing[temperature] += missing_at(logits, tokens, temperature)
             write_array(files["values"], values, kind)
-            write_array(files["states"], reading.states, kind)
+            write_array(files["states"], outputs.states, kind)
             if tokens is not None:
                 write_array(files["tokens"], tokens, token_kind(config.vocab_size))
             bounds = batch["cu_seq_lens_q"].cpu().numpy()
@@ -161,13 +247,13 @@ def write_cache(
     (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 
-def size_of(source: Copies, kept: int, width: int, kind: type[np.floating[Any]]) -> int:
+def size_of(source: FixedCopies, kept: int, width: int, kind: type[np.floating[Any]]) -> int:
     """Estimate the bytes of a cache, as if every token were a target."""
     tokens = int(np.sum(source.examples.lengths)) * source.number
     return tokens * (kept * (np.dtype(kind).itemsize + 4) + width * np.dtype(kind).itemsize)
 
 
-def batches_of(base: TokenObjective, source: Copies, device: torch.device) -> Iterator[Batch]:
+def batches_of(base: TokenObjective, source: FixedCopies, device: torch.device) -> Iterator[Batch]:
     """Collate all copies in their order; nothing in it is random."""
     for number in range(source.number):
         copy = source.copy(number)

@@ -16,7 +16,7 @@ from ..text.corpus import token_kind
 from ..training.objective import Batch
 from ..training.packing import stretches
 from .cache import ABOUT, KINDS, Binding
-from .reading import Reading
+from .model_outputs import ModelOutputs
 
 MEANINGS = {
     "teacher": "another teacher",
@@ -60,12 +60,12 @@ class CachedTeacher:
             ids = token_kind(about["vocabulary"])
             self.tokens = mapped(folder / "tokens", ids, kept, int(self.target_offsets[-1]))
 
-    def read(self, batch: Batch, positions: Tensor) -> Reading:
+    def compute_outputs(self, batch: Batch, positions: Tensor) -> ModelOutputs:
         """Look up what the teacher made of a batch's examples."""
         index = batch["index"].cpu().numpy()
         targets = rows_of(self.target_offsets, index)
         assert len(targets) == len(positions)
-        return Reading(
+        return ModelOutputs(
             self._floats(self.values, targets),
             None if self.tokens is None else self._on_device(self.tokens[targets].astype(np.int64)),
             self._floats(self.states, rows_of(self.token_offsets, index)),

@@ -30,8 +30,8 @@ from ..training.evaluation import ratio
 from ..training.examples import ExampleSource, pick
 from ..training.objective import on_device
 from ..training.precision import choose_precision, products_in
-from .reading import Needs, read
-from .task_step import TaskStep
+from .model_outputs import RequiredOutputs, compute_outputs
+from .task_step import PreparedTaskStep
 
 TOKENS_AT_ONCE = 4096
 """Tokens that are read together."""
@@ -77,7 +77,7 @@ def scores_by_sequence(
 ) -> np.ndarray:
     """Add up targets, losses and hits of each sequence, (S, 3)."""
     positions, tokens = base.output_positions(batch)
-    logits = read(model, batch, positions, Needs(logits=True)).logits
+    logits = compute_outputs(model, batch, positions, RequiredOutputs(logits=True)).logits
     assert logits is not None
     losses = F.cross_entropy(at_least_float32(logits), tokens, reduction="none")
     values = torch.stack((torch.ones_like(losses), losses, (logits.argmax(-1) == tokens).float()), dim=1)
@@ -151,7 +151,7 @@ def as_kept(score: float, share: float, interval: tuple[float, float]) -> Kept:
     )
 
 
-def predict_split(step: TaskStep, model: TercetPreTrainedModel, split: str) -> list[Prediction]:
+def predict_split(step: PreparedTaskStep, model: TercetPreTrainedModel, split: str) -> list[Prediction]:
     """Let a model answer the rows of a split, as it reads them, in the precision of the students' runs.
 
     They are scored as they were trained: what rounding costs, it costs all of them.

@@ -1,76 +1,133 @@
-"""What all runs of a recipe's step on raw text have in common: the teacher, its text, and how it is read.
+"""The step on raw text: a pretrained teacher reads along, or has read before, and the student learns.
 
-teacher -> tokenizer -> corpus -> examples
+PreparedGeneralStep -> setup -> fit -> model       a run: the student, or one that it is compared with
 """
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from ..modeling import TercetConfig
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from ..configs.recipe import recipe_data
 from ..objectives.token_objective import TokenObjective
-from ..pretraining.model import require_positions
-from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
-from ..pretraining.text import Texts, build_held_out, open_texts, training_source
+from ..pretraining.prepared import extent_of
+from ..pretraining.run import save
+from ..pretraining.text import UNKNOWN, identify
+from ..text.special_tokens import tell_of_unknown
+from ..text.texts_read import keep_texts
+from ..training.checkpoint import latest
+from ..training.disk import replace_text
+from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
-from ..training.examples import ExampleSource
-from .recipe import GeneralRecipe
-from .teacher import Source, load_source, require_outputs
+from ..training.fit import CHECKPOINTS, Outcome, fit
+from ..training.precision import build_accelerator
+from ..training.run_folder import EVALUATION, TEXTS, write_recipe
+from ..training.sharding import whole_weights
+from ..training.stages import prepare_data
+from .cached_teacher import CachedTeacher
+from .general_prepared import PreparedGeneralStep, build_setup, source_of
+from .model_outputs import Learner
+from .recipe import DistillationRecipe
+
+CACHE = "cache.json"
+"""File in the folder of a run that says what a cached teacher lacks."""
 
 
-@dataclass(frozen=True)
-class GeneralStep:
-    """What all runs of a recipe's step on raw text have in common."""
-
-    recipe: GeneralRecipe
-    teacher: Source
-    base: TokenObjective
-    """What is learned from the text itself."""
-    source: ExampleSource
-    """What is read."""
-    held_out: HeldOut
-    """What models are measured on."""
-    texts: Texts
-    """The documents of both splits."""
-
-
-def prepare_general(recipe: GeneralRecipe, folder: Path) -> GeneralStep:
-    """Load the teacher and its text, and make sure that they fit what is to be learned.
+def learn_general(
+    step: PreparedGeneralStep, recipe: DistillationRecipe, folder: Path, *, resume: bool
+) -> dict[str, Any]:
+    """Carry out a run of the step and return what it came to; one that is finished is not repeated.
 
     Args:
-        recipe: Names them.
-        folder: Of the run; nothing is written there.
+        step: Its teacher and its text.
+        recipe: Its student and how that learns, which may be another than the step's for comparison.
+        folder: Receives log, checkpoints, scores and model.
+        resume: Continue a run that is there.
 
     Raises:
-        FileNotFoundError: A file or model is not there.
-        ValueError: Teacher, text and objective do not fit each other.
+        ValueError: The recipe does not fit the models, or a run is there and not to be continued.
+        KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
     """
-    kind, corpus = recipe.objective.kind, recipe.corpus
-    teacher = load_source(recipe.teacher)
-    model_class = recipe.objective.model_class
-    member = cast(type[TercetConfig], model_class.config_class).model_type
-    require_outputs(teacher.model, recipe.teacher, kind, member)
-    require_positions(teacher.model.config, corpus.sequence_length)
-    pretraining = PretrainingRecipe(
-        model=ModelRecipe(path=str(teacher.folder)),
-        tokenizer=TokenizerRecipe(path=str(teacher.folder)),
-        corpus=corpus,
-        objective=recipe.objective,
-        training=recipe.training,
-        output=str(folder),
+    general = recipe.general
+    assert general is not None
+    if (told := results_of(folder)) is not None and told["step"] >= general.training.steps:
+        require_steps(told["step"], general.training.steps, folder)
+        return told
+    accelerator = build_accelerator(general.training, folder)
+    with accelerator.main_process_first():
+        source = source_of(step, general, accelerator.device)
+    learner, objective = build_setup(step, recipe, source, accelerator)
+    held_out = of_student(step.held_out, step.base)
+    data = prepare_data(source, objective, general.training, accelerator, held_out=held_out)
+    student = learner.student
+    if accelerator.is_main_process:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_recipe(recipe, folder)
+        goes_on = latest(folder / CHECKPOINTS) is not None
+        keep_texts(folder / TEXTS, identify(step.texts, general.corpus.cache), goes_on=goes_on)
+        tell_of_unknown(step.held_out.about[UNKNOWN], "the held-out text")
+    accelerator.wait_for_everyone()
+    outcome = fit(
+        learner,
+        objective,
+        data,
+        general.training,
+        folder,
+        accelerator,
+        width=student.config.hidden_size,
+        about=recipe_data(recipe) | {"text": extent_of(source)},
+        resume=resume,
     )
-    base = recipe.objective.build(
-        teacher.tokenizer,
-        sequence_length=corpus.sequence_length,
-        seed=recipe.training.seed,
-        decoder_start_id=getattr(teacher.model.config, "decoder_start_token_id", None),
-    )
-    if not isinstance(base, TokenObjective):
+    if outcome.interrupted_by is not None:
+        raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
+    if isinstance(objective.teacher, CachedTeacher) and accelerator.is_main_process:
+        told = {"missing": objective.teacher.missing}
+        replace_text(folder / CACHE, json.dumps(told, indent=2) + "\n")
+    keep_student(learner, step, folder, outcome, accelerator)
+    told = results_of(folder)
+    assert told is not None
+    return told
+
+
+def require_steps(taken: int, steps: int, folder: Path) -> None:
+    """Raise a `ValueError` if a finished run has taken more steps than the recipe now says."""
+    if taken > steps:
         raise ValueError(
-            f"general.objective is {kind}, which has targets other than tokens: use "
-            f"masked_language_modeling, without next-sentence prediction"
+            f"general.training.steps = {steps}, but {folder} has taken {taken}: resume with at least as "
+            f"many, or start over with --overwrite"
         )
-    texts = open_texts(pretraining)
-    source = training_source(pretraining, texts["train"], teacher.tokenizer)(corpus.sequence_length)
-    held_out = build_held_out(pretraining, texts["validation"], teacher.tokenizer)
-    return GeneralStep(recipe, teacher, base, source, held_out, texts)
+
+
+def results_of(folder: Path) -> dict[str, Any] | None:
+    """Read what a finished run came to, if there is one."""
+    file = folder / EVALUATION
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+
+def of_student(held_out: HeldOut, base: TokenObjective) -> HeldOut:
+    """Measure a learner by its student, whose best checkpoint is lowest in the objective's loss."""
+
+    def measure(learner: nn.Module) -> dict[str, float]:
+        return held_out.measure(cast(Learner, learner).student)
+
+    return replace(held_out, measure=measure, criterion=lambda scores: scores[f"{base.term}/loss"])
+
+
+def keep_student(
+    learner: Learner, step: PreparedGeneralStep, folder: Path, outcome: Outcome, accelerator: Accelerator
+) -> None:
+    """Write the finished student with the teacher's tokenizer, and what it came to."""
+    weights = of_prefix(whole_weights(learner, accelerator), "student.")
+    if accelerator.is_main_process:
+        told = environment_of(learner, accelerator)
+        save(folder, learner.student, weights, step.teacher.tokenizer, outcome, step.held_out, told)
+    accelerator.wait_for_everyone()
+
+
+def of_prefix(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Take the tensors whose names begin with a prefix, and take it off."""
+    return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}

@@ -12,6 +12,8 @@ Legend: L layers of the teacher, K of the student.
 from collections.abc import Sequence
 from typing import Literal
 
+from ..modeling import TercetConfig, TercetDecoderConfig, TercetSeq2SeqConfig
+
 LayerChoice = Literal["every", "spread", "first", "last"] | tuple[int, ...]
 """A rule, or the numbers of the layers, counted from 0."""
 
@@ -78,3 +80,10 @@ def paired_layers(student_depth: int, teacher_depth: int) -> list[tuple[int, int
     [(0, 0), (1, 3), (2, 6)]
     """
     return [(number, round(number * teacher_depth / student_depth)) for number in range(student_depth + 1)]
+
+
+def stacks_of(config: TercetConfig) -> tuple[str, ...]:
+    """Name the stacks of a member; the last one's tokens are what it predicts."""
+    if isinstance(config, TercetSeq2SeqConfig):
+        return "encoder", "decoder"
+    return ("decoder",) if isinstance(config, TercetDecoderConfig) else ("encoder",)

@@ -1,8 +1,9 @@
 """Distillation as an objective: what is learned from the text, and what from a teacher that reads along.
 
-    loss = weight * objective  +  weight * signal  +  ...      5 soft targets + 2 mlm + 1 cosine in DistilBERT
+    loss = weight * objective  +  weight * distillation loss  +  ...
+           (in DistilBERT, 2 mlm + 5 soft targets + 1 cosine)
 
-Student and teacher each read a batch once. The objective's own loss comes from the logits that the signals
+Student and teacher each read a batch once. The objective's own loss comes from the logits that these losses
 compare, at the targets alone.
 
 Shapes: n targets, V vocabulary.
@@ -21,15 +22,15 @@ from ..objectives.token_objective import TokenObjective, token_scores
 from ..training.examples import gather
 from ..training.objective import Batch, Example, Objective
 from ..training.packing import Ragged
+from .losses import DistillationLoss
+from .model_outputs import ModelOutputs, RequiredOutputs
 from .on_policy import OnPolicy
-from .reading import Needs, Reading
-from .signals import Signal
 
 
 class Teacher(Protocol):
     """Whatever says what a teacher makes of a batch: itself, or a cache of it."""
 
-    def read(self, batch: Batch, positions: Tensor) -> Reading:
+    def compute_outputs(self, batch: Batch, positions: Tensor) -> ModelOutputs:
         """Read a batch, or remember having read it; what comes back are constants."""
         ...
 
@@ -37,13 +38,13 @@ class Teacher(Protocol):
 class Distillation(Objective):
     """Learn a pretraining objective, and from a teacher's predictions.
 
-    Terms are the objective's, and one for each signal. On held-out text the objective's alone is scored.
+    Terms are the objective's and each distillation loss. Held-out text is scored by the objective alone.
 
     Args:
         base: What is learned from the text, and how batches are made.
         base_weight: What it counts; 0 leaves it out.
-        signals: What is learned from the teacher.
-        teacher: Reads the same batches, if there are signals.
+        losses: What is compared with the teacher.
+        teacher: Reads the same batches, if there are losses.
         on_policy: Lets the student write the targets of some steps; its objective counts nothing then.
 
     Raises:
@@ -54,26 +55,26 @@ class Distillation(Objective):
         self,
         base: TokenObjective,
         base_weight: float,
-        signals: Sequence[Signal],
+        losses: Sequence[DistillationLoss],
         teacher: Teacher,
         on_policy: OnPolicy | None = None,
     ):
         self.base = base
         self.on_policy = on_policy
-        self.signals = list(signals)
+        self.teacher_losses = list(losses)
         self.teacher = teacher
         own = {base.term: base_weight} if base_weight else {}
-        self.weights = own | {signal.name: signal.weight for signal in signals}
+        self.weights = own | {loss.name: loss.weight for loss in losses}
         if not self.weights:
             raise ValueError(
-                "general.signals is empty and general.objective_weight is 0, so there is no loss: set one "
+                "general.losses is empty and general.objective_weight is 0, so there is no loss: set one "
                 "of them"
             )
 
     @property
-    def needs(self) -> Needs:
+    def needs(self) -> RequiredOutputs:
         """What has to be known of the student."""
-        needs = needs_of(self.signals)
+        needs = required_outputs(self.teacher_losses)
         return needs._replace(logits=True) if self.base.term in self.weights else needs
 
     @property
@@ -89,10 +90,10 @@ class Distillation(Objective):
         return batch if self.on_policy is None else self.on_policy.draw(batch, rng)
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the objective's targets, and those of each signal, which the student may write itself."""
+        """Count the targets of the objective and of each distillation loss; the student may write them."""
         own = self.base.targets(batch)
         predicted = own[self.base.term] if self.on_policy is None else self.on_policy.count(batch)
-        return own | {signal.name: signal.count(batch, predicted) for signal in self.signals}
+        return own | {loss.name: loss.count(batch, predicted) for loss in self.teacher_losses}
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum each term over its targets; gradients reach the student alone, by what it reads."""
@@ -100,11 +101,11 @@ class Distillation(Objective):
             places = self.base.output_positions(batch)
         else:
             batch, places = self.on_policy.write(batch)
-        found: Reading = model(batch, places.positions)
+        found: ModelOutputs = model(batch, places.positions)
         losses: dict[str, Tensor] = {}
-        if self.signals:
-            right = self.teacher.read(batch, places.positions)
-            losses = {signal.name: signal.loss(found, right, batch) for signal in self.signals}
+        if self.teacher_losses:
+            right = self.teacher.compute_outputs(batch, places.positions)
+            losses = {loss.name: loss.compute(found, right, batch) for loss in self.teacher_losses}
         if self.base.term in self.weights:
             assert found.logits is not None
             losses[self.base.term] = F.cross_entropy(
@@ -118,14 +119,14 @@ class Distillation(Objective):
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
         """Score the objective's targets."""
         places = self.base.output_positions(batch)
-        found: Reading = model(batch, places.positions, Needs(logits=True))
+        found: ModelOutputs = model(batch, places.positions, RequiredOutputs(logits=True))
         assert found.logits is not None
         return {self.base.term: token_scores(found.logits, places.labels)}
 
 
-def needs_of(signals: Sequence[Signal]) -> Needs:
-    """Say what signals have to know of a model."""
-    return Needs(*map(any, zip(Needs(), *(signal.needs for signal in signals), strict=True)))
+def required_outputs(losses: Sequence[DistillationLoss]) -> RequiredOutputs:
+    """Say what distillation losses have to know of a model."""
+    return RequiredOutputs(*map(any, zip(RequiredOutputs(), *(loss.needs for loss in losses), strict=True)))
 
 
 def as_tensor(values: np.ndarray) -> Tensor:

@@ -34,10 +34,10 @@ from ..objectives.token_objective import OutputPositions, TokenObjective
 from ..training.evaluation import evaluation_mode
 from ..training.objective import Batch
 from ..training.sharding import sharding_plugin
-from .reading import base_of
+from .losses import DistillationLoss, VocabularyLoss
+from .model_outputs import base_of
 from .recipe import GeneralRecipe, OnPolicyRecipe
-from .signals import Signal, VocabularySignal
-from .state_signals import rows
+from .state_losses import rows
 
 BEGINNINGS = "beginnings"
 """In a batch that is written: how many labels of each sequence are given (S,)."""
@@ -187,7 +187,7 @@ def choose(logits: Tensor, numbers: Tensor, temperature: float) -> Tensor:
 def build_on_policy(
     general: GeneralRecipe,
     base: TokenObjective,
-    signals: Sequence[Signal],
+    losses: Sequence[DistillationLoss],
     student: TercetPreTrainedModel,
     ends: Sequence[int],
     accelerator: Accelerator,
@@ -199,13 +199,13 @@ def build_on_policy(
     """
     if general.on_policy is None:
         return None
-    if (reason := refusal(general, base, signals, accelerator)) is not None:
+    if (reason := refusal(general, base, losses, accelerator)) is not None:
         raise ValueError(f"general.on_policy: {reason}")
     return OnPolicy(general.on_policy, base, student, ends)
 
 
 def refusal(
-    general: GeneralRecipe, base: TokenObjective, signals: Sequence[Signal], accelerator: Accelerator
+    general: GeneralRecipe, base: TokenObjective, losses: Sequence[DistillationLoss], accelerator: Accelerator
 ) -> str | None:
     """Say why a student cannot write its targets, if there is a reason."""
     if not isinstance(base, CausalLanguageModeling | TeacherForcing):
@@ -223,11 +223,11 @@ def refusal(
             f"what the student writes is not to be imitated, but general.objective_weight is "
             f"{general.objective_weight}: set it to 0"
         )
-    for signal in signals:
-        if not isinstance(signal, VocabularySignal):
+    for loss in losses:
+        if not isinstance(loss, VocabularyLoss):
             return (
-                f"{signal.name} compares all tokens that are read, not what is expected where the student "
-                "writes: leave it out of general.signals"
+                f"{loss.name} compares all tokens that are read, not what is expected where the student "
+                "writes: leave it out of general.losses"
             )
     if sharding_plugin(accelerator) is not None:
         return (

@@ -66,7 +66,7 @@ otherwise than those that they are compared with."""
 WHAT_IS_LEARNED = (
     *("student", "general.teacher"),
     *(f"general.{key}" for key in OF_PRETRAINING if key.startswith("corpus.")),
-    *("general.objective", "general.signals", "general.objective_weight", "general.sequences"),
+    *("general.objective", "general.losses", "general.objective_weight", "general.sequences"),
     *("general.on_policy",),
     *("general.cache.top_k", "general.cache.copies", "general.cache.precision"),
     *(f"general.training.{key.name}" for key in fields(TrainingRecipe) if key.name not in MAY_DIFFER),

@@ -7,9 +7,10 @@ A recipe has one of the two steps, or both; with both, the student of the first 
 second.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -20,7 +21,7 @@ from ..pretraining.recipe import CorpusRecipe
 from ..text.paths import named_path
 from ..training.recipe import NonNegative, Positive, TrainingRecipe
 from .layers import LayerChoice
-from .signal_recipes import PUBLISHED, SignalRecipe, Temperature
+from .loss_recipes import PUBLISHED, LossRecipe, Temperature
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class OnPolicyRecipe:
 class GeneralRecipe:
     """Distill a pretrained teacher on raw text."""
 
+    RENAMED: ClassVar[Mapping[str, str]] = {"signals": "losses"}
+
     teacher: str
     """Folder or Hub id of the teacher with its tokenizer: a Tercet model, or a stock one that Tercet can
     import."""
@@ -92,7 +95,7 @@ class GeneralRecipe:
     """The training objective on the text itself."""
     training: TrainingRecipe
     """Optimization."""
-    signals: tuple[SignalRecipe, ...] = PUBLISHED
+    losses: tuple[LossRecipe, ...] = PUBLISHED
     """What is learned from the teacher."""
     objective_weight: NonNegative = 2.0
     """Weight of the objective's loss; 0 trains with the teacher's losses only."""

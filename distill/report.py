@@ -32,7 +32,7 @@ from ..training.disk import replace_text
 from ..training.run_folder import MARKDOWN, PAGE
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .recipe import DistillationRecipe
-from .report_sizes import PUBLISHED, about_speed, less, saved_time, share_of, size_table, times_of
+from .size_and_speed import PUBLISHED, about_speed, less, saved_time, share_of, size_table, times_of
 
 NAMES = {
     TEACHER: "teacher",

@@ -5,21 +5,17 @@ teacher -> student -> on raw text -> on rows -> model
                       the same without a teacher, and from random weights -> report
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from ..training.precision import join_processes
 from ..training.run_folder import MODEL, writing
 from ..training.stages import require_consistent
-from .conclusion import conclude
-from .general import learn_general
-from .general_step import GeneralStep, prepare_general
-from .output import GENERAL, RANDOM, STUDENT, TASK, WITHOUT_TEACHER, run_folder
+from .general_step import learn_general
+from .output import GENERAL, TASK, WITHOUT_TEACHER, run_folder
+from .prepared import Prepared, prepare, require_fit
 from .recipe import DistillationRecipe, StudentRecipe
-from .setup import require_learnable
-from .task_step import TaskStep, learn_task, prepare_task, require_student
-from .teacher import require_same_vocabulary
+from .summary import summarize
+from .task_step import learn_task
 
 
 def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -47,84 +43,27 @@ def distill_alone(recipe: DistillationRecipe, *, resume: bool, overwrite: bool) 
     processes, output = join_processes(), run_folder(recipe)
     output.require_claimable(resume=resume, overwrite=overwrite)
     with processes.main_process_first():
-        general = None if recipe.general is None else prepare_general(recipe.general, recipe.folder)
-        task = None if recipe.task is None else prepare_task(recipe.task)
-    for name, varied in variants(recipe).items():
-        require_fit(varied, general, task, recipe.folder / name)
+        prepared = prepare(recipe)
+    require_fit(prepared)
     processes.wait_for_everyone()
     if processes.is_main_process:
         output.claim(resume=resume, overwrite=overwrite)
     processes.wait_for_everyone()
-    for name, varied in variants(recipe).items():
-        learn_all(
-            varied, general, task, recipe.folder / name, is_taught=name != WITHOUT_TEACHER, resume=resume
-        )
+    for name in prepared.students:
+        learn_all(prepared, name, resume=resume)
     if processes.is_main_process:
-        conclude(recipe, general, task, list(variants(recipe)))
+        summarize(recipe, prepared)
     processes.wait_for_everyone()
     return recipe.model_folder
 
 
-def require_fit(
-    recipe: DistillationRecipe, general: GeneralStep | None, task: TaskStep | None, folder: Path
-) -> None:
-    """Make sure that a student fits its teachers, before anything is written.
-
-    Raises:
-        ValueError: It does not.
-    """
-    if general is not None:
-        require_learnable(general, recipe, folder / GENERAL)
-    if task is None:
-        return
-    if general is None:
-        require_student(task, recipe.student)
-    else:
-        require_same_vocabulary(task.teacher.tokenizer, general.teacher.tokenizer)
-
-
-def learn_all(
-    recipe: DistillationRecipe,
-    general: GeneralStep | None,
-    task: TaskStep | None,
-    folder: Path,
-    *,
-    is_taught: bool,
-    resume: bool,
-) -> None:
+def learn_all(prepared: Prepared, name: str, *, resume: bool) -> None:
     """Carry out the steps of one student, each beginning with what the one before has made."""
-    student = recipe.student
-    if general is not None:
-        learn_general(general, recipe, folder / GENERAL, resume=resume)
+    recipe = prepared.students[name]
+    folder, student = recipe.folder / name, recipe.student
+    if prepared.general is not None:
+        learn_general(prepared.general, recipe, folder / GENERAL, resume=resume)
         student = StudentRecipe(path=str(folder / GENERAL / MODEL))
-    if task is not None:
-        learn_task(task, student, folder / TASK, is_taught=is_taught, resume=resume)
-
-
-def variants(recipe: DistillationRecipe) -> Mapping[str, DistillationRecipe]:
-    """Say which students learn: the recipe's own one, and those that it is compared with."""
-    wanted: dict[str, tuple[bool, Callable[[DistillationRecipe], DistillationRecipe]]] = {
-        STUDENT: (True, lambda recipe: recipe),
-        WITHOUT_TEACHER: (recipe.report.without_teacher, without_teacher),
-        RANDOM: (
-            recipe.report.random
-            and recipe.student.path is None
-            and recipe.student.initialization == "teacher",
-            from_random_weights,
-        ),
-    }
-    return {name: vary(recipe) for name, (is_wanted, vary) in wanted.items() if is_wanted}
-
-
-def without_teacher(recipe: DistillationRecipe) -> DistillationRecipe:
-    """Let the same student learn from the text alone."""
-    if recipe.general is None:
-        return recipe
-    given = {"cache": None, "sequences": None, "on_policy": None}
-    plain = replace(recipe.general, signals=(), objective_weight=1.0, **given)
-    return replace(recipe, general=plain)
-
-
-def from_random_weights(recipe: DistillationRecipe) -> DistillationRecipe:
-    """Let the same student begin with random weights."""
-    return replace(recipe, student=replace(recipe.student, initialization="random"))
+    if prepared.task is not None:
+        is_taught = name != WITHOUT_TEACHER
+        learn_task(prepared.task, student, folder / TASK, is_taught=is_taught, resume=resume)

@@ -19,8 +19,7 @@ from ..text.chunks import ParallelPairs
 from ..text.corpus import TokenizedCorpus, offsets, save_corpus, token_kind
 from ..text.special_tokens import required_token_id
 from ..training.examples import ExampleSource
-from .cache import hash_of_examples, hash_of_model
-from .copies import Copies
+from .cache import FixedCopies, hash_of_examples, hash_of_model
 from .teacher import Source, moved
 
 
@@ -41,7 +40,7 @@ def written_pairs(
     """
     source = require_pairs(source)
     longest = corpus.sequence_length
-    data = hash_of_examples(Copies(source, 1))
+    data = hash_of_examples(FixedCopies(source, 1))
     name = name_of(hash_of_model(teacher.folder), data, num_beams, longest)
     folder = cache_folder(corpus.cache) / "written" / name
     made_once(folder, lambda target: write_targets(target, teacher, source, num_beams, longest, device))

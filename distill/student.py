@@ -23,7 +23,6 @@ from torch import Tensor
 from ..interop.messages import shortened
 from ..modeling import (
     TercetConfig,
-    TercetDecoderConfig,
     TercetEncoderConfig,
     TercetPreTrainedModel,
     TercetSeq2SeqConfig,
@@ -200,10 +199,3 @@ def whole_tensors(model: TercetPreTrainedModel) -> dict[str, Tensor]:
     """Name all tensors of a model, the tied ones by each of their names; a model without head as with one."""
     prefix = "" if hasattr(model, "model") else "model."
     return {f"{prefix}{name}": tensor for name, tensor in model.state_dict().items()}
-
-
-def stacks_of(config: TercetConfig) -> tuple[str, ...]:
-    """Name the stacks of a member; the last one's tokens are what it predicts."""
-    if isinstance(config, TercetSeq2SeqConfig):
-        return "encoder", "decoder"
-    return ("decoder",) if isinstance(config, TercetDecoderConfig) else ("encoder",)

@@ -37,7 +37,7 @@ from ..training.packing import Ragged
 from ..training.precision import join_processes
 from ..training.run_folder import write_recipe
 from .cache import hash_of_model
-from .measured_rows import require_not_learned
+from .data_leakage import require_no_leakage
 from .output import BEGINNING, BEGINNING_HASH
 from .recipe import StudentRecipe, TaskStepRecipe
 from .student import build_student
@@ -46,7 +46,7 @@ from .teacher import Source, load_source, require_same_vocabulary
 
 
 @dataclass(frozen=True)
-class TaskStep:
+class PreparedTaskStep:
     """What all runs of a recipe's step on rows have in common."""
 
     recipe: TaskStepRecipe
@@ -63,7 +63,7 @@ class TaskStep:
         return encoder_of(self.teacher.model, self.teacher.tokenizer, self.recipe.data.max_length)
 
 
-def prepare_task(recipe: TaskStepRecipe) -> TaskStep:
+def prepare_task(recipe: TaskStepRecipe) -> PreparedTaskStep:
     """Load the teacher and the rows, and make sure that they fit each other.
 
     Raises:
@@ -84,15 +84,15 @@ def prepare_task(recipe: TaskStepRecipe) -> TaskStep:
         require_answers(task)
         columns = task.inputs_in(task.recipe)
         unlabelled = read_rows(recipe.unlabelled, columns, "task.unlabelled")
-    step = TaskStep(recipe, teacher, task, rows, unlabelled)
+    step = PreparedTaskStep(recipe, teacher, task, rows, unlabelled)
     encode_splits(recipe.data, rows, task, step.encoder)  # raises what is wrong with the rows
     if unlabelled is not None:
         encode_unlabelled(step, unlabelled)
-    require_not_learned(recipe.teacher, teacher.folder, task, recipe.data, rows)
+    require_no_leakage(recipe.teacher, teacher.folder, task, recipe.data, rows)
     return step
 
 
-def encode_unlabelled(step: TaskStep, rows: Dataset) -> LabelledExamples:
+def encode_unlabelled(step: PreparedTaskStep, rows: Dataset) -> LabelledExamples:
     """Encode further rows as the teacher reads them.
 
     Raises:
@@ -125,7 +125,7 @@ def fine_tuning(recipe: TaskStepRecipe, task: Task, folder: Path, beginning: str
 
 
 def learn_task(
-    step: TaskStep, student: StudentRecipe, folder: Path, *, is_taught: bool, resume: bool
+    step: PreparedTaskStep, student: StudentRecipe, folder: Path, *, is_taught: bool, resume: bool
 ) -> Path:
     """Carry out the runs of all seeds and their report; return the folder of the best model.
 
@@ -181,7 +181,7 @@ def learn_task(
     return recipe.model_folder
 
 
-def write_beginning(step: TaskStep, student: StudentRecipe, folder: Path) -> str:
+def write_beginning(step: PreparedTaskStep, student: StudentRecipe, folder: Path) -> str:
     """Make a student of the teacher, with its head, and write it into a folder unless it is there."""
 
     def write(target: Path) -> None:
@@ -209,7 +209,7 @@ def require_same_beginning(folder: Path, path: str) -> None:
         )
 
 
-def own_student(step: TaskStep, student: StudentRecipe) -> TercetPreTrainedModel:
+def own_student(step: PreparedTaskStep, student: StudentRecipe) -> TercetPreTrainedModel:
     """Make a student of the teacher, with its head.
 
     Raises:
@@ -219,7 +219,7 @@ def own_student(step: TaskStep, student: StudentRecipe) -> TercetPreTrainedModel
     return build_student(student, model, type(model), step.recipe.training.seeds[0])
 
 
-def require_student(step: TaskStep, student: StudentRecipe) -> None:
+def require_student(step: PreparedTaskStep, student: StudentRecipe) -> None:
     """Make sure that a student can learn from the teacher; nothing is written.
 
     Raises:
@@ -235,7 +235,7 @@ def require_student(step: TaskStep, student: StudentRecipe) -> None:
 
 
 def require_same_input(
-    step: TaskStep, student: TercetPreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    step: PreparedTaskStep, student: TercetPreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> None:
     """Raise a `ValueError` unless a student reads the same tokens of a row as the teacher, and as many."""
     require_same_vocabulary(step.teacher.tokenizer, tokenizer)
@@ -248,7 +248,7 @@ def require_same_input(
         )
 
 
-def taught(step: TaskStep, student: TercetPreTrainedModel, device: torch.device) -> TaskDistillation:
+def taught(step: PreparedTaskStep, student: TercetPreTrainedModel, device: torch.device) -> TaskDistillation:
     """Say what a student learns on a device."""
     return TaskDistillation(
         step.task.objective(),
@@ -262,7 +262,7 @@ def taught(step: TaskStep, student: TercetPreTrainedModel, device: torch.device)
     )
 
 
-def training_split(step: TaskStep) -> Split:
+def training_split(step: PreparedTaskStep) -> Split:
     """Encode what is learned from as the teacher reads it, rows without labels behind those with them."""
     rows = step.rows["train"]
     labelled = step.task.examples(rows, step.encoder)

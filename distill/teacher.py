@@ -16,7 +16,7 @@ from ..modeling import TercetPreTrainedModel
 from ..modeling.pretrained_tercet import TercetLMHeadModel
 from ..training.objective import Batch
 from ..training.precision import choose_precision, products_in
-from .reading import Needs, Reading, read
+from .model_outputs import ModelOutputs, RequiredOutputs, compute_outputs
 
 
 class Source(NamedTuple):
@@ -103,7 +103,7 @@ class LiveTeacher:
     def __init__(
         self,
         model: TercetPreTrainedModel,
-        needs: Needs,
+        needs: RequiredOutputs,
         device: torch.device,
         precision: str = "auto",
     ):
@@ -112,11 +112,11 @@ class LiveTeacher:
         self.device = device
         self.precision = choose_precision(precision, device)
 
-    def read(self, batch: Batch, positions: Tensor) -> Reading:
+    def compute_outputs(self, batch: Batch, positions: Tensor) -> ModelOutputs:
         """Read a batch; what comes back are constants."""
         with torch.inference_mode(), products_in(self.precision, self.device):
-            reading = read(self.model, batch, positions, self.needs)
-        return tree_map_only(Tensor, constant, reading)
+            outputs = compute_outputs(self.model, batch, positions, self.needs)
+        return tree_map_only(Tensor, constant, outputs)
 
 
 def constant(value: Tensor) -> Tensor:

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from tercet.configs.recipe import parse_recipe
-from tercet.distill.objective import Distillation, needs_of
-from tercet.distill.reading import Learner
+from tercet.distill.losses import DistillationLoss
+from tercet.distill.model_outputs import Learner
+from tercet.distill.objective import Distillation, required_outputs
 from tercet.distill.recipe import DistillationRecipe, StudentRecipe
-from tercet.distill.signals import Signal
 from tercet.distill.student import build_student
 from tercet.distill.teacher import LiveTeacher, Source, load_source
 from tercet.pretraining.model import build_model
@@ -122,7 +122,7 @@ def recipe_of(teachers, texts, tmp_path) -> Callable[..., DistillationRecipe]:
     return make
 
 
-class Lesson:
+class Setup:
     """A teacher, a student made of it, and a batch, for tests of what is learned."""
 
     def __init__(self, folder: Path, member: str, student: StudentRecipe | None = None):
@@ -147,10 +147,10 @@ class Lesson:
         """Collate all examples."""
         return objective.collate(self.examples, np.random.default_rng(seed))
 
-    def objective(self, *signals: Signal, base_weight: float = 2.0) -> Distillation:
+    def objective(self, *losses: DistillationLoss, base_weight: float = 2.0) -> Distillation:
         """Learn from the teacher as it is, in float32."""
-        teacher = LiveTeacher(self.source.model, needs_of(signals), torch.device("cpu"), "fp32")
-        return Distillation(self.base, base_weight, signals, teacher)
+        teacher = LiveTeacher(self.source.model, required_outputs(losses), torch.device("cpu"), "fp32")
+        return Distillation(self.base, base_weight, losses, teacher)
 
     def learner(self, objective: Distillation, **arguments: Any) -> Learner:
         """Give the student as it is trained."""
@@ -158,10 +158,10 @@ class Lesson:
 
 
 @pytest.fixture
-def lesson(teachers) -> Callable[..., Lesson]:
-    """Make lessons."""
+def make_setup(teachers) -> Callable[..., Setup]:
+    """Make setups."""
 
-    def make(member: str = "encoder", student: StudentRecipe | None = None) -> Lesson:
-        return Lesson(teachers, member, student)
+    def make(member: str = "encoder", student: StudentRecipe | None = None) -> Setup:
+        return Setup(teachers, member, student)
 
     return make

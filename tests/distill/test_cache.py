@@ -9,11 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tercet.configs.recipe import parse_recipe, recipe_data
-from tercet.distill.cache import binding_of, write_cache
+from tercet.distill.cache import FixedCopies, binding_of, write_cache
 from tercet.distill.cached_teacher import CachedTeacher
-from tercet.distill.copies import Copies
-from tercet.distill.general_step import prepare_general
-from tercet.distill.reading import Needs
+from tercet.distill.general_prepared import prepare_general
+from tercet.distill.model_outputs import RequiredOutputs
 from tercet.distill.recipe import CacheRecipe, DistillationRecipe
 from tercet.distill.run import distill
 from tercet.distill.teacher import LiveTeacher
@@ -29,8 +28,8 @@ CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
 def written(recipe, tmp_path, cache, temperatures=(2.0,)):
     """Write a cache; give the step, the live teacher and the cached one, and what both read."""
     step = prepare_general(recipe.general, tmp_path)
-    source = Copies(step.source, cache.copies)
-    live = LiveTeacher(step.teacher.model, Needs(logits=True), CPU, "fp32")
+    source = FixedCopies(step.source, cache.copies)
+    live = LiveTeacher(step.teacher.model, RequiredOutputs(logits=True), CPU, "fp32")
     binding = binding_of(step.teacher.folder, source, step.recipe, cache, "fp32")
     folder = tmp_path / "cache"
     folder.mkdir()
@@ -54,7 +53,7 @@ def test_all_tokens_are_the_live_teacher(member, recipe_of, tmp_path):
         indices = rng.choice(len(source.examples), 9, replace=False)
         batch = batch_of(step, source, epoch, indices)
         positions = step.base.output_positions(batch).positions
-        ours, theirs = cached.read(batch, positions), live.read(batch, positions)
+        ours, theirs = cached.compute_outputs(batch, positions), live.compute_outputs(batch, positions)
         torch.testing.assert_close(ours.logits, theirs.logits.log_softmax(-1), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(ours.states, theirs.states, rtol=1e-4, atol=1e-4)
         assert ours.tokens is None
@@ -64,7 +63,7 @@ def test_all_tokens_are_the_live_teacher(member, recipe_of, tmp_path):
 def test_copies_are_masked_otherwise_and_take_turns(recipe_of, tmp_path):
     recipe = recipe_of("encoder", objective=FIXED["encoder"])
     step = prepare_general(recipe.general, tmp_path)
-    source, indices = Copies(step.source, 2), np.arange(6)
+    source, indices = FixedCopies(step.source, 2), np.arange(6)
     ids = [batch_of(step, source, epoch, indices)["input_ids"] for epoch in range(4)]
     assert torch.equal(ids[0], ids[2])
     assert torch.equal(ids[1], ids[3])
@@ -81,7 +80,7 @@ def test_the_likeliest_tokens_are_kept_and_the_rest_is_told(recipe_of, tmp_path)
     for indices in np.array_split(np.arange(len(source.examples)), 4):
         batch = batch_of(step, source, 0, indices)
         positions = step.base.output_positions(batch).positions
-        ours, theirs = cached.read(batch, positions), live.read(batch, positions)
+        ours, theirs = cached.compute_outputs(batch, positions), live.compute_outputs(batch, positions)
         values, tokens = theirs.logits.log_softmax(-1).topk(5)
         torch.testing.assert_close(ours.logits, values, rtol=2e-3, atol=2e-3)
         assert (ours.tokens == tokens).float().mean() > 0.99
@@ -130,7 +129,7 @@ def test_a_resumed_run_with_a_cache_equals_an_uninterrupted_one(member, recipe_o
         return cached_recipe(made, tmp_path / "kept", copies=copies)
 
     distill(recipe("parts", 3))
-    monkeypatch.setattr("tercet.distill.setup.write_cache", None)
+    monkeypatch.setattr("tercet.distill.general_prepared.write_cache", None)
     parts, whole = distill(recipe("parts", 6), resume=True), distill(recipe("whole", 6))
     log = read_log(recipe("whole", 6).folder / "student" / "general" / LOG)
     assert max(record["epoch"] for record in log if "epoch" in record) >= 1
@@ -178,7 +177,7 @@ def test_a_cache_of_something_else_is_refused(recipe_of, tmp_path, teachers):
 
 
 @pytest.mark.parametrize(
-    ("kind", "signal", "message"),
+    ("kind", "loss", "message"),
     [
         ("encoder", None, r"corrupts the text differently each time: set general\.objective\.masking=static"),
         ("decoder", {"kind": "logit_mse"}, "compares logits, but a cache holds probabilities"),
@@ -187,11 +186,11 @@ def test_a_cache_of_something_else_is_refused(recipe_of, tmp_path, teachers):
         ("decoder", {"kind": "hidden_states"}, "compares what a cache does not hold"),
     ],
 )
-def test_what_a_cache_cannot_give_is_refused(kind, signal, message, recipe_of):
+def test_what_a_cache_cannot_give_is_refused(kind, loss, message, recipe_of):
     data = recipe_data(recipe_of(kind))
     data["general"]["cache"] = {"top_k": 8}
-    if signal is not None:
-        data["general"]["signals"] = [signal]
+    if loss is not None:
+        data["general"]["losses"] = [loss]
     with pytest.raises(ValueError, match=message):
         distill(parse_recipe(DistillationRecipe, data))
 
@@ -212,5 +211,5 @@ def test_a_cache_lies_beside_the_tokenized_corpus_and_is_written_once(recipe_of,
     told = json.loads((recipe.folder / "scores.json").read_text())["general"]["cache"]
     assert told["missing"] == about["missing"]
     assert "probability" in (recipe.folder / "report.md").read_text()
-    monkeypatch.setattr("tercet.distill.setup.write_cache", None)
+    monkeypatch.setattr("tercet.distill.general_prepared.write_cache", None)
     distill(replace(recipe, general=general, output=str(tmp_path / "second")))

@@ -8,9 +8,9 @@ import pytest
 import sacrebleu
 
 from tercet.distill.comparison import keep_of_examples, keep_of_predictions, keep_of_translations
-from tercet.distill.conclusion import for_card
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.report import build_report, kept_table
+from tercet.distill.summary import for_card
 from tercet.reporting.blocks import as_markdown
 
 SIZES = {

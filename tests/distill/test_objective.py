@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tercet.distill.general_step import prepare_general
+from tercet.distill.general_prepared import build_setup, prepare_general
+from tercet.distill.losses import SoftTargetLoss
 from tercet.distill.recipe import StudentRecipe
-from tercet.distill.setup import build_setup
-from tercet.distill.signals import SoftTargets
-from tercet.distill.state_signals import AttentionMaps, Cosine, HiddenStates, Relations
+from tercet.distill.state_losses import AttentionMapLoss, CosineLoss, HiddenStateLoss, RelationLoss
 from tercet.training.batches import share
 from tercet.training.examples import pick
 from tercet.training.objective import IGNORE
@@ -22,8 +21,14 @@ from tercet.training.precision import build_accelerator
 MEMBERS = ["encoder", "decoder", "seq2seq"]
 
 
-def all_signals():
-    return [SoftTargets(5.0, 2.0), Cosine(1.0), HiddenStates(1.0), AttentionMaps(1.0), Relations(1.0, 4)]
+def all_losses():
+    return [
+        SoftTargetLoss(5.0, 2.0),
+        CosineLoss(1.0),
+        HiddenStateLoss(1.0),
+        AttentionMapLoss(1.0),
+        RelationLoss(1.0, 4),
+    ]
 
 
 def padded_reading(model, batch, member):
@@ -41,10 +46,10 @@ def padded_reading(model, batch, member):
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_terms_are_the_published_ones_by_their_definition(member, lesson):
+def test_terms_are_the_published_ones_by_their_definition(member, make_setup):
     """In float64, from whole rows: cross-entropies without the teacher's entropy, times T^2, and cosines."""
-    made = lesson(member)
-    objective = made.objective(SoftTargets(5.0, 2.0), Cosine(1.0))
+    made = make_setup(member)
+    objective = made.objective(SoftTargetLoss(5.0, 2.0), CosineLoss(1.0))
     batch = made.batch(objective)
     teacher, student = (copy.deepcopy(model).double().eval() for model in (made.source.model, made.student))
     with torch.no_grad():
@@ -75,9 +80,9 @@ def test_terms_are_the_published_ones_by_their_definition(member, lesson):
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_gradients_reach_the_student_only(member, lesson):
-    made = lesson(member)
-    objective = made.objective(*all_signals())
+def test_gradients_reach_the_student_only(member, make_setup):
+    made = make_setup(member)
+    objective = made.objective(*all_losses())
     learner = made.learner(objective).train()
     sum(objective.losses(learner, made.batch(objective)).values()).backward()
     assert all(parameter.grad is not None for parameter in learner.parameters())
@@ -87,10 +92,10 @@ def test_gradients_reach_the_student_only(member, lesson):
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_micro_batches_add_up_to_the_whole(member, lesson):
-    """Ragged ones: values and gradients of every signal, with as many targets."""
-    made = lesson(member)
-    objective = made.objective(*all_signals())
+def test_micro_batches_add_up_to_the_whole(member, make_setup):
+    """Ragged ones: values and gradients of every loss, with as many targets."""
+    made = make_setup(member)
+    objective = made.objective(*all_losses())
     learner = made.learner(objective).train()
     batch = made.batch(objective)
     order, edges = share(sequence_lengths(batch), 16, 1, 0)
@@ -116,10 +121,10 @@ def test_micro_batches_add_up_to_the_whole(member, lesson):
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_a_student_of_all_layers_agrees_with_its_teacher(member, lesson):
-    """It is the teacher, then: every signal is zero."""
-    made = lesson(member, StudentRecipe(num_layers=4, token_types="kept"))
-    objective = made.objective(*all_signals())
+def test_a_student_of_all_layers_agrees_with_its_teacher(member, make_setup):
+    """It is the teacher, then: every loss is zero."""
+    made = make_setup(member, StudentRecipe(num_layers=4, token_types="kept"))
+    objective = made.objective(*all_losses())
     learner = made.learner(objective)
     losses = objective.losses(learner, made.batch(objective))
     del losses[objective.base.term]
@@ -128,9 +133,9 @@ def test_a_student_of_all_layers_agrees_with_its_teacher(member, lesson):
         assert abs(loss.item()) < 1e-3, name
 
 
-def test_heads_run_at_targets_alone(lesson):
-    made = lesson("encoder")
-    objective = made.objective(SoftTargets(1.0, 1.0))
+def test_heads_run_at_targets_alone(make_setup):
+    made = make_setup("encoder")
+    objective = made.objective(SoftTargetLoss(1.0, 1.0))
     batch, seen = made.batch(objective), []
     for model in (made.source.model, made.student):
         model.lm_head.register_forward_hook(lambda head, inputs, output: seen.append(output.shape[-2]))
@@ -138,9 +143,9 @@ def test_heads_run_at_targets_alone(lesson):
     assert seen == [int((batch["labels"] != IGNORE).sum())] * 2
 
 
-def test_scores_are_the_objectives_own(lesson):
-    made = lesson("decoder")
-    objective = made.objective(Cosine(1.0), base_weight=0.0)
+def test_scores_are_the_objectives_own(make_setup):
+    made = make_setup("decoder")
+    objective = made.objective(CosineLoss(1.0), base_weight=0.0)
     batch = made.batch(objective)
     learner = made.learner(objective).eval()
     with torch.no_grad():
@@ -153,18 +158,18 @@ def test_scores_are_the_objectives_own(lesson):
 
 @pytest.mark.parametrize("member", MEMBERS)
 @pytest.mark.parametrize(
-    "signals",
+    "losses",
     [
         [{"kind": "cosine"}],
         [{"kind": "attention_maps"}],
         [{"kind": "relations"}],
         [{"kind": "relations"}, {"kind": "cosine"}],
     ],
-    ids=lambda signals: "-".join(signal["kind"] for signal in signals),
+    ids=lambda losses: "-".join(loss["kind"] for loss in losses),
 )
-def test_what_nothing_teaches_rests(member, signals, recipe_of, tmp_path):
+def test_what_nothing_teaches_rests(member, losses, recipe_of, tmp_path):
     """A head, and all behind the last queries: several processes would wait for their gradients."""
-    recipe = recipe_of(member, general={"signals": signals, "objective_weight": 0.0})
+    recipe = recipe_of(member, general={"losses": losses, "objective_weight": 0.0})
     step = prepare_general(recipe.general, tmp_path)
     accelerator = build_accelerator(recipe.general.training, tmp_path)
     learner, objective = build_setup(step, recipe, step.source, accelerator)
@@ -174,17 +179,17 @@ def test_what_nothing_teaches_rests(member, signals, recipe_of, tmp_path):
         assert (parameter.grad is not None) == parameter.requires_grad, name
     rested = [name for name, parameter in learner.named_parameters() if not parameter.requires_grad]
     norm = "student.model.decoder.norm.weight" if member == "seq2seq" else "student.model.norm.weight"
-    assert (norm in rested) == ("cosine" not in str(signals))
+    assert (norm in rested) == ("cosine" not in str(losses))
     assert sum(parameter.requires_grad for parameter in learner.parameters()) > 10
 
 
-def test_nothing_to_learn_is_refused(lesson):
+def test_nothing_to_learn_is_refused(make_setup):
     with pytest.raises(ValueError, match="nothing is learned"):
-        lesson().objective(base_weight=0.0)
+        make_setup().objective(base_weight=0.0)
 
 
-def test_batches_say_which_examples_they_are_of(lesson):
-    made = lesson("decoder")
+def test_batches_say_which_examples_they_are_of(make_setup):
+    made = make_setup("decoder")
     objective = made.objective()
     assert made.batch(objective)["index"].tolist() == list(range(7))
     chosen = select_sequences(made.batch(objective), np.array([4, 1]))

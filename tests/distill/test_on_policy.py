@@ -12,34 +12,34 @@ import torch
 from safetensors.torch import load_file
 
 from tercet.configs.recipe import parse_recipe, recipe_data
+from tercet.distill.losses import GeneralizedDivergenceLoss, ReverseKLLoss, SoftTargetLoss
+from tercet.distill.model_outputs import ModelOutputs
 from tercet.distill.objective import Distillation
 from tercet.distill.on_policy import BEGINNINGS, DRAWS, OnPolicy, choose
-from tercet.distill.reading import Reading
 from tercet.distill.recipe import DistillationRecipe, OnPolicyRecipe
 from tercet.distill.run import distill
-from tercet.distill.signals import GeneralizedDivergence, ReverseKL, SoftTargets
 from tercet.training.batches import share
 from tercet.training.packing import select_sequences, sequence_lengths, slice_sequences
 from tercet.training.tracking import LOG, read_log
 
 MEMBERS = ["decoder", "seq2seq"]
 ALWAYS = OnPolicyRecipe(probability=1.0, temperature=1.3)
-DIVERGENCE = GeneralizedDivergence(1.0, 1.0, 0.3)
+DIVERGENCE = GeneralizedDivergenceLoss(1.0, 1.0, 0.3)
 CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
 
 
-def on_policy_objective(made, *signals, recipe=ALWAYS, ends=()):
-    """Let the student of a lesson write."""
-    plain = made.objective(*signals or (DIVERGENCE,), base_weight=0.0)
+def on_policy_objective(made, *losses, recipe=ALWAYS, ends=()):
+    """Let the student of a setup write."""
+    plain = made.objective(*losses or (DIVERGENCE,), base_weight=0.0)
     writer = OnPolicy(recipe, made.base, made.student, ends)
-    return Distillation(made.base, 0.0, plain.signals, plain.teacher, writer)
+    return Distillation(made.base, 0.0, plain.teacher_losses, plain.teacher, writer)
 
 
-def writing(recipe, signals=("generalized_divergence",), **on_policy):
+def writing(recipe, losses=("generalized_divergence",), **on_policy):
     """Change a recipe so that the student writes."""
     data = recipe_data(recipe)
     data["general"] |= {
-        "signals": [{"kind": kind} for kind in signals],
+        "losses": [{"kind": kind} for kind in losses],
         "objective_weight": 0.0,
         "on_policy": on_policy or None,
     }
@@ -71,9 +71,9 @@ def test_tokens_are_chosen_in_proportion_to_their_probability():
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_what_is_written_follows_from_the_student_by_its_definition(member, lesson):
+def test_what_is_written_follows_from_the_student_by_its_definition(member, make_setup):
     """Token by token, each text alone, everything read anew: with padding, cache and batch out of the way."""
-    made = lesson(member)
+    made = make_setup(member)
     objective = on_policy_objective(made)
     made.student.train()
     batch = made.batch(objective)
@@ -98,9 +98,9 @@ def test_what_is_written_follows_from_the_student_by_its_definition(member, less
 
 
 @pytest.mark.parametrize(("member", "count", "compared"), [("decoder", 3, 2), ("seq2seq", 5, 4)])
-def test_the_divergence_of_written_tokens_by_hand(member, count, compared, lesson):
+def test_the_divergence_of_written_tokens_by_hand(member, count, compared, make_setup):
     """Two texts of 3 and 2 tokens, in which 7 ends what is written; the mean is over all that is written."""
-    made = lesson(member)
+    made = make_setup(member)
     tokens = [np.array([10, 11, 12]), np.array([13, 14])]
     examples = [{"input_ids": ids, "labels": ids, "index": number} for number, ids in enumerate(tokens)]
     objective = on_policy_objective(made, ends=(7,))
@@ -109,12 +109,14 @@ def test_the_divergence_of_written_tokens_by_hand(member, count, compared, lesso
     objective.on_policy.sample = lambda batch, draws: torch.tensor(table)
     p, q = torch.tensor([0.5, 0.5]).log(), torch.tensor([0.75, 0.25]).log()
 
-    def reading(logits, positions):
-        return Reading(logits.expand(len(positions), -1), None, torch.zeros(0), {}, {})
+    def outputs(logits, positions):
+        return ModelOutputs(logits.expand(len(positions), -1), None, torch.zeros(0), {}, {})
 
     seen = []
-    objective.teacher = SimpleNamespace(read=lambda batch, places: seen.append(batch) or reading(p, places))
-    losses = objective.losses(lambda batch, places: reading(q, places), batch)
+    objective.teacher = SimpleNamespace(
+        compute_outputs=lambda batch, places: seen.append(batch) or outputs(p, places)
+    )
+    losses = objective.losses(lambda batch, places: outputs(q, places), batch)
     m = [0.3 * 0.5 + 0.7 * 0.75, 0.3 * 0.5 + 0.7 * 0.25]
     of_teacher = sum(0.5 * math.log(0.5 / part) for part in m)
     of_student = 0.75 * math.log(0.75 / m[0]) + 0.25 * math.log(0.25 / m[1])
@@ -131,11 +133,11 @@ def test_the_divergence_of_written_tokens_by_hand(member, count, compared, lesso
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_gradients_are_those_of_a_text_that_is_given(member, lesson):
+def test_gradients_are_those_of_a_text_that_is_given(member, make_setup):
     """None pass through the writing: they are those of the divergence's definition on that text."""
-    made = lesson(member)
+    made = make_setup(member)
     ends = tuple(range(0, made.source.model.config.vocab_size, 9))
-    objective = on_policy_objective(made, ReverseKL(1.0, 1.0), ends=ends)
+    objective = on_policy_objective(made, ReverseKLLoss(1.0, 1.0), ends=ends)
     learner = made.learner(objective).train()
     batch = made.batch(objective)
     loss = objective.losses(learner, batch)["reverse_kl"]
@@ -165,8 +167,8 @@ def test_gradients_are_those_of_a_text_that_is_given(member, lesson):
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_given_targets_play_no_part_where_all_are_written(member, lesson):
-    made = lesson(member)
+def test_given_targets_play_no_part_where_all_are_written(member, make_setup):
+    made = make_setup(member)
     objective = on_policy_objective(made)
     learner = made.learner(objective).train()
     first = objective.losses(learner, made.batch(objective))
@@ -182,8 +184,8 @@ def test_given_targets_play_no_part_where_all_are_written(member, lesson):
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_micro_batches_write_what_the_step_writes(member, lesson):
-    made = lesson(member)
+def test_micro_batches_write_what_the_step_writes(member, make_setup):
+    made = make_setup(member)
     objective = on_policy_objective(made, ends=tuple(range(0, 300, 9)))
     learner = made.learner(objective).train()
     batch = made.batch(objective)
@@ -196,8 +198,8 @@ def test_micro_batches_write_what_the_step_writes(member, lesson):
     assert sum(map(objective.on_policy.count, parts)) == objective.on_policy.count(batch)
 
 
-def test_steps_are_written_as_often_as_wanted(lesson):
-    made = lesson("decoder")
+def test_steps_are_written_as_often_as_wanted(make_setup):
+    made = make_setup("decoder")
     counts = {}
     for probability in (0.0, 0.3, 1.0):
         objective = on_policy_objective(made, recipe=OnPolicyRecipe(probability=probability))
@@ -255,7 +257,7 @@ def test_the_control_without_a_teacher_reads_what_is_given(recipe_of):
         ("encoder", {}, "a student of masked_language_modeling writes nothing"),
         ("decoder", {"cache": {"top_k": None}}, "a cache holds what the teacher expects of given text"),
         ("decoder", {"objective_weight": 1.0}, r"objective_weight is 1\.0: set it to 0"),
-        ("seq2seq", {"signals": [{"kind": "cosine"}]}, "cosine compares all tokens that are read"),
+        ("seq2seq", {"losses": [{"kind": "cosine"}]}, "cosine compares all tokens that are read"),
     ],
 )
 def test_what_cannot_be_written_is_refused(member, general, message, recipe_of):
@@ -276,10 +278,13 @@ def test_a_student_in_pieces_is_refused(recipe_of, monkeypatch):
 def test_the_ends_of_the_generalized_divergence_are_both_divergences():
     """Teacher 3/4, 1/4; student 1/2, 1/2."""
     student, teacher = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.75, 0.25]]).log()
-    pair = [Reading(logits, None, torch.zeros(0), {}, {}) for logits in (student, teacher)]
+    pair = [ModelOutputs(logits, None, torch.zeros(0), {}, {}) for logits in (student, teacher)]
     forward = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
     reverse = 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)
-    for beta, expected, like in ((0.0, forward, SoftTargets(1.0, 1.0)), (1.0, reverse, ReverseKL(1.0, 1.0))):
-        found = GeneralizedDivergence(1.0, 1.0, beta).loss(*pair, {})
+    for beta, expected, like in (
+        (0.0, forward, SoftTargetLoss(1.0, 1.0)),
+        (1.0, reverse, ReverseKLLoss(1.0, 1.0)),
+    ):
+        found = GeneralizedDivergenceLoss(1.0, 1.0, beta).compute(*pair, {})
         assert found.item() == pytest.approx(expected, rel=1e-5)
         torch.testing.assert_close(found, like.loss(*pair, {}))

@@ -21,7 +21,7 @@ PIECES = [
     "--num_processes=2",
     "--main_process_port=0",
 ]
-SIGNALS = [{"kind": kind} for kind in ("soft_targets", "hidden_states", "relations")]
+LOSSES = [{"kind": kind} for kind in ("soft_targets", "hidden_states", "relations")]
 
 
 def recipe_files(data, tmp_path):
@@ -65,7 +65,7 @@ def test_two_processes_make_the_student_of_one(member, launcher, recipe_of, tmp_
     student = {"overrides": {"hidden_size": 16, "head_dim": 4}, "initialization": "random"}
     one = recipe_of(member, "one", training=settings, student=student)
     data = recipe_data(one)
-    data["general"]["signals"] = SIGNALS
+    data["general"]["losses"] = LOSSES
     require_equal_students(recipe_files(data, tmp_path), launcher)
 
 
@@ -74,7 +74,7 @@ def test_two_processes_make_the_student_of_one(member, launcher, recipe_of, tmp_
 def test_two_processes_do_not_wait_for_what_nothing_teaches(kind, recipe_of, tmp_path):
     settings = {"steps": 3, "tokens_per_micro_batch": 140, "optimizer": {"epsilon": 1e-3}}
     data = recipe_data(recipe_of("encoder", training=settings))
-    data["general"] |= {"signals": [{"kind": kind}], "objective_weight": 0.0}
+    data["general"] |= {"losses": [{"kind": kind}], "objective_weight": 0.0}
     require_equal_students(recipe_files(data, tmp_path), COPIES)
 
 
@@ -84,7 +84,7 @@ def test_two_processes_write_what_one_writes(member, recipe_of, tmp_path):
     settings = {"steps": 3, "tokens_per_micro_batch": 140, "optimizer": {"epsilon": 1e-3}}
     data = recipe_data(recipe_of(member, training=settings))
     data["general"] |= {
-        "signals": [{"kind": "generalized_divergence"}],
+        "losses": [{"kind": "generalized_divergence"}],
         "objective_weight": 0.0,
         "on_policy": {"probability": 1.0},
     }

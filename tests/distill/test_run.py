@@ -71,7 +71,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(recipe_of):
 
 def test_micro_batches_change_nothing_of_what_is_learned(recipe_of):
     settings = CONSTANT | {"optimizer": {"epsilon": 1e-3}}
-    signals = [
+    losses = [
         {"kind": "soft_targets"},
         {"kind": "hidden_states"},
         {"kind": "attention_maps"},
@@ -79,7 +79,7 @@ def test_micro_batches_change_nothing_of_what_is_learned(recipe_of):
     ]
     student = {"overrides": {"hidden_size": 16, "head_dim": 4}, "initialization": "random"}
     base = recipe_of("decoder", "whole", training=settings, student=student)
-    general = replace(base.general, signals=load_signals(base, signals))
+    general = replace(base.general, losses=load_losses(base, losses))
     whole = distill(replace(base, general=general))
     training = replace(general.training, tokens_per_micro_batch=140)
     parts = replace(base, general=replace(general, training=training), output=f"{base.output}-parts")
@@ -88,10 +88,10 @@ def test_micro_batches_change_nothing_of_what_is_learned(recipe_of):
         torch.testing.assert_close(ours[name], theirs[name], rtol=1e-4, atol=1e-5)
 
 
-def load_signals(recipe, signals):
+def load_losses(recipe, losses):
     data = recipe_data(recipe)
-    data["general"]["signals"] = signals
-    return parse_recipe(DistillationRecipe, data).general.signals
+    data["general"]["losses"] = losses
+    return parse_recipe(DistillationRecipe, data).general.losses
 
 
 def test_the_report_compares_with_controls_and_with_the_published_student(recipe_of):
@@ -127,7 +127,7 @@ def test_the_report_compares_with_controls_and_with_the_published_student(recipe
 def test_a_finished_run_leaves_what_its_model_card_tells(recipe_of, monkeypatch):
     known = {name: Kept(0.5, 0.97, (0.9, 1.0)) for name in ("accuracy", "perplexity")}
     # The teacher is untrained: it may have no accuracy of which a share could be kept.
-    monkeypatch.setattr("tercet.distill.conclusion.keep_of_examples", lambda own, teachers: known)
+    monkeypatch.setattr("tercet.distill.summary.keep_of_examples", lambda own, teachers: known)
     recipe = recipe_of("decoder", training={"measure_utilization": True})
     folder = distill(recipe).parent
     run = find_run(folder)
@@ -171,6 +171,6 @@ def test_neither_step_is_refused(tmp_path, capsys):
 
 
 def test_what_needs_no_text_is_refused_before_any_is_read(recipe_of, monkeypatch):
-    monkeypatch.setattr("tercet.distill.run.prepare_general", None)
+    monkeypatch.setattr("tercet.distill.prepared.prepare_general", None)
     with pytest.raises(ValueError, match=r"warmup_steps = 3 exceeds training.steps = 2"):
         distill(recipe_of("encoder", training={"schedule": {"warmup_steps": 3}}))

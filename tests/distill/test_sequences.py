@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.distill.general_step import prepare_general
+from tercet.distill.general_prepared import prepare_general, source_of
 from tercet.distill.run import distill
 from tercet.distill.sequences import own_tokens, written_pairs
-from tercet.distill.setup import source_of
 from tercet.objectives.writing import padded
 
 CPU = torch.device("cpu")

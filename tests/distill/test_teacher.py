@@ -8,11 +8,10 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe, recipe_data
-from tercet.distill.general_step import prepare_general
+from tercet.distill.general_prepared import build_setup, prepare_general
+from tercet.distill.loss_recipes import build_losses
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.run import distill
-from tercet.distill.setup import build_setup
-from tercet.distill.signal_building import build_signals
 from tercet.distill.teacher import load_source, require_same_vocabulary
 from tercet.interop.run import load_ours
 from tercet.modeling import TercetEncoderModel, TercetSeq2SeqConfig
@@ -36,7 +35,7 @@ def test_a_stock_model_teaches(recipe_of, tmp_path, monkeypatch):
         assert sizes == {name: model.num_parameters() for name, model in models.items()}
         return {name: {"latency": 1.0, "throughput": 2.0, "memory": 3.0} for name in models}
 
-    monkeypatch.setattr("tercet.distill.conclusion.measure_speeds", load_each)
+    monkeypatch.setattr("tercet.distill.summary.measure_speeds", load_each)
     tokenizer = train_tokenizer([" ".join(WORDS)] * 20, "wordpiece", 300, template="pair")
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
@@ -95,7 +94,7 @@ def test_a_teacher_without_the_needed_outputs_is_refused(recipe_of, teachers, tm
             r"student\.layers is \[1, 9\], but .* are 0 to 3",
         ),
         ({"student": {"overrides": {"max_position_embeddings": 32}, "initialization": "random"}}, "32"),
-        ({"general": {"signals": [{"kind": "relations", "heads": 5}]}}, r"relations\.heads is 5"),
+        ({"general": {"losses": [{"kind": "relations", "heads": 5}]}}, r"relations\.heads is 5"),
         ({"general": {"sequences": 2}}, "which only translation has"),
         ({"general": {"cache": {}}}, r"set general\.objective\.masking=static"),
         ({"general": {"on_policy": {}}}, "writes nothing"),
@@ -126,7 +125,7 @@ def test_the_teacher_computes_in_the_precision_of_the_recipe(precision, recipe_o
 
 
 @pytest.mark.parametrize(
-    ("signals", "message"),
+    ("losses", "message"),
     [
         ([{"kind": "cosine"}], "cosine compares states of one width"),
         ([{"kind": "hidden_states", "layers": "last"}], "last layer alone compares states of one width"),
@@ -136,24 +135,24 @@ def test_the_teacher_computes_in_the_precision_of_the_recipe(precision, recipe_o
         ([{"kind": "logit_mse"}, {"kind": "logit_mse"}], "has logit_mse twice"),
     ],
 )
-def test_signals_that_cannot_compare_two_models_are_refused(signals, message, recipe_of, teachers):
-    recipes = changed(recipe_of("encoder"), signals=signals).general.signals
+def test_losses_that_cannot_compare_two_models_are_refused(losses, message, recipe_of, teachers):
+    recipes = changed(recipe_of("encoder"), losses=losses).general.losses
     teacher = load_source(str(teachers / "encoder")).model.config
     fields = teacher.to_dict() | {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 2}
     student = type(teacher)(**fields | {"head_dim": 8})
     with pytest.raises(ValueError, match=message):
-        build_signals(recipes, student, teacher)
+        build_losses(recipes, student, teacher)
 
 
 def test_maps_of_attention_are_compared_of_whole_sequences_and_equal_heads_in_each_stack(recipe_of):
-    signals = changed(recipe_of("seq2seq"), signals=[{"kind": "attention_maps"}]).general.signals
+    losses = changed(recipe_of("seq2seq"), losses=[{"kind": "attention_maps"}]).general.losses
     sizes = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2}
     teacher = TercetSeq2SeqConfig(**sizes)
     with pytest.raises(ValueError, match="but the student has 2 and the teacher 4"):
-        build_signals(signals, TercetSeq2SeqConfig(**sizes, decoder_num_attention_heads=2), teacher)
+        build_losses(losses, TercetSeq2SeqConfig(**sizes, decoder_num_attention_heads=2), teacher)
     types = ["full_attention", "sliding_attention"]
     with pytest.raises(ValueError, match="there are layers with sliding windows"):
-        build_signals(signals, teacher, TercetSeq2SeqConfig(**sizes, layer_types=types, sliding_window=4))
+        build_losses(losses, teacher, TercetSeq2SeqConfig(**sizes, layer_types=types, sliding_window=4))
 
 
 def test_a_smaller_model_may_be_the_student(recipe_of, teachers, tmp_path):
@@ -163,3 +162,8 @@ def test_a_smaller_model_may_be_the_student(recipe_of, teachers, tmp_path):
     assert any(not torch.equal(weights[name], tensor)
                for name, tensor in load_source(str(first)).model.state_dict().items())  # fmt: skip
     assert replace(again, student=replace(again.student, path=None)) != again
+
+
+def test_the_former_key_of_losses_is_answered_with_its_new_name(recipe_of):
+    with pytest.raises(ValueError, match=r"general\.signals = .*: was renamed to general\.losses"):
+        changed(recipe_of("encoder"), signals=[])

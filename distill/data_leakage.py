@@ -24,7 +24,7 @@ from ..text.digests import identify_file
 SPLITS = ("train", *MEASURED)
 
 
-def require_not_learned(
+def require_no_leakage(
     name: str, folder: Path, task: Task, data: DataRecipe, rows: Mapping[str, Dataset]
 ) -> None:
     """Make sure that a teacher has not learned the rows on which its student is measured.

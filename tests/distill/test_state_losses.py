@@ -1,10 +1,16 @@
-"""Signals of inner states on numbers worked out by hand, and beside loops over all there is."""
+"""Losses of inner states on numbers worked out by hand, and beside loops over all there is."""
 
 import pytest
 import torch
 
-from tercet.distill.reading import Heads, Reading
-from tercet.distill.state_signals import AttentionMaps, Cosine, HiddenStates, LastStates, Relations
+from tercet.distill.model_outputs import Heads, ModelOutputs
+from tercet.distill.state_losses import (
+    AttentionMapLoss,
+    CosineLoss,
+    HiddenStateLoss,
+    LastHiddenStateLoss,
+    RelationLoss,
+)
 
 BOUNDS = torch.tensor([0, 3, 4, 8], dtype=torch.int32)
 BATCH = {"input_ids": torch.zeros(1, 8), "cu_seq_lens_q": BOUNDS, "cu_seq_lens_k": BOUNDS}
@@ -16,7 +22,7 @@ def draw(*shape, seed):
 
 
 def states(values):
-    return Reading(None, None, torch.as_tensor(values), {}, {})
+    return ModelOutputs(None, None, torch.as_tensor(values), {}, {})
 
 
 def heads(seed, layers, query_heads=2, key_heads=2, width=4, stack="encoder"):
@@ -25,25 +31,29 @@ def heads(seed, layers, query_heads=2, key_heads=2, width=4, stack="encoder"):
                 for side, count in enumerate((query_heads, key_heads, key_heads))))
         for layer in range(layers)
     ]  # fmt: skip
-    return Reading(None, None, torch.zeros(0), {}, {stack: tuple(made)})
+    return ModelOutputs(None, None, torch.zeros(0), {}, {stack: tuple(made)})
 
 
 def test_cosine_by_hand():
     """Equal, at right angles, opposite: 0 + 1 + 2."""
-    found = Cosine(1.0).loss(
+    found = CosineLoss(1.0).compute(
         states([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]]), states([[5.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]), BATCH
     )
     assert found.item() == pytest.approx(3.0)
 
 
 def test_last_states_by_hand():
-    found = LastStates(1.0).loss(states([[1.0, 3.0], [0.0, 0.0]]), states([[0.0, 1.0], [0.0, 4.0]]), BATCH)
+    found = LastHiddenStateLoss(1.0).compute(
+        states([[1.0, 3.0], [0.0, 0.0]]), states([[0.0, 1.0], [0.0, 4.0]]), BATCH
+    )
     assert found.item() == (1 + 4) / 2 + 16 / 2
 
 
 def test_hidden_states_are_compared_at_the_same_height():
-    own = Reading(None, None, torch.zeros(0), {"encoder": tuple(draw(8, 6, seed=i) for i in range(3))}, {})
-    theirs = Reading(
+    own = ModelOutputs(
+        None, None, torch.zeros(0), {"encoder": tuple(draw(8, 6, seed=i) for i in range(3))}, {}
+    )
+    theirs = ModelOutputs(
         None, None, torch.zeros(0), {"encoder": tuple(draw(8, 6, seed=9 + i) for i in range(5))}, {}
     )
     ours, right = own.hidden["encoder"], theirs.hidden["encoder"]
@@ -52,7 +62,7 @@ def test_hidden_states_are_compared_at_the_same_height():
         for i, j in ((0, 0), (1, 2), (2, 4))
         for token in range(8)
     )
-    torch.testing.assert_close(HiddenStates(1.0).loss(own, theirs, BATCH), expected)
+    torch.testing.assert_close(HiddenStateLoss(1.0).compute(own, theirs, BATCH), expected)
 
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
@@ -72,7 +82,7 @@ def test_attention_maps_are_those_of_a_loop(stack):
                     for k in keys
                 ]
                 expected += torch.stack(row).mean() / 2
-    torch.testing.assert_close(AttentionMaps(1.0).loss(own, theirs, BATCH), expected)
+    torch.testing.assert_close(AttentionMapLoss(1.0).compute(own, theirs, BATCH), expected)
 
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
@@ -92,14 +102,14 @@ def test_relations_are_those_of_a_loop(stack):
                     for each in parts
                 )
                 expected += (p * (p / q).log()).sum() / 4
-    found = Relations(1.0, 4, teacher_layer=-2).loss(own, theirs, BATCH)
+    found = RelationLoss(1.0, 4, teacher_layer=-2).compute(own, theirs, BATCH)
     torch.testing.assert_close(found, expected)
 
 
 def test_relations_have_finite_gradients():
     own, theirs = heads(1, 1), heads(2, 1)
     query = own.heads["encoder"][0].query.requires_grad_()
-    Relations(1.0, 2).loss(own, theirs, BATCH).backward()
+    RelationLoss(1.0, 2).compute(own, theirs, BATCH).backward()
     assert query.grad.isfinite().all()
     assert query.grad.abs().sum() > 0
 
@@ -107,8 +117,8 @@ def test_relations_have_finite_gradients():
 def test_targets_are_tokens_that_are_read():
     predicted = torch.tensor(5)
     both = BATCH | {"decoder_input_ids": torch.zeros(1, 3)}
-    assert Cosine(1.0).count(BATCH, predicted) == 8
-    assert Cosine(1.0).count(both, predicted) == 3
-    for signal in (HiddenStates(1.0), AttentionMaps(1.0), Relations(1.0, 2)):
-        assert signal.count(BATCH, predicted) == 8
-        assert signal.count(both, predicted) == 11
+    assert CosineLoss(1.0).count(BATCH, predicted) == 8
+    assert CosineLoss(1.0).count(both, predicted) == 3
+    for loss in (HiddenStateLoss(1.0), AttentionMapLoss(1.0), RelationLoss(1.0, 2)):
+        assert loss.count(BATCH, predicted) == 8
+        assert loss.count(both, predicted) == 11

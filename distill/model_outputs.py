@@ -1,7 +1,7 @@
 """What two models make of the same batch, so that it can be compared; and the student as it is trained.
 
-    batch -> student -> Reading --+
-    batch -> teacher -> Reading --+--> signals
+    batch -> student -> ModelOutputs --+
+    batch -> teacher -> ModelOutputs --+--> losses
 
 Vocabulary heads run at the targets alone. Queries, keys and values are noted by a kernel of attention that
 passes them on, so that batches stay packed.
@@ -19,7 +19,7 @@ from ..modeling import TercetPreTrainedModel
 from ..modeling.attention import SelfAttention
 from ..modeling.attention_kernels import choose_kernel
 from ..training.objective import Batch
-from .student import stacks_of
+from .layers import stacks_of
 
 READ = {
     *("input_ids", "position_ids", "token_type_ids", "decoder_input_ids", "decoder_position_ids"),
@@ -28,8 +28,8 @@ READ = {
 """What a model reads of a batch."""
 
 
-class Needs(NamedTuple):
-    """What signals want to know of a model."""
+class RequiredOutputs(NamedTuple):
+    """What losses want to know of a model."""
 
     logits: bool = False
     """What it expects at the targets."""
@@ -50,7 +50,7 @@ class Heads(NamedTuple):
     """(G, N, D)."""
 
 
-class Reading(NamedTuple):
+class ModelOutputs(NamedTuple):
     """What a model makes of a batch; what nobody needs is missing."""
 
     logits: Tensor | None
@@ -80,7 +80,9 @@ class HeadRecorder:
         return choose_kernel(arguments["situation"])(module, query, key, value, mask, **arguments)
 
 
-def read(model: TercetPreTrainedModel, batch: Batch, positions: Tensor, needs: Needs) -> Reading:
+def compute_outputs(
+    model: TercetPreTrainedModel, batch: Batch, positions: Tensor, needs: RequiredOutputs
+) -> ModelOutputs:
     """Let a model read a packed batch.
 
     Args:
@@ -103,7 +105,7 @@ def read(model: TercetPreTrainedModel, batch: Batch, positions: Tensor, needs: N
     logits = None
     if needs.logits:
         logits = model.compute_logits(states[:, positions])[0]  # pyright: ignore[reportCallIssue]
-    return Reading(
+    return ModelOutputs(
         logits,
         None,
         states[0],
@@ -142,7 +144,7 @@ class Learner(nn.Module):
 
     Args:
         student: Learns.
-        needs: What signals want to know of it.
+        needs: What losses want to know of it.
         projected: Names of the matrices that are needed: `layers`, `embeddings`.
         width: The teacher's.
     """
@@ -150,7 +152,7 @@ class Learner(nn.Module):
     def __init__(
         self,
         student: TercetPreTrainedModel,
-        needs: Needs,
+        needs: RequiredOutputs,
         projected: Sequence[str] = (),
         width: int | None = None,
     ):
@@ -163,13 +165,13 @@ class Learner(nn.Module):
         )
         self._no_split_modules = student._no_split_modules
 
-    def forward(self, batch: Batch, positions: Tensor, needs: Needs | None = None) -> Reading:
+    def forward(self, batch: Batch, positions: Tensor, needs: RequiredOutputs | None = None) -> ModelOutputs:
         """Read a batch, with hidden states as wide as the teacher's; `needs` may be others than usual."""
-        reading = read(self.student, batch, positions, needs or self.needs)
-        if not (self.projections and reading.hidden):
-            return reading
-        hidden = {stack: self.project(layers) for stack, layers in reading.hidden.items()}
-        return reading._replace(hidden=hidden)
+        outputs = compute_outputs(self.student, batch, positions, needs or self.needs)
+        if not (self.projections and outputs.hidden):
+            return outputs
+        hidden = {stack: self.project(layers) for stack, layers in outputs.hidden.items()}
+        return outputs._replace(hidden=hidden)
 
     def project(self, layers: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Bring the hidden states of a stack to the teacher's width."""

@@ -1,43 +1,104 @@
-"""What a run of the step on raw text learns with: a student, a teacher, signals, and what both read.
+"""The step on raw text before it runs: teacher, text and objective, then student and losses of each run.
 
-GeneralStep -> student -> signals -> Distillation
-     |                                    |
-     +-> examples -> cached teacher  -----+      or one that reads along
+prepare_general -> teacher, text, objective                  what all runs of the step have in common
+      |
+ build_setup    -> student, losses, cached or live teacher   what one run of it learns with
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 from accelerate import Accelerator
 
-from ..modeling import TercetPreTrainedModel
+from ..modeling import TercetConfig, TercetPreTrainedModel
+from ..objectives.token_objective import TokenObjective
 from ..pretraining.model import require_positions
+from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
+from ..pretraining.text import Texts, build_held_out, open_texts, training_source
 from ..text.cache import made_once
 from ..text.tokenizer import frame_ids
-from ..training.evaluation import evaluation_mode
+from ..training.evaluation import HeldOut, evaluation_mode
 from ..training.examples import ExampleSource, pick
 from ..training.objective import on_device
 from ..training.precision import build_accelerator, choose_precision
 from ..training.stages import prepare_data
-from .cache import Binding, binding_of, cache_place, write_cache
+from .cache import Binding, FixedCopies, binding_of, cache_place, require_fixed, write_cache
 from .cached_teacher import CachedTeacher
-from .copies import Copies, require_fixed
-from .general_step import GeneralStep
-from .objective import Distillation, Teacher, needs_of
+from .loss_recipes import build_losses, require_cached, required_projections
+from .losses import DistillationLoss, SoftTargetLoss
+from .model_outputs import Learner, RequiredOutputs
+from .objective import Distillation, Teacher, required_outputs
 from .on_policy import build_on_policy
-from .reading import Learner, Needs
 from .recipe import CacheRecipe, DistillationRecipe, GeneralRecipe, StudentRecipe
 from .sequences import require_pairs, written_pairs
-from .signal_building import build_signals, projected, require_cached
-from .signals import Signal, SoftTargets
 from .student import build_student
-from .teacher import LiveTeacher, load_source, moved, require_same_vocabulary
+from .teacher import LiveTeacher, Source, load_source, moved, require_outputs, require_same_vocabulary
+
+
+@dataclass(frozen=True)
+class PreparedGeneralStep:
+    """What all runs of a recipe's step on raw text have in common."""
+
+    recipe: GeneralRecipe
+    teacher: Source
+    base: TokenObjective
+    """What is learned from the text itself."""
+    source: ExampleSource
+    """What is read."""
+    held_out: HeldOut
+    """What models are measured on."""
+    texts: Texts
+    """The documents of both splits."""
+
+
+def prepare_general(recipe: GeneralRecipe, folder: Path) -> PreparedGeneralStep:
+    """Load the teacher and its text, and make sure that they fit what is to be learned.
+
+    Args:
+        recipe: Names them.
+        folder: Of the run; nothing is written there.
+
+    Raises:
+        FileNotFoundError: A file or model is not there.
+        ValueError: Teacher, text and objective do not fit each other.
+    """
+    kind, corpus = recipe.objective.kind, recipe.corpus
+    teacher = load_source(recipe.teacher)
+    model_class = recipe.objective.model_class
+    member = cast(type[TercetConfig], model_class.config_class).model_type
+    require_outputs(teacher.model, recipe.teacher, kind, member)
+    require_positions(teacher.model.config, corpus.sequence_length)
+    pretraining = PretrainingRecipe(
+        model=ModelRecipe(path=str(teacher.folder)),
+        tokenizer=TokenizerRecipe(path=str(teacher.folder)),
+        corpus=corpus,
+        objective=recipe.objective,
+        training=recipe.training,
+        output=str(folder),
+    )
+    base = recipe.objective.build(
+        teacher.tokenizer,
+        sequence_length=corpus.sequence_length,
+        seed=recipe.training.seed,
+        decoder_start_id=getattr(teacher.model.config, "decoder_start_token_id", None),
+    )
+    if not isinstance(base, TokenObjective):
+        raise ValueError(
+            f"general.objective is {kind}, which has targets other than tokens: use "
+            f"masked_language_modeling, without next-sentence prediction"
+        )
+    texts = open_texts(pretraining)
+    source = training_source(pretraining, texts["train"], teacher.tokenizer)(corpus.sequence_length)
+    held_out = build_held_out(pretraining, texts["validation"], teacher.tokenizer)
+    return PreparedGeneralStep(recipe, teacher, base, source, held_out, texts)
 
 
 def build_setup(
-    step: GeneralStep, recipe: DistillationRecipe, source: ExampleSource, accelerator: Accelerator
+    step: PreparedGeneralStep, recipe: DistillationRecipe, source: ExampleSource, accelerator: Accelerator
 ) -> tuple[Learner, Distillation]:
     """Build the student and what it learns of `source`; only of fixed copies, a teacher is cached.
 
@@ -49,19 +110,19 @@ def build_setup(
     config = step.teacher.model.config
     student = first_student(recipe.student, step, general.training.seed)
     require_positions(student.config, general.corpus.sequence_length)
-    signals = build_signals(general.signals, student.config, config)
+    losses = build_losses(general.losses, student.config, config)
     ends = frame_ids(step.teacher.tokenizer)[1]
-    on_policy = build_on_policy(general, step.base, signals, student, ends, accelerator)
-    teacher = build_teacher(step, general, signals, source, accelerator)
-    objective = Distillation(step.base, general.objective_weight, signals, teacher, on_policy)
-    names = projected(signals, student.config, config)
+    on_policy = build_on_policy(general, step.base, losses, student, ends, accelerator)
+    teacher = build_teacher(step, general, losses, source, accelerator)
+    objective = Distillation(step.base, general.objective_weight, losses, teacher, on_policy)
+    names = required_projections(losses, student.config, config)
     learner = Learner(student, objective.needs, names, config.hidden_size)
     if not objective.needs.logits:
         rest_unreached(learner, objective, source, accelerator.device)
     return learner, objective
 
 
-def require_learnable(step: GeneralStep, recipe: DistillationRecipe, folder: Path) -> None:
+def require_learnable(step: PreparedGeneralStep, recipe: DistillationRecipe, folder: Path) -> None:
     """Make sure that a run will find nothing wrong with its recipe; nothing is written.
 
     Raises:
@@ -74,13 +135,13 @@ def require_learnable(step: GeneralStep, recipe: DistillationRecipe, folder: Pat
     _, objective = build_setup(step, recipe, step.source, accelerator)
     prepare_data(step.source, objective, general.training, accelerator, held_out=step.held_out)
     if general.cache is not None and general.sequences is None:
-        copies = Copies(step.source, general.cache.copies)
+        copies = FixedCopies(step.source, general.cache.copies)
         place, binding = cache_of(step, general.cache, copies, accelerator.device)
         if place.exists():
             CachedTeacher(place, binding, accelerator.device)
 
 
-def require_rereadable(step: GeneralStep, general: GeneralRecipe) -> None:
+def require_rereadable(step: PreparedGeneralStep, general: GeneralRecipe) -> None:
     """Raise a `ValueError` if the teacher is to read the whole text beforehand, and that is impossible."""
     beforehand = [key for key in ("cache", "sequences") if getattr(general, key) is not None]
     if beforehand and general.corpus.streaming:
@@ -94,7 +155,7 @@ def require_rereadable(step: GeneralStep, general: GeneralRecipe) -> None:
         require_fixed(step.base, general.cache.copies)
 
 
-def source_of(step: GeneralStep, general: GeneralRecipe, device: torch.device) -> ExampleSource:
+def source_of(step: PreparedGeneralStep, general: GeneralRecipe, device: torch.device) -> ExampleSource:
     """Give what a run reads: the text, what the teacher writes instead, or fixed copies of either.
 
     Raises:
@@ -104,34 +165,36 @@ def source_of(step: GeneralStep, general: GeneralRecipe, device: torch.device) -
     source = step.source
     if general.sequences is not None:
         source = written_pairs(step.teacher, source, general.sequences, step.recipe.corpus, device)
-    return source if general.cache is None else Copies(source, general.cache.copies)
+    return source if general.cache is None else FixedCopies(source, general.cache.copies)
 
 
 def build_teacher(
-    step: GeneralStep,
+    step: PreparedGeneralStep,
     general: GeneralRecipe,
-    signals: Sequence[Signal],
+    losses: Sequence[DistillationLoss],
     source: ExampleSource,
     accelerator: Accelerator,
 ) -> Teacher:
     """Give a teacher that reads along or, of fixed copies, one that has read them before.
 
     Raises:
-        ValueError: A cache cannot give what signals compare, or is of another teacher or other data.
+        ValueError: A cache cannot give what losses compare, or is of another teacher or other data.
     """
-    if general.cache is not None and signals:
-        require_cached(signals, is_complete=general.cache.top_k is None)
-        if isinstance(source, Copies):
+    if general.cache is not None and losses:
+        require_cached(losses, is_complete=general.cache.top_k is None)
+        if isinstance(source, FixedCopies):
             with accelerator.main_process_first():
-                return cached_teacher(step, general.cache, signals, source, accelerator.device)
-    return LiveTeacher(step.teacher.model, needs_of(signals), accelerator.device, general.training.precision)
+                return cached_teacher(step, general.cache, losses, source, accelerator.device)
+    return LiveTeacher(
+        step.teacher.model, required_outputs(losses), accelerator.device, general.training.precision
+    )
 
 
 def cached_teacher(
-    step: GeneralStep,
+    step: PreparedGeneralStep,
     recipe: CacheRecipe,
-    signals: Sequence[Signal],
-    source: Copies,
+    losses: Sequence[DistillationLoss],
+    source: FixedCopies,
     device: torch.device,
 ) -> CachedTeacher:
     """Let the teacher read the corpus, unless it has, and remember what it made of it.
@@ -139,11 +202,11 @@ def cached_teacher(
     Raises:
         ValueError: What is remembered is of another teacher or other data.
     """
-    temperatures = [signal.temperature for signal in signals if isinstance(signal, SoftTargets)]
+    temperatures = [loss.temperature for loss in losses if isinstance(loss, SoftTargetLoss)]
     folder, binding = cache_of(step, recipe, source, device)
 
     def write(target: Path) -> None:
-        live = LiveTeacher(step.teacher.model, Needs(logits=True), device, binding["products"])
+        live = LiveTeacher(step.teacher.model, RequiredOutputs(logits=True), device, binding["products"])
         write_cache(target, live, step.base, source, recipe, binding, temperatures)
 
     made_once(folder, write)
@@ -152,7 +215,7 @@ def cached_teacher(
 
 
 def cache_of(
-    step: GeneralStep, recipe: CacheRecipe, source: Copies, device: torch.device
+    step: PreparedGeneralStep, recipe: CacheRecipe, source: FixedCopies, device: torch.device
 ) -> tuple[Path, Binding]:
     """Say where a cache lies, and what it is of."""
     products = choose_precision(step.recipe.training.precision, device)
@@ -180,7 +243,7 @@ def rest_unreached(
         parameter.requires_grad_(gradient is not None)
 
 
-def first_student(recipe: StudentRecipe, step: GeneralStep, seed: int) -> TercetPreTrainedModel:
+def first_student(recipe: StudentRecipe, step: PreparedGeneralStep, seed: int) -> TercetPreTrainedModel:
     """Make a student of the teacher, or load the one that a recipe names, which has the same vocabulary.
 
     Raises:

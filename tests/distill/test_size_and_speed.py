@@ -5,8 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from tercet.distill.report_sizes import saved_time, size_table
-from tercet.distill.speed import BATCH, measure_speeds, pass_of, size_of, time_all
+from tercet.distill.size_and_speed import (
+    BATCH,
+    measure_speeds,
+    pass_of,
+    saved_time,
+    size_of,
+    size_table,
+    time_all,
+)
 from tercet.interop.run import load_ours
 
 CPU = torch.device("cpu")

@@ -3,7 +3,7 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -27,41 +27,39 @@ from .comparison import (
     predict_split,
     score_examples,
 )
-from .general import CACHE
-from .general_step import GeneralStep
+from .general_prepared import PreparedGeneralStep
+from .general_step import CACHE
 from .output import GENERAL, STUDENT, TASK, TEACHER
+from .prepared import Prepared
 from .recipe import DistillationRecipe
 from .report import kept_of, write_report
-from .speed import measure_speeds, size_of
-from .task_step import TaskStep
+from .size_and_speed import measure_speeds, size_of
+from .task_step import PreparedTaskStep
 from .teacher import Source, moved
 
 Summary = dict[str, Any]
 """Plain data: what `scores.json` holds."""
 
 
-def conclude(
-    recipe: DistillationRecipe, general: GeneralStep | None, task: TaskStep | None, students: Sequence[str]
-) -> None:
+def summarize(recipe: DistillationRecipe, prepared: Prepared) -> None:
     """Compare all students, put the model where it is looked for, and write the report.
 
     Args:
         recipe: As it was carried out.
-        general: Its step on raw text, if it has one.
-        task: Its step on rows, if it has one.
-        students: Names of those that have learned, the recipe's own one first.
+        prepared: Its steps, and the students that have learned.
     """
+    general, task, students = prepared.general, prepared.task, list(prepared.students)
     folder, last = recipe.folder, TASK if task is not None else GENERAL
     models = {name: folder / name / last / MODEL for name in students}
     delete(folder / MODEL)
     shutil.copytree(models[STUDENT], folder / MODEL, dirs_exist_ok=True)
     shutil.copy(folder / RECIPE, folder / MODEL)
-    summary: Summary = {"students": list(students)}
+    summary: Summary = {"students": students}
     if general is not None:
         summary[GENERAL] = compare_general(general, {name: folder / name / GENERAL for name in students})
     if task is not None:
         summary[TASK] = compare_task(task, {name: folder / name / TASK for name in students})
-    summary |= compare_models(recipe, general, task, models[STUDENT])
+    summary |= compare_models(recipe, prepared.last.teacher, models[STUDENT])
     replace_text(folder / SCORES, json.dumps(summary, indent=2) + "\n")
     replace_text(folder / TEXTS, json.dumps(texts_of(general, task, folder), indent=2) + "\n")
     told = json.loads((folder / STUDENT / last / EVALUATION).read_text(encoding="utf-8"))
@@ -70,7 +68,7 @@ def conclude(
     write_report(recipe, summary)
 
 
-def compare_general(step: GeneralStep, folders: dict[str, Path]) -> Summary:
+def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summary:
     """Compare what students and teacher expect of held-out text, and how they translate it."""
     assert step.held_out.source is not None
     students = load_all({name: str(path / MODEL) for name, path in folders.items()})
@@ -97,7 +95,7 @@ def compare_general(step: GeneralStep, folders: dict[str, Path]) -> Summary:
     return told
 
 
-def compare_task(step: TaskStep, folders: dict[str, Path]) -> Summary:
+def compare_task(step: PreparedTaskStep, folders: dict[str, Path]) -> Summary:
     """Compare how well students and teacher know the task, on the last split."""
     split = "test" if "test" in step.rows else "validation"
     references = step.task.references(step.rows[split])
@@ -119,13 +117,8 @@ def compare_task(step: TaskStep, folders: dict[str, Path]) -> Summary:
     }
 
 
-def compare_models(
-    recipe: DistillationRecipe, general: GeneralStep | None, task: TaskStep | None, student: Path
-) -> Summary:
+def compare_models(recipe: DistillationRecipe, teacher: Source, student: Path) -> Summary:
     """Compare sizes and optionally times of the student and of the teacher of the last step."""
-    step = task if task is not None else general
-    assert step is not None
-    teacher = step.teacher
     models = {TEACHER: teacher.model, **load_all({STUDENT: str(student)})}
     with written_as_ours(teacher) as folder:
         folders = {TEACHER: folder, STUDENT: student}
@@ -152,7 +145,7 @@ def present_device() -> torch.device:
     return cast(torch.device, join_processes().device)
 
 
-def texts_of(general: GeneralStep | None, task: TaskStep | None, folder: Path) -> Summary:
+def texts_of(general: PreparedGeneralStep | None, task: PreparedTaskStep | None, folder: Path) -> Summary:
     """Say what was read: names, sizes and hashes."""
     told: Summary = {}
     if general is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tercet.distill.measured_rows import require_not_learned
+from tercet.distill.data_leakage import require_no_leakage
 from tercet.distill.recipe import TaskStepRecipe
 from tercet.distill.task_step import prepare_task
 from tercet.finetune.recipe import DataRecipe
@@ -51,7 +51,7 @@ def sha256(file):
 
 def check(teacher, task, data):
     recipe = replace(teacher, data=data)
-    require_not_learned("runs/teacher", teacher.model_folder, task, data, read_splits(recipe))
+    require_no_leakage("runs/teacher", teacher.model_folder, task, data, read_splits(recipe))
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""What a student learns from the states inside a teacher, a class for each signal.
+"""What a student learns from the states inside a teacher, a class for each loss.
 
-Their targets are tokens that are read: a signal is a sum over these of means over channels, heads or keys,
+Their targets are tokens that are read: a loss is a sum over these of means over channels, heads or keys,
 which are properties of a single sequence. So it does not matter what a sequence is batched with.
 
 Shapes: N tokens of a packed stream, S sequences, T tokens of the longest, C width, H heads, D their width, R
@@ -15,26 +15,26 @@ from torch.nn.utils.rnn import pad_sequence
 from ..modeling.cross_entropy import at_least_float32
 from ..training.objective import Batch
 from .layers import paired_layers
-from .reading import Heads, Needs, Reading
-from .signals import Signal
+from .losses import DistillationLoss
+from .model_outputs import Heads, ModelOutputs, RequiredOutputs
 
 
-class Cosine(Signal):
+class CosineLoss(DistillationLoss):
     """One minus the cosine of the last hidden states, at every token (Sanh et al., 2019, section 3).
 
     Of a sequence-to-sequence model, the states are the decoder's.
     """
 
     name = "cosine"
-    needs = Needs()
+    needs = RequiredOutputs()
 
     def count(self, batch: Batch, num_predicted: Tensor) -> Tensor:
         """Count the tokens of the stream that is predicted."""
         return count_tokens(batch, "decoder_input_ids" if "decoder_input_ids" in batch else "input_ids")
 
-    def loss(self, student: Reading, teacher: Reading, batch: Batch) -> Tensor:
+    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
         """Sum over the tokens."""
-        pair = (at_least_float32(reading.states) for reading in (student, teacher))
+        pair = (at_least_float32(outputs.states) for outputs in (student, teacher))
         return (1 - F.cosine_similarity(*pair, dim=-1)).sum()
 
     def refusal(self, *, is_complete: bool) -> str | None:
@@ -42,17 +42,17 @@ class Cosine(Signal):
         return None
 
 
-class LastStates(Cosine):
-    """The squared distance of the last hidden states, as `HiddenStates` has it of every layer."""
+class LastHiddenStateLoss(CosineLoss):
+    """The squared distance of the last hidden states, as `HiddenStateLoss` has it of every layer."""
 
     name = "hidden_states"
 
-    def loss(self, student: Reading, teacher: Reading, batch: Batch) -> Tensor:
+    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
         """Sum over the tokens."""
         return squared_distance(student.states, teacher.states)
 
 
-class HiddenStates(Signal):
+class HiddenStateLoss(DistillationLoss):
     """The squared distance of hidden states, mean over channels and pairs of layers, at every token.
 
         mean over pairs of  mean over channels of  (W h_student - h_teacher)^2
@@ -62,13 +62,13 @@ class HiddenStates(Signal):
     """
 
     name = "hidden_states"
-    needs = Needs(hidden=True)
+    needs = RequiredOutputs(hidden=True)
 
     def count(self, batch: Batch, num_predicted: Tensor) -> Tensor:
         """Count the tokens of all streams."""
         return count_all_tokens(batch)
 
-    def loss(self, student: Reading, teacher: Reading, batch: Batch) -> Tensor:
+    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
         """Sum over the tokens."""
         return torch.stack(
             [
@@ -78,7 +78,7 @@ class HiddenStates(Signal):
         ).sum()
 
 
-class AttentionMaps(Signal):
+class AttentionMapLoss(DistillationLoss):
     """The squared distance of the scores of self-attention, before the softmax, at every token.
 
         mean over pairs of layers, heads and keys of  (s_student - s_teacher)^2,    s = q k / sqrt(d)
@@ -89,13 +89,13 @@ class AttentionMaps(Signal):
     """
 
     name = "attention_maps"
-    needs = Needs(heads=True)
+    needs = RequiredOutputs(heads=True)
 
     def count(self, batch: Batch, num_predicted: Tensor) -> Tensor:
         """Count the tokens of all streams."""
         return count_all_tokens(batch)
 
-    def loss(self, student: Reading, teacher: Reading, batch: Batch) -> Tensor:
+    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
         """Sum over the tokens."""
         totals = []
         for stack, own in student.heads.items():
@@ -114,7 +114,7 @@ class AttentionMaps(Signal):
         return (squares.sum(-1) / allowed.sum(-1).clamp(min=1)).sum()
 
 
-class Relations(Signal):
+class RelationLoss(DistillationLoss):
     """How queries relate to queries, keys to keys and values to values, in one layer (Wang et al., 2021).
 
         sum over queries, keys and values a of  mean over R heads of  KL(r_teacher || r_student),
@@ -131,7 +131,7 @@ class Relations(Signal):
     """
 
     name = "relations"
-    needs = Needs(heads=True)
+    needs = RequiredOutputs(heads=True)
 
     def __init__(self, weight: float, heads: int, teacher_layer: int = -1):
         super().__init__(weight)
@@ -142,7 +142,7 @@ class Relations(Signal):
         """Count the tokens of all streams."""
         return count_all_tokens(batch)
 
-    def loss(self, student: Reading, teacher: Reading, batch: Batch) -> Tensor:
+    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
         """Sum over the tokens."""
         totals = []
         for stack, own in student.heads.items():

@@ -1,9 +1,9 @@
-"""What a student learns from what a teacher expects at the targets, a class for each signal.
+"""What a student learns from what a teacher expects at the targets, a class for each loss.
 
-A signal is a sum over targets of what its paper defines for one of them, so that the loop can divide by the
+A loss is a sum over targets of what its paper defines for one of them, so that the loop can divide by the
 targets of the whole step. Softmaxes and sums are computed in float32. What the teacher says is a constant.
 
-Shapes: n targets, V vocabulary, k tokens that a teacher's reading holds (all of them, unless it is cached).
+Shapes: n targets, V vocabulary, k tokens that a teacher's outputs hold (all of them, unless it is cached).
 """
 
 import math
@@ -15,11 +15,11 @@ from torch.nn import functional as F
 
 from ..modeling.cross_entropy import at_least_float32
 from ..training.objective import Batch
-from .reading import Needs, Reading
+from .model_outputs import ModelOutputs, RequiredOutputs
 
 
-class Signal(ABC):
-    """One thing that a student learns from its teacher. Abstract: see `state_signals`, too.
+class DistillationLoss(ABC):
+    """One thing that a student learns from its teacher. Abstract: see `state_losses`, too.
 
     Args:
         weight: What it counts in the loss.
@@ -27,7 +27,7 @@ class Signal(ABC):
 
     name: str
     """The term's, as logs call it."""
-    needs: Needs
+    needs: RequiredOutputs
     """What it compares."""
 
     def __init__(self, weight: float):
@@ -38,7 +38,7 @@ class Signal(ABC):
         """Count its targets in a batch, of which `num_predicted` are tokens to predict."""
 
     @abstractmethod
-    def loss(self, student: Reading, teacher: Reading, batch: Batch) -> Tensor:
+    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
         """Sum it over the targets."""
 
     def refusal(self, *, is_complete: bool) -> str | None:
@@ -46,17 +46,17 @@ class Signal(ABC):
         return f"{self.name} compares what a cache does not hold"
 
 
-class VocabularySignal(Signal):
+class VocabularyLoss(DistillationLoss):
     """Something about the distribution over the vocabulary. Abstract."""
 
-    needs = Needs(logits=True)
+    needs = RequiredOutputs(logits=True)
 
     def count(self, batch: Batch, num_predicted: Tensor) -> Tensor:
         """Count the tokens to predict."""
         return num_predicted
 
 
-class SoftTargets(VocabularySignal):
+class SoftTargetLoss(VocabularyLoss):
     """Cross-entropy with the teacher's distribution at a temperature T, times T squared.
 
         T^2 * sum over tokens of  p (log p - log q),    p = softmax(z / T) of the teacher, q of the student
@@ -73,7 +73,7 @@ class SoftTargets(VocabularySignal):
         super().__init__(weight)
         self.temperature = temperature
 
-    def loss(self, student: Reading, teacher: Reading, batch: Batch) -> Tensor:
+    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
         """Sum over the targets."""
         assert student.logits is not None
         assert teacher.logits is not None
@@ -88,7 +88,7 @@ class SoftTargets(VocabularySignal):
         return None
 
 
-class CompleteSignal(VocabularySignal):
+class FullVocabularyLoss(VocabularyLoss):
     """A divergence that needs the teacher's probability of every token. Abstract.
 
     Args:
@@ -100,7 +100,7 @@ class CompleteSignal(VocabularySignal):
         super().__init__(weight)
         self.temperature = temperature
 
-    def loss(self, student: Reading, teacher: Reading, batch: Batch) -> Tensor:
+    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
         """Sum over the targets."""
         assert student.logits is not None
         assert teacher.logits is not None
@@ -119,7 +119,7 @@ class CompleteSignal(VocabularySignal):
         return f"{self.name} needs the probability of every token: cache.top_k=null keeps them all"
 
 
-class ReverseKL(CompleteSignal):
+class ReverseKLLoss(FullVocabularyLoss):
     """The Kullback-Leibler divergence from the student's side: sum of q (log q - log p).
 
     The student is led to say what the teacher would say, and not to cover all that it might (Gu et al., 2024,
@@ -133,7 +133,7 @@ class ReverseKL(CompleteSignal):
         return (found.exp() * (found - right)).sum()
 
 
-class GeneralizedDivergence(CompleteSignal):
+class GeneralizedDivergenceLoss(FullVocabularyLoss):
     """The generalized Jensen-Shannon divergence (Agarwal et al., 2024, section 2, equation 1).
 
         beta KL(p || m) + (1 - beta) KL(q || m),    m = beta p + (1 - beta) q
@@ -164,7 +164,7 @@ class GeneralizedDivergence(CompleteSignal):
         return self.beta * of_teacher + (1 - self.beta) * of_student
 
 
-class LogitMSE(VocabularySignal):
+class LogitMSELoss(VocabularyLoss):
     """The squared distance of the logits: sum over the vocabulary of (z_student - z_teacher)^2.
 
     (Ba and Caruana, 2014, section 2.1, without their factor 1/2; the `mse` of DistilBERT's code.)
@@ -172,7 +172,7 @@ class LogitMSE(VocabularySignal):
 
     name = "logit_mse"
 
-    def loss(self, student: Reading, teacher: Reading, batch: Batch) -> Tensor:
+    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
         """Sum over the targets."""
         assert student.logits is not None
         assert teacher.logits is not None
