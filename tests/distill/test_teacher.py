@@ -74,9 +74,9 @@ def test_a_teacher_without_the_needed_outputs_is_refused(recipe_of, teachers, tm
     bare.save_pretrained(tmp_path / "bare")
     source.tokenizer.save_pretrained(tmp_path / "bare")
     recipe = recipe_of("encoder")
-    with pytest.raises(ValueError, match="is a TercetEncoderModel, which expects no tokens"):
+    with pytest.raises(ValueError, match="is a TercetEncoderModel, which has no LM head"):
         distill(changed(recipe, teacher=str(tmp_path / "bare")))
-    with pytest.raises(ValueError, match="is a tercet_decoder, but masked_language_modeling is learned by"):
+    with pytest.raises(ValueError, match="is a tercet_decoder, but masked_language_modeling needs a"):
         distill(changed(recipe, teacher=str(teachers / "decoder")))
     with pytest.raises(ValueError, match="which has targets other than tokens"):
         distill(changed(recipe, objective={"kind": "masked_language_modeling_with_next_sentence"}))
