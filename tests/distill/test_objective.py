@@ -184,7 +184,7 @@ def test_what_nothing_teaches_rests(member, losses, recipe_of, tmp_path):
 
 
 def test_nothing_to_learn_is_refused(make_setup):
-    with pytest.raises(ValueError, match="nothing is learned"):
+    with pytest.raises(ValueError, match="so there is no loss"):
         make_setup().objective(base_weight=0.0)
 
 

@@ -151,7 +151,7 @@ def test_a_finished_run_is_not_repeated(recipe_of):
     with pytest.raises(ValueError, match="holds an earlier run"):
         distill(recipe)
     other = replace(recipe, student=replace(recipe.student, layers="last"))
-    with pytest.raises(ValueError, match="student of the recipe is not what"):
+    with pytest.raises(ValueError, match="student of the recipe differs from"):
         distill(other, resume=True)
     distill(other, overwrite=True)
     assert folder.exists()
