@@ -196,8 +196,8 @@ def require_implementation(config: TercetConfig, implementation: str | None) -> 
     takes_no_bias = any(kind in str(implementation) for kind in ("flash", "flex"))
     if config.has_score_bias and takes_no_bias:
         raise ValueError(
-            f"attn_implementation='{implementation}' takes no bias, as position_embedding_type="
-            f"{config.position_embedding_type!r} needs one: choose attn_implementation='sdpa' or 'eager'"
+            f"attn_implementation='{implementation}' does not support the bias of position_embedding_type="
+            f"{config.position_embedding_type!r}: choose attn_implementation='sdpa' or 'eager'"
         )
     needing = [kind for kind in dict.fromkeys(config.types_of_layers) if not PATTERNS[kind].is_window]
     if needing and "flash" in str(implementation):

@@ -103,7 +103,7 @@ def require_key_positions(config: TercetConfig) -> None:
     """Raise a `ValueError` if attention needs every key's position, which a paged cache does not keep."""
     if config.has_score_bias:
         raise ValueError(
-            "continuous batching keeps keys in pages, but position_embedding_type="
+            "continuous batching has a paged cache, but position_embedding_type="
             f"{config.position_embedding_type!r} needs the position of every key: use generate() with a "
             "padded batch"
         )
