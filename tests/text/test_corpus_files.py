@@ -198,7 +198,7 @@ def test_folders_that_lead_into_themselves_or_nowhere_are_refused(tmp_path):
     (tmp_path / "inner").mkdir()
     link = tmp_path / "inner" / "outer"
     link.symlink_to(tmp_path)
-    with pytest.raises(ValueError, match="inner/outer is a link to a folder that it lies in"):
+    with pytest.raises(ValueError, match="inner/outer is a link to a folder that contains it"):
         open_documents(tmp_path)
     link.unlink()
     for name in ("self.txt", "pipe.txt"):
