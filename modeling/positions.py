@@ -126,8 +126,8 @@ class RotaryPositions(NoPositions):
         if config.rotary_dim not in range(2, config.head_dim + 1, 2):
             raise ValueError(
                 f"head_dim ({config.head_dim}) * partial_rotary_factor ({config.partial_rotary_factor}) is "
-                f"{config.rotary_dim}, but rotary positions turn pairs of a head's channels: choose an even "
-                "head width and a factor of at most 1, or another position_embedding_type"
+                f"{config.rotary_dim}, but rotary positions rotate pairs of a head's channels: choose an "
+                f"even head size and a factor of at most 1, or another position_embedding_type"
             )
 
     def rotation(self, position_ids: Tensor, layer_type: str = "full_attention") -> Rotation:

@@ -132,5 +132,7 @@ def test_rows_are_demonstrated_by_their_match_only():
     worlds = [Item(n, (), demonstration=f"q{n}", match=str(n % 2)) for n in range(12)]
     drawer = Demonstrations(worlds, PromptingRecipe(), are_test=True)
     assert {each.match for each in drawer.draw(worlds[0], 5, 0)} == {"0"}
-    with pytest.raises(ValueError, match=r"row 1: prompting\.num_fewshot is 6, but there are 5 other rows"):
+    with pytest.raises(
+        ValueError, match=r"row 1: prompting\.num_fewshot is 6, but there are 5 different rows"
+    ):
         drawer.draw(worlds[0], 6, 0)
