@@ -64,8 +64,8 @@ def distillation_chapter(distilled: DistillationResult) -> Iterator[Block]:
     yield Heading("Half the layers")
     yield Prose(
         "A student with every second layer of the fine-tuned encoder learns the same task, from the labels "
-        "and from how probable its teacher finds each of them (Hinton et al., 2015). Beside it stand the "
-        "same student without a teacher, and what DistilBERT kept of BERT (Sanh et al., 2019)."
+        "and from its teacher's probabilities (Hinton et al., 2015). For comparison, the table has the same "
+        "student without a teacher, and the published result of DistilBERT (Sanh et al., 2019)."
     )
     yield Cards([*cards(distilled.summary)])
     yield kept_table(distilled.summary)

@@ -105,4 +105,4 @@ def verdict(member: str, shots: Mapping[str, Any]) -> str:
         return f"The {member} is better with {count} demonstrations than with none."
     if most["interval"][1] < none["interval"][0]:
         return f"The {member} is worse with {count} demonstrations than with none."
-    return f"{count} demonstrations have no effect on the {member} that could be told from chance."
+    return f"{count} demonstrations have no significant effect on the {member}."

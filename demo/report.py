@@ -216,10 +216,10 @@ def what_was_run(findings: Sequence[Findings], seconds: float) -> Iterable[Block
     )
     yield Prose(
         f"{libraries}, Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores; trained on {device}. {seconds / 60:.1f} minutes in all, tokenizers, "
-        "evaluations and examples included. Each model was read back from its folder by its Auto class "
-        "before it was measured. The text depends on the installed packages: figures of different machines "
-        "cannot be compared."
+        f"{os.cpu_count()} cores; trained on {device}. {seconds / 60:.1f} minutes in total, including "
+        f"tokenizers, evaluations and examples. Each model was loaded from its folder with its Auto class "
+        f"before the evaluation. The text depends on the installed packages, so figures of different "
+        f"machines cannot be compared."
     )
     columns = ["", "parameters", "vocabulary", "steps", "tokens read", "training", "tokens/s", "of peak"]
     rows = []

@@ -7,14 +7,14 @@ from ..reporting.blocks import Bar, Block, Example, Examples, Line, Prose, Run, 
 from .samples import Continuation, FilledMask, JudgedPair, RestoredSpans, Sample
 
 CHOSEN: dict[type, str] = {
-    FilledMask: "Sentences evenly spaced over the held-out documents, whatever the outcome. Hidden is the "
-    "word nearest the middle that is one token of five letters or more; the model also reads the next "
-    "sentence.",
+    FilledMask: "Sentences evenly spaced over the held-out documents, not selected by outcome. The masked "
+    "word is the one nearest the middle that is a single token of five letters or more; the model also "
+    "reads the next sentence.",
     JudgedPair: "Passages from the middle of held-out documents, each followed by its true continuation and "
-    "by a passage of another document. The model says how likely the second follows the first.",
-    Continuation: "The first words of held-out paragraphs, evenly spaced. Greedy takes the likeliest token "
-    "each time, and soon repeats itself, as small models do; sampled draws from the likeliest nine tenths.",
-    RestoredSpans: "Held-out paragraphs, evenly spaced, with spans hidden at random as in training. Right "
+    "by a passage of another document. The model predicts the probability that the second follows the first.",
+    Continuation: "The first words of held-out paragraphs, evenly spaced. Greedy decoding soon repeats "
+    "itself, as is usual for small models; sampling is top-p with p = 0.9.",
+    RestoredSpans: "Held-out paragraphs, evenly spaced, with spans masked at random as in training. Correct "
     "means equal, letter by letter.",
 }
 """How what is shown was chosen."""

@@ -41,11 +41,13 @@ def task_chapters(results: Sequence[TaskResult], folder: Path) -> Iterator[Block
     yield from comparison(labelled, about_packages(labelled[0]))
     yield Prose(f"What the {labelled[0].member} took for what:")
     yield confusions(labelled[0], folder)
-    yield Prose("Test paragraphs, evenly spaced, whatever the outcome; in brackets, how sure a model is.")
+    yield Prose(
+        "Test paragraphs, evenly spaced, not selected by outcome; the model's probability is in brackets."
+    )
     yield Examples(package_examples(labelled), are_narrow=True)
-    yield Heading("Writing a first line")
+    yield Heading("Generating a first line")
     yield from comparison(written, about_summaries(written[0]))
-    yield Prose("Test docstrings, evenly spaced, whatever the outcome.")
+    yield Prose("Test docstrings, evenly spaced, not selected by outcome.")
     yield Examples(summary_examples(written[0]))
 
 
@@ -53,10 +55,11 @@ def about_packages(result: TaskResult) -> str:
     """Say what the first task is."""
     packages = sorted(set(result.rows["label"][:]))
     return (
-        f"The encoder and the decoder go on to learn from labels: which of {len(packages)} packages does a "
-        f"paragraph document ({', '.join(packages)})? {result.num_rows:,} paragraphs teach it, about as many "
-        f"of each package. Where a package was named, the word `{STAND_IN}` stands instead. The "
-        f"{len(result.rows):,} test paragraphs are from modules that no model has read before."
+        f"The encoder and the decoder are fine-tuned to classify paragraphs: which of {len(packages)} "
+        f"packages does a paragraph document ({', '.join(packages)})? There are "
+        f"{result.num_rows:,} training paragraphs, about as many of each package. Names of packages are "
+        f"replaced by the word `{STAND_IN}`. The {len(result.rows):,} test paragraphs are from modules that "
+        "no model was trained on."
     )
 
 
@@ -65,8 +68,9 @@ def about_summaries(result: TaskResult) -> str:
     return (
         "The sequence-to-sequence model learns to write the first line of a docstring from the paragraphs "
         f"below it, from {result.num_rows:,} docstrings. The {len(result.rows):,} test docstrings are from "
-        "modules that it has not read before. ROUGE-L is the share of words that a written line and the true "
-        "one have in common, in the same order (Lin, 2004); whoever repeats the text's first sentence gets "
+        f"modules that it was not trained on. ROUGE-L is the share of words that a generated line and the "
+        f"reference have in common, in the same order (Lin, 2004); whoever repeats the text's first "
+        f"sentence gets "
         f"what is called {FIRST_SENTENCE} here."
     )
 
@@ -88,8 +92,8 @@ def comparison(results: Sequence[TaskResult], about: str) -> Iterator[Block]:
 
 
 DOUBT = (
-    "Points are hundredths, the ranges 95 % intervals of the difference on the same test rows. They speak of "
-    "other rows, not of other seeds: each run is done once."
+    "Points are percentage points, and ranges are 95 % intervals of the difference on the same test rows. "
+    "They cover other rows, but not other seeds: each run is done once."
 )
 
 
@@ -118,7 +122,9 @@ def verdict(result: TaskResult) -> str:
         f"{control}, and {difference(pretrained, rival)} {others[0]}."
     )
     if others[0] == BAG_OF_WORDS and pretrained.score < rival.score:
-        text += " Which words occur tells much of a package, and to count them takes no Transformer."
+        text += (
+            " The words of a paragraph reveal much about its package, and counting them takes no Transformer."
+        )
     return text
 
 
@@ -129,7 +135,7 @@ def difference(one: ScoredPredictions, other: ScoredPredictions) -> str:
         return f"{low:.1f} to {high:.1f} points better than"
     if high < 0:
         return f"{-high:.1f} to {-low:.1f} points worse than"
-    return f"not to be told apart (from {-low:.1f} points worse to {high:.1f} better) from"
+    return f"not significantly different (from {-low:.1f} points worse to {high:.1f} better) from"
 
 
 def links(result: TaskResult) -> str:
@@ -144,7 +150,7 @@ def confusions(result: TaskResult, folder: Path) -> Figure:
     said = [prediction["label"] for prediction in result.answers[PRETRAINED].predictions]
     counts = count_confusions(np.searchsorted(names, said), right, len(names))
     drawing = draw_confusions(names.tolist(), counts, folder / CONFUSIONS)
-    return Figure(CONFUSIONS, drawing, "Which packages were taken for which")
+    return Figure(CONFUSIONS, drawing, "Confusion matrix of packages")
 
 
 def package_examples(results: Sequence[TaskResult]) -> list[Example]:

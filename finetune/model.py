@@ -153,7 +153,7 @@ def learner_of(model: TercetPreTrainedModel, lora: LoraRecipe | None, frozen_lay
         freeze(model, frozen_layers)
         return model
     if frozen_layers:
-        raise ValueError("lora freezes all layers: leave training.frozen_layers out")
+        raise ValueError("lora freezes all layers: remove training.frozen_layers")
     return with_additions(model, lora)
 
 

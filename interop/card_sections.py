@@ -30,7 +30,7 @@ SIZES = {
     "decoder_num_hidden_layers": "layers of the decoder",
     "hidden_size": "width",
     "num_attention_heads": "attention heads",
-    "intermediate_size": "width of the feed-forward network",
+    "intermediate_size": "size of the feed-forward network",
     "vocab_size": "vocabulary",
     "max_position_embeddings": "tokens at most",
     "position_embedding_type": "positions",
@@ -86,8 +86,8 @@ def loading(usage: Usage, repo: str) -> str:
         usage.auto_class, repo, "import tercet  # registers the model with transformers\n", ""
     )
     return (
-        f"## How to load it\n\n{with_code}\n\nThe code of the model lies in this repository: "
-        "`trust_remote_code=True` says that you have looked at it. Where Tercet is installed, it is not "
+        f"## How to load it\n\n{with_code}\n\nThe code of the model is in this repository; review it before "
+        f"you set `trust_remote_code=True`. Where Tercet is installed, it is not "
         f"needed:\n\n{with_tercet}"
     )
 
@@ -157,8 +157,8 @@ def results(run: FinishedRun) -> Iterator[str]:
     if rows:
         scored = table(["of", "metric", "value"], rows)
         about = (
-            f"On the {run.scored_split} {'rows' if run.task else 'text, after the last step'}; brackets are "
-            "95 % intervals, where they are known."
+            f"On the {run.scored_split} {'rows' if run.task else 'text, after the last step'}; 95 % "
+            f"intervals are in brackets, where available."
         )
         yield f"## Results\n\n{about}\n\n{scored}"
 
@@ -178,10 +178,10 @@ def limits(run: FinishedRun) -> str:
     """Say what should not be expected."""
     longest = run.config.get("max_position_embeddings")
     points = [
-        "It knows the texts that it learned from and nothing else, with their errors and prejudices.",
-        "Whatever it writes or judges may be wrong, and nobody has examined it for safety.",
+        "It was trained on these texts only, and reproduces their errors and biases.",
+        "Its outputs may be wrong, and it has not been evaluated for safety.",
         "Perplexities compare models with the same tokenizer and the same text only.",
-        *([f"Texts longer than {longest:,} tokens are beyond what it has places for."] if longest else []),
+        *([f"Texts longer than {longest:,} tokens exceed its maximum length."] if longest else []),
     ]
     return "\n".join(["## Limits\n", *(f"- {point}" for point in points)])
 

@@ -205,7 +205,7 @@ def test_earlier_demo_is_replaced_only_if_asked(finished):
 
 def test_folder_that_no_demo_wrote_is_never_deleted(tmp_path):
     (tmp_path / "thesis.txt").write_text("two years of work")
-    with pytest.raises(ValueError, match=r"thesis\.txt, which no demo wrote"):
+    with pytest.raises(ValueError, match=r"thesis\.txt, which was not written by a demo"):
         claim_folder(tmp_path, overwrite=True)
     assert (tmp_path / "thesis.txt").exists()
 
@@ -214,7 +214,7 @@ def test_demo_with_a_file_of_somebody_else_is_never_deleted(finished):
     file = finished.parent / "encoder" / "model" / "notes.txt"
     file.write_text("years of work")
     try:
-        with pytest.raises(ValueError, match=r"notes\.txt was written by no run"):
+        with pytest.raises(ValueError, match=r"notes\.txt was not written by a run"):
             claim_folder(finished.parent, overwrite=True)
     finally:
         file.unlink()

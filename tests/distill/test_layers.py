@@ -26,7 +26,7 @@ def test_layers_are_chosen(choice, depth, count, expected):
 @pytest.mark.parametrize(
     ("choice", "depth", "count", "message"),
     [
-        ("every", 12, 5, r"student\.layers is every, but 5 layers are no part of 12"),
+        ("every", 12, 5, r"student\.layers is every, but 5 layers do not divide 12"),
         ("first", 4, 5, "5 layers are requested, but the teacher has 4: take fewer"),
         ((0, 4), 4, None, r"is \[0, 4\], but the teacher's layers are 0 to 3"),
         ((2, 1), 4, None, "each once, in their order"),

@@ -154,9 +154,9 @@ def test_layers_keep_their_types():
     ("recipe", "message"),
     [
         (StudentRecipe(decoder_layers="first"), r"student\.decoder_layers is set, but the teacher"),
-        (StudentRecipe(overrides={"hidden": 3}), r"student\.overrides\.hidden is no field"),
+        (StudentRecipe(overrides={"hidden": 3}), r"student\.overrides\.hidden is not a field"),
         (StudentRecipe(overrides={"vocab_size": 3}), "share a vocabulary"),
-        (StudentRecipe(overrides={"num_hidden_layers": 2}), r"are chosen by student\.num_layers"),
+        (StudentRecipe(overrides={"num_hidden_layers": 2}), r"are selected by student\.num_layers"),
         (StudentRecipe(overrides={"hidden_act": "x"}), r"student\.overrides"),
         (StudentRecipe(layers=(0, 9)), r"layers are 0 to 5"),
     ],

@@ -129,7 +129,7 @@ def test_the_teacher_computes_in_the_precision_of_the_recipe(precision, recipe_o
     [
         ([{"kind": "cosine"}], "cosine compares states of one width"),
         ([{"kind": "hidden_states", "layers": "last"}], "last layer alone compares states of one width"),
-        ([{"kind": "attention_maps"}], "compares head by head, but the student has 2 and the teacher 4"),
+        ([{"kind": "attention_maps"}], "but the student has 2 and the teacher 4"),
         ([{"kind": "relations", "heads": 5}], r"relations\.heads is 5"),
         ([{"kind": "relations", "teacher_layer": 4}], "but the teacher has 4 layers"),
         ([{"kind": "logit_mse"}, {"kind": "logit_mse"}], "has logit_mse twice"),

@@ -39,11 +39,11 @@ WRONG = {
     ),
     "long answer": (
         {"task": COMPLETION | {"answer": "{{ 'cat ' * (300 if gold else 1) }}"}},
-        r"row 2: an answer of \d+ tokens is longer than what .*decoder reads \(192 tokens\): shorten it",
+        r"row 2: an answer of \d+ tokens is longer than the maximum .*decoder \(192 tokens\): shorten it",
     ),
     "long suffix": (
         {"models": ["encoder"], "task": TASK | {"suffix": " cat" * 300}},
-        r"an answer of \d tokens with \d+ behind it is longer than what .* reads .*: shorten the suffix, or",
+        r"an answer of \d tokens with \d+ behind it is longer than the maximum .*: shorten the suffix",
     ),
     "answer that is none": (
         {"rows": [ROWS[0] | {"gold": 2}]},
@@ -55,11 +55,11 @@ WRONG = {
     ),
     "no value": (
         {"rows": [ROWS[0] | {"question": {"a": 1}}], "task": TASK | {"context": "{{ question.b.c }}"}},
-        r"row 1: task.context = .* cannot be filled in",
+        r"row 1: task.context = .* cannot be rendered",
     ),
     "null in a text": (
         {"rows": [ROWS[0] | {"question": None}]},
-        r"row 1: task.context = .* cannot be filled in \(a value is null\): correct the row, or the template",
+        r"row 1: task.context = .* cannot be rendered \(a value is null\): correct the row, or the template",
     ),
     "null among choices": (
         {"rows": [ROWS[0] | {"choices": ["yes", None]}]},
@@ -67,31 +67,31 @@ WRONG = {
     ),
     "right answer that is null": (
         {"rows": [*ROWS, ROWS[0] | {"gold": None}]},
-        r"rows.jsonl, row 3: task.target gives None: say which answer is correct, or leave the row out",
+        r"rows.jsonl, row 3: task.target gives None: give the correct answer, or exclude the row",
     ),
     "right answer that is NaN": (
         {"rows": [*ROWS, ROWS[0] | {"gold": float("nan")}]},
-        r"rows.jsonl, row 3: task.target gives nan: say which answer is correct, or leave the row out",
+        r"rows.jsonl, row 3: task.target gives nan: give the correct answer, or exclude the row",
     ),
     "right answer that is missing": (
         {"rows": [*ROWS, {"question": "the fish", "choices": ["yes", "no"]}]},
-        r"rows.jsonl, row 3: task.target = 'gold' cannot be filled in \('gold' is undefined\): correct",
+        r"rows.jsonl, row 3: task.target = 'gold' cannot be rendered \('gold' is undefined\): correct",
     ),
     "condition on what is missing": (
         {"rows": [*ROWS, {"question": "the fish", "choices": ["yes", "no"]}], "data": {"where": "gold"}},
-        r"rows.jsonl, row 3: data.where = 'gold' cannot be filled in \('gold' is undefined\): correct",
+        r"rows.jsonl, row 3: data.where = 'gold' cannot be rendered \('gold' is undefined\): correct",
     ),
     "group that is missing": (
         {"rows": [ROWS[0] | {"kind": 1}, ROWS[1]], "task": TASK | {"group": "kind"}},
-        r"rows.jsonl, row 2: task.group = 'kind' cannot be filled in \('kind' is undefined\): correct",
+        r"rows.jsonl, row 2: task.group = 'kind' cannot be rendered \('kind' is undefined\): correct",
     ),
     "missing among choices": (
         {"rows": [ROWS[0] | {"other": "a"}, ROWS[1]], "task": TASK | {"choices": "[question, other]"}},
-        r"row 2: task.choices = '\[question, other\]' cannot be filled in \('other' is undefined\): correct",
+        r"row 2: task.choices = '\[question, other\]' cannot be rendered \('other' is undefined\): correct",
     ),
     "NaN in a text": (
         {"rows": [*ROWS, ROWS[0] | {"question": float("nan")}]},
-        r"rows.jsonl, row 3: task.context = .* cannot be filled in \(a value is NaN\): correct the row",
+        r"rows.jsonl, row 3: task.context = .* cannot be rendered \(a value is NaN\): correct the row",
     ),
     "NaN among choices": (
         {"rows": [*ROWS, ROWS[0] | {"choices": ["yes", float("nan")]}]},
@@ -99,11 +99,11 @@ WRONG = {
     ),
     "too few to demonstrate a row": (
         {"rows": [*ROWS, ROWS[0], ROWS[0]], "prompting": {"num_fewshot": [3]}},
-        r"rows.jsonl, row 1: prompting.num_fewshot is 3, but there are 1 other rows to demonstrate this one",
+        r"rows.jsonl, row 1: prompting.num_fewshot is 3, but there are 1 different rows with",
     ),
     "answer without tokens": (
         {"models": ["encoder"], "rows": [*ROWS, ROWS[0] | {"choices": ["yes", "\x07"]}]},
-        r"rows.jsonl, row 3: the answer ' .x07' has no tokens of its own: an answer must have text",
+        r"rows.jsonl, row 3: the answer ' .x07' has no tokens of its own: correct the row",
     ),
     "continuation without text": (
         {
@@ -139,7 +139,7 @@ WRONG = {
     ),
     "cloze without a hole": (
         {"task": {"kind": "cloze", "text": "{{ question }}", "choices": ["a", "b"], "target": "gold"}},
-        r"must have one hole ___",
+        r"must have one blank ___",
     ),
     "calibrated choices of rows": (
         {"task": TASK | {"normalization": "calibrated"}},
@@ -163,11 +163,11 @@ WRONG = {
     ),
     "template that calibration cannot fill in": (
         {"task": TASK | {"choices": ["yes", "no"], "context": "{{ question }} {{ gold + 1 }}"}},
-        r"cannot be filled in with 'N/A' in all columns, for calibration: set task.content_free",
+        r"cannot be rendered with 'N/A' in all columns, for calibration: set task.content_free",
     ),
     "choices that may be numbers": (
         {"task": TASK | {"choices": ["1", "0"]}},
-        r"row 1: task.target gives 0, the number of one choice and the text of another: set task.labels",
+        r"row 1: task.target gives 0, which is the index of one choice and the text of another",
     ),
     "sentinel": (
         {"models": ["seq2seq-without-sentinels"], "prompting": {"sentinel": True}},
@@ -191,7 +191,7 @@ WRONG = {
     ),
     "head for labels": (
         {"models": ["classifier"]},
-        r"is a TercetDecoderForSequenceClassification, which gives no probabilities of tokens",
+        r"is a TercetDecoderForSequenceClassification, which has no LM head",
     ),
 }
 
@@ -238,7 +238,7 @@ def model_of(saved, tmp_path):
 
 @pytest.mark.parametrize("config", [XLNetConfig(), XLMConfig(architectures=["XLMWithLMHeadModel"])])
 def test_what_is_none_of_the_members_is_refused(config):
-    with pytest.raises(ValueError, match=f"a model of type {config.model_type} masks or permutes tokens"):
+    with pytest.raises(ValueError, match=f"a model of type {config.model_type} is not supported"):
         member_of(config)
 
 

@@ -53,7 +53,7 @@ def test_a_cloze_has_its_hole_where_the_template_says(text, context, answer, suf
 
 
 def test_a_row_without_a_hole_is_refused():
-    with pytest.raises(ValueError, match=r"has 0 holes ___ in this row: write it so that each row has one"):
+    with pytest.raises(ValueError, match=r"has 0 blanks ___ in this row: change it so that each row has one"):
         cloze("{% if said %}so ___{% endif %}", {"said": ""})
 
 
@@ -66,9 +66,9 @@ def test_a_right_answer_is_named_or_counted():
 
 
 def test_a_right_answer_that_may_be_two_is_refused():
-    with pytest.raises(ValueError, match=r"task.target gives 1, the number of one choice .* set task.labels"):
+    with pytest.raises(ValueError, match=r"task.target gives 1, which is the index .* set task.labels"):
         place_of(1, STARS, [])
-    with pytest.raises(ValueError, match=r"gives 5, but a number counts the 3 choices of a row, from 0: to"):
+    with pytest.raises(ValueError, match=r"gives 5, but an integer is the index .* from 0"):
         place_of(5, ["5", "6", "7"], [], are_fixed=False)
 
 
@@ -132,5 +132,7 @@ def test_rows_are_demonstrated_by_their_match_only():
     worlds = [Item(n, (), demonstration=f"q{n}", match=str(n % 2)) for n in range(12)]
     drawer = Demonstrations(worlds, PromptingRecipe(), are_test=True)
     assert {each.match for each in drawer.draw(worlds[0], 5, 0)} == {"0"}
-    with pytest.raises(ValueError, match=r"row 1: prompting\.num_fewshot is 6, but there are 5 other rows"):
+    with pytest.raises(
+        ValueError, match=r"row 1: prompting\.num_fewshot is 6, but there are 5 different rows"
+    ):
         drawer.draw(worlds[0], 6, 0)

@@ -127,7 +127,7 @@ def test_explanation_shows_which_tokens_are_scored(recipe_of, saved, capsys):
     row = rows_of()[0]
     assert f"answer 0 ({'right' if row['gold'] == 0 else 'wrong'}): ' {row['choices'][0]}'" in told
     assert "target begins with: </s>" in told
-    assert "behind it: [SEP]" in told
+    assert "after it: [SEP]" in told
     assert not recipe.folder.exists()
 
 
@@ -212,7 +212,7 @@ def test_what_no_demonstration_fits_is_neither_listed_nor_charted(recipe_of, sav
     assert "| decoder, K = 4 |" not in report
     recipe = recipe_of("classification", [saved("decoder")], **parts | {"prompting": {"num_fewshot": [1, 4]}})
     with pytest.raises(
-        ValueError, match=r"no demonstration fits .* which reads 192 tokens: add 0 to prompting"
+        ValueError, match=r"no demonstration fits .* a maximum length of 192 tokens: add 0 to prompting"
     ):
         fewshot(recipe, overwrite=True)
 

@@ -77,7 +77,7 @@ def test_no_template_goes_on_without_end(name):
     template = Template("task.context", ENDLESS[name])
     start = time.thread_time()
     with pytest.raises(
-        ValueError, match=r"^task\.context = .* cannot be filled in \((it|sum|round)\b.*\): correct"
+        ValueError, match=r"^task\.context = .* cannot be rendered \((it|sum|round)\b.*\): correct"
     ):
         template(ROW)
     assert time.thread_time() - start < 5
@@ -96,7 +96,7 @@ def test_the_bound_holds_in_other_threads():
     thread.start()
     thread.join(10)
     assert len(problems) == 1
-    assert "task.target = '9**(9**9)' cannot be filled in" in problems[0]
+    assert "task.target = '9**(9**9)' cannot be rendered" in problems[0]
 
 
 def test_a_template_that_is_nested_too_deeply_is_no_template():

@@ -179,5 +179,5 @@ def test_a_pair_without_anything_to_put_between_is_refused(families):
 
 
 def test_a_tokenizer_that_is_not_fast_is_refused():
-    with pytest.raises(ValueError, match="SimpleNamespace is no fast tokenizer"):
+    with pytest.raises(ValueError, match="SimpleNamespace is not a fast tokenizer"):
         TextEncoder(cast(Any, SimpleNamespace(is_fast=False)), LONG, has_token_types=False)

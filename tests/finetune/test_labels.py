@@ -71,9 +71,7 @@ def test_names_come_from_the_recipe_then_from_the_data_set():
 
 def test_names_that_are_numbers_are_those_of_their_own():
     assert found([1, 0], feature=ClassLabel(names=["0", "1"])) == (["0", "1"], [1, 0])
-    with pytest.raises(
-        ValueError, match="the label of number 0 is called '1', which looks like another number"
-    ):
+    with pytest.raises(ValueError, match="label 0 has the name '1', which looks like another number"):
         find_labels(column([0, 4], ClassLabel(names=list("12345"))), "label")
 
 
@@ -144,12 +142,12 @@ def test_labels_are_the_same_in_all_files(tmp_path):
             r"has 'perhaps', which is none of the 2 names \(no, yes\): name all",
         ),
         ([0, -1], ("no", "yes"), "has '-1', which is none of the 2 names"),
-        ([0, 1], ("no", "no"), r"labels share a name \(no, no\): name each once"),
+        ([0, 1], ("no", "no"), r"some labels have the same name \(no, no\): use each name once"),
         ([0, 1], ("yes",), "all labels are 'yes'"),
         (
             [0, 1],
             ("2", "3"),
-            "the label of number 0 is called '2', which looks like another number: give all",
+            "label 0 has the name '2', which looks like another number: set",
         ),
     ],
 )

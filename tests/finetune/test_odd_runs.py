@@ -17,7 +17,7 @@ from .conftest import write_rows
 def test_f1_of_more_than_two_labels_is_refused(recipe_of):
     recipe = recipe_of("classification", task={"metric_for_best_model": "f1"})
     with pytest.raises(
-        ValueError, match=r"metric_for_best_model is f1, which is of two labels, but there are 4: set task"
+        ValueError, match=r"metric_for_best_model is f1, which needs two labels, but there are 4: set task"
     ):
         prepare(recipe)
 

@@ -114,7 +114,7 @@ def test_rows_that_are_learned_and_measured_are_told(recipe_of, tmp_path, capsys
     test = write_rows(tmp_path / "test.jsonl", [*learned[:3], *ROWS["classification"](7, 9)])
     recipe = replace(recipe, data=replace(recipe.data, test=str(test)))
     finetune(recipe)
-    line = "3 of the 10 test rows read like a training row"
+    line = "3 of the 10 test rows are equal to a training row"
     assert line in capsys.readouterr().err
     assert line in (recipe.folder / "report.md").read_text()
     assert scores_of(recipe)["shared_rows"]["test"] == 3

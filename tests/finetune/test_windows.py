@@ -192,5 +192,5 @@ def test_answers_that_no_window_holds_are_counted(tokenizers):
     rows = Dataset.from_list(
         [{"question": "who?", "context": text, "answers": {"text": [text], "answer_start": [0]}}] * 2
     )
-    with pytest.warns(UserWarning, match="2 of 2 answers lie in no window as a whole"):
+    with pytest.warns(UserWarning, match="2 of 2 answers do not fit into any window"):
         task_of(rows, stride=2).examples(rows, encoder_with(tokenizers["wordpiece without accents"], 16))

@@ -119,11 +119,11 @@ def test_encoder_with_biases_of_distances_is_that_of_t5() -> None:
 
 def test_unknown_architecture_is_refused_with_the_known_ones() -> None:
     ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL))
-    with pytest.raises(ValueError, match=r"'gpt5' is no architecture.*: known are bart, bert,"):
+    with pytest.raises(ValueError, match=r"'gpt5' is not an architecture.*: supported are bart, bert,"):
         to_stock(ours, "gpt5")
 
 
 def test_architecture_of_another_member_is_refused() -> None:
     ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL))
-    with pytest.raises(ValueError, match="bert is no counterpart of a TercetDecoderConfig"):
+    with pytest.raises(ValueError, match="bert does not correspond to a TercetDecoderConfig"):
         to_stock(ours, "bert")

@@ -29,7 +29,7 @@ RECIPES = {
 
 @pytest.fixture
 def foreign(tmp_path, monkeypatch):
-    """Write a model that brings code of its own, and rows."""
+    """Write a model that brings its own code, and rows."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "foreign"
     folder.mkdir()
@@ -54,7 +54,7 @@ def test_the_remedy_works_for_the_command(command, foreign, tmp_path, capsys):
         (tmp_path / "recipe.yaml").write_text(json.dumps(RECIPES[command]).replace("MODEL", str(foreign)))
         words = [tmp_path / "recipe.yaml"]
     complaint = said(capsys, command, *words)
-    assert "brings code of its own, which is not run here: name a model of transformers' own" in complaint
+    assert "brings its own code, which is not run here: name a model of transformers' own" in complaint
     assert "only tercet fewshot and tercet doctor take --trust-remote-code" in complaint
 
 
@@ -66,7 +66,7 @@ def test_the_code_of_a_tokenizer_is_told_too(foreign):
     """Nobody is asked at the terminal, either."""
     told = {"auto_map": {"AutoTokenizer": ["foreign.ForeignTokenizer", None]}, "tokenizer_class": "Foreign"}
     (foreign / "tokenizer_config.json").write_text(json.dumps(told))
-    with pytest.raises(ValueError, match=r"tokenizer in .* brings code of its own, which is not run here"):
+    with pytest.raises(ValueError, match=r"tokenizer in .* brings its own code, which is not run here"):
         load_tokenizer(foreign)
-    with pytest.raises(ValueError, match=r"tokenizer\.path .* brings code of its own, which is not run here"):
+    with pytest.raises(ValueError, match=r"tokenizer\.path .* brings its own code, which is not run here"):
         load_named_tokenizer(str(foreign))

@@ -213,7 +213,7 @@ def test_a_certificate_of_another_form_is_named(run, spoil):
     file = run / "model" / "certificate.json"
     facts = json.loads(file.read_text()) | spoil
     file.write_text(json.dumps({name: fact for name, fact in facts.items() if fact is not None}))
-    with pytest.raises(ValueError, match=r"certificate.json is not what `tercet import` .*remove it"):
+    with pytest.raises(ValueError, match=r"certificate.json is not a file of `tercet import` .*remove it"):
         prepare(run, "me/small")
 
 

@@ -174,7 +174,7 @@ def test_folder_that_is_no_model_is_refused(tmp_path: Path, capsys) -> None:
     (tmp_path / "empty").mkdir()
     line = complaint(capsys, "import", tmp_path / "empty", tmp_path / "ours")
     assert line.startswith(
-        f"tercet import: {tmp_path / 'empty'} is no model (it has no config.json): name a "
+        f"tercet import: {tmp_path / 'empty'} is not a model (it has no config.json): name a "
     )
 
 
@@ -201,7 +201,10 @@ def test_pickled_weights_are_refused_with_the_safe_way(folder, tmp_path: Path, c
     torch.save(load_file(source / "model.safetensors"), source / "pytorch_model.bin")
     (source / "model.safetensors").unlink()
     line = complaint(capsys, "import", source, tmp_path / "ours")
-    assert "has its weights as a pickle (pytorch_model.bin), which may run foreign code when read" in line
+    assert (
+        "has its weights as a pickle (pytorch_model.bin), which may run arbitrary code when it is loaded"
+        in line
+    )
     assert "`BertModel.from_pretrained(" in line
 
 
@@ -244,13 +247,13 @@ def test_surplus_tensor_is_named(folder, tmp_path: Path, capsys) -> None:
     tensors = load_file(source / "model.safetensors") | {"adapter.up": torch.ones(2)}
     save_file(tensors, source / "model.safetensors", {"format": "pt"})
     line = complaint(capsys, "import", source, tmp_path / "ours")
-    assert "has 1 tensors for which BertForMaskedLM has no place: adapter.up" in line
+    assert "has 1 tensors that BertForMaskedLM does not have: adapter.up" in line
 
 
 def test_tokenizer_that_does_not_fit_is_refused(folder, tmp_path: Path, capsys) -> None:
     source = folder("BertForMaskedLM", vocab_size=20)
     line = complaint(capsys, "import", source, tmp_path / "ours")
-    assert "the tokenizer has ids below 35, but the model vectors for 20 only" in line
+    assert "the tokenizer has ids below 35, but the model has embeddings for 20 only" in line
 
 
 def test_damaged_tokenizer_is_told(folder, tmp_path: Path, capsys) -> None:

@@ -181,13 +181,15 @@ def test_unsupported_option_is_named(stock) -> None:
 
 def test_unsupported_activation_is_named(stock) -> None:
     with pytest.raises(
-        ValueError, match=r"this bert is none of ours: .*'hidden_act' expected one of .* got mish"
+        ValueError, match=r"this bert cannot be imported: .*'hidden_act' expected one of .* got mish"
     ):
         from_stock(stock("BertForMaskedLM", hidden_act="mish"))
 
 
 def test_unknown_tensor_is_named(stock) -> None:
-    with pytest.raises(ValueError, match=r"2 tensors of OPTForCausalLM have no place in ours: .*project_out"):
+    with pytest.raises(
+        ValueError, match=r"2 tensors of OPTForCausalLM have no counterpart in ours: .*project_out"
+    ):
         from_stock(stock("OPTForCausalLM", word_embed_proj_dim=16))
 
 

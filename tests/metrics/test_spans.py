@@ -129,8 +129,8 @@ def test_tags_that_keep_the_rules_pass():
 @pytest.mark.parametrize(
     ("tags", "message"),
     [
-        (["I-A"], "row 4 has the tag 'I-A' at word 1, which continues no span, for 'O' .* write B-A"),
-        (["O", "B-A", "I-B"], "row 4 has the tag 'I-B' at word 3, which continues no span, for 'B-A' .* B-B"),
+        (["I-A"], "row 4 has the tag 'I-A' at word 1, which continues no span, because .*'O': write B-A"),
+        (["O", "B-A", "I-B"], "row 4 has the tag 'I-B' at word 3, .*because .*'B-A': write B-B"),
         (["O", "A"], "row 4 has the tag 'A' at word 2, which is none of O, B-X and I-X"),
         (["B-"], "'B-' at word 1, which is none of O, B-X and I-X"),
         (["O", "S-A"], "'S-A' at word 2"),

@@ -167,7 +167,7 @@ def test_wrong_requests_are_refused_with_a_remedy(task_builder):
     with pytest.raises(ValueError, match=r"label_smoothing is 0\.1, but regression"):
         regression(input_ids=ids, labels=torch.ones(1), **smoothing)
     seq2seq = task_builder(TercetSeq2SeqForSequenceClassification)
-    with pytest.raises(ValueError, match="input_ids is None: give it"):
+    with pytest.raises(ValueError, match="input_ids is None: pass it"):
         seq2seq(inputs_embeds=torch.ones(1, 3, 32))
     seq2seq.config.decoder_start_token_id = None
     with pytest.raises(ValueError, match=r"config\.decoder_start_token_id is None"):

@@ -116,7 +116,7 @@ def test_slow_links_set_the_pace():
     plan = plan_run(recipe_of(), PlanRecipe(devices=4, bandwidth=1e3))
     ddp = plan.outlooks[1]
     assert ddp.hours * 3600 == pytest.approx(100 * ddp.traffic / 1e3)
-    assert "Waits for its traffic: DDP" in report_plan(plan)
+    assert "Limited by communication: DDP" in report_plan(plan)
 
 
 def test_suggested_micro_batch_fits_and_the_next_larger_does_not():

@@ -170,7 +170,7 @@ def test_preset_and_model_together_are_refused(tmp_path):
 
 
 def test_misspelt_field_is_refused():
-    with pytest.raises(ValueError, match=r"overrides.hiden_act is no field .* did you mean .*hidden_act"):
+    with pytest.raises(ValueError, match=r"overrides.hiden_act is not a field .* did you mean .*hidden_act"):
         build_config(recipe_of("encoder-tiny", "masked_language_modeling", hiden_act="gelu"))
 
 

@@ -78,13 +78,13 @@ def test_what_a_killed_run_was_writing_goes_and_hinders_nobody(leftover, resume,
 
 def test_unfinished_files_of_others_are_not_taken_for_ours(tmp_path):
     (tmp_path / ".thesis.partial").write_text("years of work")
-    with pytest.raises(ValueError, match=r"thesis\.partial, which no run wrote"):
+    with pytest.raises(ValueError, match=r"thesis\.partial, which was not written by a run"):
         claim_output(recipe_for(tmp_path), resume=True, overwrite=False)
 
 
 def test_folder_without_a_run_is_not_overwritten(tmp_path):
     (tmp_path / "model").mkdir()
-    with pytest.raises(ValueError, match="model, which no run wrote"):
+    with pytest.raises(ValueError, match="model, which was not written by a run"):
         claim_output(recipe_for(tmp_path), resume=False, overwrite=True)
     assert (tmp_path / "model").exists()
 

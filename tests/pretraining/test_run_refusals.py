@@ -99,7 +99,7 @@ def test_a_run_is_replaced_whole_and_the_umask_says_who_may_read_it(mask, texts,
         pretrain(recipe)
         before = {path for path in (tmp_path / "run").rglob("*") if "step-" not in path.name}
         (tmp_path / "run" / "checkpoints" / "notes.txt").write_text("years of work")
-        with pytest.raises(ValueError, match=r"notes\.txt was written by no run"):
+        with pytest.raises(ValueError, match=r"notes\.txt was not written by a run"):
             pretrain(recipe, overwrite=True)
         (tmp_path / "run" / "checkpoints" / "notes.txt").unlink()
         pretrain(recipe, overwrite=True)
@@ -145,7 +145,7 @@ def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypa
             {"schedule": {"kind": "noam", "warmup_steps": 1}, "optimizer": {"learning_rate": 1e-3}},
             "the noam schedule derives",
         ),
-        ({"patience": 2}, "training.patience = 2, but nothing is measured"),
+        ({"patience": 2}, "training.patience = 2, but there is no evaluation"),
         ({"stages": [{"steps": 2}]}, "training.stages last 2 steps"),
         ({"stages": [{"steps": 1, "sequence_length": 65}]}, "sequence_length = 65 exceeds"),
     ],

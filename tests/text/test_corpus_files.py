@@ -198,14 +198,14 @@ def test_folders_that_lead_into_themselves_or_nowhere_are_refused(tmp_path):
     (tmp_path / "inner").mkdir()
     link = tmp_path / "inner" / "outer"
     link.symlink_to(tmp_path)
-    with pytest.raises(ValueError, match="inner/outer is a link to a folder that it lies in"):
+    with pytest.raises(ValueError, match="inner/outer is a link to a folder that contains it"):
         open_documents(tmp_path)
     link.unlink()
     for name in ("self.txt", "pipe.txt"):
         path = tmp_path / "inner" / name
         path.symlink_to(path) if name == "self.txt" else os.mkfifo(path)
         for source in (tmp_path, path):
-            with pytest.raises((ValueError, FileNotFoundError), match=f"{name} (is no file|does not exist)"):
+            with pytest.raises((ValueError, FileNotFoundError), match=f"{name} (is not a file|does not exist)"):
                 open_documents(source)
         path.unlink()
 

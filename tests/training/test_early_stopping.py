@@ -136,7 +136,7 @@ def test_what_is_no_number_is_never_better():
     ("held_out", "changes"), [(HeldOut(), {}), (None, {"evaluate_every": 2})], ids=["interval", "rows"]
 )
 def test_patience_that_nothing_wears_out_is_refused(toys, objective, source, tmp_path, held_out, changes):
-    with pytest.raises(ValueError, match=r"training.patience = 3, but nothing is measured before the end"):
+    with pytest.raises(ValueError, match=r"training.patience = 3, but there is no evaluation before the end"):
         toys.fit(
             toys.Model(),
             objective,

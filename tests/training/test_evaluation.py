@@ -132,7 +132,7 @@ def test_an_objective_without_scores_wants_no_rows_to_be_scored(toys, objective,
     steps = StepDataset(
         source, unscored, tokens_per_step=300, tokens_per_micro_batch=300, seed=0, shuffle=False
     )
-    with pytest.raises(NotImplementedError, match=r"UnscoredObjective is scored otherwise: leave HeldOut"):
+    with pytest.raises(NotImplementedError, match=r"UnscoredObjective does not use HeldOut"):
         evaluate_held_out(toys.Model(), unscored, HeldOut(source), steps, Accelerator(cpu=True))
 
 

@@ -131,7 +131,7 @@ def test_file_system_without_locks_is_told_of(monkeypatch, tmp_path):
 
     monkeypatch.setattr(module.fcntl, "lockf", unable)
     own = locked(tmp_path / LOCK, "output x", "another")
-    with pytest.warns(UserWarning, match=r"cannot be locked \(No locks available\): see to it"), own:
+    with pytest.warns(UserWarning, match=r"without locks \(No locks available\): make sure"), own:
         pass
 
 

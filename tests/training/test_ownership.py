@@ -76,7 +76,7 @@ def test_what_others_put_there_is_named_and_all_stays(leave, name, tmp_path):
 def test_file_of_a_kind_that_runs_write_is_not_theirs_by_that(tmp_path):
     leave_run(tmp_path)
     (tmp_path / "model" / "mine.json").write_text("years of work")
-    with pytest.raises(ValueError, match=r"mine\.json was written by no run"):
+    with pytest.raises(ValueError, match=r"mine\.json was not written by a run"):
         require_removable(tmp_path, NAMES)
 
 
@@ -84,7 +84,7 @@ def test_what_was_there_before_a_run_went_on_stays_foreign(tmp_path):
     leave_run(tmp_path)
     (tmp_path / "model" / "mine.json").write_text("years of work")
     leave_run(tmp_path)
-    with pytest.raises(ValueError, match=r"mine\.json was written by no run"):
+    with pytest.raises(ValueError, match=r"mine\.json was not written by a run"):
         require_removable(tmp_path, NAMES)
 
 

@@ -185,7 +185,7 @@ def test_fewer_steps_than_are_taken_are_refused(run, toys):
     recipe = recipe_of(toys, {})
     begin(run, toys, recipe)
     with pytest.raises(
-        ValueError, match=r"training.steps = 2, but .* has taken 3 steps: resume with as many"
+        ValueError, match=r"training.steps = 2, but .* has taken 3 steps: resume with at least as many"
     ):
         run("other", dataclasses.replace(recipe, steps=2), begun="begun")
 

@@ -108,7 +108,7 @@ def test_folder_with_somebody_elses_recipe_is_not_ours(command, resume, overwrit
         (tmp_path / name / "thesis.tex").write_text("years of work")
     (tmp_path / "recipe.yaml").write_text("flour: 500 g\nyeast: 1\n")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ValueError, match=r"which no run wrote|list of what a run wrote"):
+    with pytest.raises(ValueError, match=r"which was not written by a run|list of what a run wrote"):
         claim(command, tmp_path, resume=resume, overwrite=overwrite)
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -153,7 +153,7 @@ def test_folders_that_only_look_like_those_of_seeds_stay(name, tmp_path):
     assert recipe_data(run.recipe)["training"]["seeds"] == [0]
     (tmp_path / name).mkdir()
     (tmp_path / name / "a.txt").write_text("years of work")
-    with pytest.raises(ValueError, match=f"{name}.*(no run wrote|written by no run)"):
+    with pytest.raises(ValueError, match=f"{name}.*(not written by a run|not written by a run)"):
         claim("finetune", tmp_path, overwrite=True)
     assert (tmp_path / name / "a.txt").exists()
 

@@ -115,7 +115,7 @@ def test_six_percent_warm_up_where_nothing_is_said():
     [
         ({"warmup_steps": 1, "warmup_ratio": 0.1}, "give only one"),
         ({"warmup_steps": 11}, "warmup_steps = 11 exceeds training.steps = 10"),
-        ({"kind": "noam", "warmup_steps": 0}, "noam is infinite without a warm-up"),
+        ({"kind": "noam", "warmup_steps": 0}, "noam is infinite at the first step"),
         ({"kind": "inverse_square_root", "warmup_ratio": 0.0}, "infinite at the first step"),
     ],
 )

@@ -100,7 +100,7 @@ def test_a_resumed_run_drops_the_records_of_steps_that_it_takes_again(track, tmp
 def test_a_damaged_log_is_repaired_and_said_to_be(damage, tmp_path):
     path = tmp_path / LOG
     path.write_bytes(b'{"step": 1}\n' + damage + b'\n{"step": 3, "said": "a\\u2028b"}\n{"st')
-    with pytest.warns(UserWarning, match=r"log.jsonl is damaged: 1 of its 3 lines are no records \(line 2\)"):
+    with pytest.warns(UserWarning, match=r"log.jsonl is damaged: 1 of its 3 lines are invalid \(line 2\)"):
         rewind(path, 9)
     assert [record["step"] for record in read_log(path)] == [1, 3]
     assert path.read_bytes().count(b"\n") == 2

@@ -58,7 +58,7 @@ def test_a_model_on_the_hub_is_downloaded(folder_of, monkeypatch):
 
 
 def test_a_folder_that_holds_no_model_is_refused(refusal, tmp_path):
-    assert "is no model (it has no config.json): name a folder that save_pretrained wrote" in refusal(
+    assert "is not a model (it has no config.json): name a folder that save_pretrained wrote" in refusal(
         tmp_path
     )
 
@@ -74,7 +74,7 @@ def test_a_file_is_refused(refusal, folder_of):
         ({"hidden_size": "wide"}, "hidden_size"),
         (
             {"architectures": ["BertForImageCaptioning"]},
-            "BertForImageCaptioning, which cannot be examined",
+            "BertForImageCaptioning, which is not supported",
         ),
     ],
 )
@@ -121,7 +121,7 @@ def test_pickled_weights_are_refused_and_the_remedy_works(refusal, folder_of):
     (folder / "model.safetensors").unlink()
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
     said = refusal(folder)
-    assert "pickle (pytorch_model.bin), which may run foreign code" in said
+    assert "pickle (pytorch_model.bin), which may run arbitrary code" in said
     exec(said.split("`")[1], {"BertForMaskedLM": BertForMaskedLM})
     converted = load_examined_model(f"{folder}-safetensors").model
     expected = model.state_dict()
@@ -136,7 +136,7 @@ def test_code_that_a_model_brings_runs_only_where_it_is_trusted(
     (folder / "foreign.py").write_text(REMOTE)
     brought = {"AutoConfig": "foreign.ForeignConfig", "AutoModelForMaskedLM": "foreign.ForeignModel"}
     edit_json(folder / "config.json", model_type="foreign", architectures=["ForeignModel"], auto_map=brought)
-    assert "brings code of its own: review it, then pass --trust-remote-code" in refusal(folder)
+    assert "brings its own code: review it, then pass --trust-remote-code" in refusal(folder)
     assert not (folder.parent / "modules").exists()
     assert main(["doctor", str(folder), "--trust-remote-code"]) == 0
     assert "ForeignModel, encoder" in capsys.readouterr().out

@@ -114,7 +114,7 @@ def test_a_failure_is_exit_code_1_with_its_remedy(folder_of, capsys):
     assert exit.value.code == 1
     lines = capsys.readouterr().out.splitlines()
     (row,) = [number for number, line in enumerate(lines) if line.startswith("needed tokens       failed  ")]
-    assert lines[row + 1].strip().startswith("-> tokenizer.mask_token = ")
+    assert lines[row + 1].strip().startswith("-> set tokenizer.mask_token")
 
 
 def test_a_warning_is_exit_code_0(folder_of, capsys):
@@ -139,7 +139,7 @@ def test_findings_are_printed_for_other_programs(folder_of, capsys):
     assert findings["longest input"] == {
         "name": "longest input",
         "verdict": "failed",
-        "measured": "truncation cuts to 64 tokens, the model has 32 positions",
+        "measured": "texts are truncated to 64 tokens, the model has 32 positions",
         "remedy": "tokenizer.model_max_length = 32",
     }
 

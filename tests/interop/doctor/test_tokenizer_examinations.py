@@ -54,7 +54,9 @@ def test_special_ids_beyond_the_table_are_found(folder_of, edit_json, complaints
     for file in ("config.json", "generation_config.json"):
         edit_json(folder / file, decoder_start_token_id=61)
     assert complaints(folder) == {"special ids": "failed"}
-    assert "decoder_start beyond the table" in diagnose(str(folder)).findings["special ids"].measured
+    assert (
+        "decoder_start outside the embedding matrix" in diagnose(str(folder)).findings["special ids"].measured
+    )
 
 
 @pytest.mark.parametrize(("length", "verdict"), [(33, "failed"), (None, "warning")])

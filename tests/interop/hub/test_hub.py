@@ -123,7 +123,7 @@ def test_a_wrong_token_is_one_line_without_it(folder, hub, monkeypatch, capsys):
     assert push(folder) == 2
     printed = capsys.readouterr().err
     assert "hf_wrong" not in printed
-    assert printed.splitlines()[-1].startswith("tercet push: the Hub does not accept the token: make one")
+    assert printed.splitlines()[-1].startswith("tercet push: the Hub does not accept the token: create one")
     assert hub.uploads() == 0
 
 
@@ -137,7 +137,7 @@ def test_no_token_is_one_line(folder, hub, monkeypatch, capsys):
 def test_a_repository_of_others_is_one_line(folder, hub, capsys):
     assert push(folder, repo="somebody/small") == 2
     printed = said(capsys, hub).splitlines()
-    assert printed[-1].startswith("tercet push: the token may not write to somebody/small")
+    assert printed[-1].startswith("tercet push: the token has no write access to somebody/small")
     assert hub.uploads() == 0
 
 
