@@ -205,7 +205,9 @@ def test_folders_that_lead_into_themselves_or_nowhere_are_refused(tmp_path):
         path = tmp_path / "inner" / name
         path.symlink_to(path) if name == "self.txt" else os.mkfifo(path)
         for source in (tmp_path, path):
-            with pytest.raises((ValueError, FileNotFoundError), match=f"{name} (is not a file|does not exist)"):
+            with pytest.raises(
+                (ValueError, FileNotFoundError), match=f"{name} (is not a file|does not exist)"
+            ):
                 open_documents(source)
         path.unlink()
 

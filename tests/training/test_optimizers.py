@@ -65,5 +65,7 @@ def test_constants_that_mean_nothing_are_refused(toys):
     with pytest.raises(ValueError, match=r"matrix_learning_rate = 0.1: adamw has one learning rate"):
         build_optimizer(toys.Model(), OptimizerRecipe(matrix_learning_rate=0.1))
     muon = OptimizerRecipe(kind="muon", matrix_learning_rate=0.1)
-    with pytest.raises(ValueError, match=r"matrix_learning_rate = 0.1: the noam schedule derives the learning rate"):
+    with pytest.raises(
+        ValueError, match=r"matrix_learning_rate = 0.1: the noam schedule derives the learning rate"
+    ):
         build_optimizer(toys.with_blocks(), muon, sets_learning_rate=True)
