@@ -85,7 +85,8 @@ CASES = {
 
 def leaves(kind, above=""):
     """Name the fields of a kind of recipe and of all that may be in it, with dots."""
-    for name, hint in typing.get_type_hints(kind).items():
+    hints = typing.get_type_hints(kind)
+    for name, hint in ((field.name, hints[field.name]) for field in dataclasses.fields(kind)):
         parts = [part for part in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(part)]
         for part in parts:
             yield from leaves(part, f"{above}{name}.")

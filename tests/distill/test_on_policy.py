@@ -287,4 +287,4 @@ def test_the_ends_of_the_generalized_divergence_are_both_divergences():
     ):
         found = GeneralizedDivergenceLoss(1.0, 1.0, beta).compute(*pair, {})
         assert found.item() == pytest.approx(expected, rel=1e-5)
-        torch.testing.assert_close(found, like.loss(*pair, {}))
+        torch.testing.assert_close(found, like.compute(*pair, {}))

@@ -262,7 +262,7 @@ def test_a_teacher_that_knows_no_task_is_refused(fine_tuned, bases):  # noqa: F8
 
 def test_a_student_that_reads_less_than_its_teacher_is_refused(fine_tuned):
     student = {"overrides": {"max_position_embeddings": 32}, "initialization": "random"}
-    with pytest.raises(ValueError, match=r"at most 32 tokens .* set task\.data\.max_length=32"):
+    with pytest.raises(ValueError, match=r"maximum length of 32 tokens .* set task\.data\.max_length=32"):
         distill(fine_tuned("classification", student=student))
 
 

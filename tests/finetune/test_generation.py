@@ -231,7 +231,7 @@ def test_a_decoder_cannot_do_it():
     config = TercetDecoderConfig(
         vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2
     )
-    with pytest.raises(ValueError, match=r"no head ForConditionalGeneration: begin with a model of Seq2Seq"):
+    with pytest.raises(ValueError, match=r"no head ForConditionalGeneration: use a model of Seq2Seq"):
         with_head(TercetDecoderModel(config), make_task(draw(4)), PretrainedModelRecipe("folder"), seed=0)
 
 

@@ -136,7 +136,9 @@ def test_texts_are_as_long_as_model_tokenizer_and_recipe_allow(
 
 def test_texts_longer_than_the_model_reads_are_refused(families):
     model = TercetEncoderModel(TercetEncoderConfig(**SMALL))
-    with pytest.raises(ValueError, match=r"data.max_length is 17, but the model reads 16 tokens: lower it"):
+    with pytest.raises(
+        ValueError, match=r"data.max_length is 17, but the model has a maximum length of 16 tokens: lower it"
+    ):
         encoder_of(model, families["wordpiece"], 17)
 
 

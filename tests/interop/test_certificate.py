@@ -85,5 +85,5 @@ def test_half_precision_is_certified(stock, tmp_path: Path, dtype: torch.dtype) 
 def test_table_shows_every_measurement(stock) -> None:
     model = stock("OPTForCausalLM")
     lines = certify(model, from_stock(model)).table().splitlines()
-    assert lines[0] == "OPTForCausalLM and TercetDecoderForCausalLM are one model."
+    assert lines[0] == "OPTForCausalLM and TercetDecoderForCausalLM are equal."
     assert sum(line.startswith("| ") for line in lines) == 1 + 6

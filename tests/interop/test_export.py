@@ -72,13 +72,17 @@ def test_classic_translator_is_a_marian() -> None:
 
 def test_wrong_architecture_is_refused_with_the_reason_and_the_right_one() -> None:
     ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL))
-    with pytest.raises(ValueError, match=r"gpt2 cannot be .*'rotary', and .*'learned'.*can: llama, mistral$"):
+    with pytest.raises(
+        ValueError, match=r"gpt2 cannot represent .*'rotary', and .*'learned'.*can: llama, mistral$"
+    ):
         to_stock(ours, "gpt2")
 
 
 def test_model_that_no_architecture_is_gets_every_reason() -> None:
     ours = TercetEncoderForMaskedLM(TercetEncoderConfig(**SMALL))
-    with pytest.raises(ValueError, match=r"(?s)no stock architecture.*bert cannot be.*distilbert cannot be"):
+    with pytest.raises(
+        ValueError, match=r"(?s)no stock architecture.*bert cannot represent.*distilbert cannot"
+    ):
         to_stock(ours)
 
 

@@ -200,7 +200,7 @@ def test_the_card_tells_what_the_run_left(run):
 
 def test_the_card_shows_the_figures_of_the_certificate(run):
     text = card_of(run).text
-    assert "GPT2LMHeadModel and TercetDecoderForCausalLM are one model." in text
+    assert "GPT2LMHeadModel and TercetDecoderForCausalLM are equal." in text
     assert "| compared | on | float64 | float32 |" in text
     assert "| predictions, padded | text | 2.0e-16 | 4.0e-07 |" in text
     assert "| different texts | text |  | 0.0e+00 |" in text

@@ -40,7 +40,7 @@ def complaint(capsys, *arguments: object) -> str:
 def test_model_goes_in_and_out_again(folder, tmp_path: Path, capsys, max_shard_size: str) -> None:
     source = folder("GPT2LMHeadModel", max_shard_size)
     assert main(["import", str(source), str(tmp_path / "ours")]) == 0
-    assert capsys.readouterr().out.startswith("GPT2LMHeadModel and TercetDecoderForCausalLM are one model.")
+    assert capsys.readouterr().out.startswith("GPT2LMHeadModel and TercetDecoderForCausalLM are equal.")
     assert main(["export", str(tmp_path / "ours"), str(tmp_path / "back")]) == 0
     ids = torch.arange(5, 20)[None]
     logits = [

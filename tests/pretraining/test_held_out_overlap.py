@@ -47,7 +47,7 @@ def recipe_reading(recipe_of, texts, tmp_path):
 def test_validation_on_training_text_is_told(recipe_reading, tmp_path):
     train = write(tmp_path / "train", "a.txt", "One.").parent
     copy, other = write(tmp_path, "copy.txt", "One."), write(tmp_path, "other.txt", "Six.")
-    told = r"^1 of 1 files of corpus.validation are also in corpus.train \(.*a.txt\), so that their scores"
+    told = r"^1 of 1 files of corpus.validation are also in corpus.train \(.*a.txt\), so that scores"
     with pytest.warns(UserWarning, match=told):
         find_inputs(recipe_reading(str(train), str(train)))
     with pytest.warns(UserWarning, match=r"^1 of 2 files of .*copy.txt\), .* choose other files$"):

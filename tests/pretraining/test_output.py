@@ -93,7 +93,7 @@ def test_prepared_tokenizer_is_used(tmp_path):
     claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
     (tmp_path / "tokenizer").mkdir()
     claim_output(recipe_for(tmp_path, training={"steps": 20}), resume=False, overwrite=False)
-    with pytest.raises(ValueError, match=r"tokenizer of the recipe is not what .*recipe.yaml says"):
+    with pytest.raises(ValueError, match=r"tokenizer of the recipe differs from .*recipe.yaml"):
         claim_output(recipe_for(tmp_path, tokenizer={"vocab_size": 99}), resume=False, overwrite=False)
 
 
@@ -106,7 +106,7 @@ def test_failed_attempt_does_not_occupy_the_folder(tmp_path):
 def test_resuming_may_train_longer_but_not_learn_something_else(tmp_path):
     leave_run(tmp_path)
     claim_output(recipe_for(tmp_path, training={"steps": 20}), resume=True, overwrite=False)
-    with pytest.raises(ValueError, match="objective of the recipe is not what"):
+    with pytest.raises(ValueError, match="objective of the recipe differs from"):
         claim_output(recipe_for(tmp_path, objective={"kind": "denoising"}), resume=True, overwrite=False)
 
 

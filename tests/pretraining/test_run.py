@@ -50,9 +50,7 @@ def test_a_stage_may_have_shorter_sequences_and_not_longer_ones(texts, tmp_path,
     longer = recipe_of(
         "denoising", texts, tmp_path / "longer", stages=[stage | {"sequence_length": 65}], steps=5
     )
-    with pytest.raises(
-        ValueError, match=r"sequence_length = 65 exceeds corpus.sequence_length = 64: shorten"
-    ):
+    with pytest.raises(ValueError, match=r"sequence_length = 65 exceeds corpus.sequence_length = 64: lower"):
         pretrain(longer)
 
 

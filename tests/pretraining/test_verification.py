@@ -122,9 +122,9 @@ def test_a_difference_is_followed_by_a_second_uninterrupted_run(monkeypatch, rec
 
 def test_too_few_steps_are_refused(recipe_on):
     recipe, _ = recipe_on("translation", steps=2)
-    with pytest.raises(ValueError, match="a run of 2 steps cannot be cut in three"):
+    with pytest.raises(ValueError, match="a run of 2 steps cannot be split in three"):
         verify_resume(recipe)
-    with pytest.raises(ValueError, match="a run of -3 steps cannot be cut in three"):
+    with pytest.raises(ValueError, match="a run of -3 steps cannot be split in three"):
         verify_resume(recipe, steps=-3)
 
 
