@@ -32,6 +32,7 @@ def carry_out(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     try:
         options.run(options)
+        leave_processes()
     except KeyboardInterrupt as interruption:
         print(f"tercet {options.command}: {interruption or 'interrupted'}", file=sys.stderr)
         return 130
@@ -41,6 +42,16 @@ def carry_out(arguments: Sequence[str]) -> int:
         print(f"tercet {options.command}: {one_line(error)}", file=sys.stderr)
         return 2 if isinstance(error, (ValueError, FileNotFoundError)) else 1
     return 0
+
+
+def leave_processes() -> None:
+    """Leave the processes of a launch while Python still runs.
+
+    A thread of gloo's that needs Python at its end aborts the process: the launch fails after a whole run.
+    """
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def one_line(error: Exception) -> str:

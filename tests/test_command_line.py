@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from torch import distributed
 
 from tercet import command_line, is_command_line
 from tercet.__main__ import main
@@ -153,3 +154,9 @@ def test_another_pipe_that_breaks_is_a_failure(monkeypatch, capfd):
 def test_a_closed_output_is_no_failure():
     program = "import sys; sys.stdout = None; from tercet.__main__ import main; sys.exit(main(['recipes']))"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_a_command_leaves_the_processes_of_its_launch(capsys):
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    assert main(["recipes"]) == 0
+    assert not distributed.is_initialized()
