@@ -10,7 +10,7 @@ WORKERS ?= 2
 # Two workers with one thread each beat one worker with two threads on models as small as the tests'.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help demo test slow check format bench ecosystem conformance soak clean
+.PHONY: help demo test slow check docs format bench pages ecosystem conformance soak clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -19,17 +19,24 @@ help: ## say what can be made
 demo: $(VENV)/.installed ## pretrain three tiny models on text this machine already has, teach them tasks, and report
 	$(BIN)/tercet demo --overwrite
 
-test: $(VENV)/.installed ## run the tests, without the slow ones
+test: $(VENV)/.installed typings ## run the tests, without the slow ones
 	$(PYTEST) -m "not slow"
 
-slow: $(VENV)/.installed ## run the slow tests
+slow: $(VENV)/.installed typings ## run the slow tests
 	$(PYTEST) -m slow
 
-check: $(VENV)/.installed typings ## format, lint, types and tests: what a change must pass
+check: $(VENV)/.installed typings ## format, lint, types, tests and documentation: what a change must pass
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(PYTEST) -m "not slow"
+	@$(MAKE) --no-print-directory docs
+
+docs: $(VENV)/.installed typings ## build the documentation's site, strictly: site/index.html
+	$(BIN)/python -m documentation
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m documentation --check site
+	@echo site/index.html
 
 format: $(VENV)/.installed ## rewrite the sources in the house format
 	$(BIN)/ruff format .
@@ -39,6 +46,9 @@ bench: $(VENV)/.installed ## measure training, generation and the data beside st
 	$(BIN)/python benchmarks/pretraining.py --page docs/performance.md
 	$(BIN)/python benchmarks/generation.py --page docs/performance.md
 	$(BIN)/python benchmarks/data_pipeline.py --page docs/performance.md
+
+pages: $(VENV)/.installed ## write one report of each kind from small runs, and check them in a browser: runs/pages
+	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python benchmarks/report_pages.py --folder runs/pages
 
 ecosystem: $(VENV)/.installed ## try what the libraries around do with our models, and write down what works
 	$(BIN)/python benchmarks/ecosystem.py --page docs/ecosystem.md
@@ -52,7 +62,7 @@ soak: $(VENV)/.installed ## train for an hour (MINUTES=60) under random kills: n
 	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
 
 clean: ## remove what was built, keep what was trained
-	rm -rf $(VENV) build dist typings *.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site typings *.egg-info .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
@@ -60,11 +70,11 @@ $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 		{ echo "Tercet needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version): try make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt $(TORCH)
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[test,docs,completion]'
 	@touch $@
 
 # The type checker cannot see that setup.cfg maps the folders below one import root: these links show it.
 typings: setup.cfg
 	@mkdir -p typings/tercet
-	@for name in tercet/* configs modeling interop training text objectives metrics reporting planning pretraining finetune distill fewshot demo; do ln -sfn ../../$$name typings/tercet/; done
+	@for name in tercet/* configs modeling interop training text objectives metrics reporting planning pretraining finetune distill fewshot demo play; do ln -sfn ../../$$name typings/tercet/; done
 	@touch typings

@@ -23,7 +23,9 @@ def run(*command: str | Path, cwd: Path) -> str:
 def wheel(tmp_path_factory) -> Path:
     """Build the source distribution from the sources, and the wheel from nothing but it."""
     folder = tmp_path_factory.mktemp("wheel")
-    unwanted = shutil.ignore_patterns(".*", "build", "dist", "runs", "typings", "*.egg-info", "__pycache__")
+    unwanted = shutil.ignore_patterns(
+        ".*", "build", "dist", "runs", "site", "typings", "*.egg-info", "__pycache__"
+    )
     shutil.copytree(ROOT, folder / "sources", ignore=unwanted)
     # Without --sdist or --wheel, `build` makes the wheel from the source distribution that it made before.
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, folder / "sources", cwd=folder)
@@ -44,28 +46,65 @@ def environment(wheel: Path) -> Path:
     return folder / "bin"
 
 
+def test_archives_have_what_an_index_asks_for(wheel: Path) -> None:
+    """The description renders and the metadata are valid, as an index checks them."""
+    pytest.importorskip("twine", reason="twine is not installed")
+    archives = [wheel, *wheel.parent.glob("*.tar.gz")]
+    assert len(archives) == 2
+    printed = run(sys.executable, "-m", "twine", "check", "--strict", *archives, cwd=wheel.parent)
+    assert printed.count("PASSED") == 2
+
+
+def test_the_source_distribution_installs_without_the_repository(wheel: Path, tmp_path: Path) -> None:
+    [archive] = wheel.parent.glob("*.tar.gz")
+    target = tmp_path / "target"
+    options = ["--no-deps", "--no-index", "--no-build-isolation", "--target", target]
+    run(sys.executable, "-m", "pip", "install", *options, archive, cwd=tmp_path)
+    program = "import sys; sys.path.insert(0, 'target'); import tercet; print(tercet.__file__)"
+    python = [sys.executable, "-S", "-c", f"import sys; sys.orig_argv = ['python', 'tercet']; {program}"]
+    assert str(target) in run(*python, cwd=tmp_path)
+    assert len(list((target / "tercet" / "configs").rglob("*.yaml"))) == len(
+        list((ROOT / "configs").rglob("*.yaml"))
+    )
+
+
+def test_only_tested_versions_of_python_are_claimed(wheel: Path) -> None:
+    from zipfile import ZipFile
+
+    with ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith("METADATA"))
+        metadata = archive.read(name).decode()
+    claimed = [line.rpartition(" ")[2] for line in metadata.splitlines() if "Python :: 3." in line]
+    assert claimed == ["3.11"]
+    assert "Requires-Python: >=3.11" in metadata
+
+
 def test_wheel_holds_every_source_and_configuration(wheel: Path) -> None:
     from zipfile import ZipFile
 
     held = {entry for entry in ZipFile(wheel).namelist() if ".dist-info/" not in entry}
-    folders = [folder for folder in ROOT.iterdir() if (folder / "__init__.py").exists()]
+    everywhere = [folder for folder in ROOT.iterdir() if (folder / "__init__.py").exists()]
+    folders = [folder for folder in everywhere if folder.name != "documentation"]  # of the repository only
     modules = {path for folder in folders for path in folder.glob("*.py")}
     data = {*(ROOT / "configs").rglob("*.yaml"), ROOT / "tercet" / "py.typed"}
     names = {path.relative_to(ROOT).as_posix() for path in modules | data}
     assert held == {entry if entry.startswith("tercet/") else f"tercet/{entry}" for entry in names}
 
 
-def test_installed_wheel_imports_every_module(environment: Path) -> None:
+def test_installed_wheel_registers_the_models_and_imports_every_module(environment: Path) -> None:
     program = """
-import importlib, pkgutil, tercet
+import importlib, pkgutil, tercet, transformers
 assert "environment" in tercet.__file__, tercet.__file__
+print(transformers.AutoConfig.for_model("tercet_encoder").model_type)
 for module in pkgutil.walk_packages(tercet.__path__, "tercet."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
         print(module.name)
 """
     printed = run(environment / "python", "-c", program, cwd=environment)
-    assert {"tercet.modeling", "tercet.training", "tercet.pretraining.run"} <= set(printed.split())
+    first, *modules = printed.split()
+    assert first == "tercet_encoder"
+    assert {"tercet.modeling", "tercet.training", "tercet.pretraining.run"} <= set(modules)
 
 
 def test_installed_command_line_answers(environment: Path) -> None:
