@@ -15,6 +15,7 @@ from transformers import (
 )
 from transformers.models.auto import modeling_auto
 
+from .bidirectional_decoder import TercetDecoderForMaskedLM
 from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
 from .decoder_tasks import (
     TercetDecoderForMultipleChoice,
@@ -56,7 +57,7 @@ AUTO_CLASSES = {
         TercetDecoderForCausalLM,
         TercetSeq2SeqForConditionalGeneration,
     ),
-    AutoModelForMaskedLM: (TercetEncoderForMaskedLM,),
+    AutoModelForMaskedLM: (TercetEncoderForMaskedLM, TercetDecoderForMaskedLM),
     AutoModelForNextSentencePrediction: (TercetEncoderForNextSentencePrediction,),
     AutoModelForCausalLM: (TercetDecoderForCausalLM,),
     AutoModelForSeq2SeqLM: (TercetSeq2SeqForConditionalGeneration,),
@@ -111,6 +112,7 @@ __all__ = [
     "TercetConfig",
     "TercetDecoderConfig",
     "TercetDecoderForCausalLM",
+    "TercetDecoderForMaskedLM",
     "TercetDecoderForMultipleChoice",
     "TercetDecoderForQuestionAnswering",
     "TercetDecoderForSentenceEmbedding",

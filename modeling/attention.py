@@ -12,13 +12,14 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
+from .attention_gates import GATES
 from .attention_kernels import attend
 from .attention_patterns import PATTERNS, AttentionPattern, FullAttention
 from .attention_scores import SCORES
 from .configuration_tercet import TercetConfig
 from .linear import project, residual_linear
 from .normalization import build_head_norm
-from .packing import Mask
+from .packing import Mask, select_positions
 from .positions import Rotation, rotate
 
 
@@ -39,6 +40,7 @@ class Attention(nn.Module):
         self.q_norm = build_head_norm(config)
         self.k_norm = build_head_norm(config)
         self.score = SCORES[config.attention_score](config)
+        self.gate = GATES[config.attention_gate](config)
 
         self.config = config
         self.layer_idx = layer_idx
@@ -54,30 +56,35 @@ class Attention(nn.Module):
 
     def attend(
         self,
+        hidden_states: Tensor,
         query: Tensor,
         key: Tensor,
         value: Tensor,
         mask: Mask,
+        pattern: AttentionPattern,
         *,
         output_positions: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Let `query` (B, H, T, D) attend to `key` and `value` (B, G, S, D), and project back to (B, T, C).
 
-        With `output_positions` (n,) of the flattened batch, only these are projected back, as (1, n, C).
+        Keys are prepared for the score, and maybe cached. The gate reads `hidden_states` (B, T, C), as the
+        sub-layer does. With `output_positions` (n,) of the flattened batch, only these are projected back, as
+        (1, n, C).
         """
-        query, key = self.score(query, key)
         values, weights = attend(
             self,
-            query,
+            self.score.prepare_query(query),
             key,
             value,
             mask,
+            pattern,
             scaling=self.score.scaling,
             dropout=self.config.attention_dropout if self.training else 0.0,
             **kwargs,
         )
-        return self.o_proj(select_positions(values.flatten(start_dim=-2), output_positions)), weights
+        values = select_positions(values.flatten(start_dim=-2), output_positions)
+        return self.o_proj(self.gate(values, hidden_states, output_positions)), weights
 
 
 class SelfAttention(Attention):
@@ -94,16 +101,23 @@ class SelfAttention(Attention):
         attention_mask: Mask,
         rotation: Rotation | None,
         past_key_values: Cache | None = None,
+        is_causal: bool | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend to the sequence itself (B, T, C), and to the cached positions before it."""
+        """Attend to the sequence itself (B, T, C), and to the cached positions before it.
+
+        `is_causal` replaces the direction of the layer's pattern for this call.
+        """
         query, key, value = map(self.heads, project(hidden_states, self.q_proj, self.k_proj, self.v_proj))
         query, key = rotate(self.q_norm(query), by=rotation), rotate(self.k_norm(key), by=rotation)
+        key = self.score.prepare_key(key)
         if isinstance(past_key_values, EncoderDecoderCache):
             past_key_values = past_key_values.self_attention_cache
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, self.layer_idx)
-        return self.attend(query, key, value, attention_mask, sliding_window=self.sliding_window, **kwargs)
+        pattern = self.pattern.toward(is_causal)
+        kwargs["sliding_window"] = pattern.window
+        return self.attend(hidden_states, query, key, value, attention_mask, pattern, **kwargs)
 
 
 class CrossAttention(Attention):
@@ -123,7 +137,7 @@ class CrossAttention(Attention):
         """Attend to the encoder's output (B, S, C) with the decoder's queries (B, T, C)."""
         query = self.q_norm(self.heads(self.q_proj(hidden_states)))
         key, value = self.keys_and_values(encoder_hidden_states, past_key_values)
-        return self.attend(query, key, value, attention_mask, **kwargs)
+        return self.attend(hidden_states, query, key, value, attention_mask, self.pattern, **kwargs)
 
     def keys_and_values(
         self, encoder_hidden_states: Tensor, cache: EncoderDecoderCache | None
@@ -133,7 +147,7 @@ class CrossAttention(Attention):
             layer: Any = cache.cross_attention_cache.layers[self.layer_idx]
             return layer.keys, layer.values
         key, value = map(self.heads, project(encoder_hidden_states, self.k_proj, self.v_proj))
-        key = self.k_norm(key)
+        key = self.score.prepare_key(self.k_norm(key))
         if cache is not None:
             key, value = cache.cross_attention_cache.update(key, value, self.layer_idx)
             # A layer made for a sliding window would keep the end of the source only.
@@ -141,8 +155,3 @@ class CrossAttention(Attention):
             layer.keys, layer.values = key, value
             cache.is_updated[self.layer_idx] = True
         return key, value
-
-
-def select_positions(x: Tensor, positions: Tensor | None) -> Tensor:
-    """Select positions (n,) of the flattened batch (B, T, C), as (1, n, C); `None` keeps all as they are."""
-    return x if positions is None else x.flatten(0, 1)[positions][None]

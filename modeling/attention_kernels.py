@@ -7,11 +7,16 @@ varlen        packed  sdpa            bounds             no    no       GPU, hal
 grouped       packed  eager, sdpa     bounds             yes   yes      all        written    no
 short         group   eager, sdpa     boolean            yes   yes      CPU        written    no
 fused         group   eager, sdpa     boolean            yes   yes      all        torch's    no
+pairs         padded  eager           additive           yes   yes      all        torch's    no
+blocked       padded  sdpa            boolean, additive  yes   yes      all        written    no
+blocked_group group   eager, sdpa     boolean            yes   yes      all        written    no
 
 A `padded` batch (B, T) has a mask of its pairs, a `packed` stream the bounds of its sequences. A `group` is a
 length-sorted batch of some of these sequences: `grouped` makes a few of a stream, since a block-diagonal mask
-would cost the square of it. Everything else is left to the kernels that are registered with transformers'
-`AttentionInterface`. There `eager` is the definition, `scaled_dot_product`, which alone returns weights.
+would cost the square of it. The last three serve scores that are no dot products, and they alone, also in the
+groups that `grouped` makes. Everything else is left to the kernels that are registered with transformers'
+`AttentionInterface`, which compute dot products. There `eager` is the definition, `scaled_dot_product`, which
+alone returns weights; for other scores `pairs` is.
 
 Gradients that are written out here are unknown to compilers and to `torch.func`, for which a stack of blocks
 describes packed sequences by a mask, as it does where weights are to be returned.
@@ -22,7 +27,7 @@ queries and M keys of a stream.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +38,7 @@ from .configuration_tercet import TercetConfig
 from .dot_product import scaled_dot_product, single_query_attention
 from .packed_attention import flash_attention, fused_group, mask_of_group, short_group, stream_attention
 from .packing import Mask, PackedSequences
+from .pair_attention import blocked_attention, blocked_group, pair_attention
 from .short_attention import SHORT
 from .varlen_attention import WIDEST_HEAD, has_varlen_kernel
 
@@ -53,6 +59,7 @@ class Situation(NamedTuple):
         has_bias: Whether positions add a bias to the scores of packed sequences.
         is_window: Whether direction and window say which pairs attend: see `AttentionPattern`.
         is_decode_step: Whether each sequence has a single query, behind a cache that grows.
+        is_dot_product: Whether scores are dot products.
     """
 
     implementation: str
@@ -65,6 +72,7 @@ class Situation(NamedTuple):
     has_bias: bool = False
     is_window: bool = True
     is_decode_step: bool = False
+    is_dot_product: bool = True
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,7 @@ class Kernel:
         takes_dropout: Whether it can drop weights.
         takes_bias: Whether it can add a bias.
         takes_pairs: Whether it can forbid any pairs, not only those outside a window.
+        scores: Which scores it takes: dot products, those of pairs, which are none, or all.
         is_available: Whether this machine has it.
     """
 
@@ -97,6 +106,7 @@ class Kernel:
     takes_dropout: bool = True
     takes_bias: bool = True
     takes_pairs: bool = True
+    scores: Literal["dot products", "pairs", "all"] = "dot products"
     is_available: Callable[[torch.device], bool] | None = None
 
     def serves(self, situation: Situation) -> bool:
@@ -105,6 +115,7 @@ class Kernel:
             self.layout == situation.layout
             and (situation.is_decode_step or not self.is_for_decode_steps)
             and self.computes_for(situation.implementation)
+            and self.scores in ("all", "dot products" if situation.is_dot_product else "pairs")
             and (self.takes_dropout or not situation.dropout)
             and (self.takes_bias or not situation.has_bias)
             and (self.takes_pairs or situation.is_window)
@@ -129,6 +140,7 @@ def attend(
     key: Tensor,
     value: Tensor,
     mask: Mask,
+    pattern: AttentionPattern,
     *,
     scaling: float,
     dropout: float,
@@ -141,11 +153,12 @@ def attend(
     """Let `query` (B, H, T, D) attend to `key` and `value` (B, G, S, D), by the kernel of the situation.
 
     Args:
-        module: The layer, in which kernels look up `config`, `pattern`, `is_causal` and `layer_idx`.
+        module: The layer, in which kernels look up `config`, `is_causal` and `layer_idx`.
         query: Of packed sequences, (1, H, N, D).
         key: Of packed sequences, (1, G, M, D).
         value: Of the size of `key`.
         mask: Which pairs may attend, as the kernel takes it; or the bounds of packed sequences.
+        pattern: Which pairs attend within a sequence; its direction need not be that of the layer.
         scaling: Factor of the scores.
         dropout: Probability that a weight is dropped.
         output_attentions: Whether to return weights, which the definition alone does.
@@ -167,11 +180,15 @@ def attend(
         query.shape[-1],
         dropout=dropout,
         has_bias=packed_bias is not None,
-        is_window=module.pattern.is_window,  # pyright: ignore
+        is_window=pattern.is_window,
         is_decode_step=is_decode_step,
+        is_dot_product=module.config.has_dot_products,  # pyright: ignore
     )
     if is_packed:
-        options |= {"packed_bias": packed_bias, "situation": situation}
+        options |= {"packed_bias": packed_bias, "situation": situation, "pattern": pattern}
+    elif pattern.is_causal != module.is_causal:
+        options["is_causal"] = pattern.is_causal
+    assert kernel is None or situation.is_dot_product  # whoever brings a kernel asks `has_dot_products`
     compute = kernel or choose_kernel(situation)
     return compute(module, query, key, value, mask, scaling=scaling, dropout=dropout, **options)
 
@@ -181,6 +198,11 @@ def choose_kernel(situation: Situation) -> Callable[..., Any]:
     for kernel in KERNELS.values():
         if kernel.serves(situation):
             return kernel.compute
+    if not situation.is_dot_product:
+        raise ValueError(
+            f"attn_implementation='{situation.implementation}' computes dot products, which the model's "
+            "attention_score is none of: choose attn_implementation='sdpa' or 'eager'"
+        )
     return ALL_ATTENTION_FUNCTIONS.get_interface(situation.implementation, scaled_dot_product)
 
 
@@ -192,7 +214,12 @@ def has_kernel(layout: Layout, implementation: str | None) -> bool:
 
 
 def require_implementation(config: TercetConfig, implementation: str | None) -> None:
-    """Raise a `ValueError` if attention needs a bias, or a mask, that an implementation does not take."""
+    """Raise a `ValueError` if attention needs a score, bias or mask that an implementation does not take."""
+    if not config.has_dot_products and implementation not in (None, "eager", "sdpa"):
+        raise ValueError(
+            f"attn_implementation='{implementation}' computes dot products, which attention_score="
+            f"{config.attention_score!r} is not: choose attn_implementation='sdpa' or 'eager'"
+        )
     takes_no_bias = any(kind in str(implementation) for kind in ("flash", "flex"))
     if config.has_score_bias and takes_no_bias:
         raise ValueError(
@@ -215,6 +242,7 @@ def grouped_attention(
     sequences: PackedSequences,
     *,
     situation: Situation,
+    pattern: AttentionPattern,
     scaling: float,
     dropout: float,
     packed_bias: Tensor | None = None,
@@ -225,7 +253,7 @@ def grouped_attention(
     Each group has a kernel of its own, and a mask by the layer's pattern; shorter sequences take a part of
     `packed_bias`. Returns (1, N, H, D), and no weights.
     """
-    groups, pattern = sequences.groups, cast(AttentionPattern, module.pattern)
+    groups = sequences.groups
     sides = ((groups.queries, query), (groups.keys, key), (groups.keys, value))
     parts = zip(*(slots.split(x.transpose(1, 2)[0]) for slots, x in sides), strict=True)  # (b, t, heads, D)
     results = []
@@ -234,7 +262,7 @@ def grouped_attention(
         mask = mask_of_group(groups.keys, group, pattern)
         bias = None if packed_bias is None else packed_bias[..., : k.shape[1], : k.shape[1]]
         options = {"is_causal": pattern.is_causal, "scaling": scaling, "dropout": dropout}
-        results.append(compute(q, k, v, mask, bias, **options))
+        results.append(compute(q, k, v, mask, bias, module=module, **options))
     return groups.queries.join(results)[None], None
 
 
@@ -257,8 +285,11 @@ KERNELS: dict[str, Kernel] = {
         takes_pairs=False,
         is_available=has_varlen_kernel,
     ),
-    "grouped": Kernel(grouped_attention, "packed"),
+    "grouped": Kernel(grouped_attention, "packed", scores="all"),
     "short": Kernel(short_group, "group", devices=("cpu",), most_keys=SHORT),
     "fused": Kernel(fused_group, "group"),
+    "pairs": Kernel(pair_attention, "padded", implementations=("eager",), scores="pairs"),
+    "blocked": Kernel(blocked_attention, "padded", implementations=("sdpa",), scores="pairs"),
+    "blocked_group": Kernel(blocked_group, "group", scores="pairs"),
 }
 """What is chosen from, the first that serves first."""

@@ -19,13 +19,22 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 from transformers import PreTrainedConfig
-from transformers.cache_utils import Cache
+from transformers.cache_utils import (
+    DYNAMIC_LAYER_TYPE_MAPPING,
+    STATIC_LAYER_TYPE_MAPPING,
+    Cache,
+    DynamicLayer,
+    StaticLayer,
+)
 from transformers.masking_utils import (
+    and_masks,
     create_bidirectional_mask,
     create_bidirectional_sliding_window_mask,
     create_causal_mask,
     create_sliding_window_causal_mask,
 )
+
+from .tracing import is_tracing
 
 SMALLEST_WINDOW = 2
 """Of a window of 1, transformers' caches would keep everything instead of nothing."""
@@ -45,14 +54,23 @@ class AttentionPattern(ABC):
     """What kernels are told that know windows: the keys on one side, the query included; `None`: no limit."""
     is_window: ClassVar[bool] = True
     """Whether direction and `window` say everything. Kernels that take no masks serve such patterns only."""
+    fields: ClassVar[tuple[str, ...]] = ()
+    """The fields of a configuration that the pattern reads, and that change nothing without it."""
 
     def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
+        self.config = config
         self.is_causal = is_causal
+
+    def toward(self, is_causal: bool | None) -> "AttentionPattern":
+        """Give the same pattern causal or bidirectional; `None` keeps its own direction."""
+        if is_causal is None or is_causal == self.is_causal:
+            return self
+        return type(self)(self.config, is_causal=is_causal)
 
     @classmethod
     @abstractmethod
-    def require(cls, sliding_window: int | None, layer_types: str) -> None:
-        """Raise a `ValueError` unless `sliding_window` suits the pattern; `layer_types` names its field."""
+    def require(cls, config: PreTrainedConfig, layer_types: str) -> None:
+        """Raise a `ValueError` unless the fields suit the pattern; `layer_types` names that of the types."""
 
     @abstractmethod
     def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -86,7 +104,7 @@ class FullAttention(AttentionPattern):
     """All keys, or in a decoder all up to the query (Vaswani et al., 2017, section 3.2.3)."""
 
     @classmethod
-    def require(cls, sliding_window: int | None, layer_types: str) -> None:
+    def require(cls, config: PreTrainedConfig, layer_types: str) -> None:
         """Require nothing: a window is for other layers."""
 
     def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -117,6 +135,7 @@ class SlidingAttention(AttentionPattern):
     """Keys within the configuration's `sliding_window` of the query (Beltagy et al., 2020, section 3.1)."""
 
     is_local = True
+    fields = ("sliding_window",)
 
     def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
         super().__init__(config, is_causal=is_causal)
@@ -124,11 +143,11 @@ class SlidingAttention(AttentionPattern):
         self.window: int = config.sliding_window if is_causal else config.sliding_window + 1
 
     @classmethod
-    def require(cls, sliding_window: int | None, layer_types: str) -> None:
+    def require(cls, config: PreTrainedConfig, layer_types: str) -> None:
         """Raise a `ValueError` unless there is a window."""
-        if (sliding_window or 0) < SMALLEST_WINDOW:
+        if (config.sliding_window or 0) < SMALLEST_WINDOW:
             raise ValueError(
-                f"sliding_window is {sliding_window}, but {layer_types} has sliding layers: "
+                f"sliding_window is {config.sliding_window}, but {layer_types} has sliding layers: "
                 f"choose {SMALLEST_WINDOW} or more"
             )
 
@@ -157,23 +176,84 @@ class SlidingAttention(AttentionPattern):
         )
 
 
+class MappedPattern(AttentionPattern):
+    """A pattern that is neither everything nor a window, so that kernels need a mask of its map. Abstract."""
+
+    is_window = False
+
+    def build_mask(
+        self,
+        config: PreTrainedConfig,
+        x: Tensor,
+        attention_mask: Tensor | None,
+        past_key_values: Cache | None,
+        and_mask_function: Callable[..., Tensor] | None,
+    ) -> Tensor | BlockMask | None:
+        """Forbid pads, and what the map does; short sequences are full attention's."""
+        create: Callable[..., Any] = create_causal_mask if self.is_causal else create_bidirectional_mask
+        length = x.shape[1] if attention_mask is None else max(x.shape[1], attention_mask.shape[-1])
+        if past_key_values is not None or is_tracing() or not self.is_full(length):
+            functions = (self.allows_indices, and_mask_function)
+            and_mask_function = and_masks(*(function for function in functions if function is not None))
+        return create(
+            config, x, attention_mask, past_key_values=past_key_values, and_mask_function=and_mask_function
+        )
+
+    def allows_indices(self, batch_idx: Tensor, head_idx: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        """Be `allows` as a mask function of transformers: indices differ as positions do."""
+        return self.allows(q_idx, kv_idx)
+
+
+class StridedAttention(MappedPattern):
+    """The last `attention_stride` keys, and every stride-th one before (Child et al., 2019, section 4.2).
+
+    Their two heads, "merged" in one. An encoder sees the same behind the query as before it.
+    """
+
+    fields = ("attention_stride",)
+
+    @classmethod
+    def require(cls, config: PreTrainedConfig, layer_types: str) -> None:
+        """Raise a `ValueError` unless there is a stride."""
+        if config.attention_stride < 1:
+            raise ValueError(
+                f"attention_stride is {config.attention_stride}, but {layer_types} has strided layers: "
+                "choose 1 or more"
+            )
+
+    def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Allow near pairs, and those at a multiple of the stride."""
+        distances, stride = queries - keys, self.config.attention_stride
+        allowed = (distances.abs() <= stride) | (distances % stride == 0)
+        return allowed & (distances >= 0) if self.is_causal else allowed
+
+    def is_full(self, length: int) -> bool:
+        """Short sequences fit into the last positions; all keys are a multiple of 1 away."""
+        return length <= self.config.attention_stride + 1 or self.config.attention_stride == 1
+
+
 PATTERNS: dict[str, type[AttentionPattern]] = {
     "full_attention": FullAttention,
     "sliding_attention": SlidingAttention,
+    "strided_attention": StridedAttention,
 }
-"""What a layer may be, in transformers' words."""
+"""What a layer may be, in transformers' words where it has them."""
+
+# Caches look up types of layers. Those that transformers does not know keep all keys, as full ones do.
+for kind in PATTERNS:
+    DYNAMIC_LAYER_TYPE_MAPPING.setdefault(kind, DynamicLayer)
+    STATIC_LAYER_TYPE_MAPPING.setdefault(kind, StaticLayer)
 
 
-def require_layer_types(
-    layer_types: list[str] | None, num_layers: int, sliding_window: int | None, prefix: str = ""
-) -> None:
-    """Raise a `ValueError` unless each layer has a type, and sliding ones a window.
+def require_layer_types(config: PreTrainedConfig, prefix: str = "") -> None:
+    """Raise a `ValueError` unless each layer has a type, and each type the fields that it needs.
 
     Without types all layers slide if there is a window, as transformers' caches have it.
     """
     name = f"{prefix}layer_types"
+    layer_types, num_layers = getattr(config, name), getattr(config, f"{prefix}num_hidden_layers")
     if layer_types is None:
-        layer_types = [] if sliding_window is None else ["sliding_attention"] * num_layers
+        layer_types = [] if config.sliding_window is None else ["sliding_attention"] * num_layers
         num_layers = len(layer_types)
     if not set(layer_types) <= set(PATTERNS):
         raise ValueError(f"{name} is {layer_types}: choose {' or '.join(PATTERNS)} for each layer")
@@ -183,4 +263,4 @@ def require_layer_types(
             "give each layer its type"
         )
     for layer_type in dict.fromkeys(layer_types):
-        PATTERNS[layer_type].require(sliding_window, name)
+        PATTERNS[layer_type].require(config, name)

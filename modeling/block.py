@@ -9,12 +9,12 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .attention import CrossAttention, SelfAttention, select_positions
+from .attention import CrossAttention, SelfAttention
 from .configuration_tercet import TercetConfig
 from .dropout import Dropout
 from .feed_forward import FEED_FORWARD
 from .normalization import build_norm
-from .packing import Mask
+from .packing import Mask, select_positions
 from .positions import Rotation
 
 

@@ -94,6 +94,7 @@ def classification_loss(
     reduction: Literal["mean", "sum"] = "mean",
     num_items_in_batch: Tensor | int | None = None,
     label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
 ) -> Tensor:
     """Loss of the labels of sequences under logits (S, L), by `config.problem_type`.
 
@@ -103,7 +104,7 @@ def classification_loss(
     `checked_labels` and `checked_shares` say which are refused.
 
     Raises:
-        ValueError: If a label is out of range, or labels shall be smoothed that are not one of several.
+        ValueError: If a label is out of range, or a loss is to be changed that has no softmax over labels.
     """
     if config.problem_type is None:
         config.problem_type = problem_of(labels, count_labels(config))
@@ -114,8 +115,9 @@ def classification_loss(
             reduction=reduction,
             num_items_in_batch=num_items_in_batch,
             label_smoothing=label_smoothing,
+            z_loss=z_loss,
         )
-    require_no_smoothing(config.problem_type, label_smoothing)
+    require_plain_loss(config.problem_type, label_smoothing, z_loss)
     if config.problem_type == "multi_label_classification":
         labels = checked_shares(labels)
     logits = at_least_float32(logits).flatten()
@@ -174,9 +176,10 @@ def position_loss(
     reduction: Literal["mean", "sum"] = "mean",
     num_items_in_batch: Tensor | int | None = None,
     label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
 ) -> Tensor:
     """Cross-entropy of one position (S,) of each sequence, in its row, or from its first packed token."""
-    require_no_smoothing("a position", label_smoothing)
+    require_plain_loss("a position", label_smoothing, z_loss)
     is_own = sequences.is_own
     positions = checked_labels(positions, None, "positions").view(-1)
     columns = (sequences.origins + positions).where(positions >= 0, IGNORE)
@@ -186,9 +189,8 @@ def position_loss(
     return reduce_loss(cross_entropy_sum(candidates, labels), is_target.sum(), reduction, num_items_in_batch)
 
 
-def require_no_smoothing(problem: str, label_smoothing: float) -> None:
-    """Raise a `ValueError` if labels shall be smoothed that are not one of `num_labels`."""
-    if label_smoothing:
-        raise ValueError(
-            f"label_smoothing is {label_smoothing}, but {problem} is not one of several labels: leave it at 0"
-        )
+def require_plain_loss(problem: str, label_smoothing: float, z_loss: float) -> None:
+    """Raise a `ValueError` if a loss over several labels is to be changed where there are not several."""
+    for name, value in (("label_smoothing", label_smoothing), ("z_loss", z_loss)):
+        if value:
+            raise ValueError(f"{name} is {value}, but {problem} is not one of several labels: leave it at 0")

@@ -2,6 +2,7 @@
 
 from transformers import PreTrainedConfig
 
+from .attention_gates import GATES
 from .attention_patterns import require_layer_types
 from .attention_scores import SCORES
 from .configuration_neural import require_at_least, require_choice, require_probability
@@ -17,8 +18,9 @@ def require_architecture(config: PreTrainedConfig) -> None:
     for name in ("attention_dropout", "activation_dropout"):
         require_probability(name, getattr(config, name))
     require_heads(config.hidden_size, config.head_dim, config.num_attention_heads, config.num_key_value_heads)
-    require_layer_types(config.layer_types, config.num_hidden_layers, config.sliding_window)
+    require_layer_types(config)
     require_choice("attention_score", config.attention_score, SCORES)
+    require_choice("attention_gate", config.attention_gate, GATES)
     require_positions(config)
     require_first_norm(config)
 
@@ -34,9 +36,7 @@ def require_decoder(config: PreTrainedConfig) -> None:
         config.decoder_num_key_value_heads,
         prefix="decoder_",
     )
-    require_layer_types(
-        config.decoder_layer_types, config.decoder_num_hidden_layers, config.sliding_window, prefix="decoder_"
-    )
+    require_layer_types(config, prefix="decoder_")
     if config.norm_placement == "parallel":
         raise ValueError("norm_placement='parallel' does not support cross-attention: choose 'pre' or 'post'")
 

@@ -31,7 +31,7 @@ OF_TRANSFORMERS = {
 }
 """What transformers and its predecessors may write into any configuration, beside fields."""
 
-Activation = Literal["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
+Activation = Literal["relu", "relu2", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
 ClassifierPooling = Literal["first", "last", "mean"]
 ClassifierActivation = Literal["tanh", Activation]
 
@@ -58,7 +58,8 @@ class NeuralConfig(PreTrainedConfig):
     """Only a layer norm has one."""
 
     hidden_act: Activation = "silu"
-    """In feed-forward networks, and in the LM head's dense layer."""
+    """In feed-forward networks, and in the LM head's dense layer; `relu2` is ReLU, squared (So et al., 2021,
+    section 3)."""
     mlp_bias: bool = False
     """In the linear layers of both."""
 

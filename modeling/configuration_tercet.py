@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from huggingface_hub.dataclasses import strict
 
+from .attention_scores import SCORES
 from .configuration_checks import equal_share, require_architecture, require_decoder
 from .configuration_neural import ClassifierActivation, ClassifierPooling, NeuralConfig
 from .configuration_rotary import RotaryConfig
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 else:
     PositionEmbeddingType = Literal[tuple(POSITIONS)]
 
-DEFAULT_SCORE = "scaled_dot_product"
+NAMED_IF_SET = {
+    "attention_score": "scaled_dot_product",
+    "attention_gate": "none",
+    "zero_init_residual": False,
+    "attention_stride": 128,
+}
+"""Fields that are saved only where they have another value than this, as in files of earlier versions."""
 
 DECODER_FIELDS = (
     "num_hidden_layers",
@@ -50,11 +57,13 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     """Width of one attention head; `None`: an equal share of `hidden_size`, which is filled in."""
 
     layer_types: list[str] | None = None
-    """For each layer "full_attention" or "sliding_attention", as transformers says; `None`: all
-    slide if there is a `sliding_window`, otherwise none."""
+    """For each layer its attention pattern: "full_attention" or "sliding_attention", as transformers says, or
+    another of `attention_patterns.py`; `None`: all slide if there is a `sliding_window`, otherwise none."""
     sliding_window: int | None = None
     """What a token attends to in sliding layers: see `attention_patterns.py`. In an encoder, this many tokens
     on either side, and itself; in a decoder this many, itself and those just before it."""
+    attention_stride: int = NAMED_IF_SET["attention_stride"]
+    """Of strided layers: a token attends to the last so many tokens, and to every so-manieth one before."""
 
     max_position_embeddings: int = 1024
     """Longest sequence: the rows of a table of learned positions, otherwise what data should respect."""
@@ -77,10 +86,15 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     attention_bias: bool = False
     attention_out_bias: bool | None = None
     """Of attention's last projection; `None`: as in those of queries, keys and values, `attention_bias`."""
-    attention_score: str = DEFAULT_SCORE
+    attention_score: str = NAMED_IF_SET["attention_score"]
     """How queries and keys are compared: see `attention_scores.py`."""
     use_qk_norm: bool = False
     """Normalize each head of queries and keys (Henry et al., 2020; Dehghani et al., 2023, section 2)."""
+    attention_gate: str = NAMED_IF_SET["attention_gate"]
+    """What scales the values that heads have read, before the last projection: see `attention_gates.py`."""
+    zero_init_residual: bool = NAMED_IF_SET["zero_init_residual"]
+    """Initialize the last layer of every sub-layer to zero, so that it adds nothing to the residual stream at
+    first (Zhang et al., 2019, "Fixup initialization", section 3). Loading is not affected."""
 
     attention_dropout: float | int = 0.0
     """On the attention weights."""
@@ -105,6 +119,11 @@ class TercetConfig(RotaryConfig, NeuralConfig):
         return POSITIONS[self.position_embedding_type].bias is not NoPositions.bias
 
     @property
+    def has_dot_products(self) -> bool:
+        """Whether scores of attention are dot products, as most kernels compute them."""
+        return SCORES[self.attention_score].is_dot_product
+
+    @property
     def rotary_dim(self) -> int:
         """Channels of each head that rotary positions turn."""
         return int((self.head_dim or 0) * self.partial_rotary_factor)
@@ -127,11 +146,14 @@ class TercetConfig(RotaryConfig, NeuralConfig):
         """Leave the check to `require_layer_types`: transformers knows its own names alone."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all fields; a score only if it is another than the usual, as in files of earlier versions."""
+        """Give all fields, but those of `NAMED_IF_SET` only where they are set."""
         given = super().to_dict()
-        if given.get("attention_score") == DEFAULT_SCORE:
-            given.pop("attention_score")
-        return given
+        return {name: value for name, value in given.items() if not is_unset(name, value)}
+
+
+def is_unset(name: str, value: object) -> bool:
+    """Tell whether a field is one of `NAMED_IF_SET` and has its usual value."""
+    return name in NAMED_IF_SET and value == NAMED_IF_SET[name]
 
 
 SHARED_FIELDS = tuple(

@@ -28,6 +28,9 @@ CHUNK_BYTES = {"cpu": 2**26}
 LARGE_CHUNK_BYTES = 2**28
 """The same on other devices, which need larger products to be busy."""
 
+BYTES_WITH_Z_LOSS = 6
+"""Bytes that a logit of 16 bits counts in a chunk with a z-loss, whose softmax is float32's."""
+
 NUMBERS_PER_BLOCK = 2**19
 """Numbers of a gradient that are added at a time."""
 
@@ -42,11 +45,15 @@ class LossArguments(TypedDict, total=False):
         num_items_in_batch: Divide the sum by this number instead: the targets of all accumulated batches.
         label_smoothing: Probability mass spread evenly over the whole vocabulary, the true word included
             (Szegedy et al., 2016, section 7); the smoothed target sums to 1.
+        z_loss: Weight of an additional loss for each target, the square of log Z, where Z is the sum of the
+            exponentials of all logits (1e-4 in PaLM; Chowdhery et al., 2022, section 5). It keeps logits from
+            drifting, and is no part of a likelihood.
     """
 
     reduction: Literal["mean", "sum"]
     num_items_in_batch: Tensor | int | None
     label_smoothing: float
+    z_loss: float
 
 
 def take_loss_arguments(arguments: dict[str, Any]) -> LossArguments:
@@ -64,6 +71,7 @@ def lm_head_loss(
     reduction: Literal["mean", "sum"] = "mean",
     num_items_in_batch: Tensor | int | None = None,
     label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
 ) -> Tensor:
     """Cross-entropy of `labels` (B, T) under `head(transform(hidden_states))`, computed at targets only.
 
@@ -72,12 +80,12 @@ def lm_head_loss(
     is_target = labels != IGNORE
     hidden_states, labels = transform(hidden_states[is_target]), labels[is_target]
     if is_plain(head):
-        total = linear_cross_entropy(hidden_states, head.weight, head.bias, labels, label_smoothing)
+        total = linear_cross_entropy(hidden_states, head.weight, head.bias, labels, label_smoothing, z_loss)
     else:
         logger.warning_once(
             f"the LM head is a {type(head).__name__}: the logits of all targets are held in memory at once"
         )
-        total = cross_entropy_sum(head(hidden_states), labels, label_smoothing)
+        total = cross_entropy_sum(head(hidden_states), labels, label_smoothing, z_loss)
     return reduce_loss(total, is_target.sum(), reduction, num_items_in_batch)
 
 
@@ -88,9 +96,10 @@ def logits_loss(
     reduction: Literal["mean", "sum"] = "mean",
     num_items_in_batch: Tensor | int | None = None,
     label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
 ) -> Tensor:
     """The definition: cross-entropy of `labels` (...) under logits (..., V) that are there anyway."""
-    total = cross_entropy_sum(logits, labels, label_smoothing)
+    total = cross_entropy_sum(logits, labels, label_smoothing, z_loss)
     return reduce_loss(total, (labels != IGNORE).sum(), reduction, num_items_in_batch)
 
 
@@ -106,19 +115,23 @@ def reduce_loss(
     return total if reduction == "sum" else total / num_targets.clamp(min=1)
 
 
-def cross_entropy_sum(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+def cross_entropy_sum(
+    logits: Tensor, labels: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0
+) -> Tensor:
     """Sum of the cross-entropies of `labels` (...) under `logits` (..., V), in float32.
 
     Raises:
         ValueError: If a label is neither `IGNORE` nor in [0, V); see `checked_labels`.
     """
-    return F.cross_entropy(
-        at_least_float32(logits.flatten(0, -2)),
-        checked_labels(labels, logits.shape[-1]).flatten(),
-        ignore_index=IGNORE,
-        reduction="sum",
-        label_smoothing=label_smoothing,
+    logits = at_least_float32(logits.flatten(0, -2))
+    labels = checked_labels(labels, logits.shape[-1]).flatten()
+    total = F.cross_entropy(
+        logits, labels, ignore_index=IGNORE, reduction="sum", label_smoothing=label_smoothing
     )
+    if z_loss:
+        log_z = logits.logsumexp(dim=-1).masked_fill(labels == IGNORE, 0)
+        total = total + z_loss * log_z.square().sum()
+    return total
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -127,7 +140,12 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 def linear_cross_entropy(
-    hidden_states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, label_smoothing: float = 0.0
+    hidden_states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
 ) -> Tensor:
     """Sum of the cross-entropies of `labels` (N,) under the logits of a linear layer, chunk by chunk.
 
@@ -141,6 +159,8 @@ def linear_cross_entropy(
         bias: (V,), or none.
         labels: (N,), none of them `IGNORE`.
         label_smoothing: Mass that is spread over the vocabulary.
+        z_loss: Weight of the squares of log Z; see `LossArguments`. The softmax is float32's then, because
+            the factors of so small a weight are nothing to a probability in 16 bits.
 
     Raises:
         ValueError: If a label is not in [0, V); see `checked_labels`.
@@ -148,7 +168,7 @@ def linear_cross_entropy(
     labels = checked_labels(labels, len(weight))
     device = hidden_states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-    return _LinearCrossEntropy.apply(hidden_states, weight, bias, labels, label_smoothing, dtype)
+    return _LinearCrossEntropy.apply(hidden_states, weight, bias, labels, label_smoothing, z_loss, dtype)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -160,16 +180,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         labels: Tensor,
         label_smoothing: float,
+        z_loss: float,
         dtype: torch.dtype,
     ) -> Tensor:
         with torch.autocast(hidden_states.device.type, enabled=False):
             d_hidden = torch.empty_like(hidden_states)
             d_weight, d_bias, losses = None, None, []
             cast_weight, cast_bias = weight.to(dtype), None if bias is None else bias.to(dtype)
-            for rows in _chunks(len(labels), len(weight) * dtype.itemsize, hidden_states.device):
+            bytes_per_logit = dtype.itemsize if not z_loss else max(dtype.itemsize, BYTES_WITH_Z_LOSS)
+            for rows in _chunks(len(labels), len(weight) * bytes_per_logit, hidden_states.device):
                 states = hidden_states[rows].to(dtype)
                 logits = F.linear(states, cast_weight, cast_bias)
-                loss, d_logits = _softmax_gradient(logits, labels[rows], label_smoothing)
+                loss, d_logits = _softmax_gradient(logits, labels[rows], label_smoothing, z_loss)
                 losses.append(loss)
                 d_hidden[rows] = d_logits @ cast_weight
                 # Transposed (C, V): a CPU multiplies the long side faster as columns than as rows.
@@ -189,7 +211,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         of_weight = torch.empty_like(d_weight.T, dtype=ctx.dtype, memory_format=torch.contiguous_format)
         torch.mul(d_weight.T, gradient, out=of_weight)
         of_bias = None if d_bias is None else (d_bias * gradient).to(ctx.dtype)
-        return d_hidden * gradient.to(d_hidden.dtype), of_weight, of_bias, None, None, None
+        return d_hidden * gradient.to(d_hidden.dtype), of_weight, of_bias, None, None, None, None
 
 
 def _chunks(num_rows: int, bytes_per_row: int, device: torch.device) -> Iterator[slice]:
@@ -213,11 +235,14 @@ def _accumulated(total: Tensor | None, part: Tensor) -> Tensor:
     return total
 
 
-def _softmax_gradient(logits: Tensor, labels: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
+def _softmax_gradient(
+    logits: Tensor, labels: Tensor, label_smoothing: float, z_loss: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """Sum of the cross-entropies of `logits` (N, V) in float32, and its gradient in the logits' type."""
     given, rows = logits.dtype, torch.arange(len(labels), device=labels.device)
-    if given == torch.float16:  # whose range ends where the probabilities of most words begin
-        logits = logits.float()
+    # The range of float16 ends where the probabilities of most words begin; a z-loss needs its digits.
+    if given == torch.float16 or z_loss:
+        logits = at_least_float32(logits)
     probabilities = logits.softmax(dim=-1)
     of_label = at_least_float32(probabilities[rows, labels])
     # Rounded, a probability near one would leave nothing to learn: what is missing is summed up instead.
@@ -228,6 +253,12 @@ def _softmax_gradient(logits: Tensor, labels: Tensor, label_smoothing: float) ->
     if not logits.is_cpu or is_lost.any():  # only on a CPU is this known without waiting
         loss = torch.where(is_lost, _distance_to_likeliest(logits, probabilities, rows, labels), loss)
     d_label = -missing
+    if z_loss:
+        log_z = loss + logits[rows, labels]
+        loss = loss + z_loss * log_z.square()
+        slope = 2 * z_loss * log_z
+        probabilities *= (1 + slope)[:, None]
+        d_label = d_label + slope * of_label
     if label_smoothing:
         loss += label_smoothing * (logits[rows, labels] - logits.mean(dim=-1, dtype=loss.dtype))
         d_label += label_smoothing * (1 - 1 / logits.shape[1])

@@ -29,12 +29,20 @@ def scaled_dot_product(
 
     Returns the weighted values (B, T, H, D), and the weights (B, H, T, S).
     """
-    groups = query.shape[1] // key.shape[1]
-    key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+    key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
     scores = query @ key.mT * scaling  # (B, H, T, S)
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(query.dtype)
+    return weigh(scores, value, attention_mask, dropout)
+
+
+def weigh(scores: Tensor, value: Tensor, added: Tensor | None, dropout: float) -> tuple[Tensor, Tensor]:
+    """Weigh values (B, G, S, D) by the softmax of scores (B, H, T, S), to which a mask or a bias is added.
+
+    Returns the weighted values (B, T, H, D), and the weights (B, H, T, S).
+    """
+    value = value.repeat_interleave(scores.shape[1] // value.shape[1], dim=1)
+    if added is not None:
+        scores = scores + added
+    weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(value.dtype)
     weights = drop(weights, dropout)
     return (weights @ value).transpose(1, 2), weights
 

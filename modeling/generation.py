@@ -20,6 +20,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
+from .attention_patterns import PATTERNS
 from .configuration_tercet import TercetConfig
 from .growing_cache import grows, make_dynamic, make_growing
 from .packing import Masks
@@ -106,6 +107,12 @@ def require_key_positions(config: TercetConfig) -> None:
             "continuous batching has a paged cache, but position_embedding_type="
             f"{config.position_embedding_type!r} needs the position of every key: use generate() with a "
             "padded batch"
+        )
+    needing = [kind for kind in dict.fromkeys(config.types_of_layers) if not PATTERNS[kind].is_window]
+    if needing:
+        raise ValueError(
+            f"continuous batching has a paged cache, whose masks know no layers of type {needing[0]!r}: use "
+            "generate() with a padded batch"
         )
 
 

@@ -13,15 +13,20 @@ def residual_linear(config: TercetConfig, in_features: int, bias: bool) -> nn.Li
 
     With the norm before the sub-layers, every layer adds to the stream twice and its variance grows with
     depth; the initial weights are smaller by 1 / sqrt(2 * layers) to keep it constant (Radford et al., 2019,
-    section 2.3). The norm after the sub-layers needs no such care.
+    section 2.3). The norm after the sub-layers needs no such care. With `zero_init_residual` they are zero.
 
     The layer is of no class of its own, since torch's quantizer knows layers by their exact class.
     """
     layer = nn.Linear(in_features, config.hidden_size, bias=bias)
-    vars(layer)["init_scale"] = (
-        (2 * config.num_hidden_layers) ** -0.5 if config.norm_placement != "post" else 1.0
-    )
+    vars(layer)["init_scale"] = initial_scale(config)
     return layer
+
+
+def initial_scale(config: TercetConfig) -> float:
+    """Give the factor of the initial weights of layers that project back to the model's width."""
+    if config.zero_init_residual:
+        return 0.0
+    return (2 * config.num_hidden_layers) ** -0.5 if config.norm_placement != "post" else 1.0
 
 
 def init_scale(layer: nn.Linear) -> float | None:

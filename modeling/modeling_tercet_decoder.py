@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from transformers import GenerationMixin
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.masking_utils import create_bidirectional_mask
@@ -33,18 +32,19 @@ from .packing import (
     Masks,
     PackedSequences,
     Padding,
-    positions_in,
-    positions_of,
     require_source_bounds,
     sequence_ids,
     within,
 )
 from .stack import TercetStack, kernel_arguments, require_tokens
-from .targets import IGNORE
+from .targets import next_tokens
 
 
 class TercetDecoderModel(TercetStack):
-    """Embeddings, causal blocks, final norm; with `has_cross_attention`, blocks read an encoder's output."""
+    """Embeddings, causal blocks, final norm; with `has_cross_attention`, blocks read an encoder's output.
+
+    With `is_causal=False` the same blocks are bidirectional, as the hybrid of GPT and BERT needs.
+    """
 
     config: TercetDecoderConfig
     _can_record_outputs = {
@@ -53,8 +53,10 @@ class TercetDecoderModel(TercetStack):
         "cross_attentions": CrossAttention,
     }
 
-    def __init__(self, config: TercetDecoderConfig, *, has_cross_attention: bool = False):
-        super().__init__(config, is_causal=True, has_cross_attention=has_cross_attention)
+    def __init__(
+        self, config: TercetDecoderConfig, *, has_cross_attention: bool = False, is_causal: bool = True
+    ):
+        super().__init__(config, is_causal=is_causal, has_cross_attention=has_cross_attention)
 
     @merge_with_config_defaults
     @capture_outputs
@@ -81,7 +83,8 @@ class TercetDecoderModel(TercetStack):
         The arguments are those of `TercetEncoderModel.forward`. With a cache, `attention_mask` is (B, past +
         T), and `past_key_values` is extended in place; packed sequences have none. A model that reads an
         encoder takes no `output_positions`; its source is `encoder_hidden_states` (B, S, C), or packed (1,
-        M), with `encoder_attention_mask` (B, S), or with lengths `cu_seq_lens_k`.
+        M), with `encoder_attention_mask` (B, S), or with lengths `cu_seq_lens_k`. `is_causal=False` lets
+        tokens attend to later ones, too.
         """
         if kwargs.get("cache") is not None:
             lengths = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}
@@ -106,12 +109,12 @@ class TercetDecoderModel(TercetStack):
             past_key_values = self.new_cache(encoder_hidden_states)
 
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
-        masks = self.masks(layout, x, attention_mask, output_attentions, past_key_values)
+        is_causal = kwargs.get("is_causal")
+        masks = self.masks(layout, x, attention_mask, output_attentions, past_key_values, is_causal)
         source, source_mask = encoder_hidden_states, None
         if source is not None:
-            source, source_mask = self.prepare_source(
-                layout, x, source, encoder_attention_mask, (cu_seq_lens_k, max_length_k), output_attentions
-            )
+            bounds, given = (cu_seq_lens_k, max_length_k), encoder_attention_mask
+            source, source_mask = self.prepare_source(layout, x, source, given, bounds, output_attentions)
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
         states = self.transform(
             layout, x, masks, arguments, source, source_mask, past_key_values, output_positions
@@ -273,20 +276,3 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
         """Predict what follows one more token of each sequence (B, 1): logits (B, 1, V)."""
         states = self.model.decode_step(input_ids, position_ids, attention_mask, past_key_values)
         return CausalLMOutputWithPast(logits=self.compute_logits(states), past_key_values=past_key_values)
-
-
-def next_tokens(
-    labels: Tensor,
-    attention_mask: Tensor | Masks | None,
-    position_ids: Tensor | None,
-    cu_seq_lens: Tensor | None,
-) -> Tensor:
-    """Target of each position: the label after it (B, T), unless that is a pad or begins another sequence."""
-    if cu_seq_lens is not None:
-        labels = labels.masked_fill(positions_of(cu_seq_lens, labels.shape[1]) == 0, IGNORE)
-    elif isinstance(attention_mask, Tensor) and attention_mask.shape == labels.shape:
-        is_inner = (attention_mask != 0) & (positions_in(attention_mask) > 0)
-        labels = labels.masked_fill(~is_inner, IGNORE)
-    elif position_ids is not None:
-        labels = labels.masked_fill(position_ids == 0, IGNORE)
-    return F.pad(labels[..., 1:], (0, 1), value=IGNORE)

@@ -69,7 +69,7 @@ class TercetEncoderModel(TercetStack):
             can_unpad=self.training and not self.records("output_hidden_states", kwargs),
         )
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
-        masks = self.masks(layout, x, attention_mask, output_attentions)
+        masks = self.masks(layout, x, attention_mask, output_attentions, is_causal=kwargs.get("is_causal"))
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
         states = self.transform(layout, x, masks, arguments, output_positions=output_positions)
         return BaseModelOutput(last_hidden_state=states)
@@ -79,6 +79,7 @@ class TercetEncoderForMaskedLM(TercetLMHeadModel):
     """The encoder and a prediction of hidden tokens."""
 
     config: TercetEncoderConfig
+    _keys_to_ignore_on_load_unexpected = ["next_sentence_head"]  # of a model that learned both (BERT's)
     _tied_weights_keys = {"lm_head.weight": "model.embeddings.embed_tokens.weight"}
 
     def __init__(self, config: TercetEncoderConfig):
@@ -196,7 +197,8 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
         pair_logits = self.next_sentence_head(states[sequences.first])
         pair_loss = None
         if next_sentence_label is not None:
-            pair_loss = next_sentence_loss(pair_logits, next_sentence_label, loss_arguments)
+            of_pairs: LossArguments = {**loss_arguments, "z_loss": 0.0}  # which concerns the vocabulary alone
+            pair_loss = next_sentence_loss(pair_logits, next_sentence_label, of_pairs)
         losses = [loss for loss in (token_loss, pair_loss) if loss is not None]
         return TercetForPreTrainingOutput(
             loss=sum(losses[1:], losses[0]) if losses else None,

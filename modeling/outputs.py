@@ -36,6 +36,11 @@ class TercetForPreTrainingOutput(ModelOutput):
     masked_lm_loss: Tensor | None = None
     next_sentence_loss: Tensor | None = None
 
+    @property
+    def logits(self) -> Tensor | None:
+        """Give `prediction_logits`, by the name that models of masked tokens alone have for them."""
+        return self.prediction_logits
+
 
 @dataclass
 class TercetSentenceEmbeddingOutput(ModelOutput):

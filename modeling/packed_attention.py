@@ -29,6 +29,7 @@ def flash_attention(
     sequences: PackedSequences,
     *,
     situation: object,
+    pattern: AttentionPattern,
     packed_bias: None = None,
     sliding_window: int | None = None,
     **options: Any,
@@ -36,6 +37,8 @@ def flash_attention(
     """Attend by the flash kernel that the configuration names: (1, H, N, D) to (1, N, H, D)."""
     flash = ALL_ATTENTION_FUNCTIONS[str(cast(TercetConfig, module.config)._attn_implementation)]
     options = sequences.flash_arguments | options | {"sliding_window": sliding_window}
+    if pattern.is_causal != module.is_causal:
+        options["is_causal"] = pattern.is_causal
     return flash(module, query, key, value, None, **options)
 
 
@@ -46,6 +49,7 @@ def stream_attention(
     value: Tensor,
     sequences: PackedSequences,
     *,
+    pattern: AttentionPattern,
     scaling: float,
     sliding_window: int | None = None,
     **_: Any,
@@ -58,7 +62,7 @@ def stream_attention(
         v,
         sequences,
         scaling=scaling,
-        is_causal=bool(module.is_causal),
+        is_causal=pattern.is_causal,
         sliding_window=sliding_window,
     )
     return attended[None], None
@@ -88,6 +92,7 @@ def short_group(
     is_causal: bool,
     scaling: float,
     dropout: float,
+    **_: Any,
 ) -> Tensor:
     """Let (b, t, H, D) attend to (b, s, G, D), with a bias (1, H, t, s); a mask forbids the future itself."""
     added = additive(mask, is_causal and mask is None, key.shape[1], like=query, bias=bias)
@@ -104,6 +109,7 @@ def fused_group(
     is_causal: bool,
     scaling: float,
     dropout: float,
+    **_: Any,
 ) -> Tensor:
     """Do the same by torch's fused kernel."""
     is_causal = is_causal and mask is None

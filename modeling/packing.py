@@ -200,3 +200,8 @@ def within(sequences_q: Tensor, sequences_k: Tensor) -> Callable[..., Tensor]:
         return sequences_q[batch_idx, q_idx] == sequences_k[batch_idx, kv_idx]
 
     return same_sequence
+
+
+def select_positions(x: Tensor, positions: Tensor | None) -> Tensor:
+    """Select positions (n,) of the flattened batch (B, T, C), as (1, n, C); `None` keeps all as they are."""
+    return x if positions is None else x.flatten(0, 1)[positions][None]

@@ -9,6 +9,8 @@ when it comes to it.
 
 from transformers import PreTrainedConfig
 
+from .attention_scores import SCORES
+
 OWN_HEADS = {"q_proj": "colwise", "k_proj": "colwise", "v_proj": "colwise", "o_proj": "rowwise"}
 """Each device attends with its own heads."""
 
@@ -48,10 +50,15 @@ def plan_of_stack(config: PreTrainedConfig, *, has_cross_attention: bool = False
 
 
 def attention_plan(config: PreTrainedConfig) -> dict[str, str]:
-    """Say how attention is split: by heads, unless all of them have their bias from one module."""
-    if config.has_score_bias:
-        return ALL_HEADS
-    return OWN_HEADS | OWN_HEAD_NORMS if config.use_qk_norm else OWN_HEADS
+    """Say how attention is split: by heads, unless a module has the bias or the parameters of all scores.
+
+    Gates are split as queries are, whose heads they belong to.
+    """
+    norms = OWN_HEAD_NORMS if config.use_qk_norm else {}
+    scores_of_all = {name for name, score in SCORES.items() if score.has_parameters}
+    has_one_module = config.has_score_bias or config.attention_score in scores_of_all
+    plan = ALL_HEADS if has_one_module else OWN_HEADS | norms
+    return plan if config.attention_gate == "none" else plan | {"gate.g_proj": plan["q_proj"]}
 
 
 def with_prefix(prefix: str, plan: dict[str, str]) -> dict[str, str]:

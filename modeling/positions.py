@@ -1,8 +1,9 @@
 """Positions: how a Transformer knows the order of its tokens.
 
 Attention alone is blind to order. Absolute positions are added to the embeddings; relative ones turn queries
-and keys so that only distances reach the scores, or add a bias to these (`relative_bias.py`). A variant is a
-small class. None holds buffers, so all serve padded, packed and cached sequences alike.
+and keys so that only distances reach the scores, or add a bias to these (`relative_bias.py`,
+`linear_bias.py`). A variant is a small class. None holds buffers, so all serve padded, packed and cached
+sequences alike.
 
 Shapes: B batch, T positions, E width of token vectors, H heads, D head width, R channels of a head that turn.
 """
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 from .attention_patterns import PATTERNS
+from .linear_bias import LinearBias
 from .relative_bias import NoBias, RelativeBias
 from .rope_scaling import build_rope_scaling, frequencies_of
 from .tracing import is_tracing
@@ -176,12 +178,19 @@ class RelativePositions(NoPositions):
     bias = RelativeBias
 
 
+class LinearPositions(NoPositions):
+    """A bias that falls with the distance between query and key (ALiBi: Press et al., 2022, section 3)."""
+
+    bias = LinearBias
+
+
 POSITIONS: dict[str, type[NoPositions]] = {
     "rotary": RotaryPositions,
     "learned": LearnedPositions,
     "sinusoidal": SinusoidalPositions,
     "sinusoidal_split": SplitSinusoidalPositions,
     "relative_bias": RelativePositions,
+    "alibi": LinearPositions,
     "none": NoPositions,
 }
 """By the field `position_embedding_type` of a configuration."""

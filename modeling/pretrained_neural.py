@@ -29,6 +29,8 @@ class NeuralPreTrainedModel(PreTrainedModel):
         super()._init_weights(module)
         if isinstance(module, nn.Linear) and (scale := init_scale(module)) is not None:
             init.normal_(module.weight, std=self.config.initializer_range * scale)
+        if (draw := getattr(module, "draw", None)) is not None:
+            draw()  # a module that draws its own weights
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training or evaluation; what sped up decoding is of no use to weights that change."""

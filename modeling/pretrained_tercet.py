@@ -1,6 +1,8 @@
 """What every Transformer of the family is to transformers, and those of them that end in the vocabulary."""
 
-from typing import Any
+from typing import Any, ClassVar
+
+from torch import Tensor
 
 from .attention import SelfAttention
 from .attention_kernels import require_implementation
@@ -34,3 +36,9 @@ class TercetLMHeadModel(TercetPreTrainedModel, NeuralLMHeadModel):
     """A Transformer that ends in the vocabulary. Abstract: each member says what its targets are."""
 
     config: TercetConfig
+    logits_offset: ClassVar[int] = 0
+    """How many positions before its logits the state stands that they are computed from."""
+
+    def state_positions(self, positions: Tensor) -> Tensor:
+        """Find the states that logits at positions (n,) of the flattened batch are computed from."""
+        return (positions - self.logits_offset).clamp(min=0)

@@ -2,6 +2,7 @@
 
 In T5 every head learns a number for each bucket of distances, and all layers of a stack share them (Raffel et
 al., 2020, section 2.1). Short distances have buckets of their own, longer ones share wider and wider buckets.
+Biases without parameters follow from the distance alone: see `linear_bias.py`.
 
 Distances are counted in indices of keys, as in T5: pads before or behind a sequence change none of them, a
 cache only has to know how many of its slots are filled, and position ids play no part.
@@ -11,6 +12,7 @@ Shapes: B batch, T queries, S keys, H query heads, C model width.
 
 import math
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -29,16 +31,29 @@ class NoBias(nn.Module):
         is_causal: Whether keys behind the query are forbidden.
     """
 
+    is_directed: ClassVar[bool] = False
+    """Whether a bias of one direction, causal or not, is of no use in the other."""
+    is_by_head_number: ClassVar[bool] = False
+    """Whether the bias of a head follows from its number, so that a copy of a head has another one."""
+
     def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
         super().__init__()
 
-    def forward(self, masks: Masks, x: Tensor, past_key_values: Cache | None) -> Masks:
-        """Give what attention over states `x` (B, T, C), and over what is cached, adds to its scores."""
+    def forward(
+        self, masks: Masks, x: Tensor, past_key_values: Cache | None, is_causal: bool | None = None
+    ) -> Masks:
+        """Give what attention over states `x` (B, T, C), and over what is cached, adds to its scores.
+
+        `is_causal` replaces the stack's own direction.
+        """
         return masks
 
     def of_packed(self, masks: Masks, device: torch.device) -> Tensor | None:
         """Give what is added to the scores of packed sequences, if something is and they are packed."""
         return None
+
+    def require_direction(self, is_causal: bool | None) -> None:
+        """Raise a `ValueError` if the bias does not serve a direction; `None` is its own."""
 
 
 class DistanceBias(NoBias):
@@ -49,12 +64,23 @@ class DistanceBias(NoBias):
         self.is_causal = is_causal
         self.layer_types = config.types_of_layers
 
-    def forward(self, masks: Masks, x: Tensor, past_key_values: Cache | None) -> Masks:
+    def require_direction(self, is_causal: bool | None) -> None:
+        """Raise a `ValueError` unless the direction is the one whose distances the bias knows."""
+        if self.is_directed and is_causal not in (None, self.is_causal):
+            raise ValueError(
+                f"is_causal={is_causal}, but a bias of relative positions is learned for is_causal="
+                f"{self.is_causal}: choose position_embedding_type='rotary', 'alibi' or 'learned'"
+            )
+
+    def forward(
+        self, masks: Masks, x: Tensor, past_key_values: Cache | None, is_causal: bool | None = None
+    ) -> Masks:
         """Join the bias with each mask, to (1 or B, H, T, S); packed sequences get it from `of_packed`."""
         if isinstance(next(iter(masks.values())), PackedSequences):
             return masks
+        is_causal = self.is_causal if is_causal is None else is_causal
         return {
-            layer_type: self.biased(mask, x, past_key_values, self.layer_types.index(layer_type))
+            layer_type: self.biased(mask, x, past_key_values, self.layer_types.index(layer_type), is_causal)
             for layer_type, mask in masks.items()
         }
 
@@ -66,13 +92,15 @@ class DistanceBias(NoBias):
         length = sequences.max_length_q or longest(sequences.cu_seq_lens_q)
         return self.bias(device, length, length)
 
-    def biased(self, mask: Mask, x: Tensor, past_key_values: Cache | None, layer_idx: int) -> Tensor:
+    def biased(
+        self, mask: Mask, x: Tensor, past_key_values: Cache | None, layer_idx: int, is_causal: bool
+    ) -> Tensor:
         """Join the bias with the mask of a layer, whose cache may have dropped what lies far back."""
         num_queries, num_keys, past_length = x.shape[1], x.shape[1], 0
         if past_key_values is not None:
             num_keys, first_position = past_key_values.get_mask_sizes(num_queries, layer_idx)
             past_length = past_key_values.get_seq_length(layer_idx) - first_position
-        if mask is None and self.is_causal:
+        if mask is None and is_causal:
             mask = keys_so_far(x.device, num_queries, num_keys, past_length)
         assert mask is None or isinstance(mask, Tensor)
         return join(mask, self.bias(x.device, num_queries, num_keys, past_length), dtype_of_scores(x))
@@ -95,6 +123,8 @@ class DistanceBias(NoBias):
 
 class RelativeBias(DistanceBias):
     """A number for each head and bucket; in an encoder, later keys have other buckets than earlier ones."""
+
+    is_directed = True
 
     def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
         super().__init__(config, is_causal=is_causal)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
-from .classification import require_no_smoothing
+from .classification import require_plain_loss
 from .configuration_tercet import TercetEncoderConfig
 from .cross_entropy import at_least_float32, reduce_loss, take_loss_arguments
 from .feed_forward import build_activation
@@ -95,15 +95,16 @@ def replaced_token_loss(
     reduction: Literal["mean", "sum"] = "mean",
     num_items_in_batch: Tensor | int | None = None,
     label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
 ) -> Tensor:
     """Binary cross-entropy of `labels` (B, T) under logits (B, T): 1 replaced, 0 original, -100 ignored.
 
     Pads are never targets. A replacement that equals the original token counts as original (section 2).
 
     Raises:
-        ValueError: If labels shall be smoothed, or one of them is none of the three (`checked_labels`).
+        ValueError: If labels shall be smoothed, a z-loss is asked for, or a label is none of the three.
     """
-    require_no_smoothing("whether a token is replaced", label_smoothing)
+    require_plain_loss("whether a token is replaced", label_smoothing, z_loss)
     labels = checked_labels(without_pads(labels, attention_mask), 2)
     is_target = labels != IGNORE
     logits = at_least_float32(logits)

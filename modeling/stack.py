@@ -4,6 +4,7 @@ Shapes: B batch, T positions, N tokens of a packed stream, C model width.
 """
 
 import copy
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -12,7 +13,7 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.utils import logging
 
 from .attention_kernels import has_kernel
-from .attention_patterns import PATTERNS
+from .attention_patterns import PATTERNS, AttentionPattern
 from .block import BLOCKS, Block
 from .configuration_tercet import TercetConfig
 from .embeddings import Embeddings
@@ -153,13 +154,20 @@ class TercetStack(TercetPreTrainedModel):
         attention_mask: Tensor | Masks | None,
         output_attentions: bool,
         past_key_values: Cache | None = None,
+        is_causal: bool | None = None,
     ) -> Masks:
-        """Say which pairs of its own sequence may attend, for each type of layer."""
+        """Say which pairs of its own sequence may attend, for each type of layer.
+
+        `is_causal` replaces the stack's own direction.
+        """
+        self.relative_bias.require_direction(is_causal)
+        patterns = {kind: pattern.toward(is_causal) for kind, pattern in self.patterns.items()}
         if layout.sequences is not None:
             return dict.fromkeys(self.config.types_of_layers, layout.sequences)
         if isinstance(attention_mask, dict):
             return attention_mask
-        return self.build_masks(x, attention_mask, past_key_values, layout.sequence_ids, output_attentions)
+        ids = layout.sequence_ids
+        return self.build_masks(x, attention_mask, past_key_values, ids, output_attentions, patterns)
 
     def build_masks(
         self,
@@ -168,6 +176,7 @@ class TercetStack(TercetPreTrainedModel):
         past_key_values: Cache | None,
         ids: Tensor | None = None,
         output_attentions: bool = False,
+        patterns: Mapping[str, AttentionPattern] | None = None,
     ) -> Masks:
         """Build one mask for all layers of a type; `ids` (B, T) number the sequences to be kept apart."""
         if isinstance(past_key_values, EncoderDecoderCache):
@@ -180,7 +189,7 @@ class TercetStack(TercetPreTrainedModel):
                 past_key_values,
                 None if ids is None else within(ids, ids),
             )
-            for layer_type, pattern in self.patterns.items()
+            for layer_type, pattern in (patterns or self.patterns).items()
         }
 
     def transform(
@@ -209,7 +218,7 @@ class TercetStack(TercetPreTrainedModel):
             raise ValueError(
                 "output_positions count positions of a padded batch, which training packs: call eval() first"
             )
-        masks = self.relative_bias(masks, x, past_key_values)
+        masks = self.relative_bias(masks, x, past_key_values, arguments.get("is_causal"))
         packed_bias = self.relative_bias.of_packed(masks, x.device)
         rotations = {kind: self.embeddings.positions.rotation(layout.position_ids, kind) for kind in masks}
         # Drafts of `generate(assistant_early_exit=...)` lower the number of layers for a while.

@@ -8,7 +8,9 @@ check: there it becomes an index behind the last class, at which their kernels s
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from .packing import Masks, positions_in, positions_of
 from .tracing import is_tracing
 
 IGNORE = -100
@@ -66,3 +68,31 @@ def checked_shares(labels: Tensor) -> Tensor:
             )
         return labels
     return labels.masked_fill(is_wrong, torch.nan) if labels.is_floating_point() else labels
+
+
+def next_tokens(
+    labels: Tensor,
+    attention_mask: Tensor | Masks | None,
+    position_ids: Tensor | None,
+    cu_seq_lens: Tensor | None,
+) -> Tensor:
+    """Target of each position: the label after it (B, T), unless that is a pad or begins another sequence."""
+    targets = predicted_tokens(labels, attention_mask, position_ids, cu_seq_lens)
+    return F.pad(targets[..., 1:], (0, 1), value=IGNORE)
+
+
+def predicted_tokens(
+    labels: Tensor,
+    attention_mask: Tensor | Masks | None,
+    position_ids: Tensor | None,
+    cu_seq_lens: Tensor | None,
+) -> Tensor:
+    """Ignore labels (B, T) that no token of their sequence precedes, and those of pads."""
+    if cu_seq_lens is not None:
+        return labels.masked_fill(positions_of(cu_seq_lens, labels.shape[1]) == 0, IGNORE)
+    if isinstance(attention_mask, Tensor) and attention_mask.shape == labels.shape:
+        is_inner = (attention_mask != 0) & (positions_in(attention_mask) > 0)
+        return labels.masked_fill(~is_inner, IGNORE)
+    if position_ids is None:
+        position_ids = torch.arange(labels.shape[1], device=labels.device)[None]
+    return labels.masked_fill(position_ids == 0, IGNORE)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .fork_server import ForkServer
+
 TIMES_SLOW = 10
 """How many times more examples the slow search takes."""
 
@@ -41,3 +43,11 @@ def program(tmp_path_factory):
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def fork_server(tmp_path_factory):
+    """Start programs that need the libraries, which are imported once for all of them."""
+    server = ForkServer(tmp_path_factory.mktemp("forked"))
+    yield server
+    server.close()

@@ -89,6 +89,8 @@ VARIANTS = {
         "relative_attention_max_distance": 6,
         "head_dim": 16,
     },
+    "alibi": {"position_embedding_type": "alibi", "num_attention_heads": 6, "head_dim": 8},
+    "sliding_alibi": {"position_embedding_type": "alibi", "num_key_value_heads": 2, "sliding_window": 3},
     "sliding_neox": {
         "layer_types": ["full_attention", "sliding_attention"],
         "sliding_window": 3,
@@ -97,6 +99,7 @@ VARIANTS = {
         "partial_rotary_factor": 0.5,
         "norm_placement": "parallel",
     },
+    "strided": {"layer_types": ["strided_attention", "full_attention"], "attention_stride": 2},
     "offset": {"position_embedding_type": "learned", "position_offset": 2, "norm_placement": "pre"},
     "neox": {
         "norm_type": "layer_norm",
@@ -122,6 +125,22 @@ VARIANTS = {
         "use_qk_norm": True,
         "attention_bias": True,
         "attention_out_bias": False,
+    },
+    "primer": {
+        "num_key_value_heads": 2,
+        "use_qk_norm": True,
+        "attention_gate": "headwise",
+        "feed_forward_type": "plain",
+        "hidden_act": "relu2",
+    },
+    "gated": {
+        "attention_gate": "elementwise",
+        "attention_bias": True,
+        "head_dim": 16,
+        "hidden_act": "gelu",
+        "position_embedding_type": "relative_bias",
+        "relative_attention_num_buckets": 8,
+        "relative_attention_max_distance": 6,
     },
 }
 ARCHITECTURES = sorted({model for models in AUTO_CLASSES.values() for model in models}, key=repr)

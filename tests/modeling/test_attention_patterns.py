@@ -2,54 +2,76 @@
 
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch.testing import assert_close
 from transformers.cache_utils import DYNAMIC_LAYER_TYPE_MAPPING, DynamicLayer
-from transformers.masking_utils import and_masks, create_bidirectional_mask, create_causal_mask
 
 from tercet.modeling import TercetDecoderConfig
-from tercet.modeling.attention_patterns import PATTERNS, AttentionPattern
+from tercet.modeling.attention_patterns import PATTERNS, MappedPattern
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 GREEDY = {"do_sample": False, "eos_token_id": None, "max_new_tokens": 4, "pad_token_id": 0}
 WINDOW, LENGTH = 3, 9
-STRIDED = ["strided_attention", "full_attention"]
+FIELDS = {"sliding_window": WINDOW, "attention_stride": 3}
+MAPPED = [kind for kind, pattern in PATTERNS.items() if not pattern.is_window]
+NEW = "even_attention"
 
 
-class StridedAttention(AttentionPattern):
-    """Every third key, and the neighbours (Child et al., 2019, section 4.2)."""
-
-    is_window = False
+class EvenAttention(MappedPattern):
+    """Every second key, as a pattern that somebody adds."""
 
     @classmethod
-    def require(cls, sliding_window, layer_types):
+    def require(cls, config, layer_types):
         """Require nothing."""
 
     def allows(self, queries, keys):
         distances = queries - keys
-        allowed = (distances % 3 == 0) | (distances.abs() < 2)
+        allowed = distances % 2 == 0
         return allowed & (distances >= 0) if self.is_causal else allowed
 
     def is_full(self, length):
-        return length <= 2
-
-    def build_mask(self, config, x, attention_mask, past_key_values, and_mask_function):
-        create = create_causal_mask if self.is_causal else create_bidirectional_mask
-        functions = [lambda batch, head, query, key: self.allows(query, key), and_mask_function]
-        joined = and_masks(*(function for function in functions if function is not None))
-        return create(config, x, attention_mask, past_key_values=past_key_values, and_mask_function=joined)
+        return length <= 1
 
 
-@pytest.fixture
-def strided(monkeypatch):
+@pytest.fixture(autouse=True)
+def new_pattern(monkeypatch):
     """Add a pattern; its layers are cached like full ones."""
-    monkeypatch.setitem(PATTERNS, "strided_attention", StridedAttention)
-    monkeypatch.setitem(DYNAMIC_LAYER_TYPE_MAPPING, "strided_attention", DynamicLayer)
+    monkeypatch.setitem(PATTERNS, NEW, EvenAttention)
+    monkeypatch.setitem(DYNAMIC_LAYER_TYPE_MAPPING, NEW, DynamicLayer)
+
+
+def fields_of(kind):
+    """Give fields for a model of two layers, the first of the type."""
+    return FIELDS | {"layer_types": [kind, "full_attention"]}
+
+
+def by_hand(kind, query, key, is_causal):
+    """Tell whether a query sees a key, as the papers say it in words."""
+    if is_causal and key > query:
+        return False
+    distance = abs(query - key)
+    if kind == "strided_attention":
+        return distance <= FIELDS["attention_stride"] or distance % FIELDS["attention_stride"] == 0
+    raise AssertionError(kind)
 
 
 @pytest.mark.parametrize("is_causal", [True, False])
-@pytest.mark.parametrize("kind", [*PATTERNS, "strided_attention"])
-def test_masks_allow_what_the_definition_allows(kind, is_causal, strided):
-    config = TercetDecoderConfig(sliding_window=WINDOW, attn_implementation="eager")
+@pytest.mark.parametrize("kind", MAPPED)
+def test_maps_are_those_of_the_papers(kind, is_causal):
+    pattern = PATTERNS[kind](TercetDecoderConfig(**FIELDS), is_causal=is_causal)
+    positions = torch.arange(23)
+    found = pattern.allows(positions[:, None], positions)
+    expected = [[by_hand(kind, query, key, is_causal) for key in range(23)] for query in range(23)]
+    assert found.tolist() == expected
+    assert found.diagonal().all()
+    causal = PATTERNS[kind](pattern.config, is_causal=True).allows(positions[:, None], positions)
+    assert torch.equal(causal, found.tril())
+
+
+@pytest.mark.parametrize("is_causal", [True, False])
+@pytest.mark.parametrize("kind", [*PATTERNS, NEW])
+def test_masks_allow_what_the_definition_allows(kind, is_causal):
+    config = TercetDecoderConfig(**FIELDS, attn_implementation="eager")
     pattern = PATTERNS[kind](config, is_causal=is_causal)
     positions = torch.arange(LENGTH)
     allowed = pattern.allows(positions[:, None], positions)
@@ -60,9 +82,9 @@ def test_masks_allow_what_the_definition_allows(kind, is_causal, strided):
 
 
 @pytest.mark.parametrize("is_causal", [True, False])
-@pytest.mark.parametrize("kind", [*PATTERNS, "strided_attention"])
-def test_full_sequences_have_no_pairs_to_forbid_but_the_future(kind, is_causal, strided):
-    pattern = PATTERNS[kind](TercetDecoderConfig(sliding_window=WINDOW), is_causal=is_causal)
+@pytest.mark.parametrize("kind", [*PATTERNS, NEW])
+def test_full_sequences_have_no_pairs_to_forbid_but_the_future(kind, is_causal):
+    pattern = PATTERNS[kind](TercetDecoderConfig(**FIELDS), is_causal=is_causal)
     for length in range(1, LENGTH):
         positions = torch.arange(length)
         forbidden = ~pattern.allows(positions[:, None], positions)
@@ -73,31 +95,92 @@ def test_full_sequences_have_no_pairs_to_forbid_but_the_future(kind, is_causal, 
 
 @pytest.mark.parametrize("variant", ["modern", "t5"])
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
-def test_a_new_pattern_keeps_the_law_of_padded_and_packed(member, variant, strided, builder, batch):
-    model = builder(member, variant, layer_types=STRIDED)
+@pytest.mark.parametrize("kind", [*MAPPED, NEW])
+def test_padded_is_packed_is_alone_is_the_definition(kind, member, variant, builder, batch):
+    model = builder(member, variant, **fields_of(kind))
     ids, mask = batch.padded()
     padded = model(input_ids=ids, attention_mask=mask).logits[mask.bool()]
     assert_close(model(**batch.packed()).logits[0], padded, **CLOSE)
+    left_ids, left_mask = batch.padded("left")
+    left = model(input_ids=left_ids, attention_mask=left_mask).logits[left_mask.bool()]
+    assert_close(left, padded, **CLOSE)
+    alone = torch.cat([model(input_ids=ids[None]).logits[0] for ids in batch.sequences])
+    assert_close(alone, padded, **CLOSE)
+    definition = builder(member, variant, "eager", **fields_of(kind))
+    assert_close(definition(ids, mask).logits[mask.bool()], padded, **CLOSE)
+    masked = definition(**batch.packed(), output_attentions=True).logits[0]
+    assert_close(masked, padded, **CLOSE)
     usual = builder(member, variant)
     assert not torch.allclose(usual(input_ids=ids, attention_mask=mask).logits[mask.bool()], padded)
-    recorded = builder(member, variant, "eager", layer_types=STRIDED)(ids, mask, output_attentions=True)
+
+
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+@pytest.mark.parametrize("kind", [*MAPPED, NEW])
+def test_weights_beyond_the_map_are_zero(kind, member, builder, batch):
+    model = builder(member, "modern", "eager", **fields_of(kind))
+    ids, mask = batch.padded()
+    recorded = model(ids, mask, output_attentions=True)
     positions = torch.arange(ids.shape[1])
-    far = ~StridedAttention(model.config, is_causal=False).allows(positions[:, None], positions)
+    pattern = PATTERNS[kind](model.config, is_causal=False)
+    far = ~pattern.allows(positions[:, None], positions)
     of_longest = [weights[2][..., far] for weights in recorded.attentions]
     assert of_longest[0].max() == 0 < of_longest[1].max()
 
 
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+@pytest.mark.parametrize("kind", MAPPED)
+def test_kernels_have_the_gradients_of_the_definition(kind, member, builder, batch):
+    ids, mask = batch.padded()
+    labels = ids.masked_fill(mask == 0, -100)
+    results = []
+    for kernel, inputs in (
+        ("eager", {"input_ids": ids, "attention_mask": mask, "labels": labels}),
+        ("sdpa", {"input_ids": ids, "attention_mask": mask, "labels": labels}),
+        ("sdpa", batch.packed() | {"labels": batch.packed()["input_ids"]}),
+    ):
+        model = builder(member, "grouped", kernel, **fields_of(kind))
+        model(**inputs, reduction="sum").loss.backward()
+        results.append({name: weight.grad for name, weight in model.named_parameters()})
+    for result in results[1:]:
+        assert_close(result, results[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
 @pytest.mark.parametrize("member", ["decoder", "seq2seq"])
-def test_a_new_pattern_keeps_the_law_of_cached_and_uncached(member, strided, builder, batch):
-    fields = {"layer_types": STRIDED, "decoder_layer_types": STRIDED}
-    model = builder(member, **fields if member == "seq2seq" else {"layer_types": STRIDED})
+@pytest.mark.parametrize("kind", MAPPED)
+def test_cached_is_uncached(kind, member, cache, builder, batch):
+    fields = fields_of(kind)
+    model = builder(member, **fields)
     ids, mask = batch.padded("left")
-    cached, uncached = (
-        model.generate(ids, attention_mask=mask, use_cache=use_cache, **GREEDY) for use_cache in (True, False)
+    cached = model.generate(
+        ids, attention_mask=mask, cache_implementation=cache, disable_compile=True, **GREEDY
     )
-    assert torch.equal(cached, uncached)
+    assert torch.equal(cached, model.generate(ids, attention_mask=mask, use_cache=False, **GREEDY))
 
 
-def test_a_kernel_that_knows_windows_only_is_refused_for_other_patterns(strided, builder):
+@pytest.mark.parametrize("kind", MAPPED)
+def test_patterns_survive_saving(kind, builder, batch, tmp_path):
+    model = builder("decoder", **fields_of(kind))
+    model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path)
+    assert {name: getattr(again.config, name) for name in FIELDS} == FIELDS
+    assert_close(again(**batch.packed()).logits, model(**batch.packed()).logits)
+
+
+def test_a_kernel_that_knows_windows_only_is_refused_for_other_patterns(builder):
     with pytest.raises(ValueError, match="takes no mask, as layers of type 'strided_attention' need one"):
-        builder("decoder", kernel="flash_attention_2", layer_types=STRIDED)
+        builder("decoder", kernel="flash_attention_2", **fields_of("strided_attention"))
+    with pytest.raises(ValueError, match="know no layers of type 'strided_attention'"):
+        builder("decoder", **fields_of("strided_attention")).init_continuous_batching()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"layer_types": ["strided_attention"], "attention_stride": 0}, "attention_stride is 0"),
+        ({"layer_types": ["narrow_attention"]}, r"layer_types is \['narrow_attention'\]: choose"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(fields, message):
+    with pytest.raises(StrictDataclassError, match=message):
+        TercetDecoderConfig(num_hidden_layers=1, **fields)

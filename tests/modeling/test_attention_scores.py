@@ -1,61 +1,281 @@
-"""Attention scores: a new one is added in one place, and every kernel computes it."""
+"""Attention scores: each is its formula, whatever the kernel, the layout, the positions and the cache."""
 
 import pytest
 import torch
-from torch import nn
 from torch.testing import assert_close
 
-from tercet.modeling import TercetDecoderConfig
-from tercet.modeling.attention_scores import SCORES, AttentionScore
+from tercet.interop import to_stock
+from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM, additive_scores
+from tercet.modeling.attention import CrossAttention, SelfAttention
+from tercet.modeling.attention_kernels import Situation, choose_kernel
+from tercet.modeling.attention_scores import SCORES
+from tercet.modeling.packing import PackedSequences
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+OTHERS = [name for name in SCORES if name != "scaled_dot_product"]
+B, T, S, C, H, G, D = 2, 5, 7, 24, 4, 2, 6
 
 
-class BilinearScore(AttentionScore):
-    """q^T W k with a learned matrix W (Luong et al., 2015, section 3.1)."""
+def with_weights(model, scale: float = 0.5):
+    """Move the parameters of all scores away from where they begin."""
+    torch.manual_seed(1)
+    for name, parameter in model.named_parameters():
+        if "score." in name:
+            parameter.data += scale * torch.randn_like(parameter)
+    return model
 
-    def __init__(self, config):
-        super().__init__(config)
-        self.scaling = config.head_dim**-0.5
-        self.matrix = nn.Linear(config.head_dim, config.head_dim, bias=False)
 
-    def forward(self, query, key):
-        return self.matrix(query), key
+def built(score: str, kernel: str, attention_class=SelfAttention, **arguments):
+    """Build attention in double precision, no weight of which is 0 or 1."""
+    torch.manual_seed(0)
+    config = TercetDecoderConfig(
+        hidden_size=C, num_attention_heads=H, num_key_value_heads=G, head_dim=D,
+        attention_score=score, attn_implementation=kernel,
+    )  # fmt: skip
+    return with_weights(attention_class(config, 0, **arguments).double())
+
+
+def scored(score: str, weights: dict, head: int, query, key):
+    """Compare a query and a key of a head by the formula of the score."""
+    if score == "scaled_dot_product":
+        return query @ key / D**0.5
+    if score == "dot_product":
+        return query @ key
+    if score == "bilinear":
+        return query @ weights["score.matrix"][head] @ key
+    vector = weights["score.vector"].view(H, D)[head]
+    if score == "concatenated":
+        of_query = torch.linspace(-3, 3, D, dtype=query.dtype)  # whatever it is
+        return torch.cat((of_query, vector)) @ torch.cat((query, key))
+    hidden = weights["score.query_matrix"][head] @ query + weights["score.key_matrix"][head * G // H] @ key
+    return vector @ hidden.tanh()
+
+
+def defined(attention, x, source, is_causal: bool = False):
+    """Attend pair by pair."""
+    weights = dict(attention.named_parameters())
+    rows = []
+    for b in range(len(x)):
+        for t in range(x.shape[1]):
+            heads = []
+            for h in range(H):
+                own, shared = slice(h * D, h * D + D), slice(h * G // H * D, h * G // H * D + D)
+                query = weights["q_proj.weight"][own] @ x[b, t]
+                keys = source[b, : t + 1] if is_causal else source[b]
+                scores = [
+                    scored(attention.config.attention_score, weights, h, query, key)
+                    for key in keys @ weights["k_proj.weight"][shared].T
+                ]
+                values = keys @ weights["v_proj.weight"][shared].T
+                heads.append(torch.stack(scores).softmax(0) @ values)
+            rows.append(weights["o_proj.weight"] @ torch.cat(heads))
+    return torch.stack(rows).view(len(x), -1, C)
+
+
+def assert_same_lesson(attention, found, expected):
+    """Compare results and their gradients with respect to all parameters."""
+    assert_close(found, expected)
+    weighting = torch.randn_like(expected)
+    for each in zip(
+        *(
+            torch.autograd.grad((result * weighting).sum(), list(attention.parameters()))
+            for result in (found, expected)
+        ),
+        strict=True,
+    ):
+        assert_close(*each)
 
 
 @pytest.fixture
-def bilinear(monkeypatch) -> dict:
-    """Add a score, and give the field that chooses it."""
-    monkeypatch.setitem(SCORES, "bilinear", BilinearScore)
-    return {"attention_score": "bilinear"}
+def small_blocks(monkeypatch):
+    """Let blocks have two queries or one."""
+    monkeypatch.setitem(additive_scores.BLOCK_BYTES, "cpu", 2 * 8 * B * H * T * D)
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+@pytest.mark.parametrize("score", SCORES)
+def test_self_attention_equals_a_loop_over_pairs(score, kernel, is_causal, small_blocks):
+    attention = built(score, kernel, is_causal=is_causal)
+    x = torch.randn(B, T, C, dtype=torch.float64)
+    mask = torch.ones(T, T).tril().log().double() if is_causal and kernel == "eager" else None
+    assert_same_lesson(attention, attention(x, mask, None)[0], defined(attention, x, x, is_causal))
+
+
+@pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+@pytest.mark.parametrize("score", SCORES)
+def test_cross_attention_equals_a_loop_over_pairs(score, kernel, small_blocks):
+    attention = built(score, kernel, CrossAttention)
+    x, source = (torch.randn(B, length, C, dtype=torch.float64) for length in (T, S))
+    assert_same_lesson(attention, attention(x, source, None)[0], defined(attention, x, source))
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("score", SCORES)
+def test_packed_sequences_equal_a_loop_over_their_pairs(score, is_causal, small_blocks):
+    attention = built(score, "sdpa", is_causal=is_causal)
+    x = torch.randn(1, T + S, C, dtype=torch.float64)
+    expected = torch.cat([defined(attention, part, part, is_causal) for part in x.split([T, S], 1)], dim=1)
+    bounds = torch.tensor([0, T, T + S], dtype=torch.int32)
+    assert_same_lesson(attention, attention(x, PackedSequences(bounds, bounds), None)[0], expected)
+
+
+def test_scores_by_hand():
+    query, key = torch.tensor([1.0, 2.0]), torch.tensor([3.0, -1.0])
+    expected = {
+        "scaled_dot_product": 1 / 2**0.5,
+        "dot_product": 1.0,  # 3 - 2
+        "bilinear": 11.0,  # (1, 2) [[1, 2], [3, 4]] = (7, 10), times (3, -1)
+        "concatenated": 1.0,  # 0.5 * 3 - 0.5 * 1; the query's part is left out
+        # W q = (0.5, 1.1) and U k = (0.5, 0.6): tanh of (1, 1.7) is (0.761594, 0.935409)
+        "additive": 0.8485017,
+    }
+    config = TercetDecoderConfig(hidden_size=2, num_attention_heads=1)
+    for name, value in expected.items():
+        config.attention_score = name
+        score = SCORES[name](config)
+        for parameter in score.parameters():
+            parameter.data = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
+        if name == "concatenated":
+            score.vector.data = torch.tensor([0.5, 0.5])
+        if name == "additive":
+            score.vector.data = torch.tensor([0.5, 0.5])
+            score.query_matrix.data = torch.tensor([[[0.1, 0.2], [0.3, 0.4]]])
+            score.key_matrix.data = torch.tensor([[[0.2, 0.1], [0.1, -0.3]]])
+        q, k = score.prepare_query(query.view(1, 1, 1, 2)), score.prepare_key(key.view(1, 1, 1, 2))
+        found = score.scaling * (q * k).sum() if score.is_dot_product else score.compare(q, k).sum()
+        assert_close(found, torch.tensor(value), msg=name)
+
+
+def test_concatenated_scores_ignore_the_query():
+    attention = built("concatenated", "sdpa", CrossAttention)
+    x, y, source = (torch.randn(B, length, C, dtype=torch.float64) for length in (T, T, S))
+    found = attention(x, source, None)[0]
+    assert_close(found, attention(y, source, None)[0])
+    found.sum().backward()
+    assert attention.q_proj.weight.grad.count_nonzero() == 0
+
+
+@pytest.mark.parametrize("variant", ["modern", "grouped", "t5", "sliding", "sliding_t5", "qwen"])
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
-def test_a_new_score_is_the_same_whatever_the_kernel(member, bilinear, builder, batch):
+@pytest.mark.parametrize("score", ["bilinear", "additive"])
+def test_padded_packed_and_defined_are_one_lesson(score, member, variant, builder, batch):
     ids, mask = batch.padded()
-    definition = builder(member, kernel="eager", **bilinear)(ids, mask).logits[mask.bool()]
-    model = builder(member, **bilinear)
-    assert_close(model(ids, mask).logits[mask.bool()], definition, **CLOSE)
-    assert_close(model(**batch.packed()).logits[0], definition, **CLOSE)
-    assert not torch.allclose(builder(member)(ids, mask).logits[mask.bool()], definition)
+    fields = {"attention_score": score}
+    definition = with_weights(builder(member, variant, "eager", **fields))
+    model = with_weights(builder(member, variant, **fields))
+    lessons = []
+    for each, inputs in (
+        (definition, {"input_ids": ids, "attention_mask": mask}),
+        (model, {"input_ids": ids, "attention_mask": mask}),
+        (model, batch.packed()),
+    ):
+        logits = each(**inputs).logits
+        logits = logits[0] if "cu_seq_lens_q" in inputs else logits[mask.bool()]
+        weighting = torch.randn(logits.shape, generator=torch.Generator().manual_seed(2))
+        parameters = [p for p in each.parameters() if p.requires_grad]
+        lessons.append(
+            (logits, torch.autograd.grad((logits * weighting).sum(), parameters, allow_unused=True))
+        )
+    for lesson in lessons[1:]:
+        assert_close(lesson, lessons[0], rtol=1e-3, atol=1e-3)
 
 
-def test_a_new_score_is_the_same_with_a_cache(bilinear, builder, batch):
-    model = builder("decoder", **bilinear)
-    ids, mask = batch.padded("left")
+@pytest.mark.parametrize("variant", ["modern", "t5"])
+@pytest.mark.parametrize("score", OTHERS)
+def test_packed_pairs_are_those_of_each_source_and_target_alone(score, variant, builder, batch, targets):
+    model = with_weights(builder("seq2seq", variant, attention_score=score))
+    alone = [
+        model(input_ids=source[None], decoder_input_ids=target[None]).logits[0]
+        for source, target in zip(batch.sequences, targets.sequences, strict=True)
+    ]
+    sources, packed = batch.packed(), targets.packed()
+    logits = model(
+        input_ids=sources["input_ids"],
+        cu_seq_lens_k=sources["cu_seq_lens_q"],
+        decoder_input_ids=packed["input_ids"],
+        cu_seq_lens_q=packed["cu_seq_lens_q"],
+    ).logits
+    assert_close(logits[0], torch.cat(alone), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("score", OTHERS)
+@pytest.mark.parametrize("member", ["decoder", "seq2seq"])
+def test_decoding_is_the_same_with_and_without_a_cache(score, member, builder, batch):
+    ids, mask = batch.padded("left" if member == "decoder" else "right")
     options = {"attention_mask": mask, "do_sample": False, "max_new_tokens": 4, "pad_token_id": 0}
-    assert torch.equal(model.generate(ids, **options), model.generate(ids, **options, use_cache=False))
+    for variant in ("modern", "sliding"):
+        model = with_weights(builder(member, variant, attention_score=score))
+        assert torch.equal(model.generate(ids, **options), model.generate(ids, **options, use_cache=False))
 
 
-def test_a_new_score_is_saved_and_the_usual_one_is_not_named(bilinear, builder, tmp_path):
-    model = builder("decoder", **bilinear)
+@pytest.mark.parametrize("score", OTHERS)
+def test_dropout_and_half_precision_leave_gradients_finite(score, builder, batch):
+    ids, mask = batch.padded()
+    model = with_weights(builder("decoder", attention_score=score, attention_dropout=0.1)).train()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        model(ids, mask, labels=ids.masked_fill(mask == 0, -100)).loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_a_transformed_forward_pass_computes_additive_scores_by_their_definition(builder, batch):
+    model = with_weights(builder("encoder", attention_score="additive"))
+    ids = batch.sequences[0][None]
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+    def total(parameters):
+        return torch.func.functional_call(model, parameters, (ids,)).logits.sum()
+
+    model(ids).logits.sum().backward()
+    found = torch.func.grad(total)(parameters)
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            assert_close(found[name], parameter.grad, rtol=1e-3, atol=1e-3)
+
+
+def test_bilinear_scores_begin_as_dot_products(builder, batch):
+    ids, mask = batch.padded()
+    model = builder("decoder", attention_score="bilinear")
+    dot = builder("decoder", attention_score="dot_product")
+    dot.load_state_dict(model.state_dict(), strict=False)
+    assert_close(model(ids, mask).logits, dot(ids, mask).logits, **CLOSE)
+
+
+@pytest.mark.parametrize("score", OTHERS)
+def test_a_score_is_saved_and_the_usual_one_is_not_named(score, builder, tmp_path):
+    model = with_weights(builder("decoder", attention_score=score))
     model.save_pretrained(tmp_path)
     again = type(model).from_pretrained(tmp_path)
-    assert again.config.attention_score == "bilinear"
-    assert_close(dict(again.named_parameters()), dict(model.named_parameters()))
+    assert again.config.attention_score == score
+    assert_close(dict(again.named_parameters()), dict(model.named_parameters()), rtol=0, atol=0)
     assert "attention_score" not in TercetDecoderConfig().to_dict()
 
 
+def test_parameters_that_a_checkpoint_lacks_begin_as_those_of_a_new_model(builder, tmp_path):
+    builder("decoder").save_pretrained(tmp_path)
+    torch.manual_seed(0)
+    model = TercetDecoderForCausalLM.from_pretrained(tmp_path, attention_score="additive")
+    score = model.model.layers[1].self_attention.score
+    assert_close(score.query_matrix, torch.eye(8).expand(4, 8, 8))
+    assert 0.1 < score.vector.std() < 0.7
+
+
+@pytest.mark.parametrize("kernel", ["flash_attention_2", "flex_attention"])
+def test_kernels_of_dot_products_refuse_other_scores(kernel):
+    config = TercetDecoderConfig(attention_score="additive", num_hidden_layers=1)
+    with pytest.raises(ValueError, match=f"attn_implementation='{kernel}' computes dot products.*'additive'"):
+        TercetDecoderForCausalLM._from_config(config, attn_implementation=kernel)
+    situation = Situation(kernel, "padded", torch.device("cpu"), torch.float32, 8, is_dot_product=False)
+    with pytest.raises(ValueError, match="computes dot products"):
+        choose_kernel(situation)
+
+
+@pytest.mark.parametrize("score", OTHERS)
+def test_no_stock_architecture_has_other_scores(score, builder):
+    with pytest.raises(ValueError, match=f"attention_score is '{score}', and would be 'scaled_dot_product'"):
+        to_stock(builder("decoder", attention_score=score))
+
+
 def test_an_unknown_score_is_refused():
-    with pytest.raises(Exception, match="attention_score is 'cosine': choose one of scaled_dot_product"):
+    with pytest.raises(Exception, match="attention_score is 'cosine': choose one of scaled_dot_product, dot"):
         TercetDecoderConfig(attention_score="cosine")

@@ -5,6 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from tercet.modeling import TercetDecoderForCausalLM, TercetDecoderModel, TercetEncoderModel
+from tercet.modeling.attention_patterns import PATTERNS
+from tercet.modeling.positions import POSITIONS
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])
@@ -50,10 +52,12 @@ def test_a_sliding_layer_reads_its_window_and_nothing_else(member, seen, trainin
         assert gradient.abs().sum(-1).nonzero().tolist() == [[row, first + token] for token in seen]
 
 
-def causal(length: int, window: int) -> torch.Tensor:
-    """Additive causal mask (1, 1, T, T) of a window, as transformers makes it for the definition."""
-    forbidden = torch.full((length, length), torch.finfo(torch.float32).min)
-    return (forbidden.triu(1) + forbidden.tril(-window))[None, None]
+def causal_mask(config, kind: str, length: int) -> torch.Tensor:
+    """Additive mask (2, 1, T, T) of a causal pattern, as transformers makes it for the definition."""
+    positions = torch.arange(length)
+    allowed = PATTERNS[kind](config, is_causal=True).allows(positions[:, None], positions)
+    lowest = torch.finfo(torch.float32).min
+    return torch.zeros(length, length).masked_fill(~allowed, lowest).expand(2, 1, -1, -1)
 
 
 def test_an_encoder_read_causally_is_the_decoder_bit_for_bit(variant, builder, tmp_path):
@@ -64,11 +68,8 @@ def test_an_encoder_read_causally_is_the_decoder_bit_for_bit(variant, builder, t
     decoder = TercetDecoderForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
     ids = torch.randint(3, 61, (2, 9))
     as_decoder = decoder(input_ids=ids).logits
-    mask = causal(9, window=9).expand(2, -1, -1, -1)
-    if (window := encoder.config.sliding_window) is not None:
-        near = causal(9, window).expand(2, -1, -1, -1)
-        mask = {"full_attention": mask, "sliding_attention": near}
-    as_encoder = encoder(input_ids=ids, attention_mask=mask).logits
+    masks = {kind: causal_mask(decoder.config, kind, 9) for kind in decoder.config.types_of_layers}
+    as_encoder = encoder(input_ids=ids, attention_mask=masks).logits
     assert torch.equal(as_decoder, as_encoder)
     assert not torch.allclose(as_decoder, encoder(input_ids=ids).logits, atol=1e-2)
 
@@ -94,9 +95,9 @@ def test_without_positions_the_encoder_does_not_know_the_order(builder):
     )
 
 
-@pytest.mark.parametrize("kind", ["rotary", "learned", "sinusoidal", "sinusoidal_split", "relative_bias"])
+@pytest.mark.parametrize("kind", [kind for kind in POSITIONS if kind != "none"])
 def test_with_positions_it_does(kind, builder):
     model = builder("encoder", position_embedding_type=kind).model
-    ids, order = torch.randint(3, 61, (1, 7)), torch.arange(6, -1, -1)
+    ids, order = torch.randint(3, 61, (1, 7)), torch.arange(7).roll(2)
     states, reordered = (model(input_ids=x).last_hidden_state for x in (ids, ids[:, order]))
     assert not torch.allclose(reordered, states[:, order], atol=1e-2)

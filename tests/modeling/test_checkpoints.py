@@ -1,6 +1,7 @@
 """Files and memory: what a checkpoint may hold or lack, and what stands for the same weight."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -150,3 +151,13 @@ def test_models_are_loaded_where_others_are_made(architecture, task_builder, tmp
     model.save_pretrained(tmp_path)
     with torch.device("cpu"):
         assert_same_weights(architecture.from_pretrained(tmp_path), model)
+
+
+def test_a_model_for_pretraining_is_one_for_masks_without_unexpected_keys(tmp_path, builder):
+    from tercet.modeling import TercetEncoderForMaskedLM, TercetEncoderForPreTraining
+
+    config = builder("encoder", "modern").config
+    TercetEncoderForPreTraining(config).save_pretrained(tmp_path)
+    architecture: Any = TercetEncoderForMaskedLM
+    _, report = architecture.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values())

@@ -104,7 +104,7 @@ def test_padded_batches_generate_what_each_sequence_does(member, variant, cache,
     assert torch.equal(together, alone)
 
 
-@pytest.mark.parametrize("variant", ["modern", "qwen", "t5", "sliding", "sliding_t5"])
+@pytest.mark.parametrize("variant", ["modern", "qwen", "primer", "t5", "sliding", "sliding_t5"])
 def test_static_caches_equal_growing_ones(variant, builder):
     model = builder("decoder", variant)
     ids = torch.randint(3, 61, (1, 7))

@@ -9,6 +9,9 @@ from torch.testing import assert_close
 from tercet.modeling import sequence_groups
 from tercet.modeling.attention_kernels import KERNELS
 
+from ..corners import corners
+from .conftest import VARIANTS
+
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
@@ -52,7 +55,7 @@ def packed_inputs_of(member: str, batch, targets) -> dict:
     }
 
 
-@pytest.mark.parametrize("variant", ["grouped", "t5", "sliding", "sliding_t5"])
+@pytest.mark.parametrize("variant", ["grouped", "t5", "sliding", "sliding_t5", "alibi"])
 def test_short_and_long_sequences_take_two_ways_to_one_result(
     member, variant, builder, batch, targets, monkeypatch
 ):
@@ -69,7 +72,14 @@ def test_short_and_long_sequences_take_two_ways_to_one_result(
         assert_close(result, results[0], **CLOSE)
 
 
-@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+@pytest.mark.parametrize(
+    ("variant", "kernel"),
+    corners(
+        VARIANTS,
+        ("sdpa", "eager"),
+        keep=lambda variant, kernel: kernel == "sdpa" or variant in ("modern", "t5", "alibi", "sliding_neox"),
+    ),
+)
 def test_every_layout_gives_the_same_loss_and_gradients(member, variant, kernel, builder, batch, targets):
     model = builder(member, variant, kernel)
     whole = slice(None)
@@ -107,7 +117,7 @@ def test_training_in_mixed_precision_takes_every_variant(member, variant, builde
     assert loss.item() == pytest.approx(model(**inputs).loss.item(), rel=0.02)
 
 
-@pytest.mark.parametrize("variant", ["modern", "t5", "sliding", "sliding_t5"])
+@pytest.mark.parametrize("variant", ["modern", "t5", "sliding", "sliding_t5", "alibi"])
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
 def test_packed_logits_are_those_of_each_sequence_alone(member, variant, builder, batch):
     model = builder(member, variant)
@@ -148,7 +158,7 @@ def test_packed_documents_do_not_see_each_other(member, builder, batch):
     assert vectors.grad[0, 10:].abs().max() == 0
 
 
-@pytest.mark.parametrize("variant", ["modern", "t5", "sliding", "sliding_t5"])
+@pytest.mark.parametrize("variant", ["modern", "t5", "sliding", "sliding_t5", "alibi"])
 def test_recorded_outputs_of_packed_sequences_respect_them(variant, builder, batch):
     model = builder("encoder", variant)
     packed = batch.packed()

@@ -149,7 +149,7 @@ def test_the_vocabulary_can_grow_and_shrink(member, variant, builder):
             assert model.lm_head.weight is model.get_input_embeddings().weight
 
 
-@pytest.mark.parametrize("variant", ["bert", "llama", "qwen"])
+@pytest.mark.parametrize("variant", ["bert", "llama", "qwen", "primer"])
 def test_a_configuration_comes_back(member, variant, builder, tmp_path):
     config = builder(member, variant).config
     config.save_pretrained(tmp_path)
@@ -181,7 +181,7 @@ HEADS = {
 @pytest.mark.parametrize(("architecture", "auto"), HEADS.items())
 def test_code_travels_with_the_weights(architecture, auto, task_builder, tmp_path):
     """A process that cannot import tercet, with an empty cache of modules, computes and writes the same."""
-    model = task_builder(architecture)
+    model = task_builder(architecture, "primer")
     model.config.register_for_auto_class()
     architecture.register_for_auto_class(auto)
     folder, elsewhere = tmp_path / "model", tmp_path / "elsewhere"

@@ -19,6 +19,16 @@ from tercet.modeling import (
     TercetSeq2SeqForTokenClassification,
 )
 
+from ..corners import corners
+from .conftest import TASKS
+
+COMPILED = (
+    TercetEncoderForQuestionAnswering,
+    TercetDecoderForTokenClassification,
+    TercetSeq2SeqForSequenceClassification,
+)
+"""A head of every member: compiling one takes seconds."""
+
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 WORDS = ["[PAD]", "[UNK]", "the", "sun", "rises", "over", "old", "town"]
 TEXTS = ["the sun rises over the old town", "the town"]
@@ -87,7 +97,10 @@ def test_a_learned_problem_reaches_the_pipeline(task_builder, tmp_path):
     assert_close(torch.tensor([scores[f"LABEL_{idx}"] for idx in range(3)]), logits[0].sigmoid(), **CLOSE)
 
 
-@pytest.mark.parametrize("accumulation", [1, 2])
+@pytest.mark.parametrize(
+    ("task", "accumulation"),
+    corners(TASKS, (1, 2), keep=lambda task, accumulation: accumulation == 2 or task in COMPILED),
+)
 def test_the_stock_trainer_trains_every_task(task, accumulation, task_builder, examples, tmp_path):
     model, whole = task_builder(task), examples(task)
     rows = [{name: value[idx] for name, value in whole.items()} for idx in range(4)]
@@ -110,6 +123,7 @@ def test_the_stock_trainer_trains_every_task(task, accumulation, task_builder, e
     assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.parametrize("task", corners(TASKS, keep=lambda task: task in COMPILED))
 def test_every_task_compiles_without_graph_breaks(task, task_builder, examples):
     torch._dynamo.reset()
     model, inputs = task_builder(task).train(), examples(task)
@@ -166,6 +180,8 @@ def test_wrong_requests_are_refused_with_a_remedy(task_builder):
     regression = task_builder(TercetEncoderForSequenceClassification, num_labels=1)
     with pytest.raises(ValueError, match=r"label_smoothing is 0\.1, but regression"):
         regression(input_ids=ids, labels=torch.ones(1), **smoothing)
+    with pytest.raises(ValueError, match=r"z_loss is 0\.001, but regression"):
+        regression(input_ids=ids, labels=torch.ones(1), z_loss=1e-3)
     seq2seq = task_builder(TercetSeq2SeqForSequenceClassification)
     with pytest.raises(ValueError, match="input_ids is None: pass it"):
         seq2seq(inputs_embeds=torch.ones(1, 3, 32))

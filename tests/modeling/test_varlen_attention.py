@@ -33,7 +33,7 @@ def by_definition(query, key, value, cu_q, cu_k, max_q, max_k, *, scale, window_
     return torch.cat(reads)
 
 
-@pytest.mark.parametrize("variant", ["modern", "grouped", "sliding"])
+@pytest.mark.parametrize("variant", ["modern", "grouped", "sliding", "qwen", "primer"])
 def test_the_kernel_is_asked_for_what_the_groups_compute(
     member, variant, builder, batch, targets, monkeypatch
 ):
@@ -57,7 +57,7 @@ def test_the_kernel_is_asked_for_what_the_groups_compute(
     assert called
 
 
-@pytest.mark.parametrize("variant", ["modern", "sliding"])
+@pytest.mark.parametrize("variant", ["modern", "sliding", "qwen", "primer"])
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
 def test_a_flash_kernel_is_asked_for_the_same(member, variant, builder, batch, monkeypatch):
     """A window of transformers' flash kernels counts the query itself, and means both sides unless causal."""
@@ -69,7 +69,7 @@ def test_a_flash_kernel_is_asked_for_the_same(member, variant, builder, batch, m
             *(bounds[f"{name}_{side}"] for name in ("cu_seq_lens", "max_length") for side in "qk"),
             scale=scaling,
             window_size=(reach, 0 if module.is_causal else reach),
-            enable_gqa=False,
+            enable_gqa=query.shape[1] != key.shape[1],
         )
         return read[None], None
 

@@ -41,6 +41,9 @@ NO_DROPOUT = {
 TOLERANCE = 1e-5
 """Largest difference, as a part of the largest number that is compared."""
 
+CANCELLING = 5 * TOLERANCE
+"""The same of a sum of large numbers that nearly cancel out."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -87,11 +90,13 @@ class Pair:
             for name, parameter in ours.named_parameters():
                 parameter.copy_(self.places[name].value)
 
-    def assert_same(self, ours: Tensor, stock: Tensor, what: str = "result") -> None:
+    def assert_same(
+        self, ours: Tensor, stock: Tensor, what: str = "result", tolerance: float = TOLERANCE
+    ) -> None:
         """Compare two tensors, relative to the largest number in them."""
         assert ours.shape == stock.shape
         difference = (ours - stock).abs().max() / stock.abs().max()
-        assert difference <= TOLERANCE, f"{what} differs by {difference:.1e}"
+        assert difference <= tolerance, f"{what} differs by {difference:.1e}"
 
     def assert_same_gradients(
         self, our_loss: Tensor, stock_loss: Tensor, *, without_effect: tuple[str, ...] = ()
@@ -107,7 +112,9 @@ class Pair:
             if name.endswith(without_effect if self.is_rotary else ("k_proj.bias", *without_effect)):
                 assert max(ours.abs().max(), stock.abs().max()) < 1e-6
             else:
-                self.assert_same(ours, stock, f"gradient of {name}")
+                # Where keys rotate in part, all but the rotated part of it cancels out.
+                tolerance = CANCELLING if name.endswith("k_proj.bias") else TOLERANCE
+                self.assert_same(ours, stock, f"gradient of {name}", tolerance)
 
     @staticmethod
     def positions(batch: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -115,6 +115,7 @@ FAMILIES = {
         ours={"position_offset": 2, "hidden_act": "relu"},
     ),
     "Llama": llama(num_key_value_heads=2, attention_bias=True, mlp_bias=True, tie_word_embeddings=False),
+    "Llama, squared ReLU": llama(hidden_act="relu2", tie_word_embeddings=False),
     "Llama 3": llama(
         theirs={"rope_parameters": LONGER | {"rope_theta": 500.0}},
         ours={"rope_scaling": LONGER, "rope_theta": 500.0},
