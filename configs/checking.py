@@ -41,6 +41,11 @@ def check_numbers(data: Any) -> None:
             raise ValueError(f"{_dotted(path)} = {_shown(value)}: must be a finite number below 2^63")
 
 
+def dotted_keys(cls: Any) -> list[str]:
+    """List every dotted key of a dataclass, those of nested ones included."""
+    return list(dict.fromkeys(_all_keys(cls, (), ())))
+
+
 def describe_errors(error: ValueError, data: Any) -> str:
     """Put pydantic's complaints about one value, the first that it names, into one line."""
     if not isinstance(error, ValidationError):

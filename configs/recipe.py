@@ -39,12 +39,25 @@ def load_recipe(cls: type[Recipe], source: str | Path, overrides: Iterable[str] 
     Raises:
         ValueError: Unknown recipe or key, missing key, or a value of the wrong type or out of range.
     """
+    name, data = read_recipe(source, overrides)
+    try:
+        return parse_recipe(cls, data)
+    except ValueError as error:
+        raise ValueError(f"recipe {name}: {error}") from None
+
+
+def read_recipe(source: str | Path, overrides: Iterable[str] = ()) -> tuple[str, dict[str, Any]]:
+    """Read a recipe's name and its plain data, with overrides; nothing is checked against a dataclass.
+
+    Raises:
+        ValueError: The recipe is unknown, no YAML, or no keys with values; or an override is none.
+    """
     name, text = _read(source)
     try:
         data = read_document(text)
         if not isinstance(data, dict):
             raise ValueError(f"the file holds {type(data).__name__}, not keys with values")
-        return parse_recipe(cls, read_overrides(overrides, data))
+        return name, read_overrides(overrides, data)
     except ValueError as error:
         raise ValueError(f"recipe {name}: {error}") from None
 
@@ -85,6 +98,12 @@ def recipe_data(recipe: Any) -> dict[str, Any]:
 def recipe_names() -> list[str]:
     """Name the shipped recipes."""
     return sorted(_shipped_recipes())
+
+
+def recipe_folders() -> dict[str, str]:
+    """Give each shipped recipe's folder, which tells its kind: `pretraining`, `finetune`, ..."""
+    found = {folder.name: _yaml_files(folder) for folder in ROOT.iterdir() if folder.name != PRESETS}
+    return {name: folder for folder, names in found.items() for name in names}
 
 
 def describe_recipe(name: str) -> str:

@@ -102,7 +102,7 @@ def survive(data: dict) -> None:
 
 
 def test_any_data_are_a_recipe_or_refused_in_one_line(effort):
-    @effort(150)
+    @effort(60)
     @given(st.lists(st.tuples(st.sampled_from(KEYS) | st.text(CHARACTERS, max_size=6), VALUES), max_size=3))
     def holds(changes):
         data = SOUND
@@ -114,7 +114,7 @@ def test_any_data_are_a_recipe_or_refused_in_one_line(effort):
 
 
 def test_any_text_is_plain_data_or_refused_in_one_line(effort):
-    @effort(300)
+    @effort(150)
     @given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join) | st.text(CHARACTERS))
     def holds(text):
         assert "\n" not in refusal(lambda: json.dumps(read_document(text)))
