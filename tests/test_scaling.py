@@ -31,13 +31,13 @@ def words(row: str) -> list[str]:
 
 @pytest.mark.slow
 def test_tables_are_what_the_program_prints(capsys):
-    runpy.run_path(str(ROOT / PROGRAM))["main"](["devices=64"])
+    runpy.run_path(str(ROOT / PROGRAM))["main"](["device=h100", "devices=64"])
     assert capsys.readouterr().out.strip() == TABLES
 
 
 def test_first_rows_are_what_the_program_plans():
     program = runpy.run_path(str(ROOT / PROGRAM))
-    plan = program["plan_size"]("decoder-base", ["devices=64"])
+    plan = program["plan_size"]("decoder-base", ["device=h100", "devices=64"])
     rows = [words(row) for row in TABLES.splitlines() if row.startswith(f"| {program['name'](plan)} ")]
     memory, traffic, run = (row[1:] for row in rows)
     assert memory == [program["memory"](outlook) for outlook in plan.outlooks]

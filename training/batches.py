@@ -14,7 +14,7 @@ other's collation.
 Legend: E examples of an epoch, S sequences of a step, P processes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from typing import Any
@@ -25,8 +25,9 @@ import torch
 from torch import Tensor
 
 from .examples import Examples, ExampleSource, pick
-from .objective import Batch, Objective, on_device
+from .objective import COMPONENT, Batch, Objective, on_device
 from .packing import select_sequences, sequence_lengths, slice_sequences
+from .step_planning import fewest_examples, plan_steps, share
 from .workers import DataCursor, PrefetchLoader
 
 SHOWN = 5
@@ -34,27 +35,21 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Step:
-    """The data of one optimizer step: this process's share, and what is true of the whole."""
+class Part:
+    """One batch of a step: the share of this process."""
 
-    cursor: DataCursor
     batch: Batch
-    """This process's sequences, in the order of its micro-batches."""
+    """Its sequences, in the order of its micro-batches."""
     edges: list[int]
     """Numbers of the sequences at which micro-batches begin, and at last how many sequences there are."""
-    targets: dict[str, int]
-    """Targets of each term, over all micro-batches and processes."""
-    examples: int
-    """Examples, over all processes."""
-    tokens: int
-    """Tokens, over all processes."""
-    fingerprint: int = 0
-    """Checksum of the ids that the model reads, over all processes: of their order and their corruption."""
+    component: int | None = None
+    """The objective of a mixture that the batch is for."""
 
-    def micro_batches(self, device: torch.device) -> list[Batch]:
-        """Cut this process's share into micro-batches on `device`."""
-        slices = (slice_sequences(self.batch, first, last) for first, last in pairwise(self.edges))
-        return [on_device(batch, device) for batch in slices]
+    def micro_batches(self, device: torch.device) -> Iterator[Batch]:
+        """Cut the share into micro-batches on `device`."""
+        named = {} if self.component is None else {COMPONENT: self.component}
+        for first, last in pairwise(self.edges):
+            yield on_device(slice_sequences(self.batch, first, last), device) | named
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to another process as arrays: each tensor would take a file and a connection of its own."""
@@ -71,8 +66,8 @@ class Step:
         }
         self.__dict__.update(state | {"batch": batch})
 
-    def pin_memory(self) -> "Step":
-        """Let the data loader pin this object, so that copies to a GPU do not wait."""
+    def pin_memory(self) -> "Part":
+        """Pin the tensors, so that copies to a GPU do not wait."""
         pinned = {
             name: value.pin_memory() if isinstance(value, Tensor) else value
             for name, value in self.batch.items()
@@ -80,93 +75,36 @@ class Step:
         return replace(self, batch=pinned)
 
 
-def checksum(batch: Batch) -> int:
-    """Compute a number that two batches share if they give the same to read."""
-    sides = [batch[name] for name in ("input_ids", "decoder_input_ids") if name in batch]
+@dataclass(frozen=True)
+class Step:
+    """The data of one optimizer step: this process's share, and what is true of the whole."""
+
+    cursor: DataCursor
+    parts: tuple["Part", ...]
+    """This process's share of each batch of the objective: one, or for a mixture several."""
+    targets: dict[str, int]
+    """Targets of each term, over all micro-batches and processes."""
+    examples: int
+    """Examples, over all processes."""
+    tokens: int
+    """Tokens, over all processes."""
+    fingerprint: int = 0
+    """Checksum of the ids that the model reads, over all processes: of their order and their corruption."""
+
+    def micro_batches(self, device: torch.device) -> list[Batch]:
+        """Cut this process's share into micro-batches on `device`."""
+        return [batch for part in self.parts for batch in part.micro_batches(device)]
+
+    def pin_memory(self) -> "Step":
+        """Let the data loader pin this object."""
+        return replace(self, parts=tuple(part.pin_memory() for part in self.parts))
+
+
+def checksum(batches: Sequence[Batch]) -> int:
+    """Compute a number that two steps share if they give the same to read."""
+    names = ("input_ids", "decoder_input_ids")
+    sides = [batch[name] for batch in batches for name in names if name in batch]
     return crc32(np.concatenate([side.numpy().ravel() for side in sides]).data)
-
-
-def plan_steps(
-    lengths: np.ndarray, tokens_per_step: int, rng: np.random.Generator | None
-) -> list[np.ndarray]:
-    """Cut examples of the given lengths (E,) into steps of nearly equal tokens, every example in exactly one.
-
-    Steps have at most `tokens_per_step` tokens, and nearly as many; no small one is left over at the end.
-    Without `rng` the steps follow the examples' order. A step's examples go from short to long, as its
-    micro-batches will: to cut these, nothing has to be moved.
-
-    Raises:
-        ValueError: There are fewer tokens than one step takes.
-    """
-    total = int(lengths.sum())
-    if total < tokens_per_step:
-        raise ValueError(
-            f"the corpus has {total:,} tokens in {len(lengths):,} examples, fewer than tokens_per_step = "
-            f"{tokens_per_step:,}: lower tokens_per_step, or add more text"
-        )
-    order = np.arange(len(lengths)) if rng is None else rng.permutation(len(lengths))
-    steps = [order[first:last] for first, last in pairwise(_step_edges(lengths[order], tokens_per_step))]
-    for step in steps:
-        step[:] = step[np.argsort(lengths[step], kind="stable")]
-    return steps
-
-
-def _step_edges(lengths: np.ndarray, limit: int) -> list[int]:
-    """Cut lengths evenly into few parts that keep the limit; an example longer than it stands alone."""
-    parts = -(-int(lengths.sum()) // limit)
-    while parts < len(lengths):
-        edges = cut_evenly(lengths, parts)
-        sums = np.add.reduceat(lengths, edges[:-1])
-        if (longest := sums[np.diff(edges) > 1].max(initial=0)) <= limit:
-            return edges
-        parts = max(parts + 1, int(parts * longest / limit))
-    return list(range(len(lengths) + 1))
-
-
-def cut_evenly(lengths: np.ndarray, parts: int) -> list[int]:
-    """Cut a row of lengths into consecutive non-empty parts of nearly equal sums; return the edges."""
-    ends = np.cumsum(lengths)
-    goals = ends[-1] * np.arange(1, parts) / parts
-    edges = np.searchsorted(ends, goals)
-    edges += ends[edges] - lengths[edges] / 2 < goals  # a length belongs to the side that holds its middle
-    steps = np.arange(1, parts)
-    edges = np.maximum.accumulate(np.maximum(edges, 1) - steps) + steps  # every part takes at least one ...
-    edges = np.minimum(edges, len(lengths) - parts + steps)  # ... and leaves one for each that follows
-    return [0, *edges.tolist(), len(lengths)]
-
-
-def share(
-    lengths: np.ndarray, limit: int, num_processes: int, process_index: int
-) -> tuple[np.ndarray, list[int]]:
-    """Deal the sequences of a step (S,) out in micro-batches of at most `limit` tokens.
-
-    Sequences are sorted by length and cut into the smallest multiple of `num_processes` micro-batches that
-    keeps the limit; a sequence longer than the limit stands alone. Micro-batch i goes to process i modulo P.
-    Where there are fewer sequences than processes, the last processes receive none.
-
-    Returns the numbers of this process's sequences, and the edges between its micro-batches.
-    """
-    order = np.argsort(lengths, kind="stable")
-    if num_processes == 1 and lengths.sum() <= limit:
-        return order, [0, len(order)]
-    edges = _micro_batch_edges(lengths[order], limit, num_processes)
-    mine = list(pairwise(edges))[process_index::num_processes]
-    chosen = np.concatenate([order[first:last] for first, last in mine] or [order[:0]])
-    return chosen, np.cumsum([0, *(last - first for first, last in mine)]).tolist()
-
-
-def _micro_batch_edges(lengths: np.ndarray, limit: int, multiple: int) -> list[int]:
-    """Cut ascending lengths where the parts keep the limit and their number is a multiple, if it can be."""
-    short = lengths[lengths <= limit]
-    alone = list(range(len(short) + 1, len(lengths) + 1))
-    fewest = max(-(-int(short.sum()) // limit), 1 if len(short) else 0)
-    for parts in count(fewest + -(fewest + len(alone)) % multiple, multiple):
-        if parts >= len(short):
-            return list(range(len(lengths) + 1))
-        edges = cut_evenly(short, parts)
-        if np.add.reduceat(short, edges[:-1]).max() <= limit:
-            return edges + alone
-    raise AssertionError("unreachable: the count has no end")
 
 
 class StepDataset:
@@ -183,6 +121,7 @@ class StepDataset:
         shuffle: bool = True,
         num_processes: int = 1,
         process_index: int = 0,
+        num_steps: int | None = None,
     ):
         self.source = source
         self.objective = objective
@@ -192,6 +131,7 @@ class StepDataset:
         self.shuffle = shuffle
         self.num_processes = num_processes
         self.process_index = process_index
+        self.num_steps = num_steps
         self._planned: tuple[int, Examples, list[np.ndarray]] | None = None
         # Of the latest epoch and the one before, in which workers may still be when the next is planned.
         self._steps: dict[int, list[np.ndarray]] = {}
@@ -207,11 +147,14 @@ class StepDataset:
             lengths = np.asarray(examples.lengths, dtype=np.int64)
             rng = np.random.default_rng([0, self.seed, epoch]) if self.shuffle else None
             self._check(lengths)
-            steps = plan_steps(lengths, self.tokens_per_step, rng)
-            if self.shuffle and (fewest := min(map(len, steps))) < self.num_processes:
+            components = getattr(examples, "components", None)
+            steps = plan_steps(lengths, self.tokens_per_step, rng, components)
+            if self.shuffle and (fewest := fewest_examples(steps, components)) < self.num_processes:
+                of_each = "" if components is None else " of one of the objectives"
                 raise ValueError(
-                    f"a step holds {fewest} examples for {self.num_processes} processes: raise "
-                    "tokens_per_step or use fewer processes"
+                    f"a step holds {fewest} examples{of_each} for {self.num_processes} processes: raise "
+                    + ("" if components is None else "its share or ")
+                    + "tokens_per_step, or use fewer processes"
                 )
             self._planned = epoch, examples, steps
             self._steps = dict([*self._steps.items()][-1:]) | {epoch: steps}
@@ -223,31 +166,38 @@ class StepDataset:
         Raises:
             ValueError: The objective made fewer sequences of the examples than there are processes.
         """
-        epoch, number = cursor
+        epoch, number, step = DataCursor(*cursor)
         examples, steps = self.plan(epoch)
         chosen = pick(examples, steps[number])
         # The leading 1 keeps this stream apart from the one that shuffles the epoch, which begins with 0.
-        whole = self.objective.collate(chosen, np.random.default_rng([1, self.seed, epoch, number]))
-        lengths = sequence_lengths(whole)
-        if self.shuffle and len(lengths) < self.num_processes:
+        rng = np.random.default_rng([1, self.seed, epoch, number])
+        objective = self.objective if self.num_steps is None else self.objective.at(step / self.num_steps)
+        batches = objective.collate_parts(chosen, rng)
+        lengths = [sequence_lengths(batch) for batch in batches]
+        if self.shuffle and (fewest := min(map(len, lengths))) < self.num_processes:
             raise ValueError(
-                f"a step's {len(chosen)} examples make {len(lengths)} sequences for {self.num_processes} "
+                f"a step's {len(chosen)} examples make {fewest} sequences for {self.num_processes} "
                 "processes: raise tokens_per_step, make smaller groups of examples, or use fewer processes"
             )
-        mine, edges = share(lengths, self.tokens_per_micro_batch, self.num_processes, self.process_index)
+        targets = [objective.targets(batch) for batch in batches]
         return Step(
-            cursor=cursor,
-            batch=select_sequences(whole, mine),
-            edges=edges,
-            targets={name: int(number) for name, number in self.objective.targets(whole).items()},
+            cursor=DataCursor(*cursor),
+            parts=tuple(map(self._own_part, batches, lengths)),
+            targets={name: int(number) for part in targets for name, number in part.items()},
             examples=len(chosen),
-            tokens=int(lengths.sum()),
-            fingerprint=checksum(whole),
+            tokens=int(sum(part.sum() for part in lengths)),
+            fingerprint=checksum(batches),
         )
+
+    def _own_part(self, batch: Batch, lengths: np.ndarray) -> Part:
+        """Take this process's share of a batch whose sequences have these lengths (S,)."""
+        component = batch.pop(COMPONENT, None)
+        mine, edges = share(lengths, self.tokens_per_micro_batch, self.num_processes, self.process_index)
+        return Part(select_sequences(batch, mine), edges, component)
 
     def describe(self, cursor: DataCursor) -> str:
         """Name the step at `cursor` and the first of its examples."""
-        epoch, number = cursor
+        epoch, number, _ = DataCursor(*cursor)
         planned = self._steps[epoch][number] if epoch in self._steps else []
         examples = ", ".join(str(index) for index in planned[:SHOWN]) + ", ..." * (len(planned) > SHOWN)
         return f"step {number} of epoch {epoch}" + (f" (examples {examples})" if examples else "")
@@ -275,7 +225,7 @@ def endless_steps(
 
 def one_pass(steps: StepDataset, *, num_workers: int = 0, pin_memory: bool = False) -> PrefetchLoader[Step]:
     """Iterate once over the examples of epoch 0, as evaluation does."""
-    cursors = [(0, number) for number in range(len(steps.plan(0)[1]))]
+    cursors = [DataCursor(0, number, number) for number in range(len(steps.plan(0)[1]))]
     return PrefetchLoader(steps, cursors, num_workers, pin_memory)
 
 
@@ -284,10 +234,12 @@ class _Cursors:
 
     def __init__(self, steps: StepDataset, start: DataCursor):
         self.steps = steps
-        self.start = start
+        self.start = DataCursor(*start)
 
     def __iter__(self) -> Iterator[DataCursor]:
-        epoch, number = self.start
+        epoch, position, step = self.start
         for current in count(epoch):
-            yield from ((current, step) for step in range(number, len(self.steps.plan(current)[1])))
-            number = 0
+            for number in range(position, len(self.steps.plan(current)[1])):
+                yield DataCursor(current, number, step)
+                step += 1
+            position = 0

@@ -2,6 +2,7 @@
 
     checkpoints/step-00000100/
         model.safetensors   the weights
+        ema.safetensors     their moving average, if the run has one; at its end, also mean.safetensors
         optimizer.pt        the optimizer's, schedule's and scaler's state
         random-0.pt         process 0's generators
         window-0.pt         what process 0 has added up for the log's next record
@@ -15,14 +16,14 @@ and `weights_only` loading.
 
 import json
 import math
-import random
 import shutil
 import warnings
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import safetensors.torch
 import torch
 from accelerate import Accelerator
@@ -30,12 +31,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from .averaging import WeightAverage
 from .disk import delete_folder, explaining_a_full_disk, flush, partial_path, removing_on_failure
 from .environment import environment_of
+from .final_weights import FILES, LAST
 from .loop import Progress
 from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
 from .metric_accumulator import MetricAccumulator
 from .optimizers import constants_of, give_back
+from .random_state import random_state, restore_random_state
 from .sharding import (
     each_once,
     load_whole_optimizer_state,
@@ -62,18 +66,27 @@ class RunState:
     progress: Progress
     accelerator: Accelerator
     metrics: MetricAccumulator = field(default_factory=MetricAccumulator)
+    averages: Mapping[str, WeightAverage] = field(default_factory=dict)
+    """Averages of the weights, by their kind."""
 
     @property
     def num_bytes(self) -> int:
         """Count the bytes of the weights and the optimizer's state: nearly all that a checkpoint takes."""
         states = (value for state in self.optimizer.state.values() for value in state.values())
         tensors = [*self.model.parameters(), *self.model.buffers(), *states]
-        return sum(value.numel() * value.element_size() for value in tensors if isinstance(value, Tensor))
+        own = sum(value.numel() * value.element_size() for value in tensors if isinstance(value, Tensor))
+        return own + sum(average.num_bytes for average in self.averages.values())
 
     @property
     def bare_model(self) -> nn.Module:
         """The model itself, without what compiles it or keeps its copies equal."""
         return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+
+    @property
+    def kinds_of_weights(self) -> Mapping[str, AbstractContextManager[None]]:
+        """Contexts in which the model has its own weights, or those of an average, by their files."""
+        averages = {FILES[kind]: average.in_place() for kind, average in self.averages.items()}
+        return {FILES[LAST]: nullcontext()} | averages
 
 
 def save_checkpoint(
@@ -83,6 +96,7 @@ def save_checkpoint(
     recipe: dict[str, Any],
     scores: dict[str, float] | None = None,
     criterion: float | None = None,
+    is_due: bool = True,
 ) -> Path:
     """Write a checkpoint below `folder`; every process calls this.
 
@@ -92,6 +106,7 @@ def save_checkpoint(
         recipe: Plain data, kept to document what made these weights.
         scores: What was measured on held-out data at this step.
         criterion: What the best checkpoint is lowest in; the `loss` of the scores if left out.
+        is_due: Whether the recipe asks for a checkpoint at this step; otherwise an end or a signal does.
 
     Returns:
         The checkpoint's folder, `folder/step-00000100`.
@@ -108,10 +123,15 @@ def save_checkpoint(
         run.accelerator.wait_for_everyone()
         _write(partial / f"random-{run.accelerator.process_index}.pt", random_state())
         _write(partial / f"window-{run.accelerator.process_index}.pt", run.metrics.state_dict())
-        weights = whole_weights(run.bare_model, run.accelerator)
+        for file, in_place in run.kinds_of_weights.items():
+            with in_place:
+                weights = whole_weights(run.bare_model, run.accelerator)
+                if run.accelerator.is_main_process:
+                    safetensors.torch.save_file(each_once(weights), partial / file)
         moments = whole_optimizer_state(run.optimizer, run.accelerator)
         if run.accelerator.is_main_process:
-            _write_shared(partial, run, weights, moments, recipe, scores or {}, criterion)
+            is_due |= final.exists() and was_due(final)  # saved again, as at the end of a run
+            _write_shared(partial, run, moments, recipe, scores or {}, criterion, is_due)
         run.accelerator.wait_for_everyone()
         if run.accelerator.is_main_process:
             write_manifest(partial)
@@ -139,7 +159,9 @@ def load_checkpoint(checkpoint: Path, run: RunState) -> None:
         ValueError: The checkpoint belongs to a model of another shape.
     """
     try:
-        load_whole_weights(run.bare_model, safetensors.torch.load_file(checkpoint / "model.safetensors"))
+        for file, in_place in run.kinds_of_weights.items():
+            with in_place:
+                load_whole_weights(run.bare_model, safetensors.torch.load_file(checkpoint / file))
     except RuntimeError as error:
         raise ValueError(f"checkpoint {checkpoint} does not fit the recipe's model: {error}") from None
     states, constants = _read(checkpoint / "optimizer.pt"), constants_of(run.optimizer)
@@ -193,13 +215,20 @@ def _criterion(checkpoint: Path) -> float:
         return math.inf
 
 
-def prune(folder: Path, keep: int) -> None:
-    """Delete all checkpoints but the `keep` newest and the best, and what was interrupted on the way.
+def was_due(checkpoint: Path) -> bool:
+    """Tell whether a checkpoint was due by the recipe, and not left by a signal or an earlier end."""
+    return read_state(checkpoint).get("is_due", True)
 
-    A checkpoint that lacks a file, or a part of one, counts for none: it makes no other one leave.
+
+def prune(folder: Path, keep: int, keep_due: int = 0) -> None:
+    """Delete all checkpoints but the best, the `keep` newest, and the `keep_due` newest that were due.
+
+    What was interrupted on the way goes, too. A checkpoint that lacks a file, or a part of one, counts for
+    none: it makes no other one leave.
     """
     whole = [path for path in checkpoints(folder) if find_damage(path, contents=False) is None]
-    stay = {*whole[-keep:], best(folder)}
+    due = [path for path in whole if keep_due and was_due(path)]
+    stay = {*whole[-keep:], *due[-keep_due:], best(folder)}
     delete_unfinished(folder)
     for path in checkpoints(folder):
         if path not in stay:
@@ -212,40 +241,16 @@ def delete_unfinished(folder: Path) -> None:
         shutil.rmtree(path)
 
 
-def random_state() -> dict[str, Any]:
-    """Collect the states of this process's generators: Python's, numpy's and torch's on every device."""
-    version, numbers, gauss = random.getstate()
-    kind, keys, *rest = np.random.get_state()
-    return {
-        "python": (version, list(numbers), gauss),
-        "numpy": (kind, torch.from_numpy(np.array(keys, dtype=np.int64)), *rest),
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all(),
-    }
-
-
-def restore_random_state(state: dict[str, Any]) -> None:
-    """Bring this process's generators to states that `random_state` collected."""
-    version, numbers, gauss = state["python"]
-    random.setstate((version, tuple(numbers), gauss))
-    kind, keys, *rest = state["numpy"]
-    np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
-    torch.set_rng_state(state["torch"])
-    if len(state["cuda"]) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all(state["cuda"])
-
-
 def _write_shared(
     folder: Path,
     run: RunState,
-    weights: dict[str, Tensor],
     moments: dict[str, Any],
     recipe: dict[str, Any],
     scores: dict[str, float],
     criterion: float | None,
+    is_due: bool,
 ) -> None:
-    """Write what all processes have in common."""
-    safetensors.torch.save_file(each_once(weights), folder / "model.safetensors")
+    """Write what all processes have in common, beside the weights."""
     scaler = run.accelerator.scaler
     states = {
         "optimizer": moments,
@@ -257,6 +262,7 @@ def _write_shared(
         "progress": run.progress.state_dict(),
         "scores": as_json(scores),
         "criterion": as_json(scores.get("loss") if criterion is None else criterion),
+        "is_due": is_due,
         "recipe": recipe,
         "circumstances": environment_of(run.model, run.accelerator),
     }

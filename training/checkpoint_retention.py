@@ -68,4 +68,4 @@ class CheckpointRetention:
         if self.is_unproved and not self.is_skipping:
             self.is_unproved = False
             if self.is_main_process:
-                prune(self.folder, self.recipe.keep_checkpoints)
+                prune(self.folder, self.recipe.keep_checkpoints, self.recipe.average_checkpoints or 0)

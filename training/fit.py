@@ -13,10 +13,11 @@ from accelerate.utils import set_seed
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
+from .averaging import WeightAverage, moving_share
 from .checkpoint import RunState, load_checkpoint, read_state, save_checkpoint
 from .checkpoint_retention import CheckpointRetention
 from .environment import tell_of_resuming
-from .evaluation import evaluate_held_out
+from .final_weights import EMA, FILES, MEAN
 from .inspection import say_what_is_kept
 from .interruption import BrokenOff, Interruption, listening
 from .loop import Progress, train
@@ -24,14 +25,15 @@ from .metric_accumulator import MetricAccumulator
 from .objective import Objective
 from .optimizers import build_optimizer
 from .recipe import TrainingRecipe
-from .recovery import require_resumable, starting_point
+from .recovery import newest_due, require_resumable, starting_point
 from .schedules import build_schedule
-from .sharding import gathered, is_sharded, prepare_model, settle
+from .sharding import is_sharded, prepare_model, settle
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
 from .threads import prepared_cpu, thread_adapter
 from .tracking import Tracker, as_scores
 from .utilization import measure_utilization
+from .weight_scores import WeightScores
 from .workers import leaving_no_workers
 
 CHECKPOINTS = "checkpoints"
@@ -45,7 +47,7 @@ class Outcome:
     progress: Progress
     """Where it stands."""
     scores: dict[str, float]
-    """The last evaluation's, as `evaluate` names them; empty if there was none."""
+    """The last evaluation's, as `WeightScores` names them; empty if there was none."""
     checkpoint: Path
     """The newest checkpoint."""
     interrupted_by: str | None
@@ -67,7 +69,8 @@ def fit(
     """Train a model as a recipe says, in place.
 
     Args:
-        model: With the weights to begin from; on return with those at the end, on the accelerator's device.
+        model: With the weights to begin from; on return with those of the last step, on the accelerator's
+            device. Averages are in the last checkpoint: see `final_weights.py`.
         objective: What is learned.
         data: What from, and what it is measured on: from `prepare_data`, with the same recipe.
         recipe: How.
@@ -113,8 +116,6 @@ class _Run:
         self.adapt_threads = thread_adapter(recipe.adaptive_threads and accelerator.device.type == "cpu")
         self.data = data
         self.about = (about or {}) | {"training": recipe_data(recipe)}
-        self.scores: dict[str, float] = {}
-        self.scored_step = -1
         self.saved_step = -1
         self.checkpoint: Path | None = None
         self.metrics = MetricAccumulator()
@@ -129,13 +130,14 @@ class _Run:
         self.schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=width)
         self.optimizer = accelerator.prepare_optimizer(optimizer)
         self.progress = Progress()
+        self.averages = {} if recipe.ema_decay is None else {EMA: WeightAverage(model)}
+        self.scores = WeightScores(self.model, objective, data, recipe, accelerator, self.averages)
 
     @property
     def state(self) -> RunState:
         """What a checkpoint holds."""
-        return RunState(
-            self.model, self.optimizer, self.schedule, self.progress, self.accelerator, self.metrics
-        )
+        parts = self.model, self.optimizer, self.schedule, self.progress, self.accelerator, self.metrics
+        return RunState(*parts, self.averages)
 
     def continue_from(self, checkpoint: Path) -> None:
         """Go on where a checkpoint ends.
@@ -149,8 +151,8 @@ class _Run:
         tell_of_resuming(checkpoint, state, self.model, self.accelerator, self.about)
         self.saved_step = self.progress.step
         self.checkpoint = checkpoint
-        self.scores = as_scores(state["scores"])
-        self.scored_step = self.progress.step if self.scores else -1
+        self.scores.values = as_scores(state["scores"])
+        self.scores.step = self.progress.step if self.scores.values else -1
 
     def carry_out(self) -> Outcome:
         """Train to the end or an interruption; evaluate and save what is not yet."""
@@ -212,6 +214,8 @@ class _Run:
             )
 
     def _after_step(self, progress: Progress, metrics: dict[str, Tensor]) -> None:
+        if self.recipe.ema_decay is not None:
+            self.averages[EMA].add(moving_share(self.recipe.ema_decay, progress.step))
         self.tracker.record_step(metrics)
         self.adapt_threads()
         if progress.step == self.recipe.steps or _is_due(self.recipe.evaluate_every, progress.step):
@@ -229,10 +233,10 @@ class _Run:
 
     def _finish(self) -> Outcome:
         is_finished = self.is_finished
-        if is_finished and self.scored_step != self.progress.step:
+        if is_finished and self.scores.step != self.progress.step:
             self._evaluate()
         is_worth_it = self.retention.is_worth_saving(is_finished, self.checkpoint is not None)
-        if self.saved_step != self.progress.step and is_worth_it:
+        if (self.saved_step != self.progress.step or self._lacks_mean) and is_worth_it:
             self._save()
         self.retention.prune()
         self.tracker.close()
@@ -242,36 +246,51 @@ class _Run:
         if self.retention.is_skipping:
             self.tracker.say("the last steps were skipped: only the final checkpoint includes them")
         if is_finished:
-            return Outcome(self.progress, self.scores, self.checkpoint, None)
+            return Outcome(self.progress, self.scores.values, self.checkpoint, None)
         signal = self.interruption.name or "a signal to another process"
         self.tracker.say(
             f"{signal}: stopped after step {self.progress.step} of {self.recipe.steps}; resume from "
             f"{self.checkpoint}"
         )
-        return Outcome(self.progress, self.scores, self.checkpoint, signal)
+        return Outcome(self.progress, self.scores.values, self.checkpoint, signal)
 
     def _evaluate(self) -> None:
-        if (held_out := self.data.held_out) is None:
+        if self.data.held_out is None:
             return
-        with self.tracker.paused(), gathered(self.model, self.accelerator):
-            self.scores = evaluate_held_out(
-                self.model, self.objective, held_out, self.data.held_out_steps, self.accelerator
-            )
-            self.scored_step = self.progress.step
-        self.progress.judge(held_out.criterion(self.scores))
-        self.tracker.record_evaluation(self.scores)
+        with self.tracker.paused():
+            self.scores.measure_all(self.progress.step)
+        self.progress.judge(self.scores.criterion)
+        self.tracker.record_evaluation(self.scores.values)
+
+    @property
+    def _lacks_mean(self) -> bool:
+        """Whether the run has ended, and the mean of its last checkpoints is wanted and not saved."""
+        if not self.is_finished or self.recipe.average_checkpoints is None:
+            return False
+        is_saved = self.checkpoint is not None and (self.checkpoint / FILES[MEAN]).exists()
+        return self.saved_step != self.progress.step or not is_saved
+
+    def _average_checkpoints(self, number: int) -> None:
+        """Average the weights at the end with those of the checkpoints before, and score the mean."""
+        earlier = newest_due(self.folder / CHECKPOINTS, number - 1, self.progress.step, self.accelerator)
+        with self.tracker.paused():
+            scores = self.scores.measure_mean(self.state.bare_model, earlier)
+        if scores:
+            self.tracker.record_evaluation(scores)
 
     def _save(self) -> None:
+        if self._lacks_mean:
+            self._average_checkpoints(self.recipe.average_checkpoints or 0)
         with self.tracker.paused():
             self.tracker.flush()  # a run that resumes here does not write these records again
-            scores = self.scores if self.scored_step == self.progress.step else {}
-            held_out = self.data.held_out
+            is_scored = self.scores.step == self.progress.step
             self.checkpoint = save_checkpoint(
                 self.folder / CHECKPOINTS,
                 self.state,
                 recipe=self.about,
-                scores=scores,
-                criterion=held_out.criterion(scores) if held_out and scores else None,
+                scores=self.scores.values if is_scored else {},
+                criterion=self.scores.criterion if is_scored else None,
+                is_due=self.retention.is_due,
             )
             self.saved_step = self.progress.step
             self.retention.note_saved()

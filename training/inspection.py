@@ -16,6 +16,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from .batches import Part
 from .checkpoint import RunState, save_checkpoint
 from .disk import DiskFullError, explaining_a_full_disk
 from .skipping import NonFiniteError
@@ -62,17 +63,25 @@ def keep_for_inspection(folder: Path, error: NonFiniteError, run: RunState, reci
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
     run.accelerator.wait_for_everyone()
-    batch = error.step.batch.items()  # its numbers follow from its tensors, of which some are one
-    tensors = {name: value.clone() for name, value in batch if isinstance(value, Tensor)}
-    path = target / f"batch-{run.accelerator.process_index}.safetensors"
-    num_bytes = sum(value.numel() * value.element_size() for value in tensors.values())
-    with explaining_a_full_disk(path, num_bytes):
-        safetensors.torch.save_file(tensors | {"edges": torch.tensor(error.step.edges)}, path)
-        numbers = _numbers(error, run)
-        if run.accelerator.is_main_process:
+    for part in error.step.parts:
+        _keep_part(target, part, run.accelerator.process_index)
+    numbers = _numbers(error, run)
+    if run.accelerator.is_main_process:
+        with explaining_a_full_disk(target, len(str(numbers))):
             (target / "step.json").write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
     save_checkpoint(target, run, recipe=recipe)
     return target
+
+
+def _keep_part(target: Path, part: Part, process_index: int) -> None:
+    """Write down this process's share of a batch; of a mixture of objectives, the file's name tells which."""
+    component = "" if part.component is None else f"-{part.component}"
+    path = target / f"batch-{process_index}{component}.safetensors"
+    # Its numbers follow from its tensors, of which some are one.
+    tensors = {name: value.clone() for name, value in part.batch.items() if isinstance(value, Tensor)}
+    num_bytes = sum(value.numel() * value.element_size() for value in tensors.values())
+    with explaining_a_full_disk(path, num_bytes):
+        safetensors.torch.save_file(tensors | {"edges": torch.tensor(part.edges)}, path)
 
 
 def _numbers(error: NonFiniteError, run: RunState) -> dict[str, Any]:
@@ -82,6 +91,6 @@ def _numbers(error: NonFiniteError, run: RunState) -> dict[str, Any]:
     losses = cast(Tensor, run.accelerator.reduce(torch.stack(list(shares.values())))).tolist()
     names = [name if name == "loss" else f"{name}/loss" for name in shares]
     numbers = common | dict(zip(names, losses, strict=True))
-    epoch, number = error.step.cursor
+    epoch, number, _ = error.step.cursor
     known = {"step": run.progress.step, "epoch": epoch, "number": number, "skipped": run.progress.skipped}
     return known | {name: value if math.isfinite(value) else str(value) for name, value in numbers.items()}

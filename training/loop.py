@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from .batches import Step
 from .objective import Objective
-from .sharding import is_sharded, whole
+from .sharding import is_sharded, no_gradient, whole
 from .skipping import NonFiniteSteps
 from .workers import DataCursor
 
@@ -60,7 +60,7 @@ class Progress:
     @property
     def cursor(self) -> DataCursor:
         """Where the data of the next step are."""
-        return self.epoch, self.position
+        return DataCursor(self.epoch, self.position, self.step)
 
     def advance(self, step: Step) -> None:
         """Count one more step."""
@@ -68,7 +68,7 @@ class Progress:
         self.examples += step.examples
         self.tokens += step.tokens
         self.targets += sum(step.targets.values())
-        self.epoch, self.position = step.cursor[0], step.cursor[1] + 1
+        self.epoch, self.position = step.cursor.epoch, step.cursor.position + 1
         self.data = crc32(step.fingerprint.to_bytes(4), self.data)
 
     def judge(self, criterion: float) -> None:
@@ -156,14 +156,17 @@ def accumulate_gradients(
     names = [*objective.weights, "loss"]
     metrics = {name: torch.zeros((), device=accelerator.device) for name in names}
     micro_batches = step.micro_batches(accelerator.device)
+    exchanges_once = accelerator.num_processes > 1 and not is_sharded(model)
     for index, batch in enumerate(micro_batches):
         is_last = index == len(micro_batches) - 1
         # Processes exchange gradients once per step, during its last backward pass; those of a model in
         # pieces at once, since no process has room for all of them.
-        with nullcontext() if is_last or is_sharded(model) else accelerator.no_sync(model):
+        with accelerator.no_sync(model) if exchanges_once and not is_last else nullcontext():
             sums = objective.losses(model, batch)
             means = {name: total / max(step.targets[name], 1) for name, total in sums.items()}
             loss = torch.stack([objective.weights[name] * mean for name, mean in means.items()]).sum()
+            if is_last and exchanges_once and not objective.uses_all_parameters:
+                loss = loss + no_gradient(model)
             # Processes average gradients, but each holds only its part of the step's sum.
             accelerator.backward(poisoned_if_not_finite(loss) * accelerator.num_processes)
         for name, value in (means | {"loss": loss}).items():

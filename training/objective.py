@@ -19,6 +19,9 @@ Example = dict[str, Any]
 Batch = dict[str, Any]
 """What a model is called with: tensors of several examples end to end, `(1, N)`, and where each begins."""
 
+COMPONENT = "component"
+"""In a batch of a mixture of objectives: the number of the one that it is for."""
+
 IGNORE = -100
 """Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""
 
@@ -37,6 +40,9 @@ class Objective(ABC):
     weights: dict[str, float]
     """What each term counts in the loss, by the term's name."""
 
+    uses_all_parameters: bool = True
+    """Whether each of its batches has a gradient for every parameter that it trains."""
+
     @abstractmethod
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Corrupt and pack examples into one batch.
@@ -44,6 +50,18 @@ class Objective(ABC):
         All randomness comes from `rng`, so that a batch is a function of the examples and the generator's
         seed.
         """
+
+    def collate_parts(self, examples: Sequence[Example], rng: np.random.Generator) -> list[Batch]:
+        """Collate examples into one batch, or for a mixture of objectives into one for each of them."""
+        return [self.collate(examples, rng)]
+
+    def at(self, progress: float) -> "Objective":
+        """Give the objective as it is at a point of a run, from 0 (its begin) to 1 (its end).
+
+        Most never change. Evaluation uses the objective of the end, so that all scores of a run can be
+        compared.
+        """
+        return self
 
     @abstractmethod
     def targets(self, batch: Batch) -> dict[str, Tensor]:

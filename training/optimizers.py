@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import Adam, AdamW, Muon, Optimizer
+from torch.optim import Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from .muon import MuonWithAdamW, hidden_matrices
+from .muon import Muon
+from .muon_with_adamw import MuonWithAdamW, hidden_matrices
+from .normuon import NorMuon
 from .recipe import OptimizerRecipe
 
 LEARNING_RATE = 5e-4
@@ -26,8 +28,11 @@ LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 EMBEDDINGS = re.compile(r"(?:^|\.)embeddings$")
 """The name of what stands before the first layer."""
 
-WEIGHT_DECAY = {"adamw": 0.01, "muon": 0.1}
+WEIGHT_DECAY = {"adamw": 0.01, "muon": 0.1, "normuon": 0.1}
 """Weight decay of a recipe that names none."""
+
+NEURON_BETA = 0.95
+"""Decay rate of `normuon`'s second moments in a recipe that names none (Li et al., 2025)."""
 
 Constants = Sequence[dict[str, Any]]
 """What a recipe says of each group of parameters."""
@@ -54,7 +59,8 @@ def build_optimizer(
 
     Sources: `adamw` is Loshchilov and Hutter, 2019, with the constants of RoBERTa (Liu et al., 2019, section
     3.1); `adam` is Kingma and Ba, 2015, with the constants of Vaswani et al., 2017, section 5.3; `muon` is
-    described in `muon.py`, its weight decay and scaling are those of Liu et al., 2025, section 2.2.
+    described in `muon.py` and `normuon` in `normuon.py`, their weight decay and scaling are those of Liu et
+    al., 2025, section 2.2.
     """
     require_used_constants(recipe, sets_learning_rate)
     rate = 1.0 if sets_learning_rate else recipe.learning_rate or LEARNING_RATE
@@ -71,15 +77,18 @@ def build_optimizer(
         return AdamW(groups, rate, betas, recipe.epsilon or 1e-6, fused=fused)
     if is_sharded:
         raise ValueError(
-            "optimizer.kind = muon orthogonalizes whole matrices, but FSDP and ZeRO shard them: choose "
-            "adamw, or launch without sharding"
+            f"optimizer.kind = {recipe.kind} orthogonalizes whole matrices, but FSDP and ZeRO shard them: "
+            "choose adamw, or launch without sharding"
         )
     matrices = hidden_matrices(model)
-    others = decay_groups(model, decay, without=matrices)
-    return MuonWithAdamW(
-        AdamW(others, rate, betas, recipe.epsilon or 1e-6, fused=fused),
-        Muon(matrices, recipe.matrix_learning_rate or rate, decay, adjust_lr_fn="match_rms_adamw"),
+    others = AdamW(
+        decay_groups(model, decay, without=matrices), rate, betas, recipe.epsilon or 1e-6, fused=fused
     )
+    matrix_rate = recipe.matrix_learning_rate or rate
+    if recipe.kind == "muon":
+        return MuonWithAdamW(others, Muon(matrices, matrix_rate, decay))
+    neuron_beta = NEURON_BETA if recipe.neuron_beta is None else recipe.neuron_beta
+    return MuonWithAdamW(others, NorMuon(matrices, matrix_rate, decay, neuron_beta=neuron_beta))
 
 
 def require_used_constants(recipe: OptimizerRecipe, sets_learning_rate: bool) -> None:
@@ -99,10 +108,15 @@ def require_used_constants(recipe: OptimizerRecipe, sets_learning_rate: bool) ->
             f"optimizer.layer_decay = {recipe.layer_decay}: {recipe.kind} has one learning rate for all "
             f"layers; remove it, or choose kind adamw"
         )
-    if recipe.kind != "muon" and recipe.matrix_learning_rate is not None:
+    if recipe.kind not in ("muon", "normuon") and recipe.matrix_learning_rate is not None:
         raise ValueError(
             f"optimizer.matrix_learning_rate = {recipe.matrix_learning_rate}: {recipe.kind} has one "
-            f"learning rate for all weights; remove it, or choose kind muon"
+            f"learning rate for all weights; remove it, or choose kind muon or normuon"
+        )
+    if recipe.kind != "normuon" and recipe.neuron_beta is not None:
+        raise ValueError(
+            f"optimizer.neuron_beta = {recipe.neuron_beta}: {recipe.kind} does not normalize neurons; remove "
+            f"it, or choose kind normuon"
         )
 
 

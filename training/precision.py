@@ -115,13 +115,18 @@ def choose_precision(wanted: str, device: torch.device) -> Precision:
         return "bf16" if has_bfloat16(device) else "fp32"
     if wanted == "fp16" and device.type != "cuda":
         raise ValueError(
-            f"precision = fp16 on {device.type}: only GPUs support it; choose auto, bf16 or fp32"
+            f"precision = fp16 on {device.type}: only CUDA devices support it; choose auto, bf16 or fp32"
         )
+    if wanted == "bf16" and device.type == "mps" and not torch.backends.mps.is_macos_or_newer(14, 0):
+        raise ValueError("precision = bf16 on mps: Metal has it since macOS 14; choose auto or fp32")
     return wanted
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Tell whether the device multiplies bfloat16 numbers by itself, not by way of float32."""
+    """Tell whether the device multiplies bfloat16 numbers by itself, and faster than float32.
+
+    That is said of no GPU of Apple's: their cores compute both formats at the same rate.
+    """
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type != "cpu":

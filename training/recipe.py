@@ -19,17 +19,21 @@ NonNegative = Annotated[float, Field(ge=0)]
 class OptimizerRecipe:
     """The optimizer and its hyperparameters; the defaults are the values of its paper."""
 
-    kind: Literal["adamw", "adam", "muon"] = "adamw"
+    kind: Literal["adamw", "adam", "muon", "normuon"] = "adamw"
     """`adamw` has decoupled weight decay; `adam` is the Transformer paper's, without weight decay; `muon`
-    orthogonalizes the updates of the matrices inside the blocks, and uses `adamw` for all other weights."""
+    orthogonalizes the updates of the matrices inside the blocks, and uses `adamw` for all other weights;
+    `normuon` is `muon` whose updates are normalized for each neuron (Li et al., 2025)."""
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     """Peak learning rate; 5e-4 by default. Must be omitted with `noam`, which sets the learning rate
     itself."""
     matrix_learning_rate: Annotated[float, Field(gt=0)] | None = None
-    """Peak learning rate of the matrices that `muon` orthogonalizes; by default `learning_rate`, because
-    their updates are scaled to the size of those of `adamw`."""
+    """Peak learning rate of the matrices that `muon` and `normuon` orthogonalize; by default `learning_rate`,
+    because their updates are scaled to the size of those of `adamw`."""
     betas: tuple[Fraction, Fraction] | None = None
-    """Decay rates of the first and second moment; (0.9, 0.98) by default."""
+    """Decay rates of the first and second moment; (0.9, 0.98) by default. With `muon` and `normuon` they are
+    those of all other weights; the momentum of the matrices is 0.95."""
+    neuron_beta: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Decay rate of the second moment of each neuron, for `normuon`; 0.95 by default."""
     epsilon: Annotated[float, Field(gt=0)] | None = None
     """Added to the root of the second moment; by default 1e-6, and 1e-9 for `adam`."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -38,7 +42,7 @@ class OptimizerRecipe:
     appendix B)."""
     weight_decay: NonNegative | None = None
     """Weight decay of matrices, relative to the learning rate; by default 0.01 for `adamw` and 0.1 for
-    `muon`."""
+    `muon` and `normuon`."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class ScheduleRecipe:
     """Final learning rate relative to the peak, for `linear`, `cosine` and `warmup_stable_decay`."""
     decay_ratio: Fraction = 0.2
     """Fraction of the run in which `warmup_stable_decay` decays."""
+    decay_shape: Literal["sqrt", "linear"] = "sqrt"
+    """Shape of that decay: 1 - sqrt(x) or 1 - x, where x is the part of it that is over."""
     factor: Annotated[float, Field(gt=0)] = 1.0
     """Multiplier of the learning rate that `noam` derives from the hidden size."""
 
@@ -108,6 +114,16 @@ class TrainingRecipe:
     """Steps between checkpoints; by default only at the end."""
     keep_checkpoints: Positive = 2
     """Number of newest checkpoints to keep, in addition to the best one."""
+    ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Decay rate of a moving average of the weights, such as 0.999; off by default. The average begins
+    without bias, is evaluated beside the weights, with scores under `ema/`, and becomes the finished
+    model."""
+    average_checkpoints: Annotated[int, Field(ge=2)] | None = None
+    """Number of last checkpoints, the end of the run included, whose mean becomes the finished model (Vaswani
+    et al., 2017, section 6.1); off by default. Its scores are under `mean/`."""
+    final_weights: Literal["last", "ema", "mean"] | None = None
+    """Which weights become the finished model: those of the last step, their moving average, or the mean of
+    checkpoints. By default the average, if there is one; the others are saved beside it."""
     log_every: Positive = 10
     """Steps between records in the log."""
     trackers: tuple[str, ...] = ()

@@ -2,13 +2,14 @@
 
 import shutil
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from .checkpoint import PREFIX, delete_unfinished, read_state
+from .checkpoint import PREFIX, checkpoints, delete_unfinished, read_state, was_due
 from .environment import flat
 from .manifest import find_damage
 
@@ -16,8 +17,8 @@ DAMAGED = "damaged-"
 """Stands before the name of a checkpoint that was set aside."""
 
 
-UNCHANGEABLE = ("seed", "tokens_per_step", "stages", "optimizer.kind", "optimizer.layer_decay")
-"""Keys of `training` that must be those of the checkpoint."""
+UNCHANGEABLE = ("seed", "tokens_per_step", "optimizer.kind", "optimizer.layer_decay", "ema_decay")
+"""Keys of `training` that must be those of the checkpoint. Stages that are still to come may change."""
 
 
 class DamagedCheckpointError(RuntimeError):
@@ -70,6 +71,27 @@ def newest_whole(folder: Path, accelerator: Accelerator) -> Path | None:
     return checkpoint
 
 
+def newest_due(folder: Path, number: int, before: int, accelerator: Accelerator) -> list[Path]:
+    """List the newest checkpoints before a step that were due by the recipe; every process calls this.
+
+    Those that a signal or an earlier end of the run left do not count. Damaged ones are left out. A
+    warning tells of those, and if there are fewer.
+    """
+    found: list[Path] = []
+    if accelerator.is_main_process:
+        for path in reversed(checkpoints(folder)):
+            state = read_state(path)
+            if len(found) == number or not was_due(path) or state["progress"]["step"] >= before:
+                continue
+            if (damage := find_damage(path)) is None:
+                found.append(path)
+            else:
+                warnings.warn(f"checkpoint {path} is damaged: {damage}; it is left out", stacklevel=2)
+        if len(found) < number:
+            warnings.warn(f"{folder} has {len(found)} checkpoints to average, not {number}", stacklevel=2)
+    return broadcast_object_list([found])[0]
+
+
 def _search(folder: Path) -> tuple[Path | None, dict[Path, str]]:
     """Delete what was never finished; then look at the newest checkpoint first, until one is whole."""
     delete_unfinished(folder)
@@ -90,11 +112,12 @@ def _set_aside(path: Path) -> Path:
 def require_resumable(checkpoint: Path, present: dict[str, Any]) -> None:
     """Compare the `training` part of a recipe with the one that a checkpoint was made with.
 
-    What else differs takes effect from the next step on.
+    What else differs, and other stages after the checkpoint's step, takes effect from the next step on.
 
     Raises:
         ValueError: They order the data otherwise, so that the checkpoint's place in them would mean nothing;
-            the optimizer has other states or other groups; or more steps are taken than there are to be.
+            the optimizer has other states or other groups; an average would be of two kinds; or more steps
+            are taken than there are to be.
     """
     state, now = read_state(checkpoint), flat(present)
     earlier = flat(state["recipe"]["training"])
@@ -104,8 +127,29 @@ def require_resumable(checkpoint: Path, present: dict[str, Any]) -> None:
                 f"training.{key} = {now[key]}, but {checkpoint} was made with {earlier.get(key)}: "
                 "resume with that value, or start again in another folder"
             )
-    if state["progress"]["step"] > now["steps"]:
+    step = state["progress"]["step"]
+    if stages_before(step, earlier.get("stages")) != stages_before(step, now["stages"]):
         raise ValueError(
-            f"training.steps = {now['steps']}, but {checkpoint} has taken {state['progress']['step']} steps: "
+            f"training.stages = {now['stages']}, but the {step} steps of {checkpoint} were made with "
+            f"{earlier.get('stages')}: change later steps alone, or start again in another folder"
+        )
+    if step > now["steps"]:
+        raise ValueError(
+            f"training.steps = {now['steps']}, but {checkpoint} has taken {step} steps: "
             "resume with at least as many, or start again in another folder"
         )
+
+
+def stages_before(step: int, stages: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    """Give the parts of a recipe's stages that lie in the first steps of a run.
+
+    >>> stages_before(30, [{"steps": 20, "tokens_per_step": 100}, {"steps": 20, "tokens_per_step": 200}])
+    [{'steps': 20, 'tokens_per_step': 100}, {'steps': 10, 'tokens_per_step': 200}]
+    """
+    parts = []
+    for stage in stages or ():
+        if step <= 0:
+            break
+        parts.append({**stage, "steps": min(stage["steps"], step)})
+        step -= stage["steps"]
+    return parts

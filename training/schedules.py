@@ -26,8 +26,10 @@ def build_schedule(optimizer: Optimizer, recipe: ScheduleRecipe, *, steps: int, 
     """Let the recipe's curve set the optimizer's rate over `steps` updates; `width` is d, for `noam`.
 
     Raises:
-        ValueError: The warm-up is given twice, is longer than the run, or missing where the curve needs it.
+        ValueError: The warm-up is given twice, is longer than the run, or missing where the curve needs it;
+            or the curve has no choice of a shape that is given.
     """
+    require_used_shape(recipe)
     curve = CURVES[recipe.kind](recipe, warmup_updates(recipe, steps), steps, width)
     return LambdaLR(optimizer, lambda updates_done: curve(updates_done + 1))
 
@@ -51,6 +53,15 @@ def warmup_updates(recipe: ScheduleRecipe, steps: int) -> int:
             f"warmup_steps to 1 or more"
         )
     return warmup
+
+
+def require_used_shape(recipe: ScheduleRecipe) -> None:
+    """Raise a `ValueError` if a recipe chooses a shape of decay for a curve that has its own."""
+    if recipe.kind != "warmup_stable_decay" and recipe.decay_shape != "sqrt":
+        raise ValueError(
+            f"schedule.decay_shape = {recipe.decay_shape}: the {recipe.kind} schedule has a shape of its "
+            f"own; remove it, or choose kind warmup_stable_decay"
+        )
 
 
 def noam(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
@@ -81,12 +92,14 @@ def cosine(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve
 
 
 def warmup_stable_decay(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
-    """1 until the last `decay_ratio` of the run, then 1 - sqrt of the part of it that is over.
+    """1 until the last `decay_ratio` of the run, then a fall by `decay_shape`.
 
-    The idea is Hu et al., 2024, "MiniCPM", section 4; the fall's shape is Hägele et al., 2024, section 3.
+    The idea is Hu et al., 2024, "MiniCPM", section 4; both shapes are compared in Hägele et al., 2024,
+    section 3.
     """
     start = max(warmup, steps - round(recipe.decay_ratio * steps))
-    return lambda n: rise(n, warmup) * fall(1 - math.sqrt(part(n, start, steps)), recipe.final_ratio)
+    shape = DECAY_SHAPES[recipe.decay_shape]
+    return lambda n: rise(n, warmup) * fall(shape(part(n, start, steps)), recipe.final_ratio)
 
 
 CURVES = {
@@ -98,6 +111,12 @@ CURVES = {
     "warmup_stable_decay": warmup_stable_decay,
 }
 """What makes each kind's curve from the recipe, w, N and d."""
+
+DECAY_SHAPES: dict[str, Callable[[float], float]] = {
+    "sqrt": lambda x: 1 - math.sqrt(x),
+    "linear": lambda x: 1 - x,
+}
+"""Falls from 1 to 0 by the part of the decay that is over, x."""
 
 
 def rise(n: int, warmup: int) -> float:

@@ -94,8 +94,18 @@ def settle(model: nn.Module, objective: Objective, step: Step, accelerator: Acce
         return
     with undisturbed_randomness(accelerator.device):
         losses = objective.losses(model, step.micro_batches(accelerator.device)[0])
-        accelerator.backward(torch.stack(list(losses.values())).sum())
+        loss = torch.stack(list(losses.values())).sum()
+        accelerator.backward(loss if objective.uses_all_parameters else loss + no_gradient(model))
     model.zero_grad()
+
+
+def no_gradient(model: nn.Module) -> Tensor:
+    """Give a zero that has a gradient of zero for every trainable parameter.
+
+    Processes exchange gradients when the last backward pass has reached every parameter, and the batches of a
+    mixture of objectives need not reach all heads.
+    """
+    return 0.0 * torch.stack([p.sum() for p in model.parameters() if p.requires_grad]).sum()
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:

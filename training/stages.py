@@ -19,10 +19,11 @@ from accelerate import Accelerator
 from .batches import Step, StepDataset, endless_steps
 from .evaluation import HeldOut, require_evaluations
 from .examples import ExampleSource
+from .final_weights import require_averages
 from .objective import Objective
 from .optimizers import require_used_constants
 from .recipe import StageRecipe, TrainingRecipe
-from .schedules import warmup_updates
+from .schedules import require_used_shape, warmup_updates
 from .workers import DataCursor, PrefetchLoader
 
 SourceOfLength = Callable[[int], ExampleSource]
@@ -109,6 +110,7 @@ def cut(
         tokens_per_micro_batch=recipe.tokens_per_micro_batch or tokens_per_step,
         seed=recipe.seed,
         shuffle=shuffle,
+        num_steps=recipe.steps if shuffle else None,
         num_processes=accelerator.num_processes,
         process_index=accelerator.process_index,
     )
@@ -123,7 +125,7 @@ def cut_held_out(
         ValueError: It does not fit into steps.
     """
     tokens = min(recipe.tokens_per_step, int(source.epoch(0).lengths.sum()))
-    steps = cut(source, tokens, objective, recipe, accelerator, shuffle=False)
+    steps = cut(source, tokens, objective.at(1.0), recipe, accelerator, shuffle=False)
     steps.plan(0)  # what is wrong with it shows before the run begins
     return steps
 
@@ -163,6 +165,7 @@ def prepare_data(
         ValueError: Examples and recipe do not fit each other.
     """
     require_evaluations(recipe, are_possible=held_out is not None)
+    require_averages(recipe)
     stages = build_stages(source, source_of_length, objective, recipe, accelerator)
     measured = None if held_out is None else held_out.source
     steps = None if measured is None else cut_held_out(measured, objective, recipe, accelerator)
@@ -191,7 +194,7 @@ class StagedSteps(Iterator[Step]):
     ):
         self.load = partial(endless_steps, num_workers=num_workers, pin_memory=pin_memory)
         self.current: PrefetchLoader[Step] | None = None
-        self.steps = self._all(stages, step, start)
+        self.steps = self._all(stages, step, DataCursor(*start))
 
     def __next__(self) -> Step:
         """Give the next step; raises as `PrefetchLoader` does."""
@@ -208,7 +211,7 @@ class StagedSteps(Iterator[Step]):
             if stop is not None and stop <= step:
                 continue
             if step == stage.first_step > 0:
-                start = start[0] + 1, 0
+                start = DataCursor(start.epoch + 1, 0, step)
             self.current = self.load(stage.steps, start)
             for taken in islice(self.current, None if stop is None else stop - step):
                 step, start = step + 1, taken.cursor
@@ -228,10 +231,13 @@ def require_consistent(recipe: TrainingRecipe) -> None:
     """Make sure that the parts of a recipe fit each other; it needs no model and no text.
 
     Raises:
-        ValueError: The warm-up does not fit the run, the optimizer does not use a constant that is named,
-            patience has nothing to wear it out, or stages last as long as the run.
+        ValueError: The warm-up does not fit the run, schedule or optimizer do not use a constant that is
+            named, patience has nothing to wear it out, averages cannot be made, or stages last as long as the
+            run.
     """
     warmup_updates(recipe.schedule, recipe.steps)
+    require_used_shape(recipe.schedule)
     require_used_constants(recipe.optimizer, recipe.schedule.kind == "noam")
     require_evaluations(recipe)
+    require_averages(recipe)
     require_time(recipe)

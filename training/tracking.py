@@ -29,7 +29,8 @@ from .disk import WriteError, explaining_a_full_disk, flush, replace_text
 from .evaluation import TARGETS, without_targets
 from .loop import Progress
 from .metric_accumulator import MetricAccumulator
-from .utilization import Utilization, wait_for
+from .sparse_lines import EVALUATIONS, STEPS, SparseLines
+from .utilization import Utilization, measure_peak, wait_for
 
 LOG = "log.jsonl"
 """Name of the log in the run's folder."""
@@ -69,6 +70,7 @@ class Tracker:
         self.unwritten = b""
         self.since = time.perf_counter()
         self.bar = None
+        self.shown_steps, self.shown_evaluations = SparseLines(steps, STEPS), SparseLines(steps, EVALUATIONS)
         if accelerator.is_main_process:
             folder.mkdir(parents=True, exist_ok=True)
             rewind(self.log, progress.step)
@@ -94,9 +96,9 @@ class Tracker:
         }
         self._write(record | {f"evaluation/{name}": value for name, value in scores.items()})
         shown = {name: value for name, value in scores.items() if not name.endswith(TARGETS)}
-        self.say(
-            f"evaluation at step {self.progress.step}: " + ", ".join(f"{n} {v:.4g}" for n, v in shown.items())
-        )
+        if self.bar is not None or self.shown_evaluations.is_due(self.progress.step):
+            values = ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
+            self.say(f"evaluation at step {self.progress.step}: {values}")
         if empty := without_targets(scores):
             self.say(
                 f"the held-out data have no target of {' and '.join(empty)}: the loss is undefined (nan), "
@@ -160,12 +162,20 @@ class Tracker:
             "memory_mib": peak_memory(self.accelerator.device),
         }
         if self.utilization is not None:
-            reached = self.utilization.flops_per_token * speed / self.accelerator.num_processes
-            record["utilization"] = reached / self.utilization.peak_flops
+            self._raise_peak(speed / self.accelerator.num_processes)
+            record["utilization"] = self.utilization.share(speed / self.accelerator.num_processes)
             record["flops"] = self.utilization.flops_per_token * self.progress.tokens
         self._write(record)
         self._show(record, (self.steps - self.progress.step) * seconds / num_steps)
         self.metrics.begin(self.progress.step, self.progress.tokens, self.progress.seconds)
+
+    def _raise_peak(self, speed: float) -> None:
+        """Measure the machine's peak again if the run is faster than it."""
+        assert self.utilization is not None
+        if self.utilization.share(speed) > 1:
+            with self.paused():
+                again = measure_peak(self.accelerator.device, self.accelerator.mixed_precision)
+            self.utilization = self.utilization.raised(speed, again)
 
     def _read_clock(self) -> None:
         """Add the time since the clock was last read to the run's."""
@@ -185,7 +195,7 @@ class Tracker:
             parts += [f"{record['skipped']} skipped"]
         if self.bar is not None:
             self.bar.set_postfix_str(", ".join(parts))
-        else:
+        elif self.shown_steps.is_due(record["step"]):
             left = timedelta(seconds=round(seconds_left))
             self.say(f"step {record['step']}/{self.steps}: {', '.join(parts)}, {left} left")
 

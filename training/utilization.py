@@ -6,7 +6,7 @@ tokens only, the vocabulary's only on targets, as the model computes them. Eleme
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from accelerate import Accelerator
@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from .batches import Step
 from .evaluation import undisturbed_randomness
 from .loop import Progress
-from .objective import Objective
+from .objective import Batch, Objective
 
 WIDTHS = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the product whose speed is taken for the peak."""
@@ -36,6 +36,20 @@ class Utilization:
     """Floating-point operations that training spends on a token."""
     peak_flops: float
     """Floating-point operations per second that one process's device can do."""
+
+    def share(self, tokens_per_second: float) -> float:
+        """Give the share of the peak that a device's speed is."""
+        return self.flops_per_token * tokens_per_second / self.peak_flops
+
+    def raised(self, tokens_per_second: float, measured: float) -> "Utilization":
+        """Give the same with a peak that a speed does not exceed.
+
+        A peak that was measured while other programs used the machine is too low, and the run shows it. The
+        new peak is the largest of the old one, another measurement, and the speed of the run itself.
+        """
+        return replace(
+            self, peak_flops=max(self.peak_flops, measured, self.flops_per_token * tokens_per_second)
+        )
 
 
 def measure_utilization(
@@ -67,16 +81,25 @@ def count_flops_per_token(
 ) -> float:
     """Count the operations of a middle micro-batch, forward and backward, and divide by its tokens.
 
-    Weights, gradients and generators are left as they were.
+    Of a mixture of objectives it is the mean over their tokens. Weights, gradients and generators are left as
+    they were.
     """
-    batches = step.micro_batches(accelerator.device)
-    batch = batches[len(batches) // 2]
     bare = accelerator.unwrap_model(model, keep_torch_compile=False)
-    with undisturbed_randomness(accelerator.device), FlopCounterMode(display=False) as counter:
-        sum(objective.losses(bare, batch).values(), start=torch.zeros(())).backward()
-    bare.zero_grad()
-    lengths = [batch[name].numel() for name in ("input_ids", "decoder_input_ids") if name in batch]
-    return counter.get_total_flops() / sum(lengths)
+    flops = tokens = 0.0
+    for batches in (list(part.micro_batches(accelerator.device)) for part in step.parts if part.edges[-1]):
+        batch = batches[len(batches) // 2]
+        with undisturbed_randomness(accelerator.device), FlopCounterMode(display=False) as counter:
+            sum(objective.losses(bare, batch).values(), start=torch.zeros(())).backward()
+        bare.zero_grad()
+        num_tokens = sum(map(count_tokens, batches))
+        flops += counter.get_total_flops() / count_tokens(batch) * num_tokens
+        tokens += num_tokens
+    return flops / tokens
+
+
+def count_tokens(batch: Batch) -> int:
+    """Count the tokens that a model reads of a batch, on both sides where there are two."""
+    return sum(batch[name].numel() for name in ("input_ids", "decoder_input_ids") if name in batch)
 
 
 def measure_peak(device: torch.device, precision: str) -> float:
@@ -97,3 +120,5 @@ def wait_for(device: torch.device) -> None:
     """Wait until a GPU has finished its queue."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.queues import Queue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
 import torch
@@ -24,8 +24,17 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from .interruption import ignore_interruptions
 
-DataCursor = tuple[int, int]
-"""An epoch, and the number of a step in it; both counted from 0."""
+
+class DataCursor(NamedTuple):
+    """Where a step's data are; all numbers are counted from 0."""
+
+    epoch: int
+    """The epoch."""
+    position: int
+    """Number of the step in its epoch."""
+    step: int = 0
+    """Number of the step in the run, for objectives that change on the way."""
+
 
 UNSENT = 71
 """Exit code of a worker that could not send an item."""
@@ -133,14 +142,14 @@ class _Attempts(Dataset):
 
     def __init__(self, items: Items[Any], num_workers: int):
         self.items = items
-        self.at = torch.zeros(num_workers, 3, dtype=torch.int64).share_memory_()
-        """Each worker's process, and the cursor that it is at, or -1 twice."""
+        self.at = torch.zeros(num_workers, 4, dtype=torch.int64).share_memory_()
+        """Each worker's process, and the cursor that it is at, or -1 for each of its numbers."""
 
     def __getitem__(self, cursor: DataCursor) -> Any:
         worker = get_worker_info()
         if worker is None:
             return self._attempt(cursor)
-        self.at[worker.id] = torch.tensor([os.getpid(), *cursor])
+        self.at[worker.id] = torch.tensor([os.getpid(), *DataCursor(*cursor)])
         item = self._attempt(cursor)
         self.at[worker.id, 1:] = -1
         return item
@@ -148,7 +157,8 @@ class _Attempts(Dataset):
     def describe(self, workers: Sequence[BaseProcess]) -> str:
         """Say what workers were at."""
         pids = [worker.pid for worker in workers]
-        cursors = [(epoch, number) for pid, epoch, number in self.at.tolist() if pid in pids and epoch >= 0]
+        places = [(pid, DataCursor(*numbers)) for pid, *numbers in self.at.tolist()]
+        cursors = [cursor for pid, cursor in places if pid in pids and cursor.epoch >= 0]
         names = " and ".join(map(self.items.describe, cursors))
         return f"while it prepared {names}" if names else "while it waited"
 

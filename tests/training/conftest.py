@@ -1,17 +1,8 @@
 """A toy of everything that the engine joins: guessing tokens from themselves.
 
-Also a program that trains the toy, for tests of several processes; with `serve`, one that trains it again and
-again without importing everything anew.
-
 Legend: N packed tokens, S sequences.
 """
 
-import json
-import os
-import subprocess
-import sys
-import traceback
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -21,22 +12,22 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tercet.configs.recipe import load_recipe
 from tercet.training.checkpoint import RunState
-from tercet.training.evaluation import HeldOut
 from tercet.training.fit import fit
 from tercet.training.loop import Progress
 from tercet.training.objective import IGNORE, Batch, Objective
 from tercet.training.optimizers import build_optimizer
 from tercet.training.packing import pack
-from tercet.training.precision import build_accelerator
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from tercet.training.schedules import build_schedule
 from tercet.training.stages import prepare_data
 from tercet.training.tracking import Record, read_log
 
+from ..fork_server import ForkedRun, ForkServer
+
 VOCABULARY = 23
 WIDTH = 16
+TRAIN = "from tests.training.toy_program import main; main()"
 
 
 class ToyObjective(Objective):
@@ -150,30 +141,6 @@ def move(run: RunState) -> None:
     run.progress.step += 1
 
 
-class Server:
-    """Runs the toy in children of one process that has imported everything, one after the other."""
-
-    def __init__(self):
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, "serve"],
-            env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def start(self, folder: Path, *, dropout: float = 0.1, resume: bool = False) -> int:
-        """Start a run of `folder/recipe.yaml`; give the number of its process."""
-        print(json.dumps([str(folder), str(dropout), str(int(resume))]), file=self.process.stdin, flush=True)
-        return int(self.process.stdout.readline())
-
-    def wait(self) -> int:
-        """Wait for the end of the run; give its exit status, or minus the signal that ended it."""
-        return int(self.process.stdout.readline())
-
-    def close(self) -> None:
-        """End the server, which finishes the run that it has started."""
-        self.process.communicate(timeout=60)
-
-
 def fit_source(model, objective, source, recipe, folder, accelerator, *, resume=False, **data):
     """Cut a source into steps, and train on them."""
     steps = prepare_data(source, objective, recipe, accelerator, **data)
@@ -182,6 +149,9 @@ def fit_source(model, objective, source, recipe, folder, accelerator, *, resume=
 
 class Toys:
     """What the tests use of this file, by way of the fixture `toys`."""
+
+    def __init__(self, server: ForkServer):
+        self.server = server
 
     Objective, Source, Model, recipe = ToyObjective, ToySource, ToyModel, staticmethod(toy_recipe)
     state, move = staticmethod(toy_state), staticmethod(move)
@@ -200,8 +170,8 @@ class Toys:
         model.blocks = nn.ModuleList([model.hidden])
         return model
 
-    @staticmethod
     def run(
+        self,
         folder: Path,
         *overrides: str,
         processes: int = 1,
@@ -209,36 +179,24 @@ class Toys:
         dropout: float = 0.1,
         resume: bool = False,
         disagree: bool = False,
-    ):
-        """Start `main` below in new processes; it is not waited for."""
-        command = [sys.executable, __file__]
-        if processes > 1:
-            launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-            command = [sys.executable, *launcher, __file__]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        if in_pieces:
-            environment |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
+    ) -> ForkedRun:
+        """Start `toy_program.py` in new processes; it is not waited for."""
+        variables = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"} if in_pieces else {}
         if disagree:
-            environment |= {"TOYS_DISAGREE": "1"}
-        return subprocess.Popen(
-            [*command, str(folder), str(dropout), str(int(resume)), *overrides],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            variables["TOYS_DISAGREE"] = "1"
+        arguments = [str(folder), str(dropout), str(int(resume)), *overrides]
+        return self.server.start(TRAIN, *arguments, processes=processes, variables=variables)
 
-    @staticmethod
-    def finish(process) -> str:
-        """Wait for processes that `run` started; give what they said."""
-        try:
-            output, errors = process.communicate(timeout=300)
-        finally:
-            process.terminate()  # those that wait for each other for ever
-        assert process.returncode == 0, errors
-        return output + errors
+    def finish(self, run: ForkedRun) -> str:
+        """Wait for a run; give what its processes said."""
+        status, said = self.server.wait(run), run.output.read_text()
+        assert status == 0, said
+        return said
 
 
 @pytest.fixture
-def toys() -> type[Toys]:
-    return Toys
+def toys(fork_server) -> Toys:
+    return Toys(fork_server)
 
 
 @pytest.fixture
@@ -249,48 +207,3 @@ def objective() -> ToyObjective:
 @pytest.fixture
 def source() -> ToySource:
     return ToySource()
-
-
-@pytest.fixture
-def server():
-    server = Server()
-    yield server
-    server.close()
-
-
-def of_two_minds(accelerator: Accelerator) -> HeldOut:
-    """Measure what falls in every evaluation on all processes but the main one, where it rises."""
-    minds = count(1.0) if accelerator.is_main_process else count(-1.0, -1.0)
-    return HeldOut(measure=lambda model: {"mind": next(minds)}, criterion=lambda scores: scores["mind"])
-
-
-def serve() -> None:
-    """Run `main` in a child for every line of arguments; say the child's number and how it ended."""
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-            try:
-                main(*json.loads(line))
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        print(child, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-
-
-def main(folder: str, dropout: str, resume: str, *overrides: str) -> None:
-    """Train the toy by `folder/recipe.yaml` in a process of its own, and keep its final weights."""
-    torch.use_deterministic_algorithms(True)
-    recipe = load_recipe(TrainingRecipe, Path(folder) / "recipe.yaml", overrides)
-    torch.manual_seed(recipe.seed)
-    model = ToyModel(float(dropout))
-    accelerator = build_accelerator(recipe, Path(folder))
-    held_out = of_two_minds(accelerator) if "TOYS_DISAGREE" in os.environ else HeldOut(ToySource(30, seed=1))
-    parts = model, ToyObjective(), ToySource(), recipe, Path(folder), accelerator
-    print(fit_source(*parts, held_out=held_out, resume=resume == "1"))
-
-
-if __name__ == "__main__":
-    serve() if sys.argv[1:] == ["serve"] else main(*sys.argv[1:])

@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.training.batches import (
-    StepDataset,
-    checksum,
-    cut_evenly,
-    endless_steps,
-    one_pass,
-    plan_steps,
-    share,
-)
+from tercet.training.batches import StepDataset, checksum, endless_steps, one_pass
+from tercet.training.step_planning import cut_evenly, plan_steps, share
 
 CPU = torch.device("cpu")
 
@@ -119,11 +112,15 @@ def test_a_step_is_the_same_whatever_the_micro_batches_and_processes(make):
 def test_a_step_arrives_in_another_process_as_it_was(make):
     step = make()[0, 1]
     found = pickle.loads(pickle.dumps(step))
-    assert (found.cursor, found.edges, found.targets) == (step.cursor, step.edges, step.targets)
-    assert found.batch.keys() == step.batch.keys()
-    for name, value in step.batch.items():
-        torch.testing.assert_close(found.batch[name], value, rtol=0, atol=0)
-    found.batch["input_ids"] += 1  # what arrives can be written to
+    assert (found.cursor, found.parts[0].edges, found.targets) == (
+        step.cursor,
+        step.parts[0].edges,
+        step.targets,
+    )
+    assert found.parts[0].batch.keys() == step.parts[0].batch.keys()
+    for name, value in step.parts[0].batch.items():
+        torch.testing.assert_close(found.parts[0].batch[name], value, rtol=0, atol=0)
+    found.parts[0].batch["input_ids"] += 1  # what arrives can be written to
 
 
 def test_examples_of_a_step_go_from_short_to_long():
@@ -148,14 +145,14 @@ def test_starting_late_continues_the_same_sequence(make, num_workers):
     late = list(islice(endless_steps(make(), whole[13].cursor, num_workers=num_workers), 4))
     for expected, found in zip(whole[13:17], late, strict=True):
         assert found.cursor == expected.cursor
-        assert torch.equal(found.batch["input_ids"], expected.batch["input_ids"])
-        assert torch.equal(found.batch["labels"], expected.batch["labels"])
+        assert torch.equal(found.parts[0].batch["input_ids"], expected.parts[0].batch["input_ids"])
+        assert torch.equal(found.parts[0].batch["labels"], expected.parts[0].batch["labels"])
 
 
 def test_a_place_at_the_end_of_an_epoch_is_the_next_one(make):
     steps = make()
     num_steps = len(steps.plan(0)[1])
-    assert next(endless_steps(steps, (0, num_steps))).cursor == (1, 0)
+    assert next(endless_steps(steps, (0, num_steps, 7))).cursor == (1, 0, 7)
 
 
 def test_epochs_differ_in_order_and_in_what_is_hidden(make):
@@ -203,6 +200,6 @@ def test_more_processes_than_examples_of_a_step_are_refused(make):
 def test_the_checksum_is_of_all_that_is_read():
     ids = torch.arange(6)[None]
     batch = {"input_ids": ids, "decoder_input_ids": ids + 1}
-    assert checksum(batch) == checksum(batch | {"labels": ids})
+    assert checksum([batch]) == checksum([batch | {"labels": ids}])
     others = ({"input_ids": ids}, batch | {"input_ids": ids + 1}, batch | {"decoder_input_ids": ids})
-    assert all(checksum(other) != checksum(batch) for other in others)
+    assert all(checksum([other]) != checksum([batch]) for other in others)

@@ -1,6 +1,7 @@
 """Whole runs: resumed equals uninterrupted, and signals are heeded."""
 
 import json
+import os
 import signal
 import time
 
@@ -97,13 +98,13 @@ def test_a_resumed_run_in_a_new_process_equals_an_uninterrupted_one_bit_for_bit(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_run_with_a_checkpoint_from_which_it_continues(toys, folder, number):
     path = folder("run", steps=10**6, log_every=1, num_workers=1)
-    process = toys.run(path)
+    run = toys.run(path)
     deadline = time.monotonic() + 180
     while not (path / LOG).exists() or not read_log(path / LOG):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(number)
-    said = toys.finish(process)
+    os.kill(run.processes[0], number)
+    said = toys.finish(run)
     newest = newest_checkpoint(path)
     step = read_state(newest)["progress"]["step"]
     assert f"{number.name}: stopped after step {step} of 1000000; resume from {newest}" in said

@@ -27,6 +27,7 @@ SAID = (
     r"^no room on the disk for .*step-0000000\d, which takes [\d.,]+ MiB where [\d.,]+ MiB are free: make "
     r"room or lower training.keep_checkpoints, and resume; the earlier checkpoints are intact$"
 )
+ROOT = Path(__file__).parents[2]
 OWN_MOUNTS = ["unshare", "--user", "--map-root-user", "--mount"]
 """Starts a program that may mount, and whose mounts end with it."""
 
@@ -178,8 +179,8 @@ def test_a_run_on_a_small_disk_ends_with_a_message_and_continues_once_there_is_r
         pytest.skip("no `unshare` here")
     if refused.returncode:
         pytest.skip(f"a user may not mount a small disk here: {refused.stderr.strip()}")
-    program = [*OWN_MOUNTS, sys.executable, __file__, str(tmp_path)]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=200)
+    program = [*OWN_MOUNTS, sys.executable, "-m", "tests.training.test_full_disk", str(tmp_path)]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
     assert len(told["messages"]) > 10
@@ -189,7 +190,7 @@ def test_a_run_on_a_small_disk_ends_with_a_message_and_continues_once_there_is_r
 
 def main(folder: Path) -> None:
     """Train with room, and on a small disk that grows when it is full; say whether it makes a difference."""
-    from conftest import ToyModel, ToyObjective, Toys, ToySource
+    from .conftest import ToyModel, ToyObjective, Toys, ToySource
 
     def run_in(place: Path) -> None:
         torch.manual_seed(0)

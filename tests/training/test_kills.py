@@ -26,8 +26,11 @@ LIFE = 0.25
 SAVE = 0.01
 """Seconds within which a run is killed after it has begun to write a checkpoint, where that is aimed at."""
 
-PATIENCE = 3.0
+PATIENCE = 30.0
 """Seconds in which a run is expected to write one, unless it is finished."""
+
+MOMENT = 0.0005
+"""Seconds between two looks at what it writes."""
 
 
 @pytest.fixture
@@ -50,6 +53,10 @@ def is_saving(folder):
     return any(folder.glob(f"{CHECKPOINTS}/.step-*.partial"))
 
 
+def is_finished(folder):
+    return (folder / CHECKPOINTS / f"step-{STEPS:08d}").exists()
+
+
 def kill_at_some_moment(process, folder, draw):
     """Kill a run after a random time; every other time, after it has begun to write a checkpoint."""
     if draw.random() < 0.5:
@@ -57,8 +64,10 @@ def kill_at_some_moment(process, folder, draw):
     else:
         gives_up = time.monotonic() + PATIENCE
         for expected in (False, True):  # what an earlier kill left behind is deleted first
-            while is_saving(folder) is not expected and time.monotonic() < gives_up:
-                pass
+            while is_saving(folder) is not expected and not is_finished(folder):
+                if time.monotonic() > gives_up:
+                    break
+                time.sleep(MOMENT)
         time.sleep(draw.uniform(0, SAVE))
     with suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
@@ -79,22 +88,21 @@ def assert_equal_runs(toys, found, expected):
     assert toys.timeless(found / LOG) == toys.timeless(expected / LOG)
 
 
-def test_thirty_kills_lose_nothing_but_the_steps_since_the_last_checkpoint(toys, server, prepare):
+def test_thirty_kills_lose_nothing_but_the_steps_since_the_last_checkpoint(toys, prepare):
     """The run is taken from its beginning again and again until it was killed often enough."""
     draw = random.Random(0)
     straight = prepare("straight")
-    server.start(straight)
-    assert server.wait() == 0
+    toys.finish(toys.run(straight))
     kills = kills_within_a_save = 0
     while kills < KILLS:
         folder = prepare("killed")
         status = -1
         while status != 0:
             kept = newest_step(folder)
-            process = server.start(folder, resume=True)
+            run = toys.run(folder, resume=True)
             if kills < KILLS:
-                kill_at_some_moment(process, folder, draw)
-            status = server.wait()
+                kill_at_some_moment(run.processes[0], folder, draw)
+            status = toys.server.wait(run)
             assert status in (0, -signal.SIGKILL)
             kills += status != 0
             kills_within_a_save += status != 0 and is_saving(folder)

@@ -100,7 +100,7 @@ def test_it_learns(run, objective):
 def test_progress_counts_what_was_seen(run, objective, source):
     progress = run(objective, steps=8)[1]
     assert (progress.step, progress.examples, progress.tokens) == (8, len(source), source.lengths.sum())
-    assert progress.cursor == (0, 8), "an epoch of eight steps"
+    assert progress.cursor == (0, 8, 8), "an epoch of eight steps"
     assert progress.targets > len(source)
 
 

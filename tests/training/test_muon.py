@@ -1,131 +1,63 @@
-"""Muon and AdamW as one optimizer: each part does what it does alone, and both can be told to do nothing."""
-
-import copy
+"""Muon and its orthogonalization against torch's own and the definition, in bfloat16 and in float32."""
 
 import pytest
 import torch
-from torch import nn
-from torch.optim import AdamW, Muon
+from torch.optim import Muon as TorchMuon
 
-from tercet.training.muon import hidden_matrices
-from tercet.training.optimizers import build_optimizer, decay_groups
-from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe
-from tercet.training.schedules import build_schedule
-from tercet.training.skipping import NonFiniteSteps
+from tercet.training import orthogonalization
+from tercet.training.muon import Muon
+from tercet.training.orthogonalization import batches_of_one_shape, orthogonalized
 
-RECIPE = OptimizerRecipe("muon", learning_rate=1e-2, matrix_learning_rate=3e-2, weight_decay=0.5)
+from .newton_schulz import SHAPES, give_gradients, iterated, matrices_of
 
-
-def give_gradients(model: nn.Module, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        parameter.grad = torch.randn(parameter.shape, generator=generator)
+FORMATS = [torch.bfloat16, torch.float32]
 
 
-def assert_same_weights(found: nn.Module, expected: nn.Module) -> None:
-    for (name, left), right in zip(found.named_parameters(), expected.parameters(), strict=True):
-        assert torch.equal(left, right), name
+@pytest.fixture(params=FORMATS, ids=str)
+def products(request, monkeypatch) -> torch.dtype:
+    """A device with fast products in bfloat16, or without."""
+    has_it = request.param == torch.bfloat16
+    monkeypatch.setattr(orthogonalization, "has_bfloat16", lambda device: has_it)
+    return request.param
 
 
-@pytest.fixture
-def twins(toys):
-    model = toys.with_blocks()
-    return model, copy.deepcopy(model)
-
-
-def test_the_matrices_are_those_inside_blocks():
-    model = nn.Module()
-    model.embeddings = nn.Embedding(5, 4)
-    model.layers = nn.ModuleList([nn.TransformerEncoderLayer(4, 2, 8), nn.Embedding(3, 4)])
-    model.head = nn.Linear(4, 5)
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    inside = {"self_attn.in_proj_weight", "self_attn.out_proj.weight", "linear1.weight", "linear2.weight"}
-    assert {names[id(p)] for p in hidden_matrices(model)} == {f"layers.0.{name}" for name in inside}
-
-
-def test_frozen_matrices_are_left_out(toys):
-    model = toys.with_blocks()
-    model.blocks.append(nn.Linear(16, 16))
-    model.blocks[0].requires_grad_(False)
-    assert [id(p) for p in hidden_matrices(model)] == [id(model.blocks[1].weight)]
-
-
-def test_each_part_moves_as_it_does_alone(twins):
-    together, apart = twins
-    optimizer = build_optimizer(together, RECIPE)
-    matrices = hidden_matrices(apart)
-    others = decay_groups(apart, 0.5, without=matrices)
-    alone = (
-        AdamW(others, 1e-2, (0.9, 0.98), 1e-6, fused=True),
-        Muon(matrices, 3e-2, 0.5, adjust_lr_fn="match_rms_adamw"),
-    )
-    for seed in range(3):
-        for model, parts in ((together, [optimizer]), (apart, alone)):
-            give_gradients(model, seed)
-            for part in parts:
-                part.step()
-    assert_same_weights(together, apart)
-
-
-def test_an_update_is_as_long_as_adamws(toys):
-    model = toys.Model()
-    block = nn.Linear(64, 192, bias=False)
-    model.blocks = nn.ModuleList([block])
-    optimizer = build_optimizer(model, OptimizerRecipe("muon", learning_rate=1e-3, weight_decay=0.0))
-    before = block.weight.clone()
-    give_gradients(model, 0)
-    optimizer.step()
-    # AdamW's updates have a root mean square of 0.2 to 0.4 times the rate (Liu et al., 2025, section 2.2).
-    update = (block.weight - before).detach()
-    assert float(update.square().mean().sqrt()) == pytest.approx(0.2e-3, rel=0.3)
-
-
-def test_one_schedule_moves_both_rates(toys):
-    optimizer = build_optimizer(toys.with_blocks(), RECIPE)
-    schedule = build_schedule(optimizer, ScheduleRecipe("linear", warmup_steps=2), steps=4, width=16)
-    assert [group["lr"] for group in optimizer.param_groups] == [5e-3, 5e-3, 1.5e-2]
-    optimizer.step()
-    schedule.step()
-    assert [group["lr"] for group in optimizer.param_groups] == [1e-2, 1e-2, 3e-2]
-
-
-@pytest.mark.parametrize("num_sound_steps", [0, 2])
-def test_a_broken_step_changes_nothing(twins, num_sound_steps):
-    broken, sound = twins
-    optimizers = [build_optimizer(model, RECIPE) for model in twins]
-    for seed in range(num_sound_steps):
-        for model, optimizer in zip(twins, optimizers, strict=True):
-            give_gradients(model, seed)
-            optimizer.step()
-    steps = NonFiniteSteps(limit=2, device=torch.device("cpu"))
-    for parameter in broken.parameters():
-        parameter.grad = torch.full_like(parameter, torch.nan)
-    steps.step_unless_broken(optimizers[0], torch.tensor(torch.nan))
-    assert_same_weights(broken, sound)
-    for model in twins:
-        give_gradients(model, 9)
-    steps.step_unless_broken(optimizers[0], torch.tensor(1.0))
-    optimizers[1].step()
-    assert_same_weights(broken, sound)
-
-
-def test_a_loaded_state_continues_bit_for_bit(twins, tmp_path):
-    model, again = twins
-    optimizer, resumed = (build_optimizer(model, RECIPE) for model in twins)
-    give_gradients(model, 0)
-    optimizer.step()
-    torch.save(optimizer.state_dict(), tmp_path / "state.pt")
-    again.load_state_dict(model.state_dict())
-    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
-    for seed in (1, 2):
-        for part, moved in ((optimizer, model), (resumed, again)):
-            give_gradients(moved, seed)
+def test_steps_are_those_of_torchs_muon(products):
+    ours, theirs = matrices_of(SHAPES), matrices_of(SHAPES)
+    before = [matrix.detach().clone() for matrix in ours]
+    parts = Muon(ours, 0.1, 0.5), TorchMuon(theirs, 0.1, 0.5, adjust_lr_fn="match_rms_adamw")
+    for seed in range(4):
+        for matrices, part in zip((ours, theirs), parts, strict=True):
+            give_gradients(matrices, seed)
             part.step()
-    assert_same_weights(again, model)
+    for mine, other, old in zip(ours, theirs, before, strict=True):
+        assert (mine - other).norm() < 0.02 * (other - old).norm()  # torch's products are bfloat16's
+        key = "momentum_buffer"
+        torch.testing.assert_close(parts[0].state[mine][key], parts[1].state[other][key])
 
 
-def test_where_there_are_no_blocks_or_only_parts_of_matrices_it_is_refused(toys):
-    with pytest.raises(ValueError, match="Linear has no trainable matrices in blocks"):
-        build_optimizer(nn.Linear(3, 3), RECIPE)
-    with pytest.raises(ValueError, match="FSDP and ZeRO shard them"):
-        build_optimizer(toys.with_blocks(), RECIPE, is_sharded=True)
+@pytest.mark.parametrize("shape", [(8, 8), (8, 24), (24, 8)])
+def test_matrices_are_orthogonalized_together_as_one_at_a_time(shape, products):
+    matrices = [matrix.detach() for matrix in matrices_of([shape, shape[::-1]] * 3)]
+    error = 0.01 if products == torch.bfloat16 else 1e-5
+    for found, matrix in zip(orthogonalized(matrices), matrices, strict=True):
+        assert found.shape == matrix.shape
+        assert found.dtype == matrix.dtype
+        expected = iterated(matrix, products)
+        assert (found - expected).norm() < error * expected.norm()
+        values = torch.linalg.svdvals(found)
+        assert 0.68 < values.median() < 1.15
+        assert values.max() < 1.3
+
+
+def test_batches_have_one_shape_and_a_limit(monkeypatch):
+    monkeypatch.setattr(orthogonalization, "BATCH_NUMBERS", 130)
+    matrices = matrices_of(SHAPES)
+    batches = list(batches_of_one_shape(matrices))
+    assert [[tuple(matrix.shape) for matrix in batch] for batch in batches] == [
+        [(6, 6), (6, 6)],
+        [(6, 10), (10, 6)],
+        [(6, 10)],
+        [(1, 5)],
+    ]
+    monkeypatch.setattr(orthogonalization, "BATCH_NUMBERS", 1)
+    assert len(list(batches_of_one_shape(matrices))) == len(matrices)

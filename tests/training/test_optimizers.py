@@ -64,6 +64,8 @@ def test_constants_that_mean_nothing_are_refused(toys):
         build_optimizer(toys.Model(), OptimizerRecipe(kind="adam", weight_decay=0.1))
     with pytest.raises(ValueError, match=r"matrix_learning_rate = 0.1: adamw has one learning rate"):
         build_optimizer(toys.Model(), OptimizerRecipe(matrix_learning_rate=0.1))
+    with pytest.raises(ValueError, match=r"neuron_beta = 0.9: muon does not normalize neurons; remove it"):
+        build_optimizer(toys.with_blocks(), OptimizerRecipe(kind="muon", neuron_beta=0.9))
     muon = OptimizerRecipe(kind="muon", matrix_learning_rate=0.1)
     with pytest.raises(
         ValueError, match=r"matrix_learning_rate = 0.1: the noam schedule derives the learning rate"

@@ -51,7 +51,7 @@ def test_auto_takes_bfloat16_where_the_machine_has_it(monkeypatch):
 
 
 def test_half_precision_on_a_cpu_is_refused():
-    with pytest.raises(ValueError, match="precision = fp16 on cpu: only GPUs support it"):
+    with pytest.raises(ValueError, match="precision = fp16 on cpu: only CUDA devices support it"):
         choose_precision("fp16", CPU)
 
 

@@ -78,6 +78,21 @@ def test_warmup_stable_decay_never_falls_before_its_warmup_is_over():
     assert found == pytest.approx([*(n / 8 for n in range(1, 9)), *expected])
 
 
+def test_a_linear_decay_falls_by_equal_steps_in_the_last_fifth():
+    found = rates(steps=20, kind="warmup_stable_decay", warmup_steps=2, decay_shape="linear")
+    assert found == pytest.approx([0.5, *[1] * 15, 4 / 5, 3 / 5, 2 / 5, 1 / 5])
+
+
+def test_a_linear_decay_of_everything_is_the_linear_schedule():
+    decay = rates(kind="warmup_stable_decay", warmup_steps=3, decay_ratio=1.0, decay_shape="linear")
+    assert decay == rates(kind="linear", warmup_steps=3)
+
+
+def test_a_shape_is_refused_where_there_is_no_choice():
+    with pytest.raises(ValueError, match=r"decay_shape = linear: the cosine schedule has a shape of its own"):
+        rates(kind="cosine", decay_shape="linear")
+
+
 @pytest.mark.parametrize(
     "kind", ["linear", "cosine", "constant", "inverse_square_root", "warmup_stable_decay"]
 )

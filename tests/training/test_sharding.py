@@ -106,6 +106,37 @@ def test_processes_resumed_twice_equal_uninterrupted_ones_bit_for_bit(toys, fold
     assert [record for record in parts if "loss" in record] == [r for r in straight if "loss" in r]
 
 
+@pytest.mark.slow
+def test_two_processes_average_as_one_does_as_copies_and_in_pieces(toys, folder):
+    """The moving average and the mean of checkpoints, with their scores; those in pieces were resumed."""
+    settings = [*STEADY, "ema_decay=0.8", "average_checkpoints=3", "final_weights=ema", "evaluate_every=4"]
+    one, copies, pieces = folder("one"), folder("copies"), folder("pieces")
+    toys.finish(toys.run(one, *settings, "steps=8", dropout=0.0))
+    toys.finish(toys.run(copies, *settings, "steps=8", dropout=0.0, processes=2))
+    early = [setting for setting in settings if "average" not in setting]
+    toys.finish(toys.run(pieces, *early, "steps=4", dropout=0.0, processes=2, in_pieces=True))
+    toys.finish(toys.run(pieces, *settings, "steps=8", dropout=0.0, processes=2, in_pieces=True, resume=True))
+    for kind in ("model", "ema", "mean"):
+        expected, *found = (
+            load_file(path / CHECKPOINTS / "step-00000008" / f"{kind}.safetensors")
+            for path in (one, copies, pieces)
+        )
+        for weights in found:
+            assert_near(weights, expected)
+    for path in (copies, pieces):
+        records = [
+            {
+                name: value
+                for record in read_log(each / LOG)
+                if record["step"] == 8
+                for name, value in record.items()
+            }
+            for each in (path, one)
+        ]
+        for name in ("evaluation/loss", "evaluation/ema/loss", "evaluation/mean/loss"):
+            assert records[0][name] == pytest.approx(records[1][name], rel=1e-6), name
+
+
 def test_tied_weights_are_written_once_and_read_back(toys, tmp_path):
     model, other = toys.Model(), toys.Model()
     weights = each_once(whole_weights(model, Accelerator(cpu=True)))

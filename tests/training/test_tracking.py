@@ -125,3 +125,42 @@ def test_who_watches_without_a_terminal_reads_lines(track, capsys):
 
 def test_memory_is_in_mebibytes():
     assert 50 < peak_memory(torch.device("cpu")) < 100_000
+
+
+def test_without_a_terminal_a_long_run_prints_a_dozen_lines(track, capsys, tmp_path):
+    progress = Progress()
+    tracker = track(progress, steps=1000, log_every=1)
+    for step in range(1, 1001):
+        take(tracker, progress, 3.0)
+        if step % 10 == 0:
+            tracker.record_evaluation({"loss": 2.5})
+    lines = capsys.readouterr().err.splitlines()
+    steps = [int(line.split()[1].partition("/")[0]) for line in lines if line.startswith("step ")]
+    assert steps == [1, 125, 250, 375, 500, 625, 750, 875, 1000]
+    assert len(lines) == len(steps) + 5
+    assert lines[-1] == "evaluation at step 1000: loss 2.5"
+    assert len(read_log(tmp_path / LOG)) == 1100
+
+
+def test_no_run_is_faster_than_the_peak(track, tmp_path, monkeypatch):
+    monkeypatch.setattr("tercet.training.tracking.measure_peak", lambda device, precision: 3.0)
+    progress = Progress()
+    tracker = track(progress, utilization=Utilization(flops_per_token=50.0, peak_flops=2.0))
+    for _ in range(4):
+        time.sleep(0.005)
+        take(tracker, progress, 1.0)
+    first, second = [record["utilization"] for record in read_log(tmp_path / LOG)]
+    assert first == 1
+    assert 0 < second <= 1
+    assert tracker.utilization.peak_flops > 3
+
+
+def test_a_peak_that_was_too_low_is_measured_again(track, tmp_path, monkeypatch):
+    monkeypatch.setattr("tercet.training.tracking.measure_peak", lambda device, precision: 1e9)
+    progress = Progress()
+    tracker = track(progress, utilization=Utilization(flops_per_token=50.0, peak_flops=2.0))
+    for _ in range(2):
+        time.sleep(0.005)
+        take(tracker, progress, 1.0)
+    (record,) = read_log(tmp_path / LOG)
+    assert record["utilization"] == pytest.approx(50 * record["tokens_per_second"] / 1e9)

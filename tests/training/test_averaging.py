@@ -1,0 +1,186 @@
+"""Averages of weights: a moving one and the mean of the last checkpoints, in runs and after interruptions."""
+
+import signal
+from itertools import count
+
+import pytest
+import torch
+from accelerate import Accelerator
+from safetensors.torch import load_file
+
+from tercet.training.averaging import WeightAverage, mean_with, moving_share
+from tercet.training.checkpoint import checkpoints, read_state
+from tercet.training.evaluation import HeldOut
+from tercet.training.fit import CHECKPOINTS
+from tercet.training.recipe import ScheduleRecipe
+from tercet.training.tracking import LOG, read_log
+
+CONSTANT = ScheduleRecipe(kind="constant", warmup_steps=1)
+STEADY = {"checkpoint_every": 2, "keep_checkpoints": 3, "log_every": 1, "schedule": CONSTANT}
+AVERAGES = {"ema_decay": 0.8, "average_checkpoints": 3, "final_weights": "ema"}
+
+
+@pytest.fixture
+def run(toys, objective, source, tmp_path):
+    """Run in this process."""
+
+    def run(name="run", *, measure=lambda model: {}, criterion=None, resume=False, **changes):
+        torch.manual_seed(0)
+        judged = {} if criterion is None else {"criterion": criterion}
+        return toys.fit(
+            toys.Model(0.1),
+            objective,
+            source,
+            toys.recipe(**({"steps": 9} | STEADY | changes)),
+            tmp_path / name,
+            Accelerator(cpu=True),
+            held_out=HeldOut(measure=measure, **judged),
+            resume=resume,
+        )
+
+    return run
+
+
+def weights(outcome, kind="model"):
+    return load_file(outcome.checkpoint / f"{kind}.safetensors")
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name in expected:
+        assert torch.equal(found[name], expected[name]), name
+
+
+def test_the_moving_average_is_a_weighted_mean_of_the_weights_after_each_step(run):
+    """With weights d^(t-1), ..., d, 1: those before the first step have no part."""
+    seen = []
+    outcome = run(
+        ema_decay=0.8, evaluate_every=1, measure=lambda model: seen.append(model.hidden.weight.clone()) or {}
+    )
+    own, averages = seen[::2], seen[1::2]
+    assert len(own) == len(averages) == 9
+    for step, average in enumerate(averages, start=1):
+        shares = torch.tensor([0.8 ** (step - i) for i in range(1, step + 1)], dtype=torch.float64)
+        expected = torch.einsum("t,tij->ij", shares / shares.sum(), torch.stack(own[:step]).double())
+        torch.testing.assert_close(average.detach().double(), expected, rtol=0, atol=1e-6)
+    assert torch.equal(averages[0], own[0])
+    assert torch.equal(weights(outcome, "ema")["hidden.weight"], averages[-1])
+
+
+def test_shares_give_the_first_step_everything_and_end_at_one_minus_the_decay():
+    assert moving_share(0.999, 1) == 1.0
+    assert moving_share(0.5, 2) == pytest.approx(2 / 3)
+    assert moving_share(0.9, 10_000) == pytest.approx(0.1)
+
+
+def test_averaging_changes_nothing_of_what_is_learned(run):
+    plain, averaged = run("plain", evaluate_every=2), run("averaged", evaluate_every=2, **AVERAGES)
+    assert_same(weights(averaged), weights(plain))
+    assert not (plain.checkpoint / "ema.safetensors").exists()
+
+
+def test_averages_are_scored_beside_the_weights(run, tmp_path):
+    def norm(model):
+        return {"norm": float(model.hidden.weight.detach().norm())}
+
+    outcome = run(evaluate_every=3, measure=norm, **AVERAGES)
+    records = [record for record in read_log(tmp_path / "run" / LOG) if "loss" not in record]
+    names = [{name for name in record if name.startswith("evaluation/")} for record in records]
+    assert names == [{"evaluation/norm", "evaluation/ema/norm"}] * 3 + [{"evaluation/mean/norm"}]
+    for kind, name in (("model", "norm"), ("ema", "ema/norm"), ("mean", "mean/norm")):
+        expected = float(weights(outcome, kind)["hidden.weight"].norm())
+        assert outcome.scores[name] == pytest.approx(expected, rel=1e-6)
+    assert read_state(outcome.checkpoint)["scores"] == outcome.scores
+
+
+@pytest.mark.parametrize(("final", "steps"), [("ema", 3), ("last", 9)])
+def test_patience_follows_the_weights_that_are_handed_over(run, final, steps):
+    """Those of the last step get better and better here, their average gets worse."""
+    calls = iter(range(100))
+
+    def measure(model):
+        call = next(calls)
+        return {"found": float(call if call % 2 else -call)}
+
+    outcome = run(
+        ema_decay=0.9, final_weights=final, evaluate_every=1, patience=2, measure=measure,
+        criterion=lambda scores: scores["found"],
+    )  # fmt: skip
+    assert outcome.progress.step == steps
+
+
+@pytest.mark.parametrize("stop", [1, 4, 5])
+def test_a_resumed_run_has_the_same_averages_as_an_uninterrupted_one(run, stop):
+    """Also the same mean: the checkpoint that a shorter run has left at its end has no part in it."""
+    straight = run("straight", **AVERAGES)
+    run("parts", steps=stop, ema_decay=0.8)
+    resumed = run("parts", resume=True, **AVERAGES)
+    for kind in ("model", "ema", "mean"):
+        assert_same(weights(resumed, kind), weights(straight, kind))
+
+
+def test_a_signal_leaves_no_trace_in_the_mean(run, tmp_path):
+    def stop(model):
+        if not (calls := next(calls_of_step)):
+            signal.raise_signal(signal.SIGTERM)  # a second one would end the process
+        return {"calls": calls}
+
+    straight = run("straight", **AVERAGES)
+    for step in (5, 7):
+        calls_of_step = count()
+        halted = run("halted", evaluate_every=step, measure=stop, resume=step > 5, **AVERAGES)
+        assert (halted.interrupted_by, halted.progress.step) == ("SIGTERM", step)
+    resumed = run("halted", resume=True, **AVERAGES)
+    assert_same(weights(resumed, "mean"), weights(straight, "mean"))
+
+
+def test_the_mean_is_of_the_end_and_the_last_checkpoints_that_were_due(run, tmp_path):
+    outcome = run(average_checkpoints=3, keep_checkpoints=4)
+    kept = {path.name: path for path in checkpoints(tmp_path / "run" / CHECKPOINTS)}
+    averaged = [
+        load_file(kept[f"step-0000000{step}"] / "model.safetensors")["hidden.weight"] for step in (6, 8, 9)
+    ]
+    expected = torch.stack(averaged).double().mean(dim=0)
+    found = weights(outcome, "mean")["hidden.weight"].double()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-7)
+
+
+def test_a_finished_run_keeps_its_mean(run):
+    first = run(measure=lambda model: {"a": 1.0}, **AVERAGES)
+    again = run(measure=lambda model: {"never": 1.0}, resume=True, **AVERAGES)
+    assert again.scores == first.scores == {"a": 1.0, "ema/a": 1.0, "mean/a": 1.0}
+
+
+def test_a_finished_run_can_be_averaged_afterwards(run):
+    straight = run("straight", **AVERAGES)
+    run("later", ema_decay=0.8)
+    assert_same(weights(run("later", resume=True, **AVERAGES), "mean"), weights(straight, "mean"))
+
+
+def test_damaged_checkpoints_are_left_out_of_the_mean(run, tmp_path):
+    run(ema_decay=0.8)
+    damaged = checkpoints(tmp_path / "run" / CHECKPOINTS)[-2]
+    (damaged / "model.safetensors").write_bytes(b"")
+    with pytest.warns(UserWarning, match=r"is damaged: .* it is left out|1 checkpoints to average, not 2"):
+        outcome = run(resume=True, **AVERAGES)
+    assert weights(outcome, "mean").keys() == weights(outcome).keys()
+
+
+def test_exchanged_weights_come_back(toys):
+    model = toys.Model()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    average = WeightAverage(model)
+    with torch.no_grad():
+        model.hidden.weight += 1
+    with average.in_place():
+        assert torch.equal(model.hidden.weight, before["hidden.weight"])
+        assert model.tokens.weight is model.embedding.weight, "still tied"
+    assert torch.equal(model.hidden.weight, before["hidden.weight"] + 1)
+    average.add(0.25)
+    torch.testing.assert_close(mean_with(model, []).copies, [*_unique(model)])
+    with average.in_place():
+        torch.testing.assert_close(model.hidden.weight, before["hidden.weight"] + 0.25)
+
+
+def _unique(model):
+    return {id(weight): weight.detach() for weight in model.state_dict(keep_vars=True).values()}.values()
