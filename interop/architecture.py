@@ -12,6 +12,7 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from ..modeling.attention_patterns import PATTERNS
 from ..modeling.configuration_tercet import DECODER_FIELDS, SHARED_FIELDS, TercetConfig, TercetSeq2SeqConfig
 from .weights import Table, below
 
@@ -253,18 +254,18 @@ def in_effect(config: TercetConfig) -> dict[str, Any]:
     if isinstance(config, TercetSeq2SeqConfig):
         layer_types["decoder_layer_types"] = config.decoder_config().types_of_layers
         names += [f"decoder_{name}" for name in DECODER_FIELDS]
-    is_sliding = any("sliding_attention" in types for types in layer_types.values())
+    patterns = {PATTERNS[kind] for types in layer_types.values() for kind in types}
 
-    ineffective = {"initializer_range", "pad_token_id", "bos_token_id", "eos_token_id"}
+    ineffective = {"initializer_range", "zero_init_residual", "pad_token_id", "bos_token_id", "eos_token_id"}
     ineffective |= {"rope_parameters"}  # which say what four other fields do
     ineffective |= {name for name in SHARED_FIELDS if name.startswith("classifier")}
     ineffective |= {name for name in SHARED_FIELDS if name.endswith("dropout")}
     if config.position_embedding_type != "rotary":
         ineffective |= {"rope_theta", "partial_rotary_factor", "rope_scaling"}
-    if config.position_embedding_type != "rotary" or not is_sliding:
+    if config.position_embedding_type != "rotary" or not any(pattern.is_local for pattern in patterns):
         ineffective |= {"local_rope_theta"}
-    if not is_sliding:
-        ineffective |= {"sliding_window"}
+    ineffective |= {name for pattern in set(PATTERNS.values()) - patterns for name in pattern.fields}
+    ineffective -= {name for pattern in patterns for name in pattern.fields}
     if config.position_embedding_type != "learned":
         ineffective |= {"position_offset"}
         # Wavelengths that grow with the text do so from there.

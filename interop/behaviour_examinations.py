@@ -1,4 +1,4 @@
-"""Examinations of what a model computes: layouts that must not matter, and a future that must not be seen.
+"""Examinations of what a model computes: layouts that must not matter, and a cache that must not either.
 
 Each takes two ways to the same numbers, in a manner that no other fault disturbs: a document is padded in a
 row of its own, a row of a batch is compared with itself alone, pads included.
@@ -9,14 +9,12 @@ from inspect import signature
 
 import torch
 
-from .finding import Finding, agreement, difference
+from .causality_examination import causality
+from .finding import Finding, agreement
 from .reader import Reader
 
 PREFIX = 5
-"""Tokens that are read before others change, or before a cache is used."""
-
-LEAST_CHANGE = 1e-5
-"""By how much later tokens change an encoder's earlier results at least, as a part of the largest number."""
+"""Tokens that are read before a cache is used."""
 
 
 def right_padding(reader: Reader) -> Finding:
@@ -68,26 +66,6 @@ def batch(reader: Reader) -> Finding:
         "no layer may mix the rows of a batch: look for a statistic over dimension 0, or mask[0] for all "
         "rows",
     )
-
-
-def causality(reader: Reader) -> Finding:
-    """Later tokens change nothing earlier in a decoder, and something where an encoder has read them."""
-    if reader.judges_texts:
-        return Finding("not applicable", "the model has one output for a whole text")
-    document, stream = reader.documents[0], reader.target
-    otherwise = document | {stream: reader.changed(document[stream], since=PREFIX)}
-    before, after = (reader.read(reader.alone(text))[:PREFIX] for text in (document, otherwise))
-    if not reader.sees_all:
-        return agreement(
-            after,
-            before,
-            "self-attention must be causal (check is_decoder or is_causal in the configuration)",
-        )
-    change = difference(after, before)
-    measured = f"later tokens change {change:.1e} of the largest number, expected {LEAST_CHANGE:.0e}"
-    if change >= LEAST_CHANGE:
-        return Finding("ok", measured)
-    return Finding("failed", measured, "self-attention must be bidirectional: remove the causal mask")
 
 
 def packed_documents(reader: Reader) -> Finding:

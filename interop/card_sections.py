@@ -72,7 +72,11 @@ def origin(run: FinishedRun) -> str:
     if run.task:
         return f"fine-tuned from {escaped(str(base))} for {run.task.replace('_', ' ')}"
     if learned:
-        beginning = f"further pretrained from {escaped(base)}" if base else "pretrained from random weights"
+        smaller = run.recipe.get("model", {}).get("grow_from")
+        start = (
+            f"pretrained from the smaller {escaped(smaller)}" if smaller else "pretrained from random weights"
+        )
+        beginning = f"further pretrained from {escaped(base)}" if base else start
         return f"{beginning} by {learned.replace('_', ' ')}"
     return ""
 

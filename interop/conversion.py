@@ -2,6 +2,7 @@
 
 from_stock(GPT2LMHeadModel...)  ->  TercetDecoderForCausalLM
 to_stock(TercetDecoderForCausalLM...)  ->  LlamaForCausalLM
+convert(LlamaForCausalLM..., "encoder")  ->  TercetEncoderForMaskedLM
 """
 
 from typing import Any
@@ -15,6 +16,9 @@ from .. import modeling
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from .architecture import Counterpart
 from .architectures import architecture_for, architecture_of
+from .members import Member, Reading, read_as
+from .model_folder import find_folder, load_config
+from .own_model import load_ours
 from .source import load_stock
 from .weights import Links, link
 
@@ -65,6 +69,50 @@ def to_stock(model: TercetPreTrainedModel, model_type: str | None = None) -> Pre
     links = link(stock, model, architecture.table(counterpart))
     fill(stock, links.to_stock(tensors_of(model)))
     return settled(stock, model)
+
+
+def convert(
+    model: PreTrainedModel | str,
+    to: Member,
+    decoder: PreTrainedModel | str | None = None,
+    *,
+    seed: int = 0,
+) -> Reading:
+    """Read a model as another member of the family; a stock model is imported first.
+
+    Args:
+        model: The model, its folder, or its repository on the Hub.
+        to: `encoder`, `decoder` or `seq2seq`.
+        decoder: For `seq2seq`, what becomes the decoder; `None`: `model` becomes both stacks.
+        seed: Of the weights that no source has.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: As in `from_stock` and `read_as`.
+
+    Example:
+        >>> from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
+        >>> from tercet.interop import convert
+        >>> decoder = TercetDecoderForCausalLM(TercetDecoderConfig(hidden_size=32, num_attention_heads=2))
+        >>> encoder = convert(decoder, "encoder")
+        >>> type(encoder.model).__name__, len(encoder.new)
+        ('TercetEncoderForMaskedLM', 0)
+    """
+    return read_as(as_ours(model), to, None if decoder is None else as_ours(decoder), seed=seed)
+
+
+def as_ours(model: PreTrainedModel | str) -> TercetPreTrainedModel:
+    """Give a model of ours as it is, from its folder, or imported.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: As in `load_ours` and `from_stock`.
+    """
+    if isinstance(model, TercetPreTrainedModel):
+        return model
+    if isinstance(model, str) and load_config(find_folder(model)).model_type.startswith("tercet"):
+        return load_ours(model)
+    return from_stock(model)
 
 
 def part_head(stock: PreTrainedModel, ours: TercetPreTrainedModel) -> None:

@@ -63,6 +63,8 @@ class ExaminedModel:
         """Which of the three Transformers it is, by what it can do."""
         if self.config.is_encoder_decoder:
             return "seq2seq"
+        if self.config.model_type == "tercet_decoder":  # whose language model also reads in both directions
+            return "encoder" if self.is_one_of("AutoModelForMaskedLM") else "decoder"
         heads = classes_of(self.config)
         is_causal = "AutoModelForCausalLM" in heads and "AutoModelForMaskedLM" not in heads
         return "decoder" if is_causal or self.model.can_generate() else "encoder"

@@ -42,22 +42,29 @@ def push(
     token = get_token()
     if token is None:
         raise ValueError("there is no token for the Hub: run `hf auth login`, or set HF_TOKEN")
-    repo = publication.repo
-    with explaining(repo, token):
+    repo, repo_type = publication.repo, publication.repo_type
+    with explaining(publication.address, token):
         api = HfApi(library_name="tercet")
-        api.create_repo(repo, private=private or None, exist_ok=True)
-        is_private = api.model_info(repo).private
+        api.create_repo(
+            repo,
+            repo_type=repo_type,
+            space_sdk="gradio" if repo_type == "space" else None,
+            private=private or None,
+            exist_ok=True,
+        )
+        is_private = api.repo_info(repo, repo_type=repo_type).private
     if private and not is_private:
         raise ValueError(
-            f"{repo} exists and is public: make it private in its settings, or leave --private out"
+            f"{publication.address} exists and is public: make it private in its settings, or leave "
+            "--private out"
         )
-    with explaining(repo, token):
+    with explaining(publication.address, token):
         if revision is not None:
-            api.create_branch(repo, branch=revision, exist_ok=True)
+            api.create_branch(repo, repo_type=repo_type, branch=revision, exist_ok=True)
         sent = {file.path for file in publication.files}
         outdated = [
             name
-            for name in api.list_repo_files(repo, revision=revision)
+            for name in api.list_repo_files(repo, repo_type=repo_type, revision=revision)
             if name not in sent and any(fnmatch(name, pattern) for pattern in WEIGHTS)
         ]
         commit = api.create_commit(
@@ -67,6 +74,7 @@ def push(
                 *map(CommitOperationDelete, outdated),
             ],
             commit_message=message or f"Push with Tercet {version('tercet')}",
+            repo_type=repo_type,
             revision=revision,
         )
     return str(commit.commit_url)

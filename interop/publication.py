@@ -11,7 +11,7 @@ names. All is looked at before anything is sent: what is damaged or missing show
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from huggingface_hub.errors import HFValidationError
@@ -67,6 +67,13 @@ class Publication:
     files: list[PublishedFile]
     missing: list[str]
     """What the card could say and does not, each with a remedy."""
+    repo_type: Literal["model", "space"] = "model"
+    """What the repository is for the Hub."""
+
+    @property
+    def address(self) -> str:
+        """Name the repository as the Hub's addresses do."""
+        return self.repo if self.repo_type == "model" else f"spaces/{self.repo}"
 
 
 def prepare(folder: str | Path, repo: str) -> Publication:
@@ -144,9 +151,11 @@ def published_facts(name: str, facts: dict[str, Any]) -> PublishedFile:
 def describe(publication: Publication, revision: str | None = None) -> str:
     """Say which files would be sent and where, and what the card lacks."""
     width = max(len(file.path) for file in publication.files)
-    lines = [f"{publication.folder} -> {publication.repo} ({revision or 'main'})"]
+    lines = [f"{publication.folder} -> {publication.address} ({revision or 'main'})"]
     lines += [f"  {file.path:<{width}} {file.size:>14,} bytes" for file in publication.files]
     total = sum(file.size for file in publication.files)
     lines.append(f"{len(publication.files)} files, {total:,} bytes; nothing was uploaded")
-    lines += [f"the card lacks {missing}" for missing in publication.missing] or ["the card lacks nothing"]
+    if publication.repo_type == "model":
+        lacking = [f"the card lacks {missing}" for missing in publication.missing]
+        lines += lacking or ["the card lacks nothing"]
     return "\n".join(lines)

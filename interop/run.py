@@ -1,13 +1,11 @@
 """The commands `tercet import` and `tercet export`: a model goes to another house, with a certificate."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from .. import modeling
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from ..training.disk import (
     delete_folder,
     explaining_a_full_disk,
@@ -20,9 +18,9 @@ from ..training.ownership import OWN, is_ours, record_all, require_removable
 from .certificate import Certificate, certify
 from .conversion import from_stock, to_stock
 from .messages import quietly
-from .model_folder import find_folder, load_config, load_tokenizer, require_fit
+from .model_folder import find_folder, load_tokenizer, require_fit
+from .own_model import load_ours
 from .source import load_stock
-from .stored_weights import inspect_weights
 
 
 def import_model(
@@ -39,7 +37,7 @@ def import_model(
     Raises:
         ValueError: As in `load_stock`, `from_stock`; the folder is in use; or the models are not one.
     """
-    with claimed(source, output, overwrite=overwrite) as folder:
+    with claimed({"the model": source}, output, overwrite=overwrite) as folder:
         stock = load_stock(source, revision)
         tokenizer = load_tokenizer(find_folder(source, revision))
         require_fit(tokenizer, stock.config)
@@ -61,7 +59,7 @@ def export_model(
     Raises:
         ValueError: As in `to_stock`; the folder is in use; or the models are not one.
     """
-    with claimed(source, output, overwrite=overwrite) as folder:
+    with claimed({"the model": source}, output, overwrite=overwrite) as folder:
         ours = load_ours(source)
         tokenizer = load_tokenizer(find_folder(source))
         require_fit(tokenizer, ours.config)
@@ -69,26 +67,8 @@ def export_model(
         return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder)
 
 
-def load_ours(source: str) -> TercetPreTrainedModel:
-    """Load a model of ours from a folder or the Hub, with its own head.
-
-    Raises:
-        FileNotFoundError: There is no model.
-        ValueError: It is none of ours, or its weights are damaged, incomplete or pickled.
-    """
-    folder = find_folder(source)
-    config = load_config(folder)
-    if not config.model_type.startswith("tercet"):
-        raise ValueError(f"{source} is a {config.model_type}: import it with tercet import first")
-    name = (config.architectures or [""])[0]
-    model_class = getattr(modeling, name, AutoModel)
-    inspect_weights(folder)
-    with quietly():
-        return model_class.from_pretrained(folder, use_safetensors=True).eval()
-
-
 @contextmanager
-def claimed(source: str, output: str, *, overwrite: bool) -> Iterator[Path]:
+def claimed(sources: dict[str, str], output: str, *, overwrite: bool) -> Iterator[Path]:
     """Make sure that a folder may be written, and that nobody else writes it meanwhile.
 
     Raises:
@@ -105,16 +85,16 @@ def claimed(source: str, output: str, *, overwrite: bool) -> Iterator[Path]:
             if not overwrite:
                 raise ValueError(f"{output} is not empty: choose another folder, or --overwrite")
             require_replaceable(folder)
-            require_apart(folder.parent, [folder.name], {"the model": source}, {})
+            require_apart(folder.parent, [folder.name], sources, {})
         yield folder
 
 
 def require_replaceable(folder: Path) -> None:
-    """Raise a `ValueError` if a folder holds anything but what `tercet import` or `tercet export` wrote."""
+    """Raise a `ValueError` if a folder holds anything but what a command of this kind wrote."""
     if not is_ours(folder):
         raise ValueError(
-            f"{folder} holds no model that tercet import or export wrote (it has no list {OWN}): delete it "
-            "yourself, or choose another folder"
+            f"{folder} holds no model that tercet import, export or convert wrote (it has no list {OWN}): "
+            "delete it yourself, or choose another folder"
         )
     require_removable(folder, [path.name for path in folder.iterdir() if path.name != OWN])
 
@@ -133,6 +113,21 @@ def hand_over(
     """
     if not certificate.holds:
         raise ValueError(certificate.verdict())
+    write_model(model, tokenizer, folder, certificate.save)
+    return certificate
+
+
+def write_model(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    folder: Path,
+    add: Callable[[Path], None],
+) -> None:
+    """Write a model, its tokenizer and what `add` adds to their folder: all of it, or nothing.
+
+    Raises:
+        WriteError: There is no room; what was there is as it was.
+    """
     partial = partial_path(folder)
     if partial.exists():
         delete_folder(partial)
@@ -143,7 +138,7 @@ def hand_over(
             model.save_pretrained(partial)
             if tokenizer is not None:
                 tokenizer.save_pretrained(partial)
-        certificate.save(partial)
+        add(partial)
         record_all(partial)
         if folder.is_symlink():
             folder.unlink()
@@ -152,4 +147,3 @@ def hand_over(
                 require_replaceable(folder)  # who knows what was put there meanwhile
             delete_folder(folder)
         partial.rename(folder)
-    return certificate

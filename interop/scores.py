@@ -14,8 +14,12 @@ from .finished_run import FinishedRun
 TERMS = {
     "mlm": ("hidden tokens", "fill-mask"),
     "nsp": ("next sentences", "text-classification"),
+    "sop": ("the order of two texts", "text-classification"),
     "clm": ("next tokens", "text-generation"),
+    "fill_in_the_middle": ("next tokens, middles included", "text-generation"),
     "span_corruption": ("tokens of hidden spans", "text2text-generation"),
+    "prefix_lm": ("tokens behind a prefix", "text2text-generation"),
+    "mixture_of_denoisers": ("tokens of hidden spans", "text2text-generation"),
     "denoising": ("tokens of the restored text", "text2text-generation"),
     "translation": ("tokens of the translation", "translation"),
     "classification": ("labels of texts", "text-classification"),
@@ -26,6 +30,7 @@ TERMS = {
     "multiple_choice": ("choices", "multiple-choice"),
     "ranking": ("searches", "sentence-similarity"),
     "generation": ("written texts", "text2text-generation"),
+    "chat": ("answers in dialogues", "text-generation"),
     "distillation": ("what the teacher knows", "other"),
 }
 """Term -> what is scored, and the Hub's name of the task."""

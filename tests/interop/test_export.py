@@ -121,6 +121,26 @@ def test_encoder_with_biases_of_distances_is_that_of_t5() -> None:
     assert certify(stock, ours).holds
 
 
+@pytest.mark.parametrize("gate", ["headwise", "elementwise"])
+def test_gated_attention_is_that_of_no_stock_architecture(gate: str) -> None:
+    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL, attention_gate=gate))
+    with pytest.raises(ValueError, match=f"llama.*attention_gate is '{gate}', and would be 'none'"):
+        to_stock(ours)
+
+
+def test_linear_biases_are_those_of_no_stock_architecture() -> None:
+    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL, position_embedding_type="alibi"))
+    with pytest.raises(ValueError, match=r"llama.*position_embedding_type is 'alibi', and would be 'rotary'"):
+        to_stock(ours)
+
+
+def test_how_weights_began_is_no_matter_of_export() -> None:
+    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL, zero_init_residual=True)).eval()
+    stock = to_stock(ours)
+    assert type(stock).__name__ == "LlamaForCausalLM"
+    assert certify(stock, ours).holds
+
+
 def test_unknown_architecture_is_refused_with_the_known_ones() -> None:
     ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL))
     with pytest.raises(ValueError, match=r"'gpt5' is not an architecture.*: supported are bart, bert,"):

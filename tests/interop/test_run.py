@@ -140,7 +140,7 @@ def test_output_in_use_is_refused(folder, tmp_path: Path, capsys) -> None:
     (tmp_path / "diary").mkdir()
     (tmp_path / "diary" / "monday.txt").write_text("rain")
     line = complaint(capsys, "import", source, tmp_path / "diary", "--overwrite")
-    assert "holds no model that tercet import or export wrote" in line
+    assert "holds no model that tercet import, export or convert wrote" in line
     (output / "notes.txt").write_text("years of work")
     line = complaint(capsys, "import", source, output, "--overwrite")
     assert "notes.txt was not written by a run, and --overwrite would delete it" in line

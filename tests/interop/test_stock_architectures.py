@@ -31,6 +31,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("BigBirdForPreTraining", {"use_bias": False}),
     ("GPT2Model", {}),
     ("GPT2LMHeadModel", {"n_inner": 20}),
+    ("GPT2LMHeadModel", {"activation_function": "relu2"}),
     ("GPT2LMHeadModel", {"scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": True}),
     ("GPT2LMHeadModel", {"tie_word_embeddings": False, "activation_function": "relu"}),
     ("OPTModel", {}),
@@ -41,6 +42,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("LlamaForCausalLM", {"attention_bias": True, "mlp_bias": True}),
     ("LlamaForCausalLM", {"tie_word_embeddings": True, "rope_parameters": {"rope_theta": 500.0}}),
     ("LlamaForCausalLM", {"head_dim": 12}),
+    ("LlamaForCausalLM", {"hidden_act": "relu2"}),
     (
         "LlamaForCausalLM",
         {

@@ -6,7 +6,6 @@ import json
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,50 +14,10 @@ import pytest
 import yaml
 from huggingface_hub import constants
 
-TOKEN = "hf_secretOfTheOwner"
+from .memory import TOKEN, Hub, Repository
+
 LARGE = (".safetensors", ".png")
 """Endings of files that go ahead of the commit."""
-
-
-@dataclass
-class Repository:
-    """Branches of commits; a commit is an id and its files by their names."""
-
-    private: bool
-    branches: dict[str, list[tuple[str, dict[str, bytes]]]] = field(default_factory=dict)
-
-    def commit(self, branch: str, files: dict[str, bytes]) -> str:
-        number = sum(map(len, self.branches.values()))
-        oid = hashlib.sha1(repr((number, sorted(files))).encode()).hexdigest()
-        self.branches.setdefault(branch, []).append((oid, files))
-        return oid
-
-    def find(self, revision: str) -> tuple[str, dict[str, bytes]] | None:
-        if revision in self.branches:
-            return self.branches[revision][-1]
-        return next((c for commits in self.branches.values() for c in commits if c[0] == revision), None)
-
-
-@dataclass
-class Hub:
-    """The server's memory, and what a test wants it to do."""
-
-    address: str = ""
-    repositories: dict[str, Repository] = field(default_factory=dict)
-    objects: dict[str, bytes] = field(default_factory=dict)
-    parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
-    requests: list[tuple[str, str]] = field(default_factory=list)
-    owners: dict[str, str] = field(default_factory=lambda: {TOKEN: "me"})
-    room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(2**31))
-    """For large files and parts; once it is used up, connections break."""
-    part_size: int = 2**40
-    """Larger files come in parts of this size."""
-
-    def files(self, repo: str, branch: str = "main") -> dict[str, bytes]:
-        return self.repositories[repo].branches[branch][-1][1]
-
-    def uploads(self) -> int:
-        return sum(method == "PUT" for method, _ in self.requests)
 
 
 class RefusedError(Exception):
@@ -87,7 +46,9 @@ class Answers(BaseHTTPRequestHandler):
     def answer(self) -> None:
         self.body = self.read_body()
         path = unquote(urlsplit(self.path).path)
+        self.kind = "spaces/" if path.startswith(("/api/spaces/", "/spaces/")) else ""
         self.hub.requests.append((self.command, path))
+        path = path.replace("/api/spaces/", "/api/models/", 1).removeprefix("/spaces")
         try:
             for method, pattern, handle in ROUTES:
                 if self.command in method.split() and (match := re.fullmatch(pattern, path)):
@@ -126,7 +87,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def repository(self, repo: str, *, to_write: bool = False) -> Repository:
         owner, user = repo.partition("/")[0], self.user()
-        found = self.hub.repositories.get(repo)
+        found = self.hub.repositories.get(self.kind + repo)
         if found is None or (found.private and owner != user):
             raise RefusedError(404 if user else 401, "RepoNotFound", "Repository not found")
         if to_write and owner != user:
@@ -147,7 +108,9 @@ class Answers(BaseHTTPRequestHandler):
     def create(self) -> None:
         asked = json.loads(self.body)
         owner = asked["organization"] or self.user()
-        repo, url = f"{owner}/{asked['name']}", f"{self.hub.address}/{owner}/{asked['name']}"
+        name = f"{owner}/{asked['name']}"
+        repo = f"spaces/{name}" if asked.get("type") == "space" else name
+        url = f"{self.hub.address}/{repo}"
         if not self.user():
             raise RefusedError(401, message="Invalid username or password.")
         if owner != self.user():
@@ -156,9 +119,9 @@ class Answers(BaseHTTPRequestHandler):
             self.send(409, {"error": "You already created this model repo", "url": url})
             return
         private = asked.get("private", False) or asked.get("visibility") == "private"
-        self.hub.repositories[repo] = Repository(private)
+        self.hub.repositories[repo] = Repository(private, asked.get("sdk"))
         self.hub.repositories[repo].commit("main", {".gitattributes": b"*.safetensors filter=lfs\n"})
-        self.send(200, {"url": url, "id": repo, "name": repo})
+        self.send(200, {"url": url, "id": name, "name": name})
 
     def validate(self) -> None:
         metadata = yaml.safe_load(json.loads(self.body)["content"].split("---")[1])
@@ -240,7 +203,8 @@ class Answers(BaseHTTPRequestHandler):
             elif key == "deletedFile":
                 del files[value["path"]]
         oid = repository.commit(revision, files)
-        self.send(200, {"commitUrl": f"{self.hub.address}/{repo}/commit/{oid}", "commitOid": oid})
+        url = f"{self.hub.address}/{self.kind}{repo}/commit/{oid}"
+        self.send(200, {"commitUrl": url, "commitOid": oid})
 
     def resolve(self, repo: str, revision: str, name: str) -> None:
         oid, files = self.commit(repo, revision)
