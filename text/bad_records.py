@@ -2,7 +2,7 @@
 
 A record is what a corpus consists of: a document of a `.txt` file, a row of any other. It is bad if it
 cannot be read, lacks a column that it should have, or holds something there that is no text. A labelled row
-of a task that cannot be used is always refused (`RowError`).
+of a task that cannot be used is a `RowError`, and `bad_rows.py` says what is done about it.
 """
 
 import warnings
@@ -23,6 +23,10 @@ class Record(NamedTuple):
     """Its contents by the names of the columns."""
     problem: str = ""
     """Why it cannot be read; empty if it can."""
+    number: int = 0
+    """Its line, or its own number where the file has no lines, from 1."""
+    is_end: bool = False
+    """Whether nothing behind it can be read."""
 
 
 class DamageError(Exception):
@@ -122,13 +126,25 @@ class RowError(ValueError):
     Args:
         row: Its number, counted from 0; shown, it is counted from 1.
         complaint: What is wrong and what helps, as it goes on after `row 7`.
+        reason: The same without the row's own values, to count alike rows by; by default, the complaint up to
+            the first parenthesis or colon.
     """
 
-    def __init__(self, row: int, complaint: str):
+    def __init__(self, row: int, complaint: str, reason: str = ""):
         super().__init__(f"row {row + 1:,} {complaint}")
         self.row = row
         self.complaint = complaint
+        self.reason = reason or reason_of(complaint)
 
     def moved(self, rows: int) -> "RowError":
         """Say the same of a row that so many others stand before."""
-        return RowError(self.row + rows, self.complaint)
+        return RowError(self.row + rows, self.complaint, self.reason)
+
+
+def reason_of(complaint: str) -> str:
+    """Cut a complaint where the row's own values begin.
+
+    >>> reason_of("has no text in column 'text' (''): take it out"), reason_of("not valid JSON (character 3)")
+    ("has no text in column 'text'", 'not valid JSON')
+    """
+    return complaint.partition(":")[0].partition(" (")[0]

@@ -1,5 +1,6 @@
 """Columns of values as a data set keeps them: each of one kind, and the row that is of another is named."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,7 +45,9 @@ def as_array(column: str, values: Sequence[Any]) -> pa.Array | pa.ChunkedArray:
         for row, value in enumerate(values):
             if isinstance(value, bool):
                 raise RowError(
-                    row, f"has {value} in column {column!r}, where others have numbers: correct it"
+                    row,
+                    f"has {value} in column {column!r}, where others have numbers: correct it",
+                    another_kind(column),
                 )
     return array
 
@@ -61,9 +64,36 @@ def odd_value(column: str, values: Sequence[Any], error: Exception) -> RowError:
     if earlier is None or kinds[0] == kinds[1]:
         reason = first_line(error)
         return RowError(
-            row, f"{shown}, which does not go together with the rows before it ({reason}): correct it"
+            row,
+            f"{shown}, which does not go together with the rows before it ({reason}): correct it",
+            another_kind(column),
         )
-    return RowError(row, f"{shown}, where the rows before it have {kinds[0]}: give all rows the same kind")
+    return RowError(
+        row,
+        f"{shown}, where the rows before it have {kinds[0]}: give all rows the same kind",
+        another_kind(column),
+    )
+
+
+def another_kind(column: str) -> str:
+    """Say why a value does not go with others."""
+    return f"has a value of another kind in column {column!r}"
+
+
+def rows_of_other_kinds(columns: Mapping[str, Sequence[Any]]) -> dict[int, str]:
+    """Find the rows whose value is of another kind than most in its column, and say why they are bad.
+
+    >>> rows_of_other_kinds({"x": [1, "a", None, "b"]})
+    {0: "has a value of another kind in column 'x'"}
+    """
+    found: dict[int, str] = {}
+    for column, values in columns.items():
+        kinds = [KINDS.get(type(value)) for value in values]
+        most = Counter(kind for kind in kinds if kind is not None).most_common(1)
+        for row, kind in enumerate(kinds):
+            if kind is not None and kind != most[0][0]:
+                found.setdefault(row, another_kind(column))
+    return found
 
 
 def go_together(values: Sequence[Any]) -> bool:

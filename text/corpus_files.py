@@ -14,7 +14,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from io import BufferedReader, TextIOWrapper
 from itertools import groupby
@@ -25,6 +25,7 @@ import pyarrow
 from pyarrow.parquet import ParquetFile
 
 from .bad_records import DamageError, Limit, Record, foreign_character, listed
+from .delimiters import delimiter_of
 from .tables import table_rows
 
 Row = dict[str, Any]
@@ -108,10 +109,11 @@ def records_of_file(file: Path, columns: Sequence[str], limit: Limit | None = No
     try:
         for number, row in read(file, columns, limit or Limit()):
             location = f"{file}, {unit} {number}"
-            yield Record(location, {}, row) if isinstance(row, str) else Record(location, row)
+            contents, problem = ({}, row) if isinstance(row, str) else (row, "")
+            yield Record(location, contents, problem, number)
     except DamageError as damage:
         problem = f"cannot be read from here on ({first_line(damage.__cause__)})"
-        yield Record(f"{file}, {unit} {damage.number}", {}, problem)
+        yield Record(f"{file}, {unit} {damage.number}", {}, problem, damage.number, is_end=True)
     except OSError as error:
         raise ValueError(f"{file} cannot be read ({error.strerror}): check its permissions") from error
 
@@ -168,7 +170,14 @@ def _parsed(line: str) -> Row | str:
     return row if isinstance(row, dict) else f"not keys with values but {type(row).__name__}"
 
 
-def _rows_of_csv(file: Path, columns: Sequence[str], limit: Limit, delimiter: str) -> Iterator[Numbered]:
+def _rows_of_csv(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
+    header = ""
+    with suppress(DamageError):  # which is told of below
+        _, header = next(_lines(file, limit, newline=""), (0, ""))
+    yield from _rows_of_table(file, columns, limit, delimiter_of(file, header, columns))
+
+
+def _rows_of_table(file: Path, columns: Sequence[str], limit: Limit, delimiter: str) -> Iterator[Numbered]:
     # Line ends within quotes are text, so they stay what they are.
     rows = table_rows(_lines(file, limit, newline=""), delimiter, limit)
     number, names = next(rows, (0, list(columns)))
@@ -281,8 +290,8 @@ def _require_columns(file: Path, names: Sequence[str], columns: Sequence[str]) -
 READERS: dict[str, tuple[str, Callable[[Path, Sequence[str], Limit], Iterator[Numbered]]]] = {
     ".txt": ("line", _rows_of_text),
     ".jsonl": ("line", _rows_of_json),
-    ".csv": ("line", partial(_rows_of_csv, delimiter=",")),
-    ".tsv": ("line", partial(_rows_of_csv, delimiter="\t")),
+    ".csv": ("line", _rows_of_csv),
+    ".tsv": ("line", partial(_rows_of_table, delimiter="\t")),
     ".parquet": ("row", _rows_of_parquet),
 }
 """Ending of a file -> what its records are numbered by, and their reader."""

@@ -66,9 +66,9 @@ class Documents(ABC):
             ValueError: A record is bad and not to be skipped, or no document is left.
         """
         is_empty = True
-        for location, row, problem in self.records():
+        for location, row, unreadable, *_ in self.records():
             tally.records += 1
-            if problem := problem or problem_of(row, self.required):
+            if problem := unreadable or problem_of(row, self.required):
                 if not self.skip_bad_records:
                     raise refusal(location, problem)
                 tally.skip(location, problem)

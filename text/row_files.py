@@ -13,11 +13,13 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 from datasets import Dataset, disable_progress_bars, enable_progress_bars, load_dataset
 
-from .bad_records import RowError, listed
+from .bad_records import RowError, listed, reason_of
+from .bad_rows import Places, RowTally
 from .columns import as_rows
 from .corpus_files import COMPRESSIONS, READERS, ending, first_line, records_of_file
 
@@ -63,23 +65,75 @@ def read_file(source: str, columns: Sequence[str]) -> Dataset:
         ValueError: It is of no known kind or damaged, lacks a column, or a row's value is of
             another kind than the others'.
     """
-    path = find_file(source)
-    if ending(path) in BUILDERS:
-        rows = _load(path)
-        require_columns(source, rows.column_names, columns)
-        return rows.select_columns(list(columns))
+    if has_lines(find_file(source)):
+        written = read_lines(source, columns)
+        try:
+            return as_rows(written.values)
+        except RowError as error:
+            raise written.places.refusal(error) from error
+    return read_whole(source, columns)
+
+
+def has_lines(path: Path) -> bool:
+    """Tell whether a file is read line by line."""
+    return ending(path) in LINES
+
+
+def read_whole(source: str, columns: Sequence[str]) -> Dataset:
+    """Read some columns of a file that is not read line by line.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It cannot be read, or lacks a column.
+    """
+    rows = _load(find_file(source))
+    require_columns(source, rows.column_names, columns)
+    return rows.select_columns(list(columns))
+
+
+class Written(NamedTuple):
+    """What is written in a file of lines."""
+
+    values: dict[str, list[Any]]
+    """Of each column; `None` where a row has none."""
+    places: Places
+    """Of the rows."""
+
+
+def read_lines(
+    source: str, columns: Sequence[str], *, remedy: str = "", tally: RowTally | None = None
+) -> Written:
+    """Read some columns of a file that has a row on each line.
+
+    Args:
+        source: The file.
+        columns: Needed ones.
+        remedy: What else to do about a bad line than to correct it, for the error.
+        tally: Counts bad lines, which are left out; without it, the first one is an error.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is of no known kind, breaks off or lacks a column, or a line cannot be read.
+    """
     values: dict[str, list[Any]] = {column: [] for column in columns}
     names: dict[str, None] = {}
-    for row in stream_file(source, columns):
-        names |= dict.fromkeys(row)
+    numbers, lines = [], []
+    for number, record in enumerate(records_of_file(find_file(source), columns)):
+        if record.problem:
+            if tally is None or record.is_end:
+                raise ValueError(
+                    f"{record.location}: {record.problem}: correct it{'' if record.is_end else remedy}"
+                )
+            tally.count(tally.left_out, record.location, reason_of(record.problem))
+            continue
+        names |= dict.fromkeys(record.row)
         for column in columns:
-            values[column].append(row.get(column))
+            values[column].append(record.row.get(column))
+        numbers.append(number)
+        lines.append(record.number)
     if names:
         require_columns(source, list(names), columns)
-    try:
-        return as_rows(values)
-    except RowError as error:
-        raise ValueError(f"{source}: {error}") from error
+    return Written(values, Places(source, np.array(numbers, np.int64), np.array(lines, np.int64)))
 
 
 def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:

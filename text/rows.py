@@ -1,23 +1,48 @@
 """Labelled rows: those of a file (`row_files.py`), or of a split of a data set on the Hub, checked once."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from datasets import Dataset, load_dataset
 
 from .bad_records import RowError
+from .bad_rows import Check, OnBadRow, Places, Repair, RowTally, bad_rows, no_repair
+from .columns import as_rows, rows_of_other_kinds
 from .corpus_files import first_line
-from .row_files import is_number, read_file, require_columns
+from .row_files import Written, find_file, has_lines, is_number, read_lines, read_whole, require_columns
 
 Row = dict[str, Any]
 """The values of one row, by the names of the columns."""
 
 
+SETTING = "data.on_bad_row"
+"""What says in a recipe what is done about bad rows."""
+
+
+class Reading(NamedTuple):
+    """Rows that were read."""
+
+    rows: Dataset
+    places: Places
+    """Where they stand."""
+    tally: RowTally
+    """How many were bad."""
+
+
 def read_rows(
-    source: str, columns: Sequence[str], key: str, *, dataset: str | None = None, subset: str | None = None
-) -> Dataset:
-    """Read labelled rows, and make sure that there are some, with something in every column.
+    source: str,
+    columns: Sequence[str],
+    key: str,
+    *,
+    dataset: str | None = None,
+    subset: str | None = None,
+    on_bad_row: OnBadRow = "stop",
+    check: Check | None = None,
+    repair: Repair = no_repair,
+) -> Reading:
+    """Read labelled rows, and make sure that there are some, each of which can be used.
 
     Args:
         source: A file, or a split of `dataset`.
@@ -25,22 +50,112 @@ def read_rows(
         key: Names the rows in a recipe, for messages.
         dataset: Id of a data set on the Hub.
         subset: Its part, where it has several.
+        on_bad_row: What is done about bad rows.
+        check: Refuses bad rows; by default, those with nothing in a column.
+        repair: Repairs bad rows.
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: It cannot be read, is empty, lacks a column, or a row has nothing there.
+        ValueError: It cannot be read, is empty or lacks a column, or a row is bad and neither left out nor
+            repaired.
     """
+    check = check or partial(require_values, columns=columns)
+    remedy = f", or leave such rows out with {SETTING}=skip"
     location = source if dataset is None else f"{dataset}, split {source}"
-    rows = read_file(source, columns) if dataset is None else read_split(dataset, subset, source)
-    if not len(rows):
-        raise ValueError(f"{location} has no rows: name one that has some in {key}")
-    require_columns(location, rows.column_names, columns)
-    for column in columns:
+    if dataset is None and has_lines(find_file(source)):
+        reading = read_lined(source, columns, remedy, check if on_bad_row == "skip" else None)
+    else:
+        rows = read_whole(source, columns) if dataset is None else read_split(dataset, subset, source)
+        require_columns(location, rows.column_names, columns)
+        reading = Reading(
+            rows.select_columns(list(columns)), Places(location, np.arange(len(rows))), RowTally(len(rows))
+        )
+        if on_bad_row == "skip":
+            reading = without_bad_rows(reading, check)
+    if on_bad_row == "repair":
+        reading = with_repaired_rows(reading, check, repair, remedy)
+    elif on_bad_row == "stop":
+        for error in bad_rows(reading.rows, check):
+            if repair(reading.rows, error.row) is not None:
+                remedy = f", or have such rows repaired with {SETTING}=repair"
+            raise reading.places.refusal(error, remedy)
+    if not len(reading.rows):
+        none = f"has {reading.tally.rows:,} bad rows and no others" if reading.tally.rows else "has no rows"
+        raise ValueError(f"{location} {none}: name one that has some in {key}")
+    return reading
+
+
+def read_lined(source: str, columns: Sequence[str], remedy: str, check: Check | None) -> Reading:
+    """Read a file of lines.
+
+    Args:
+        source: The file.
+        columns: Needed ones.
+        remedy: What else to do about a bad row than to correct it, for the error.
+        check: Refuses bad rows, which are left out; without it, one that cannot be read is an error.
+
+    Raises:
+        ValueError: The file cannot be read, or a line, or a value does not go with those before it.
+    """
+    tally = RowTally()
+    written = read_lines(source, columns, remedy=remedy, tally=None if check is None else tally)
+    tally.rows = len(written.places.numbers) + tally.left_out.total()
+    while True:
         try:
-            values_of(rows, column)
-        except RowError as error:  # here, where rows still are counted as in the file
-            raise ValueError(f"{location}: {error}") from None
-    return rows
+            rows = as_rows(written.values)
+        except RowError as error:
+            if check is None:
+                raise written.places.refusal(error, remedy) from error
+            bad = rows_of_other_kinds(written.values) or {error.row: error.reason}
+        else:
+            bad = {error.row: error.reason for error in bad_rows(rows, check)} if check else {}
+            if not bad:
+                return Reading(rows, written.places, tally)
+        for row, reason in bad.items():
+            tally.count(tally.left_out, written.places.of(row), reason)
+        kept = [row for row in range(len(written.places.numbers)) if row not in bad]
+        values = {name: [own[row] for row in kept] for name, own in written.values.items()}
+        written = Written(values, written.places.select(kept))
+
+
+def without_bad_rows(reading: Reading, check: Check) -> Reading:
+    """Leave bad rows out, and count them."""
+    rows, places, tally = reading
+    bad = {error.row: error.reason for error in bad_rows(rows, check)}
+    for row, reason in bad.items():
+        tally.count(tally.left_out, places.of(row), reason)
+    kept = [row for row in range(len(rows)) if row not in bad]
+    return Reading(rows.select(kept), places.select(kept), tally) if bad else reading
+
+
+def with_repaired_rows(reading: Reading, check: Check, repair: Repair, remedy: str) -> Reading:
+    """Repair bad rows, and count them.
+
+    Raises:
+        ValueError: One cannot be repaired.
+    """
+    rows, places, tally = reading
+    values: dict[str, list[Any]] = {}
+    for error in bad_rows(rows, check):
+        changes = repair(rows, error.row)
+        if changes is None:
+            raise places.refusal(error, remedy)
+        values = values or {name: list(own) for name, own in rows[:].items()}
+        for name, value in changes.items():
+            values[name][error.row] = value
+        tally.count(tally.repaired, places.of(error.row), error.reason)
+    if not values:
+        return reading
+    repaired = Dataset.from_dict(values, features=rows.features)
+    for error in bad_rows(repaired, check):
+        raise places.refusal(error, remedy)
+    return Reading(repaired, places, tally)
+
+
+def require_values(rows: Dataset, columns: Sequence[str]) -> None:
+    """Raise a `RowError` if a row has nothing in a column."""
+    for column in columns:
+        values_of(rows, column)
 
 
 def read_split(dataset: str, subset: str | None, split: str) -> Dataset:
@@ -124,5 +239,6 @@ def lists_of(rows: Dataset, column: str, of: str) -> Sequence[list[Any]]:
                 row,
                 f"has {value!r:.60} in column {column!r}, which is no list of {of}: write a list, such as "
                 '["a", "b"], into .jsonl, .json or .parquet; tables have none',
+                f"has no list of {of} in column {column!r}",
             )
     return values

@@ -8,7 +8,7 @@ Legend: V ids of the tokenizer, K sentinels.
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -45,6 +45,18 @@ def sentinel_ids(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
     while (name := SENTINEL.format(len(ids))) in vocabulary:
         ids.append(vocabulary[name])
     return np.array(ids, dtype=np.int64)
+
+
+def named_token_ids(tokenizer: PreTrainedTokenizerBase, names: Sequence[str], needed_by: str) -> np.ndarray:
+    """Give the ids of special tokens that have names and no role (K,), or say who misses one."""
+    special = {token.content: idx for idx, token in tokenizer.added_tokens_decoder.items() if token.special}
+    if missing := [name for name in names if name not in special]:
+        raise ValueError(
+            f"{needed_by} needs the special tokens {', '.join(names)}, but the tokenizer lacks "
+            f"{', '.join(missing)}: train one for it (leave tokenizer.path and model.path out), or add them "
+            f"with tokenizer.add_special_tokens and resize the model's embeddings"
+        )
+    return np.array([special[name] for name in names], dtype=np.int64)
 
 
 LARGE = 0.01

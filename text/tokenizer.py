@@ -9,7 +9,7 @@ Every kind has a padding token of its own, apart from the one that ends a text, 
 an objective may ask for: bos and cls are one token, eos and sep another.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from tokenizers import Tokenizer, processors
@@ -37,6 +37,7 @@ def train_tokenizer(
     *,
     lowercase: bool = False,
     sentinels: int = 0,
+    special_tokens: Sequence[str] = (),
     template: Template | None = None,
     model_max_length: int | None = None,
 ) -> PreTrainedTokenizerFast:
@@ -49,6 +50,7 @@ def train_tokenizer(
         lowercase: Drop case; `wordpiece` then drops accents, too, as BERT's uncased models do.
         sentinels: How many of `<extra_id_0>`, `<extra_id_1>`, ... to have (T5: 100). They have the last
             ids, ascending.
+        special_tokens: Names of further ones, e.g. `<fim_middle>`; their ids are those before the sentinels'.
         template: What a call of the tokenizer puts around a text: `pair` [CLS] A [SEP] B [SEP] with token
             types, `end` A [SEP], as sequence-to-sequence models are fed, `plain` nothing, as decoders are. By
             default `pair` for `wordpiece` and `characters`, `plain` for the others.
@@ -60,14 +62,14 @@ def train_tokenizer(
     if kind not in KINDS:
         raise ValueError(f"tokenizer kind is {kind!r}: use one of {', '.join(KINDS)}")
     special, learn = KINDS[kind]
-    names = [SENTINEL.format(number) for number in range(sentinels)]
-    room = vocab_size - sentinels
+    names = [*special_tokens, *(SENTINEL.format(number) for number in range(sentinels))]
+    room = vocab_size - len(names)
     if room <= len(special.names()):
         raise too_small(room, len(special.names()) + 1)
     backend = learn(documents, room, lowercase, special)
     backend.add_special_tokens(special.names() + names)
     if backend.get_vocab_size() > vocab_size:
-        raise too_small(room, backend.get_vocab_size() - sentinels)
+        raise too_small(room, backend.get_vocab_size() - len(names))
     return wrapped(backend, special, template or DEFAULT_TEMPLATES[kind], names, model_max_length)
 
 
@@ -75,7 +77,7 @@ def wrapped(
     backend: Tokenizer,
     special: SpecialTokens,
     template: Template,
-    sentinels: list[str],
+    special_tokens: list[str],
     model_max_length: int | None,
 ) -> PreTrainedTokenizerFast:
     """Make a tokenizer of `transformers` from one of `tokenizers`."""
@@ -90,7 +92,7 @@ def wrapped(
     options: dict[str, Any] = {} if model_max_length is None else {"model_max_length": model_max_length}
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
-        extra_special_tokens=sentinels,
+        extra_special_tokens=special_tokens,
         model_input_names=[
             "input_ids",
             *(["token_type_ids"] if template == "pair" else []),

@@ -191,6 +191,6 @@ def _continues(backend: Tokenizer, character: str) -> bool:
 def too_small(room: int, needed: int) -> ValueError:
     """Say that a vocabulary cannot hold what every vocabulary of its kind must hold."""
     return ValueError(
-        f"tokenizer.vocab_size leaves room for {room} tokens beside sentinels, but special tokens and "
-        f"characters alone are {needed}: raise it well above that"
+        f"tokenizer.vocab_size leaves room for {room} tokens beside sentinels and the like, but special "
+        f"tokens and characters alone are {needed}: raise it well above that"
     )

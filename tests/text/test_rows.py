@@ -54,7 +54,7 @@ def columns(source, *names):
 
 
 def read(source, *names, **fields):
-    return read_rows(source, names, "data.train", **fields)
+    return read_rows(source, names, "data.train", **fields).rows
 
 
 def as_table(rows, delimiter=","):
@@ -148,7 +148,7 @@ def test_lists_and_objects_are_read(file):
         ("rows.csv", "texts,label\na,1\n", r"has no column 'text': name one of its columns \(texts, label\)"),
         ("rows.csv", "text,label\n", "rows.csv has no rows: name one that has some in data.train"),
         ("rows.csv", "", "rows.csv has no rows"),
-        ("rows.csv", "text,label\none,\n", "rows.csv: row 1 has nothing in column 'label': take it out, or"),
+        ("rows.csv", "text,label\none,\n", "rows.csv, line 2: row 1 has nothing in column 'label': take"),
         ("rows.jsonl", "", "rows.jsonl has no rows"),
         ("rows.jsonl", '{"text": "a", "label": 1}\n{"text": "b"\n', r"rows.jsonl, line 2: not valid JSON"),
         ("rows.jsonl", '["a", 1]\n', "rows.jsonl, line 1: not keys with values but list: correct it"),
