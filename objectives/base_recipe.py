@@ -2,27 +2,35 @@
 
     recipe --build-----> Objective          beside it in the same file
            --examples--> ExampleSource      what the objective learns from
-           --model_class, template, num_sentinels, reads_pairs, full_sequence, count_bytes
+           --build_model--> Trainable       what is trained: a model, or several models as one module
+           --model_class, saved, template, num_sentinels, special_tokens, reads_pairs, full_sequence, ...
 
 A new objective is a file with an `Objective` and its recipe, and a line in the union of `recipes.py`.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetPreTrainedModel
+from ..modeling import TercetConfig, TercetPreTrainedModel
 from ..text.corpus import TokenizedCorpus
 from ..text.tokenizer import Template
 from ..training.examples import ExampleSource
 from ..training.objective import Objective
+from ..training.run_folder import MODEL
+from .joint_model import JointModel
 
 Rate = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Smoothing = Annotated[float, Field(ge=0, lt=1)]
+ZLoss = Annotated[float, Field(ge=0)]
+
+Trainable = TercetPreTrainedModel | JointModel
+"""A model, or several models that learn together."""
 
 Corpus = TokenizedCorpus | tuple[TokenizedCorpus, TokenizedCorpus]
 """Documents, or for pairs the documents to read and the documents to write."""
@@ -38,8 +46,10 @@ class FullSequence:
     """Tokens that a decoder beside an encoder reads and writes."""
     targets: float
     """Positions that reach the vocabulary, on average."""
-    pairs: int = 0
-    """Judgements whether one text follows another."""
+    pairs: float = 0
+    """Judgements of heads beside the vocabulary's: whether one text follows another, and the like."""
+    source: int | None = None
+    """Vectors that the cross-attention of a decoder without an encoder reads; others read an encoder's."""
 
     @property
     def tokens(self) -> int:
@@ -52,11 +62,17 @@ class BaseObjectiveRecipe(ABC):
     """What a recipe says of an objective. Abstract: each objective adds its fields, and builds itself."""
 
     model_class: ClassVar[type[TercetPreTrainedModel]]
-    """The model that learns it."""
+    """The model that learns it, which a finished run leaves in its folder `model`."""
+    saved: ClassVar[Mapping[str, str]] = {MODEL: ""}
+    """Folders of a finished run -> the part of what is trained that is saved there; "" is the whole."""
+    inheriting: ClassVar[Sequence[str]] = ("",)
+    """Parts of what is trained that begin with the weights of `model.path`, if a recipe names one."""
     template: ClassVar[Template]
     """What a tokenizer that is trained for it puts around a text; see `train_tokenizer`."""
     num_sentinels: ClassVar[int] = 0
     """Sentinels (`<extra_id_0>`, ...) of a tokenizer that is trained for it."""
+    special_tokens: ClassVar[tuple[str, ...]] = ()
+    """Further special tokens of such a tokenizer, by name."""
     reads_pairs: ClassVar[bool] = False
     """Whether it reads pairs of texts, from two columns, instead of running text from one."""
 
@@ -84,6 +100,24 @@ class BaseObjectiveRecipe(ABC):
             ValueError: The tokenizer lacks a token, or a number of the recipe is impossible.
         """
 
+    def build_model(self, config: TercetConfig) -> Trainable:
+        """Build what is trained, by default a model of `model_class`; torch's seed decides its weights.
+
+        Args:
+            config: Of the model in the folder `model`; what the objective decides may be changed in it.
+
+        Raises:
+            ValueError: The configuration does not suit the objective.
+        """
+        return self.model_class(config)
+
+    def parts(
+        self, model: Trainable, sequence_length: int
+    ) -> Sequence[tuple[TercetPreTrainedModel, FullSequence]]:
+        """List the models in what `build_model` gives, each with the longest sequence that it reads."""
+        assert isinstance(model, TercetPreTrainedModel)
+        return [(model, self.full_sequence(sequence_length))]
+
     @abstractmethod
     def examples(
         self,
@@ -110,6 +144,28 @@ class BaseObjectiveRecipe(ABC):
         Raises:
             ValueError: The corpus is too small, or of the wrong kind.
         """
+
+    def held_out_examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> ExampleSource:
+        """Cut the examples that a run is measured on, by default as those that it learns from.
+
+        Raises:
+            ValueError: As in `examples`.
+        """
+        return self.examples(
+            corpus,
+            tokenizer,
+            sequence_length=sequence_length,
+            seed=seed,
+            isolate_documents=isolate_documents,
+        )
 
     @abstractmethod
     def full_sequence(self, sequence_length: int) -> FullSequence:

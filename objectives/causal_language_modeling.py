@@ -5,6 +5,7 @@
 Legend: N packed tokens of the batch, n targets.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,41 +21,58 @@ from ..text.corpus import TokenizedCorpus
 from ..text.tokenizer import frame_ids
 from ..training.examples import ExampleSource, gather
 from ..training.objective import Batch, Example
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, single_text
+from ..training.packing import Ragged
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ZLoss, single_text
 from .streams import one_stream
 from .token_objective import OutputPositions, TokenObjective
 
 
-class CausalLanguageModeling(TokenObjective):
-    """Predict the next token of a decoder's input; the term is `clm`.
+class NextTokenPrediction(TokenObjective):
+    """Predict the next token of a decoder's input. Abstract: a kind says what the input is.
 
     The labels are the input itself: the model shifts them, and the first token of a sequence, which nothing
     precedes, is no target.
     """
 
-    noise = "none"
-
-    def __init__(self) -> None:
-        super().__init__("clm")
+    @abstractmethod
+    def sequences(self, examples: Sequence[Example], rng: np.random.Generator) -> Ragged:
+        """Make the token ids that the model reads."""
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
-        """Pack the examples; nothing is random."""
-        batch = one_stream(gather(examples, "input_ids"))
+        """Pack the sequences."""
+        batch = one_stream(self.sequences(examples, rng))
         batch["labels"] = batch["input_ids"].clone()
         return batch
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the tokens that follow another one of their sequence."""
-        return {"clm": (batch["position_ids"] > 0).count_nonzero()}
+        return {self.term: (batch["position_ids"] > 0).count_nonzero()}
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the cross-entropy of the next tokens."""
-        return {"clm": model(**batch, reduction="sum").loss}
+        return {self.term: model(**batch, **self.loss_arguments).loss}
 
     def output_positions(self, batch: Batch) -> OutputPositions:
         """Find the tokens that follow another one: each is predicted at the position before it."""
         positions = torch.nonzero(batch["position_ids"][0] > 0).squeeze(1)
         return OutputPositions(positions - 1, batch["labels"][0, positions])
+
+
+class CausalLanguageModeling(NextTokenPrediction):
+    """Predict the next token of a text; the term is `clm`.
+
+    Args:
+        z_loss: See `TokenObjective`.
+    """
+
+    noise = "none"
+
+    def __init__(self, z_loss: float = 0.0):
+        super().__init__("clm", z_loss=z_loss)
+
+    def sequences(self, examples: Sequence[Example], rng: np.random.Generator) -> Ragged:
+        """Read the examples as they are; nothing is random."""
+        return gather(examples, "input_ids")
 
 
 @dataclass(frozen=True)
@@ -66,6 +84,8 @@ class CausalLanguageModelingRecipe(BaseObjectiveRecipe):
 
     kind: Literal["causal_language_modeling"]
     """Which objective this is."""
+    z_loss: ZLoss = 0.0
+    """Weight of the z-loss, the square of the logarithm of the softmax's normalizer: 1e-4 in PaLM."""
 
     def build(
         self,
@@ -76,7 +96,7 @@ class CausalLanguageModelingRecipe(BaseObjectiveRecipe):
         decoder_start_id: int | None = None,
     ) -> CausalLanguageModeling:
         """Build the objective."""
-        return CausalLanguageModeling()
+        return CausalLanguageModeling(self.z_loss)
 
     def examples(
         self,
@@ -88,9 +108,8 @@ class CausalLanguageModelingRecipe(BaseObjectiveRecipe):
         isolate_documents: bool = True,
     ) -> FullSequences:
         """Cut sequences that begin with the beginning-of-sequence token; documents end with their own."""
-        begin, end = frame_ids(tokenizer)
         text = single_text(corpus, self.kind)
-        return FullSequences(text, sequence_length, begin, (), isolate_documents, document_end_ids=end)
+        return causal_sequences(text, tokenizer, sequence_length, isolate_documents)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Predict all tokens but the first."""
@@ -100,6 +119,17 @@ class CausalLanguageModelingRecipe(BaseObjectiveRecipe):
         """Count the bytes of the text that the sequences hold."""
         assert isinstance(source, FullSequences)
         return {"clm": bytes_of_sequences(single_text(corpus, self.kind), source)}
+
+
+def causal_sequences(
+    corpus: TokenizedCorpus,
+    tokenizer: PreTrainedTokenizerBase,
+    sequence_length: int,
+    isolate_documents: bool = True,
+) -> FullSequences:
+    """Cut a text as decoders read it: sequences have a first token, and documents an end."""
+    begin, end = frame_ids(tokenizer)
+    return FullSequences(corpus, sequence_length, begin, (), isolate_documents, document_end_ids=end)
 
 
 def bytes_of_sequences(corpus: TokenizedCorpus, sequences: FullSequences) -> int:

@@ -28,7 +28,16 @@ from ..text.special_tokens import required_token_id
 from ..training.examples import gather
 from ..training.objective import Example
 from ..training.packing import Ragged, stretches
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Rate, Smoothing, check_rate, single_text
+from .base_recipe import (
+    BaseObjectiveRecipe,
+    Corpus,
+    FullSequence,
+    Rate,
+    Smoothing,
+    ZLoss,
+    check_rate,
+    single_text,
+)
 from .randomness import choose_each, poisson_until
 from .teacher_forcing import CorruptedTexts, TeacherForcing, required_start_id
 
@@ -42,6 +51,7 @@ class Denoising(TeacherForcing):
         noise_density: Share of the tokens that is masked.
         mean_span_length: Tokens of a masked span, on average: the parameter of the Poisson distribution.
         label_smoothing: See `TeacherForcing`.
+        z_loss: See `TokenObjective`.
     """
 
     noise = "dynamic"
@@ -53,8 +63,9 @@ class Denoising(TeacherForcing):
         noise_density: float = 0.3,
         mean_span_length: float = 3.0,
         label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
     ):
-        super().__init__("denoising", decoder_start_id, label_smoothing)
+        super().__init__("denoising", decoder_start_id, label_smoothing, z_loss)
         self.noise_density = check_rate("noise_density", noise_density)
         if mean_span_length < 0.1:
             raise ValueError(f"mean_span_length is {mean_span_length}, but must be 0.1 or more: try 3")
@@ -154,6 +165,8 @@ class DenoisingRecipe(BaseObjectiveRecipe):
     """Tokens of a masked span, on average."""
     label_smoothing: Smoothing = 0.0
     """Label smoothing: probability that is distributed over the whole vocabulary."""
+    z_loss: ZLoss = 0.0
+    """Weight of the z-loss, the square of the logarithm of the softmax's normalizer: 1e-4 in PaLM."""
 
     def build(
         self,
@@ -165,7 +178,8 @@ class DenoisingRecipe(BaseObjectiveRecipe):
     ) -> Denoising:
         """Build the objective."""
         start_id = required_start_id(decoder_start_id, self.kind)
-        return Denoising(tokenizer, start_id, self.noise_density, self.mean_span_length, self.label_smoothing)
+        lengths = (self.noise_density, self.mean_span_length)
+        return Denoising(tokenizer, start_id, *lengths, self.label_smoothing, self.z_loss)
 
     def examples(
         self,

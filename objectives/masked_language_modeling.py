@@ -7,21 +7,23 @@ The 20 % without [MASK] make the model doubt every token that it sees. Deviation
 its own coin, as in transformers' collator, where the paper's code takes a fixed number from each sequence;
 the random token is never a special one.
 
-Legend: N packed tokens of the batch, S sequences, n chosen tokens, W words, V ids of the tokenizer.
+`masking_units.py` says what is chosen at once.
+
+Legend: N packed tokens of the batch, S sequences, n chosen tokens, V ids of the tokenizer.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetEncoderForMaskedLM
 from ..text.chunks import FullSequences
-from ..text.special_tokens import is_special, required_token_id
 from ..text.tokenizer import frame_ids
 from ..training.examples import gather, has_field
 from ..training.objective import IGNORE, Batch, Example
@@ -31,141 +33,13 @@ from .base_recipe import (
     FullSequence,
     Rate,
     Share,
-    check_rate,
-    check_share,
+    ZLoss,
     single_text,
 )
-from .randomness import Draws, GeneratedDraws, HashedDraws
+from .masking import TOKENS, WORDS, Corruption, DynamicMasking, StaticMasking
+from .masking_units import Spans
 from .streams import one_stream
-from .token_objective import Noise, OutputPositions, TokenObjective, target_positions
-
-CHOICE, REPLACEMENT, RANDOM_TOKEN = range(3)
-"""What a random number decides: whether a token is a target, what replaces it, by which random token."""
-
-Choose = Callable[[Sequence[Example], np.ndarray, float, Draws], np.ndarray]
-"""Decides which packed tokens (N,) of some examples become targets; special ones are struck out later."""
-
-
-def choose_tokens(
-    examples: Sequence[Example], special: np.ndarray, probability: float, draws: Draws
-) -> np.ndarray:
-    """Choose every token by its own coin."""
-    return draws.uniform(np.arange(len(special)), CHOICE) < probability
-
-
-def choose_words(
-    examples: Sequence[Example], special: np.ndarray, probability: float, draws: Draws
-) -> np.ndarray:
-    """Choose every word, with all of its tokens, by the coin of its first one.
-
-    A token is in one word, so it is a target as often as its word is chosen: the token rate is met in
-    expectation, whatever the words' lengths. Words are read from `word_starts`, and end also where a special
-    token stands or the next sequence begins. (Whole-word masking of BERT's code of May 2019.)
-    """
-    if not has_field(examples, "word_starts"):
-        raise ValueError(
-            "whole-word masking needs examples with `word_starts`, and these have none: use a fast "
-            "tokenizer, or set whole_word: false"
-        )
-    words = gather(examples, "word_starts")
-    starts = words.values | special
-    starts[1:] |= special[:-1]
-    starts[words.edges[:-1]] = True
-    begins = np.flatnonzero(starts)  # (W,)
-    return (draws.uniform(begins, CHOICE) < probability).repeat(np.diff(begins, append=len(starts)))
-
-
-class Corruption:
-    """The replacement of chosen tokens: a function of tokens and randomness.
-
-    Args:
-        tokenizer: Has a mask token.
-        mlm_probability: Share of the ordinary tokens that become targets.
-        mask_replace_prob: Share of the targets that become [MASK].
-        random_replace_prob: Share of the targets that become a random token of the vocabulary, never a
-            special one.
-        whole_word: Whether all tokens of a word are chosen at once. The shares are of tokens in both cases:
-            what replaces a chosen token does not depend on its word's others, as in BERT's code.
-    """
-
-    def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        mlm_probability: float = 0.15,
-        mask_replace_prob: float = 0.8,
-        random_replace_prob: float = 0.1,
-        whole_word: bool = False,
-    ):
-        self.mlm_probability = check_rate("mlm_probability", mlm_probability)
-        self.mask_replace_prob = check_share("mask_replace_prob", mask_replace_prob)
-        self.random_replace_prob = check_share("random_replace_prob", random_replace_prob)
-        if (replaced := mask_replace_prob + random_replace_prob) > 1 + 1e-9:
-            raise ValueError(
-                f"mask_replace_prob + random_replace_prob is {replaced:g}, more than all targets: lower one "
-                "of them"
-            )
-        self.choose: Choose = choose_words if whole_word else choose_tokens
-        self.mask_id = required_token_id(tokenizer, "mask", "masked language modeling")
-        self.special = is_special(tokenizer)  # (V,)
-        self.ordinary_ids = np.flatnonzero(~self.special)
-
-    def __call__(
-        self, examples: Sequence[Example], ids: np.ndarray, draws: Draws
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Corrupt the packed `ids` (N,) of the examples; return them and their labels, both (N,)."""
-        special = self.special[ids]
-        chosen = np.flatnonzero(
-            self.choose(examples, special, self.mlm_probability, draws) & ~special
-        )  # (n,)
-        labels = np.full_like(ids, IGNORE)
-        labels[chosen] = ids[chosen]
-
-        draw = draws.uniform(chosen, REPLACEMENT)
-        is_masked = draw < self.mask_replace_prob
-        is_random = ~is_masked & (draw < self.mask_replace_prob + self.random_replace_prob)
-        corrupted = ids.copy()
-        corrupted[chosen[is_masked]] = self.mask_id
-        randomized = chosen[is_random]
-        random_ids = draws.below(len(self.ordinary_ids), randomized, RANDOM_TOKEN)
-        corrupted[randomized] = self.ordinary_ids[random_ids]
-        return corrupted, labels
-
-
-class DynamicMasking:
-    """A new corruption each time that an example is seen (Liu et al., 2019, section 4.1)."""
-
-    noise: Noise = "dynamic"
-
-    def __init__(self, corruption: Corruption):
-        self.corruption = corruption
-
-    def __call__(
-        self, examples: Sequence[Example], ids: np.ndarray, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Corrupt the whole pack at once."""
-        return self.corruption(examples, ids, GeneratedDraws(rng))
-
-
-class StaticMasking:
-    """The same corruption of an example in every epoch and every batch: a function of `seed` and its `index`.
-
-    BERT's data is masked once in this way (Devlin et al., 2019), and then repeated with several masks, which
-    is not done here.
-    """
-
-    noise: Noise = "static"
-
-    def __init__(self, corruption: Corruption, seed: int):
-        self.corruption = corruption
-        self.seed = seed
-
-    def __call__(
-        self, examples: Sequence[Example], ids: np.ndarray, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Corrupt the whole pack at once, by what each example is, and not by `rng`."""
-        lengths = gather(examples, "input_ids").lengths
-        draws = HashedDraws(self.seed, gather(examples, "index").values, lengths)
-        return self.corruption(examples, ids, draws)
+from .token_objective import OutputPositions, TokenObjective, target_positions
 
 
 class MaskedLanguageModeling(TokenObjective):
@@ -173,12 +47,18 @@ class MaskedLanguageModeling(TokenObjective):
 
     Args:
         masking: Gives the corrupted tokens and their labels: `DynamicMasking` or `StaticMasking`.
+        z_loss: See `TokenObjective`.
     """
 
-    def __init__(self, masking: DynamicMasking | StaticMasking):
-        super().__init__("mlm")
+    def __init__(self, masking: DynamicMasking | StaticMasking, z_loss: float = 0.0):
+        super().__init__("mlm", z_loss=z_loss)
         self.masking = masking
         self.noise = masking.noise
+
+    def at(self, progress: float) -> "MaskedLanguageModeling":
+        """Give the objective at a point of a run, whose masking may have changed."""
+        masking = self.masking.at(progress)
+        return self if masking is self.masking else MaskedLanguageModeling(masking, self.z_loss)
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack the examples, then corrupt all of their tokens at once."""
@@ -200,12 +80,22 @@ class MaskedLanguageModeling(TokenObjective):
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the cross-entropy of the chosen tokens."""
-        return {"mlm": model(**batch, reduction="sum").loss}
+        return {"mlm": model(**batch, **self.loss_arguments).loss}
 
     def output_positions(self, batch: Batch) -> OutputPositions:
         """Find the chosen tokens: each is predicted at its own position."""
         positions = target_positions(batch["labels"], IGNORE)
         return OutputPositions(positions, batch["labels"][0, positions])
+
+
+@dataclass(frozen=True)
+class SpanMaskingRecipe:
+    """Mask spans of whole words of geometric lengths (SpanBERT)."""
+
+    geometric_p: Rate = 0.2
+    """Parameter of the geometric distribution: a larger one makes shorter spans."""
+    max_span_length: Annotated[int, Field(ge=1)] = 10
+    """Words of the longest span."""
 
 
 @dataclass(frozen=True)
@@ -223,22 +113,42 @@ class MaskingRecipe(BaseObjectiveRecipe):
 
     mlm_probability: Rate = 0.15
     """Share of the tokens that become targets."""
+    final_mlm_probability: Rate | None = None
+    """The same at the end of the run, if it changes on the way, linearly; evaluation uses it, too."""
     mask_replace_prob: Share = 0.8
     """Share of the targets that are replaced by [MASK]."""
     random_replace_prob: Share = 0.1
     """Share of the targets that are replaced by a random token; the rest stays as it is."""
     whole_word: bool = False
     """Whether all tokens of a word are masked at once."""
+    span_masking: SpanMaskingRecipe | None = None
+    """If set, spans of whole words are masked; `{}` has the numbers of SpanBERT."""
+    z_loss: ZLoss = 0.0
+    """Weight of the z-loss, the square of the logarithm of the softmax's normalizer: 1e-4 in PaLM."""
+
+    def __post_init__(self):
+        if self.whole_word and self.span_masking is not None:
+            raise ValueError(
+                "span_masking masks whole words in any case, but whole_word is true as well: leave out one"
+            )
+
+    @property
+    def mean_mlm_probability(self) -> float:
+        """Share of the tokens that become targets, on average over the run."""
+        final = self.final_mlm_probability
+        return self.mlm_probability if final is None else (self.mlm_probability + final) / 2
+
+    def dynamic_masking(self, tokenizer: PreTrainedTokenizerBase) -> DynamicMasking:
+        """Build what masks tokens anew whenever they are seen."""
+        return DynamicMasking(self.corruption(tokenizer), self.final_mlm_probability)
 
     def corruption(self, tokenizer: PreTrainedTokenizerBase) -> Corruption:
         """Build what replaces tokens."""
-        return Corruption(
-            tokenizer,
-            self.mlm_probability,
-            self.mask_replace_prob,
-            self.random_replace_prob,
-            self.whole_word,
-        )
+        unit = WORDS if self.whole_word else TOKENS
+        if (spans := self.span_masking) is not None:
+            unit = Spans(spans.geometric_p, spans.max_span_length)
+        shares = (self.mlm_probability, self.mask_replace_prob, self.random_replace_prob)
+        return Corruption(tokenizer, *shares, unit)
 
 
 @dataclass(frozen=True)
@@ -261,11 +171,14 @@ class MaskedLanguageModelingRecipe(MaskingRecipe):
         decoder_start_id: int | None = None,
     ) -> MaskedLanguageModeling:
         """Build the objective; static masks are a function of `seed`."""
-        corruption = self.corruption(tokenizer)
-        is_static = self.masking == "static"
-        return MaskedLanguageModeling(
-            StaticMasking(corruption, seed) if is_static else DynamicMasking(corruption)
-        )
+        if self.masking == "dynamic":
+            return MaskedLanguageModeling(self.dynamic_masking(tokenizer), self.z_loss)
+        if self.final_mlm_probability is not None:
+            raise ValueError(
+                f"objective.final_mlm_probability = {self.final_mlm_probability}, but static masking never "
+                "changes: leave it out, or choose objective.masking=dynamic"
+            )
+        return MaskedLanguageModeling(StaticMasking(self.corruption(tokenizer), seed), self.z_loss)
 
     def examples(
         self,
@@ -282,4 +195,4 @@ class MaskedLanguageModelingRecipe(MaskingRecipe):
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Mask a share of the text: [CLS] and [SEP] are never targets."""
-        return FullSequence(sequence_length, 0, self.mlm_probability * (sequence_length - 2))
+        return FullSequence(sequence_length, 0, self.mean_mlm_probability * (sequence_length - 2))

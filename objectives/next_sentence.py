@@ -3,91 +3,80 @@
     [CLS] the man went to the store [SEP] he bought a gallon of milk [SEP]      0: B is what follows A
     [CLS] the man went to the store [SEP] penguins are flightless birds [SEP]   1: B is from another document
 
-`sentence_pairs.py` draws the pairs.
+As in `create_pretraining_data.py` of the paper's code a stretch of a document is split at a random sentence,
+and half of the time its second part is replaced by another document's.
 
-Legend: S packed sequences (pairs) of a batch.
+No length tells the label: stretches of different documents whose second parts are about equally long are
+coupled, both parts are cut to the shorter one's length, and only then a coin says whether they are traded. So
+a couple's pairs have the same lengths (of A, of B, of both) whichever way it falls, and every text is as
+often a true B as a random one: a document's first sentence is neither.
+
+Deviations: the paper draws a random B anywhere, and lets the rest that it replaces begin the next pair; here
+stretches trade, so that every text is read once in an epoch, and documents are drawn in proportion to their
+length. A document that has more stretches than all others together borrows from them. The labels are 50/50
+exactly.
+
+Legend: P pairs of an epoch.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetEncoderForPreTraining
-from ..training.examples import gather
-from ..training.objective import IGNORE, Batch, Example, Objective
-from .base_recipe import Corpus, FullSequence, Share, single_text
-from .masked_language_modeling import DynamicMasking, MaskedLanguageModeling, MaskingRecipe
-from .sentence_pairs import NextSentencePairs
-from .token_objective import target_positions, token_scores, without_targets
+from .base_recipe import Corpus, single_text
+from .masked_pairs import MaskedPairsRecipe
+from .sentence_pairs import SentencePairSource, coins, cut, shorten
+from .stretches import find_partners
+
+NEXT, RANDOM = 0, 1
+"""The labels, as in `BertForPreTraining`."""
 
 
-class MaskedLanguageModelingWithNextSentence(Objective):
-    """Predict masked tokens, and whether B follows A; the terms are `mlm` and `nsp`, of equal weight.
+class NextSentencePairs(SentencePairSource):
+    """Pairs of which half have a second part of another document; see `SentencePairSource`."""
 
-    Args:
-        masked_language_modeling: Corrupts the pairs and gives the first term.
+    name = "next-sentence prediction"
+    fewest_documents = 2
+
+    def pair(
+        self, first: np.ndarray, second: np.ndarray, document: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Trade second parts, then cut what is too long."""
+        second, labels = trade(second, document, rng)
+        shorten(first, second, self.budget, rng)
+        return first, second, labels
+
+
+def trade(
+    second: np.ndarray, document: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Trade half of the second parts (P, 2) for such of other documents: the new ones, and the labels (P,).
+
+    Their lengths do not depend on the labels: a part, and the one that stands in for it, are cut to the
+    shorter one's length first.
     """
-
-    def __init__(self, masked_language_modeling: MaskedLanguageModeling):
-        self.weights = {"mlm": 1.0, "nsp": 1.0}
-        self.masked_language_modeling = masked_language_modeling
-
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
-        """Pack and corrupt the pairs; `next_sentence_label` is (S,)."""
-        batch = self.masked_language_modeling.collate(examples, rng)
-        batch["next_sentence_label"] = torch.from_numpy(gather(examples, "next_sentence_label").values)
-        return batch
-
-    def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the chosen tokens, and the pairs."""
-        pairs = (batch["next_sentence_label"] != IGNORE).sum()
-        return self.masked_language_modeling.targets(batch) | {"nsp": pairs}
-
-    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the cross-entropy of the chosen tokens, and of the pairs."""
-        output = model(**batch, reduction="sum")
-        return {"mlm": output.masked_lm_loss, "nsp": output.next_sentence_loss}
-
-    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score the chosen tokens, computing no other token's logits, and the pairs."""
-        labels, pair_labels = batch["labels"], batch["next_sentence_label"]
-        positions = target_positions(labels, IGNORE)
-        inputs = without_targets(batch, "labels", "next_sentence_label")
-        output = model(**inputs, logits_to_keep=positions)
-        return {
-            "mlm": token_scores(output.prediction_logits[0], labels[0, positions]),
-            "nsp": token_scores(output.seq_relationship_logits, pair_labels),
-        }
+    sizes = second[:, 1] - second[:, 0]
+    partners = find_partners(sizes, document, rng)
+    partner, labels = np.empty_like(sizes), np.empty_like(sizes)
+    partner[partners.couples] = partners.couples[:, ::-1]
+    partner[partners.borrowers] = partners.lenders
+    labels[partners.couples] = coins(len(partners.couples), rng)[:, None]
+    labels[partners.borrowers] = coins(len(partners.borrowers), rng)
+    traded = second[np.where(labels == RANDOM, partner, np.arange(len(sizes)))]
+    cut(traded, traded[:, 1] - traded[:, 0] - np.minimum(sizes, sizes[partner]), rng)
+    return traded, labels
 
 
 @dataclass(frozen=True)
-class NextSentenceRecipe(MaskingRecipe):
+class NextSentenceRecipe(MaskedPairsRecipe):
     """Predict masked tokens, and whether the second part of a pair follows the first (BERT)."""
 
-    RENAMED = {**MaskingRecipe.RENAMED, "short_rate": "short_sequence_probability"}
-    model_class = TercetEncoderForPreTraining
+    pair_term = "nsp"
 
     kind: Literal["masked_language_modeling_with_next_sentence"]
     """Which objective this is."""
-    short_sequence_probability: Share = 0.1
-    """Share of the pairs that aim at a shorter length than the sequence's."""
-
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> MaskedLanguageModelingWithNextSentence:
-        """Build the objective."""
-        masking = DynamicMasking(self.corruption(tokenizer))
-        return MaskedLanguageModelingWithNextSentence(MaskedLanguageModeling(masking))
 
     def examples(
         self,
@@ -101,7 +90,3 @@ class NextSentenceRecipe(MaskingRecipe):
         """Draw pairs anew for every epoch: each part lies in one document."""
         text = single_text(corpus, self.kind)
         return NextSentencePairs(text, tokenizer, sequence_length, seed, self.short_sequence_probability)
-
-    def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Mask a share of both parts: [CLS] and two [SEP] are never targets."""
-        return FullSequence(sequence_length, 0, self.mlm_probability * (sequence_length - 3), pairs=1)

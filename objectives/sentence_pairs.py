@@ -1,28 +1,21 @@
-"""Pairs of texts for next-sentence prediction (BERT; Devlin et al., 2019, section 3.1).
+"""Pairs of texts for encoders that judge pairs, `[CLS] A [SEP] B [SEP]`.
 
-    [CLS] the man went to the store [SEP] he bought a gallon of milk [SEP]      0: B is what follows A
-    [CLS] the man went to the store [SEP] penguins are flightless birds [SEP]   1: B is from another document
+A and B are runs of whole sentences that fill the sequence. As in `create_pretraining_data.py` of BERT's code
+a document is cut into stretches; one tenth of them is shorter; what is too long is cut at the ends. What the
+two parts of a pair are, and which label it has, is another matter: `next_sentence.py`, `sentence_order.py`.
 
-A and B are runs of whole sentences that fill the sequence. As in `create_pretraining_data.py` of the paper's
-code a document is cut into stretches, each stretch at a random sentence; half of the time its rest is
-replaced by another document's; one tenth of the pairs is shorter; what is too long is cut at the ends.
+The law of both: no length tells the label. Who only counts tokens is right in half of the cases.
 
-The law: no length tells the label. Stretches of different documents whose second parts are about equally long
-are coupled, both parts are cut to the shorter one's length, and only then a coin says whether they are
-traded. So a couple's pairs have the same lengths (of A, of B, of both) whichever way it falls, and every text
-is as often a true B as a random one: a document's first sentence is neither.
-
-Deviations: the paper draws a random B anywhere, and lets the rest that it replaces begin the next pair; here
-stretches trade, so that every text is read once in an epoch, and documents are drawn in proportion to their
-length. A document that has more stretches than all others together borrows from them. A stretch has two
-sentences or more; documents of one sentence, which nothing follows, are left out, with a warning. The labels
-are 50/50 exactly. Pairs are drawn anew for every epoch.
+A stretch has two sentences or more; documents of one sentence, which nothing follows, are left out, with a
+warning. Pairs are drawn anew for every epoch.
 
 Legend: P pairs of an epoch, D documents, n coins.
 """
 
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -33,10 +26,7 @@ from ..training.examples import PackableExamples, PackedExamples
 from ..training.objective import Example
 from ..training.packing import Ragged, stretches
 from .base_recipe import check_share
-from .stretches import cut_documents, find_partners
-
-NEXT, RANDOM = 0, 1
-"""The labels, as in `BertForPreTraining`."""
+from .stretches import cut_documents
 
 BLOCK = 2**17
 """Sentences, about, whose pairs are drawn at once: few enough to need little memory."""
@@ -54,7 +44,7 @@ class SentencePairs(PackableExamples):
     second: np.ndarray
     """Where B begins and ends (P, 2)."""
     labels: np.ndarray
-    """`NEXT` or `RANDOM` (P,)."""
+    """What is to be said of the pair, 0 or 1 (P,)."""
 
     @property
     def lengths(self) -> np.ndarray:
@@ -102,11 +92,11 @@ class SentencePairs(PackableExamples):
         return PackedExamples(self, indices, makers)
 
 
-class NextSentencePairs:
-    """An `ExampleSource` of sentence pairs, drawn anew from (`seed`, epoch).
+class SentencePairSource(ABC):
+    """An `ExampleSource` of sentence pairs, drawn anew from (`seed`, epoch). Abstract: each kind pairs texts.
 
     Args:
-        corpus: At least two documents of two sentences or more.
+        corpus: Documents of two sentences or more.
         tokenizer: Has [CLS] and [SEP].
         sequence_length: The most tokens of a pair, special ones included.
         seed: Of all draws.
@@ -114,8 +104,13 @@ class NextSentencePairs:
             meets such too.
 
     Raises:
-        ValueError: Fewer than two documents have two sentences, or those with one hold most of the text.
+        ValueError: Fewer than `fewest_documents` have two sentences, or those with one hold most of the text.
     """
+
+    name: ClassVar[str]
+    """What is learned, as messages call it."""
+    fewest_documents: ClassVar[int]
+    """Documents of two sentences or more that it needs."""
 
     def __init__(
         self,
@@ -126,8 +121,8 @@ class NextSentencePairs:
         short_sequence_probability: float = 0.1,
     ):
         self.corpus = corpus
-        self.cls_id = required_token_id(tokenizer, "cls", "next-sentence prediction")
-        self.sep_id = required_token_id(tokenizer, "sep", "next-sentence prediction")
+        self.cls_id = required_token_id(tokenizer, "cls", self.name)
+        self.sep_id = required_token_id(tokenizer, "sep", self.name)
         self.budget = sequence_length - 3
         self.seed = seed
         self.short_sequence_probability = check_share(
@@ -137,7 +132,7 @@ class NextSentencePairs:
             raise ValueError(
                 f"sequence_length is {sequence_length}, but [CLS] A [SEP] B [SEP] has 5 or more: raise it"
             )
-        self.documents = documents_with_a_next_sentence(corpus)
+        self.documents = documents_with_a_next_sentence(corpus, self.name, self.fewest_documents)
 
     def epoch(self, number: int) -> SentencePairs:
         """Draw the pairs of epoch `number`."""
@@ -156,15 +151,31 @@ class NextSentencePairs:
         split = start + 1 + (rng.random(len(start)) * (stop - start - 1)).astype(np.int64)
         first, second = offsets[np.stack([start, split], axis=1)], offsets[np.stack([split, stop], axis=1)]
         document = self.documents[:, 0].searchsorted(start, side="right")
-        second, labels = trade(second, document, rng)
-        shorten(first, second, self.budget, rng)
+        first, second, labels = self.pair(first, second, document, rng)
         return SentencePairs(self.corpus, self.cls_id, self.sep_id, first, second, labels)
 
+    @abstractmethod
+    def pair(
+        self, first: np.ndarray, second: np.ndarray, document: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Make pairs of the two parts of some stretches, which fit into `budget` and have labels.
 
-def documents_with_a_next_sentence(corpus: TokenizedCorpus) -> np.ndarray:
+        Args:
+            first: Where the first parts begin and end in the corpus (P, 2).
+            second: The same of the second parts, which follow them.
+            document: The documents that the stretches belong to (P,).
+            rng: Draws what is random.
+
+        Returns:
+            A and B of each pair (P, 2), and its label (P,).
+        """
+
+
+def documents_with_a_next_sentence(corpus: TokenizedCorpus, name: str, fewest: int) -> np.ndarray:
     """Find the documents of two sentences or more, as bounds among the sentences (D, 2).
 
-    Warns of those with one, and raises `ValueError` if too little is left without them.
+    Warns of those with one, and raises `ValueError` if fewer than `fewest` are left without them, or too
+    little text; `name` says what is learned.
     """
     bounds = np.stack([corpus.document_offsets[:-1], corpus.document_offsets[1:]], axis=1)
     counts = bounds[:, 1] - bounds[:, 0]
@@ -174,37 +185,16 @@ def documents_with_a_next_sentence(corpus: TokenizedCorpus) -> np.ndarray:
         f"{num_alone:,} of {num_alone + num_longer:,} documents ({share:.1%} of the tokens) have one sentence"
     )
     remedy = "put one sentence on a line and a blank line between documents"
-    if num_longer < 2 or share > 0.5:
+    if num_longer < fewest or share > 0.5:
         raise ValueError(
-            f"next-sentence prediction needs at least two documents of two or more sentences, with most of "
-            f"the text, but the corpus has {num_longer:,}, and {told}: {remedy}, or choose "
-            f"masked_language_modeling"
+            f"{name} needs at least {fewest} document(s) of two or more sentences, with most of the text, "
+            f"but the corpus has {num_longer:,}, and {told}: {remedy}, or choose masked_language_modeling"
         )
     if num_alone:
         warnings.warn(
-            f"{told}, so no second segment follows them, and they are left out: {remedy}", stacklevel=3
+            f"{told}, so no second segment follows them, and they are left out: {remedy}", stacklevel=4
         )
     return bounds[counts > 1]
-
-
-def trade(
-    second: np.ndarray, document: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Trade half of the second parts (P, 2) for such of other documents: the new ones, and the labels (P,).
-
-    Their lengths do not depend on the labels: a part, and the one that stands in for it, are cut to the
-    shorter one's length first.
-    """
-    sizes = second[:, 1] - second[:, 0]
-    partners = find_partners(sizes, document, rng)
-    partner, labels = np.empty_like(sizes), np.empty_like(sizes)
-    partner[partners.couples] = partners.couples[:, ::-1]
-    partner[partners.borrowers] = partners.lenders
-    labels[partners.couples] = coins(len(partners.couples), rng)[:, None]
-    labels[partners.borrowers] = coins(len(partners.borrowers), rng)
-    traded = second[np.where(labels == RANDOM, partner, np.arange(len(sizes)))]
-    cut(traded, traded[:, 1] - traded[:, 0] - np.minimum(sizes, sizes[partner]), rng)
-    return traded, labels
 
 
 def coins(number: int, rng: np.random.Generator) -> np.ndarray:
@@ -214,12 +204,17 @@ def coins(number: int, rng: np.random.Generator) -> np.ndarray:
 
 def shorten(first: np.ndarray, second: np.ndarray, budget: int, rng: np.random.Generator) -> None:
     """Cut both parts (P, 2) in place to `budget` tokens together, a token at a time from the longer one."""
-    a, b = first[:, 1] - first[:, 0], second[:, 1] - second[:, 0]
+    from_first, from_second = overlength(first[:, 1] - first[:, 0], second[:, 1] - second[:, 0], budget)
+    cut(first, from_first, rng)
+    cut(second, from_second, rng)
+
+
+def overlength(a: np.ndarray, b: np.ndarray, budget: int) -> tuple[np.ndarray, np.ndarray]:
+    """Count what two parts of `a` and `b` tokens (P,) lose, until they have `budget` tokens together."""
     excess = np.maximum(a + b - budget, 0)
     from_longer = np.minimum(excess, np.abs(a - b))
     cut_a = np.where(a > b, from_longer, 0) + (excess - from_longer) // 2
-    cut(first, cut_a, rng)
-    cut(second, excess - cut_a, rng)
+    return cut_a, excess - cut_a
 
 
 def cut(part: np.ndarray, excess: np.ndarray, rng: np.random.Generator) -> None:

@@ -27,15 +27,39 @@ from ..text.special_tokens import SENTINEL, required_token_id, sentinel_ids
 from ..training.examples import gather
 from ..training.objective import Example
 from ..training.packing import Ragged, boundaries, restarting_positions, stretches
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Rate, Smoothing, check_rate, single_text
+from .base_recipe import (
+    BaseObjectiveRecipe,
+    Corpus,
+    FullSequence,
+    Rate,
+    Smoothing,
+    ZLoss,
+    check_rate,
+    single_text,
+)
 from .randomness import segment_each
 from .teacher_forcing import CorruptedTexts, TeacherForcing, required_start_id
 
 
+def required_sentinels(tokenizer: PreTrainedTokenizerBase, longest: int, spans: int) -> np.ndarray:
+    """Give the sentinels of a tokenizer (K,), one more than the `spans` of the `longest` text, or raise."""
+    sentinels = sentinel_ids(tokenizer)
+    if len(sentinels) <= spans:
+        raise ValueError(
+            f"span corruption of {longest} tokens needs {spans + 1} sentinels, but the tokenizer has "
+            f"{len(sentinels)}: add {SENTINEL.format(0)} ... {SENTINEL.format(spans)} to it, "
+            f"shorten the sequences, or raise mean_span_length"
+        )
+    return sentinels
+
+
 def count_noise(
-    lengths: np.ndarray, noise_density: float, mean_span_length: float
+    lengths: np.ndarray, noise_density: float | np.ndarray, mean_span_length: float | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Count the noise tokens and spans (S,) of texts of some lengths (S,); at least one token is kept."""
+    """Count the noise tokens and spans (S,) of texts of some lengths (S,); at least one token is kept.
+
+    Density and mean may differ from text to text (S,).
+    """
     noise = np.minimum(np.maximum(np.rint(lengths * noise_density).astype(np.int64), 1), lengths - 1)
     spans = np.maximum(np.rint(noise / mean_span_length).astype(np.int64), 1)
     return noise, np.minimum(spans, np.minimum(noise, lengths - noise))
@@ -84,6 +108,7 @@ class SpanCorruption(TeacherForcing):
         noise_density: Share of the tokens that is noise.
         mean_span_length: Tokens of a noise span, on average.
         label_smoothing: See `TeacherForcing`.
+        z_loss: See `TokenObjective`.
     """
 
     noise = "dynamic"
@@ -96,8 +121,9 @@ class SpanCorruption(TeacherForcing):
         noise_density: float = 0.15,
         mean_span_length: float = 3.0,
         label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
     ):
-        super().__init__("span_corruption", decoder_start_id, label_smoothing)
+        super().__init__("span_corruption", decoder_start_id, label_smoothing, z_loss)
         self.noise_density = check_rate("noise_density", noise_density)
         if mean_span_length < 1:
             raise ValueError(
@@ -105,14 +131,8 @@ class SpanCorruption(TeacherForcing):
             )
         self.mean_span_length = mean_span_length
         self.eos_id = required_token_id(tokenizer, "eos", "span corruption")
-        self.sentinels = sentinel_ids(tokenizer)
-        needed = int(count_noise(np.array([longest]), noise_density, mean_span_length)[1][0]) + 1
-        if len(self.sentinels) < needed:
-            raise ValueError(
-                f"span corruption of {longest} tokens needs {needed} sentinels, but the tokenizer has "
-                f"{len(self.sentinels)}: add {SENTINEL.format(0)} ... {SENTINEL.format(needed - 1)} to it, "
-                f"shorten the sequences, or raise mean_span_length"
-            )
+        spans = count_noise(np.array([longest]), noise_density, mean_span_length)[1]
+        self.sentinels = required_sentinels(tokenizer, longest, int(spans[0]))
 
     def pairs(
         self, examples: Sequence[Example], rng: np.random.Generator
@@ -120,37 +140,42 @@ class SpanCorruption(TeacherForcing):
         """Replace spans of the examples by sentinels; sources and targets, each with its end."""
         ids = gather(examples, "input_ids")
         is_noise = noise_mask(ids.lengths, self.noise_density, self.mean_span_length, rng)
-        return self.split(ids.values, ids.lengths, is_noise)
+        return split_spans(ids.values, ids.lengths, is_noise, self.sentinels, self.eos_id)
 
-    def split(self, ids: np.ndarray, lengths: np.ndarray, is_noise: np.ndarray) -> tuple[Ragged, Ragged]:
-        """Part packed `ids` (N,) into sources and targets by `is_noise` (N,), false for a text's first token.
 
-        A source is kept spans, each followed by one token: a sentinel, or the end after the last.
-        A target is noise spans, each preceded by a sentinel, and at last a sentinel and the end.
-        """
-        begins = np.flatnonzero(is_noise & ~np.append(False, is_noise[:-1]))  # of noise spans (K,)
-        stops = np.flatnonzero(is_noise & ~np.append(is_noise[1:], False)) + 1
-        text_ends = lengths.cumsum()
-        runs_before = boundaries(np.diff(begins.searchsorted(text_ends), prepend=0))  # (S + 1,)
-        spans = np.diff(runs_before)
-        sentinels = self.sentinels[restarting_positions(spans)]
-        last = runs_before[1:]  # where a text's last piece goes among all spans
-        last_piece = last + np.arange(len(spans))
+def split_spans(
+    ids: np.ndarray, lengths: np.ndarray, is_noise: np.ndarray, sentinels: np.ndarray, eos_id: int
+) -> tuple[Ragged, Ragged]:
+    """Part packed `ids` (N,) into sources and targets by `is_noise` (N,); no text is empty.
 
-        starts = np.insert(stops, runs_before[:-1], text_ends - lengths)
-        sizes = np.insert(begins, last, text_ends) - starts + 1
-        edges = sizes.cumsum()
-        source = ids.take(stretches(starts, sizes), mode="clip").astype(np.int64)
-        source[edges - 1] = np.insert(sentinels, last, self.eos_id)
-        sources = Ragged(source, np.diff(edges[last_piece], prepend=0))
+    A source is kept spans, each followed by one token: a sentinel, or the end after the last.
+    A target is noise spans, each preceded by a sentinel, and at last a sentinel and the end.
+    """
+    text_ends = lengths.cumsum()
+    is_kept_before, is_kept_behind = ~np.append(False, is_noise[:-1]), ~np.append(is_noise[1:], False)
+    is_kept_before[text_ends - lengths] = is_kept_behind[text_ends - 1] = True  # no span leaves its text
+    begins = np.flatnonzero(is_noise & is_kept_before)  # of noise spans (K,)
+    stops = np.flatnonzero(is_noise & is_kept_behind) + 1
+    runs_before = boundaries(np.diff(begins.searchsorted(text_ends), prepend=0))  # (S + 1,)
+    spans = np.diff(runs_before)
+    of_spans = sentinels[restarting_positions(spans)]
+    last = runs_before[1:]  # where a text's last piece goes among all spans
+    last_piece = last + np.arange(len(spans))
 
-        starts = np.insert(begins - 1, last, text_ends)
-        sizes = np.insert(stops - begins + 1, last, 2)
-        edges = sizes.cumsum()
-        target = ids.take(stretches(starts, sizes), mode="clip").astype(np.int64)
-        target[edges - sizes] = np.insert(sentinels, last, self.sentinels[spans])
-        target[edges[last_piece] - 1] = self.eos_id
-        return sources, Ragged(target, np.diff(edges[last_piece], prepend=0))
+    starts = np.insert(stops, runs_before[:-1], text_ends - lengths)
+    sizes = np.insert(begins, last, text_ends) - starts + 1
+    edges = sizes.cumsum()
+    source = ids.take(stretches(starts, sizes), mode="clip").astype(np.int64)
+    source[edges - 1] = np.insert(of_spans, last, eos_id)
+    sources = Ragged(source, np.diff(edges[last_piece], prepend=0))
+
+    starts = np.insert(begins - 1, last, text_ends)
+    sizes = np.insert(stops - begins + 1, last, 2)
+    edges = sizes.cumsum()
+    target = ids.take(stretches(starts, sizes), mode="clip").astype(np.int64)
+    target[edges - sizes] = np.insert(of_spans, last, sentinels[spans])
+    target[edges[last_piece] - 1] = eos_id
+    return sources, Ragged(target, np.diff(edges[last_piece], prepend=0))
 
 
 def splice(source: Iterable[int], target: Iterable[int], sentinels: Iterable[int], eos_id: int) -> list[int]:
@@ -187,6 +212,8 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
     """Tokens of a span, on average."""
     label_smoothing: Smoothing = 0.0
     """Label smoothing: probability that is distributed over the whole vocabulary."""
+    z_loss: ZLoss = 0.0
+    """Weight of the z-loss, the square of the logarithm of the softmax's normalizer: 1e-4 in PaLM."""
 
     def build(
         self,
@@ -199,9 +226,8 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
         """Build the objective."""
         start_id = required_start_id(decoder_start_id, self.kind)
         longest = uncorrupted_length(sequence_length, self.noise_density, self.mean_span_length)
-        return SpanCorruption(
-            tokenizer, start_id, longest, self.noise_density, self.mean_span_length, self.label_smoothing
-        )
+        lengths = (self.noise_density, self.mean_span_length)
+        return SpanCorruption(tokenizer, start_id, longest, *lengths, self.label_smoothing, self.z_loss)
 
     def examples(
         self,

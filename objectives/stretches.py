@@ -4,7 +4,7 @@
     document 9   | s1 . s2 s3 s4 s5 s6 |
 
 Two stretches of different documents whose second parts are about equally long are a couple: they may trade
-these parts. `next_sentence.py` tosses the coin.
+these parts. `next_sentence.py` tosses the coin. (`sentence_order.py` couples stretches in another way.)
 
 Legend: D documents, S their sentences, P stretches, C couples, Q stretches that only borrow.
 """
@@ -76,18 +76,35 @@ def find_partners(sizes: np.ndarray, documents: np.ndarray, rng: np.random.Gener
         documents: To which the stretches belong (P,): two or more of them.
         rng: Orders those of equal size.
     """
-    shuffled = rng.permutation(len(sizes))
-    kind = np.min_scalar_type(int(sizes.max()))  # numpy sorts small types in linear time
-    order = shuffled[sizes[shuffled].astype(kind).argsort(kind="stable")]
-    neighbours = order[: len(order) // 2 * 2].reshape(-1, 2)
-    are_strangers = documents[neighbours[:, 0]] != documents[neighbours[:, 1]]
-    rest = np.concatenate([neighbours[~are_strangers].ravel(), order[len(order) // 2 * 2 :]])
-    couples, alone = match_strangers(rest, documents)
+    order, couples, alone = couple_strangers(sizes, documents, rng)
     others = order[documents[order] != documents[alone[0]]] if len(alone) else order
     low, high = (sizes[others].searchsorted(sizes[alone], side) for side in ("left", "right"))
     equal = (rng.random(len(alone)) * (high - low)).astype(np.int64)
     lenders = others[np.minimum(low + equal, len(others) - 1)]  # of equal size, or else the next larger one
-    return Partners(np.concatenate([neighbours[are_strangers], couples]), alone, lenders)
+    return Partners(couples, alone, lenders)
+
+
+def couple_strangers(
+    sizes: np.ndarray, groups: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Couple stretches of different groups that have about the same size.
+
+    Args:
+        sizes: Of the stretches (P,), from 0 on.
+        groups: To which they belong (P,).
+        rng: Orders those of equal size.
+
+    Returns:
+        The stretches by size (P,); couples (C, 2); and those for which no partner was left, all of one group.
+    """
+    shuffled = rng.permutation(len(sizes))
+    kind = np.min_scalar_type(int(sizes.max()))  # numpy sorts small types in linear time
+    order = shuffled[sizes[shuffled].astype(kind).argsort(kind="stable")]
+    neighbours = order[: len(order) // 2 * 2].reshape(-1, 2)
+    are_strangers = groups[neighbours[:, 0]] != groups[neighbours[:, 1]]
+    rest = np.concatenate([neighbours[~are_strangers].ravel(), order[len(order) // 2 * 2 :]])
+    couples, alone = match_strangers(rest, groups)
+    return order, np.concatenate([neighbours[are_strangers], couples]), alone
 
 
 def match_strangers(stretches: np.ndarray, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

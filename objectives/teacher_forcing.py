@@ -67,14 +67,15 @@ class TeacherForcing(TokenObjective):
         term: Name of the only term.
         decoder_start_id: What the decoder reads first; the model's `decoder_start_token_id`.
         label_smoothing: eps, from 0 (none) up to, but not including, 1.
+        z_loss: See `TokenObjective`.
     """
 
-    def __init__(self, term: str, decoder_start_id: int, label_smoothing: float = 0.0):
+    def __init__(self, term: str, decoder_start_id: int, label_smoothing: float = 0.0, z_loss: float = 0.0):
         if not 0 <= label_smoothing < 1:
             raise ValueError(
                 f"label_smoothing is {label_smoothing}, but must be at least 0 and below 1: try 0.1"
             )
-        super().__init__(term, label_smoothing)
+        super().__init__(term, label_smoothing, z_loss)
         self.decoder_start_id = decoder_start_id
 
     @abstractmethod
@@ -94,8 +95,7 @@ class TeacherForcing(TokenObjective):
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the smoothed cross-entropy of the targets."""
-        output = model(**batch, label_smoothing=self.label_smoothing, reduction="sum")
-        return {self.term: output.loss}
+        return {self.term: model(**batch, **self.loss_arguments).loss}
 
     def output_positions(self, batch: Batch) -> OutputPositions:
         """Find the tokens of the targets: each is predicted where the one before it is read."""

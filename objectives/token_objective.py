@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..modeling.cross_entropy import LossArguments
 from ..training.objective import Batch, Objective
 
 Noise = Literal["none", "static", "dynamic"]
@@ -30,15 +31,24 @@ class TokenObjective(Objective):
     Args:
         term: What is learned, as logs call it.
         label_smoothing: Probability that the loss spreads over the vocabulary; scores never do.
+        z_loss: Weight of the squares of log Z in the loss (see `LossArguments`); scores have none.
     """
 
     noise: Noise
     """Whether examples are corrupted: never, always the same way, or anew whenever they are seen."""
 
-    def __init__(self, term: str, label_smoothing: float = 0.0):
+    def __init__(self, term: str, label_smoothing: float = 0.0, z_loss: float = 0.0):
+        if z_loss < 0:
+            raise ValueError(f"z_loss is {z_loss}, but must be at least 0: try 1e-4")
         self.term = term
         self.weights = {term: 1.0}
         self.label_smoothing = label_smoothing
+        self.z_loss = z_loss
+
+    @property
+    def loss_arguments(self) -> LossArguments:
+        """What a model is told of the loss, beside the batch."""
+        return {"reduction": "sum", "label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
 
     @abstractmethod
     def output_positions(self, batch: Batch) -> OutputPositions:

@@ -17,7 +17,7 @@ from ..text.chunks import ParallelPairs
 from ..text.special_tokens import required_token_id
 from ..training.examples import ExampleSource, gather
 from ..training.objective import Example
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Smoothing, unsuited
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Smoothing, ZLoss, unsuited
 from .teacher_forcing import TeacherForcing, required_start_id
 
 
@@ -27,12 +27,13 @@ class Translation(TeacherForcing):
     Args:
         decoder_start_id: What the decoder reads first.
         label_smoothing: See `TeacherForcing`; 0.1 in the paper.
+        z_loss: See `TokenObjective`.
     """
 
     noise = "none"
 
-    def __init__(self, decoder_start_id: int, label_smoothing: float = 0.1):
-        super().__init__("translation", decoder_start_id, label_smoothing)
+    def __init__(self, decoder_start_id: int, label_smoothing: float = 0.1, z_loss: float = 0.0):
+        super().__init__("translation", decoder_start_id, label_smoothing, z_loss)
 
     def pairs(
         self, examples: Sequence[Example], rng: np.random.Generator
@@ -53,6 +54,8 @@ class TranslationRecipe(BaseObjectiveRecipe):
     """Which objective this is."""
     label_smoothing: Smoothing = 0.1
     """Label smoothing: probability that is distributed over the whole vocabulary."""
+    z_loss: ZLoss = 0.0
+    """Weight of the z-loss, the square of the logarithm of the softmax's normalizer: 1e-4 in PaLM."""
 
     def build(
         self,
@@ -63,7 +66,8 @@ class TranslationRecipe(BaseObjectiveRecipe):
         decoder_start_id: int | None = None,
     ) -> Translation:
         """Build the objective."""
-        return Translation(required_start_id(decoder_start_id, self.kind), self.label_smoothing)
+        start_id = required_start_id(decoder_start_id, self.kind)
+        return Translation(start_id, self.label_smoothing, self.z_loss)
 
     def examples(
         self,

@@ -1,12 +1,14 @@
-"""No length of a pair tells whether its second part follows the first."""
+"""No length of a pair tells whether its second part follows the first, or which of them was first."""
 
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from tercet.objectives import sentence_pairs
-from tercet.objectives.sentence_pairs import NextSentencePairs
+from tercet.objectives import next_sentence
+from tercet.objectives.next_sentence import NextSentencePairs
+from tercet.objectives.sentence_order import SentenceOrderPairs
+from tercet.objectives.sentence_pairs import SentencePairSource
 
 from ..pretraining.conftest import make_corpus
 
@@ -33,7 +35,7 @@ CORPORA = {
 """Lengths of sentences, in documents of many kinds."""
 
 
-def lengths_and_labels(source: NextSentencePairs, epochs: range) -> tuple[np.ndarray, np.ndarray]:
+def lengths_and_labels(source: SentencePairSource, epochs: range) -> tuple[np.ndarray, np.ndarray]:
     """Return what rules look at (P, 4), the lengths of A and B, their sum and difference; and labels (P,)."""
     pairs = [source.epoch(number) for number in epochs]
     a, b = (np.concatenate([np.diff(getattr(part, name))[:, 0] for part in pairs]) for name in SIDES)
@@ -77,10 +79,11 @@ def test_the_rules_find_what_lengths_tell():
     assert rightly_told_by_a_tree(*halves, depth=3) > 950
 
 
+@pytest.mark.parametrize("kind", [NextSentencePairs, SentenceOrderPairs])
 @pytest.mark.parametrize("name", CORPORA)
-def test_no_rule_on_lengths_tells_the_label(pair_tokenizer, name):
+def test_no_rule_on_lengths_tells_the_label(pair_tokenizer, name, kind):
     rng = np.random.default_rng(0)
-    source = NextSentencePairs(make_corpus(CORPORA[name](rng)), pair_tokenizer, 128, seed=8)
+    source = kind(make_corpus(CORPORA[name](rng)), pair_tokenizer, 128, seed=8)
     learned, held_out = (lengths_and_labels(source, epochs) for epochs in (range(4), range(4, 8)))
     assert len(held_out[1]) > 7000
     for column in held_out[0].T:
@@ -95,8 +98,8 @@ def test_the_coins_change_no_length(pair_tokenizer, name, monkeypatch):
         make_corpus(CORPORA[name](np.random.default_rng(1))), pair_tokenizer, 128, seed=8
     )
     lengths, labels = lengths_and_labels(source, range(1))
-    coins = sentence_pairs.coins
-    monkeypatch.setattr(sentence_pairs, "coins", lambda number, rng: 1 - coins(number, rng))
+    coins = next_sentence.coins
+    monkeypatch.setattr(next_sentence, "coins", lambda number, rng: 1 - coins(number, rng))
     others, opposite = lengths_and_labels(source, range(1))
     assert np.array_equal(opposite, 1 - labels)
     assert np.array_equal(others, lengths)

@@ -7,12 +7,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet.objectives.masked_language_modeling import (
-    Corruption,
-    DynamicMasking,
-    MaskedLanguageModeling,
-    StaticMasking,
-)
+from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
+from tercet.objectives.masking import TOKENS, WORDS, Corruption, DynamicMasking, StaticMasking
+from tercet.objectives.masking_units import Spans
 from tercet.objectives.randomness import GeneratedDraws
 from tercet.training.objective import IGNORE
 
@@ -87,16 +84,16 @@ def test_hand_worked_example(tokenizer):
     assert labels.tolist() == [IGNORE, 10, 11, IGNORE, 13, 14, 15, IGNORE]
 
 
-@pytest.mark.parametrize("whole_word", [False, True])
-def test_rates_hold_within_three_sigma(tokenizer, whole_word):
+@pytest.mark.parametrize("unit", [TOKENS, WORDS])
+def test_rates_hold_within_three_sigma(tokenizer, unit):
     examples = make_examples([500] * 800)
     ids = np.concatenate([example["input_ids"] for example in examples]).astype(np.int64)
-    corrupted, labels = Corruption(tokenizer, whole_word=whole_word)(examples, ids, generated(1))
+    corrupted, labels = Corruption(tokenizer, unit=unit)(examples, ids, generated(1))
     chosen = labels != IGNORE
     ordinary = ids >= FIRST_WORD
     masked, kept = corrupted[chosen] == MASK, corrupted[chosen] == ids[chosen]
     same_by_chance = 1 / NUM_WORDS
-    if not whole_word:
+    if unit is TOKENS:
         assert within_three_sigma(chosen.sum(), ordinary.sum(), 0.15)
     else:
         # Words of geometric lengths: the tokens of one word are chosen together, so the count spreads more.
@@ -121,18 +118,17 @@ def test_random_tokens_cover_the_vocabulary_and_are_never_special(tokenizer):
 def test_words_are_chosen_whole(tokenizer):
     examples = make_examples([40] * 50)
     ids = np.concatenate([example["input_ids"] for example in examples]).astype(np.int64)
-    _, labels = Corruption(tokenizer, mlm_probability=0.3, whole_word=True)(examples, ids, generated(3))
+    _, labels = Corruption(tokenizer, mlm_probability=0.3, unit=WORDS)(examples, ids, generated(3))
     word = np.cumsum(np.concatenate([example["word_starts"] for example in examples])) - 1
     chosen_tokens = np.bincount(word, weights=labels != IGNORE)
     assert set(chosen_tokens / np.bincount(word)) == {0.0, 1.0}
 
 
-def test_words_end_where_the_next_sequence_begins(tokenizer):
+def test_words_end_where_the_next_sequence_begins():
     """Two sequences without [CLS] and [SEP], both begun inside a word, share no word."""
     examples = [{"input_ids": np.array([5, 6]), "word_starts": np.array([False, False])}] * 2
-    corruption = Corruption(tokenizer, whole_word=True)
-    chosen = corruption.choose(examples, np.zeros(4, dtype=bool), 0.5, Coins([[0.1, 0.9]], []))
-    assert chosen.tolist() == [True, True, False, False]
+    chosen = WORDS.choose(examples, np.zeros(4, dtype=bool), 0.5, Coins([[0.1, 0.9]], []))
+    assert chosen.is_target.tolist() == [True, True, False, False]
 
 
 def test_static_masks_of_an_example_never_change(tokenizer):
@@ -147,10 +143,10 @@ def test_static_masks_of_an_example_never_change(tokenizer):
     assert not torch.equal(one["labels"], reseeded.collate(examples, np.random.default_rng(1))["labels"])
 
 
-@pytest.mark.parametrize("whole_word", [False, True])
-def test_static_masks_of_a_pack_are_those_of_its_examples(tokenizer, whole_word):
-    objective = MaskedLanguageModeling(StaticMasking(Corruption(tokenizer, whole_word=whole_word), seed=7))
-    examples, rng = make_examples([30, 1, 50, 20]), np.random.default_rng(0)
+@pytest.mark.parametrize("unit", [TOKENS, WORDS, Spans()])
+def test_static_masks_of_a_pack_are_those_of_its_examples(tokenizer, unit):
+    objective = MaskedLanguageModeling(StaticMasking(Corruption(tokenizer, unit=unit), seed=7))
+    examples, rng = make_examples([30, 1, 50, 20, 300]), np.random.default_rng(0)
     whole, parts = objective.collate(examples, rng), [objective.collate([one], rng) for one in examples]
     for name in ("input_ids", "labels"):
         assert torch.equal(whole[name], torch.cat([part[name] for part in parts], dim=1))
@@ -217,6 +213,6 @@ def test_mistakes_are_named(tokenizer):
     with pytest.raises(ValueError, match=r"needs the tokenizer's mask_token"):
         Corruption(make_tokenizer(mask_token=None))
     with pytest.raises(ValueError, match=r"needs examples with `word_starts`"):
-        MaskedLanguageModeling(DynamicMasking(Corruption(tokenizer, whole_word=True))).collate(
+        MaskedLanguageModeling(DynamicMasking(Corruption(tokenizer, unit=WORDS))).collate(
             [{"input_ids": np.array([5, 6])}], np.random.default_rng(0)
         )

@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from tercet.objectives import sentence_pairs
-from tercet.objectives.masked_language_modeling import Corruption, DynamicMasking, MaskedLanguageModeling
-from tercet.objectives.next_sentence import MaskedLanguageModelingWithNextSentence
-from tercet.objectives.sentence_pairs import NEXT, RANDOM, NextSentencePairs, shorten
+from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
+from tercet.objectives.masked_pairs import MaskedLanguageModelingWithPairs
+from tercet.objectives.masking import Corruption, DynamicMasking
+from tercet.objectives.next_sentence import NEXT, RANDOM, NextSentencePairs
+from tercet.objectives.sentence_pairs import shorten
 from tercet.text.corpus import TokenizedCorpus
 from tercet.training.examples import Examples, ExampleSource, gather
 
@@ -208,8 +210,8 @@ class TwoHeads(torch.nn.Module):
 def test_objective_has_two_terms(pair_tokenizer):
     corpus = make_corpus(random_documents(10), numbered=False)
     pairs = NextSentencePairs(corpus, pair_tokenizer, 64, seed=0).epoch(0)
-    objective = MaskedLanguageModelingWithNextSentence(
-        MaskedLanguageModeling(DynamicMasking(Corruption(pair_tokenizer)))
+    objective = MaskedLanguageModelingWithPairs(
+        MaskedLanguageModeling(DynamicMasking(Corruption(pair_tokenizer))), "nsp"
     )
     batch = objective.collate([pairs[i] for i in range(8)], np.random.default_rng(0))
     assert batch["next_sentence_label"].tolist() == pairs.labels[:8].tolist()

@@ -1,6 +1,7 @@
 """From a recipe's `objective` to the objective and the examples that it learns from."""
 
 import re
+from itertools import chain
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -12,15 +13,19 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from tercet.configs.checking import check_keys
-from tercet.objectives.recipes import ObjectiveRecipe
+from tercet.objectives.fill_in_the_middle import FIM_TOKENS
+from tercet.objectives.masked_pairs import PAIR_LABELS
+from tercet.objectives.mixture_of_denoisers import MODES
+from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.text.corpus import TokenizedCorpus
+from tercet.text.tokenizer import frame_ids
 from tercet.training.batches import StepDataset
 from tercet.training.examples import Examples, ExampleSource
 from tercet.training.objective import IGNORE, Objective
 from tercet.training.packing import sequence_lengths
 
 SIGNS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
-RECIPE_CLASSES = get_args(get_args(ObjectiveRecipe)[0])
+RECIPE_CLASSES = get_args(get_args(SingleObjectiveRecipe)[0])
 KINDS = [get_args(get_type_hints(recipe_class)["kind"])[0] for recipe_class in RECIPE_CLASSES]
 LENGTH = 32
 
@@ -31,7 +36,8 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "[UNK]")),
         pad_token="[PAD]", cls_token="[CLS]", bos_token="[CLS]", sep_token="[SEP]", eos_token="[SEP]",
-        mask_token="[MASK]", unk_token="[UNK]", extra_special_tokens=[f"<extra_id_{i}>" for i in range(9)],
+        mask_token="[MASK]", unk_token="[UNK]",
+        extra_special_tokens=[*(f"<extra_id_{i}>" for i in range(9)), *FIM_TOKENS, *MODES],
     )  # fmt: skip
 
 
@@ -47,8 +53,8 @@ def make_corpus(num_documents: int, seed: int) -> TokenizedCorpus:
     )
 
 
-def read(recipe: dict) -> ObjectiveRecipe:
-    return TypeAdapter(ObjectiveRecipe).validate_python(recipe)
+def read(recipe: dict) -> SingleObjectiveRecipe:
+    return TypeAdapter(SingleObjectiveRecipe).validate_python(recipe)
 
 
 def make_source(kind: str, tokenizer, isolate_documents: bool = True) -> ExampleSource:
@@ -58,23 +64,67 @@ def make_source(kind: str, tokenizer, isolate_documents: bool = True) -> Example
     )
 
 
-@pytest.mark.parametrize("isolate_documents", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+ALONE_OR_JOINED = [
+    *((kind, True) for kind in KINDS),
+    *((kind, False) for kind in KINDS if kind != "fill_in_the_middle"),
+]
+"""Kinds, and whether documents are isolated: what is rearranged is one document."""
+
+RANDOM_LENGTHS = ("denoising", "sentence_denoising", "mixture_of_denoisers", "fill_in_the_middle")
+"""Objectives whose sequences have random lengths."""
+
+
+@pytest.mark.parametrize(("kind", "isolate_documents"), ALONE_OR_JOINED)
 def test_every_kind_makes_batches_of_its_examples(kind, isolate_documents, tokenizer):
     source = make_source(kind, tokenizer, isolate_documents)
     objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
     assert isinstance(source, ExampleSource)
     examples = source.epoch(0)
     assert isinstance(examples, Examples)
-    batch = objective.collate([examples[i] for i in range(len(examples))], np.random.default_rng(0))
-    longest = max(batch["max_length_q"], batch["max_length_k"])
-    assert longest <= LENGTH
-    assert objective.targets(batch).keys() == objective.weights.keys()
-    assert all(count > 0 for count in objective.targets(batch).values())
-    if kind == "denoising":
-        assert abs(sequence_lengths(batch).sum() / examples.lengths.sum() - 1) < 0.05
+    batches = objective.collate_parts([examples[i] for i in range(len(examples))], np.random.default_rng(0))
+    assert max(max(batch["max_length_q"], batch["max_length_k"]) for batch in batches) <= LENGTH
+    targets = {name: count for batch in batches for name, count in objective.targets(batch).items()}
+    assert targets.keys() == objective.weights.keys()
+    assert all(count > 0 for count in targets.values())
+    lengths = np.concatenate([sequence_lengths(batch) for batch in batches])
+    if kind in RANDOM_LENGTHS:
+        assert abs(lengths.sum() / examples.lengths.sum() - 1) < 0.05
     else:
-        assert sequence_lengths(batch).tolist() == examples.lengths.tolist()
+        assert lengths.tolist() == examples.lengths.tolist()
+
+
+@pytest.mark.parametrize("isolate_documents", [True, False])
+def test_every_document_ends_with_the_tokenizers_sign_for_a_decoder(isolate_documents, tokenizer):
+    """It is a target, so that a model learns to end a text, and separates documents in one sequence."""
+    source, corpus, (opening, closing) = long_source("causal_language_modeling", tokenizer, isolate_documents)
+    documents = [[*corpus.document(number), *closing] for number in range(corpus.num_documents)]
+    expected = documents if isolate_documents else [list(chain.from_iterable(documents))]
+    assert [list(source[index]["input_ids"]) for index in range(len(source))] == [
+        opening + text for text in expected
+    ]
+
+
+@pytest.mark.parametrize("isolate_documents", [True, False])
+def test_documents_of_an_encoder_are_separated_by_what_closes_a_sequence(isolate_documents, tokenizer):
+    source, corpus, (opening, closing) = long_source("masked_language_modeling", tokenizer, isolate_documents)
+    documents = [[*corpus.document(number), *closing] for number in range(corpus.num_documents)]
+    expected = documents if isolate_documents else [[*chain.from_iterable(documents), *closing]]
+    assert [list(source[index]["input_ids"]) for index in range(len(source))] == [
+        opening + text for text in expected
+    ]
+
+
+def long_source(kind: str, tokenizer, isolate_documents: bool):
+    """Examples so long that no document is cut, with their corpus and the signs that open and close texts."""
+    corpus = make_corpus(5, 0)
+    length = 5 * len(corpus.tokens)
+    source = read({"kind": kind}).examples(
+        corpus, tokenizer, sequence_length=length, isolate_documents=isolate_documents
+    )
+    assert isinstance(source, Examples)
+    opening, closing = frame_ids(tokenizer)
+    assert closing
+    return source, corpus, (opening, closing)
 
 
 class OneByOne:
@@ -83,6 +133,7 @@ class OneByOne:
     def __init__(self, source: ExampleSource, number: int = 0):
         self.source, self.examples = source, source.epoch(number)
         self.lengths = self.examples.lengths
+        self.components = getattr(self.examples, "components", None)
 
     def epoch(self, number):
         return OneByOne(self.source, number)
@@ -98,32 +149,33 @@ RECIPES = [
     *({"kind": kind} for kind in KINDS),
     {"kind": "masked_language_modeling", "whole_word": True},
     {"kind": "masked_language_modeling", "whole_word": True, "masking": "static"},
+    {"kind": "masked_language_modeling", "span_masking": {}},
+    {"kind": "masked_language_modeling", "span_masking": {"max_span_length": 5}, "masking": "static"},
 ]
 
 
 @pytest.mark.parametrize("isolate_documents", [True, False])
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "-".join(map(str, recipe.values())))
 def test_a_step_of_packed_examples_equals_one_of_single_examples(recipe, isolate_documents, tokenizer):
+    isolate_documents |= recipe["kind"] == "fill_in_the_middle"
     source = make_source(recipe["kind"], tokenizer, isolate_documents)
     objective = read(recipe).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
     fast, slow = (make_steps(examples, objective) for examples in (source, OneByOne(source)))
     for place in [(0, number) for number in range(len(fast.plan(0)[1]))] + [(1, 0)]:
         expected, found = slow[place], fast[place]
-        assert (found.edges, found.targets, found.tokens) == (
-            expected.edges,
-            expected.targets,
-            expected.tokens,
-        )
-        assert found.batch.keys() == expected.batch.keys()
-        for name, value in expected.batch.items():
-            torch.testing.assert_close(found.batch[name], value, rtol=0, atol=0)
+        assert (found.targets, found.tokens) == (expected.targets, expected.tokens)
+        for own, other in zip(found.parts, expected.parts, strict=True):
+            assert (own.edges, own.component) == (other.edges, other.component)
+            assert own.batch.keys() == other.batch.keys()
+            for name, value in other.batch.items():
+                torch.testing.assert_close(own.batch[name], value, rtol=0, atol=0)
 
 
 def make_steps(source: ExampleSource, objective: Objective, **changes: int) -> StepDataset:
     return StepDataset(source, objective, tokens_per_step=200, tokens_per_micro_batch=100, seed=3, **changes)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if "next_sentence" not in kind])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "sentence" not in kind])
 def test_an_epoch_holds_every_token_of_the_corpus_once(kind, tokenizer):
     """Over the micro-batches of two processes; what was hidden is in the labels."""
     source = make_source(kind, tokenizer)
@@ -145,9 +197,14 @@ FIRST_WORD, LAST_WORD = 5, 55
 def written(batch: dict, kind: str) -> list[np.ndarray]:
     """The original tokens of a batch."""
     ids, labels = batch["input_ids"][0].numpy(), batch["labels"][0].numpy()
-    if kind == "masked_language_modeling":
+    if kind in ("masked_language_modeling", "replaced_token_detection"):
         return [np.where(labels == IGNORE, ids, labels)]
-    if kind in ("causal_language_modeling", "denoising"):
+    if kind == "hybrid_language_modeling":
+        kind = ("causal_language_modeling", "masked_next_token_prediction")[batch["component"]]
+    if kind == "masked_next_token_prediction":
+        before = np.concatenate([[IGNORE], labels[:-1]])
+        return [np.where(before == IGNORE, ids, before)]
+    if kind in ("causal_language_modeling", "fill_in_the_middle", "denoising"):
         return [labels]
     return [ids, labels]
 
@@ -156,28 +213,34 @@ def written(batch: dict, kind: str) -> list[np.ndarray]:
 def test_evaluated_losses_are_those_trained_on(kind, tokenizer):
     """By the logits of the targets, or by the model's own loss, in evaluation or in training."""
     torch.manual_seed(0)
-    model_class: Any = read({"kind": kind}).model_class
-    config = model_class.config_class(
+    recipe = read({"kind": kind} | ({"label_smoothing": 0.0} if kind == "translation" else {}))
+    config_class: Any = recipe.model_class.config_class
+    config = config_class(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
         num_attention_heads=2, max_position_embeddings=64, decoder_start_token_id=0, pad_token_id=0,
     )  # fmt: skip
-    model = model_class(config).eval()
-    recipe = {"kind": kind} | ({"label_smoothing": 0.0} if kind == "translation" else {})
-    objective = read(recipe).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    model = recipe.build_model(config).eval()
+    objective = recipe.build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
     examples = make_source(kind, tokenizer).epoch(0)
-    batch = objective.collate([examples[i] for i in range(12)], np.random.default_rng(0))
-    with torch.no_grad():
-        losses, scores = objective.losses(model, batch), objective.scores(model, batch)
-        trained = objective.losses(model.train(), batch)
-        no_target = objective.losses(model, batch | {"labels": torch.full_like(batch["labels"], IGNORE)})
-    assert losses.keys() == scores.keys() == objective.weights.keys()
-    for term, targets in objective.targets(batch).items():
-        torch.testing.assert_close(scores[term]["loss"], losses[term])
-        torch.testing.assert_close(scores[term]["loss"], trained[term])
-        assert 0 <= scores[term]["accuracy"] <= targets
-        chance = np.log(2 if term == "nsp" else config.vocab_size)
-        assert (scores[term]["loss"] / targets).item() == pytest.approx(chance, abs=1)
-    assert no_target[next(iter(losses))] == 0
+    chosen = [examples[i] for i in np.linspace(0, len(examples) - 1, 12, dtype=int)]
+    batches = objective.collate_parts(chosen, np.random.default_rng(0))
+    evaluated = set()
+    for batch in batches:
+        model.eval()
+        with torch.no_grad():
+            losses, scores = objective.losses(model, batch), objective.scores(model, batch)
+            trained = objective.losses(model.train(), batch)
+            no_target = objective.losses(model, batch | {"labels": torch.full_like(batch["labels"], IGNORE)})
+        assert losses.keys() == scores.keys()
+        evaluated |= scores.keys()
+        for term, targets in objective.targets(batch).items():
+            torch.testing.assert_close(scores[term]["loss"], losses[term])
+            torch.testing.assert_close(scores[term]["loss"], trained[term])
+            assert 0 <= scores[term]["accuracy"] <= targets
+            chance = np.log(2 if term in {*PAIR_LABELS, "rtd"} else config.vocab_size)
+            assert (scores[term]["loss"] / targets).item() == pytest.approx(chance, abs=1)
+        assert no_target[next(iter(losses))] == 0
+    assert evaluated == objective.weights.keys()
 
 
 def test_encoders_read_framed_text(tokenizer):
@@ -227,3 +290,9 @@ def test_keys_that_were_renamed_are_answered_with_their_new_names(recipe_class):
         with pytest.raises(ValueError, match=f"{old} = 1: was renamed to {re.escape(new)}"):
             check_keys(recipe_class, {old: 1})
         assert new.split()[0] in recipe_class.__dataclass_fields__
+
+
+def test_a_schedule_of_static_masks_is_refused(tokenizer):
+    recipe = read({"kind": "masked_language_modeling", "masking": "static", "final_mlm_probability": 0.1})
+    with pytest.raises(ValueError, match=r"final_mlm_probability = 0\.1, but static masking never changes"):
+        recipe.build(tokenizer, sequence_length=LENGTH)

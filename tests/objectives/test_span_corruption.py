@@ -12,6 +12,7 @@ from tercet.objectives.span_corruption import (
     count_noise,
     noise_mask,
     splice,
+    split_spans,
     uncorrupted_length,
 )
 
@@ -39,8 +40,12 @@ def test_example_of_the_paper():
     tokenizer = make_tokenizer()
     objective = SpanCorruption(tokenizer, PAD, longest=10)
     hidden = np.isin(TEXT, ["for", "inviting", "last"])
-    sources, targets = objective.split(
-        np.array(tokenizer.convert_tokens_to_ids(TEXT)), np.array([len(TEXT)]), hidden
+    sources, targets = split_spans(
+        np.array(tokenizer.convert_tokens_to_ids(TEXT)),
+        np.array([len(TEXT)]),
+        hidden,
+        objective.sentinels,
+        EOS,
     )
     assert tokenizer.convert_ids_to_tokens(sources[0].tolist()) == (
         ["Thank", "you", "<extra_id_0>", "me", "to", "your", "party", "<extra_id_1>", "week", "</s>"]
@@ -84,6 +89,15 @@ def test_splicing_the_target_into_the_source_restores_the_text(lengths, rate, me
         assert splice(source, target, objective.sentinels, EOS) == example["input_ids"].tolist()
         used = [token for token in target if token in objective.sentinels]
         assert used == objective.sentinels[: len(used)].tolist()
+
+
+def test_noise_at_the_edges_of_texts_stays_in_them():
+    """Of a (b) c (d) and (e f) g, the noise of neighbouring texts does not join."""
+    is_noise = np.array([False, True, False, True, True, True, False])
+    ids, sentinels = np.arange(10, 17), np.array([90, 91, 92])
+    sources, targets = split_spans(ids, np.array([4, 3]), is_noise, sentinels, EOS)
+    assert [source.tolist() for source in sources] == [[10, 90, 12, 91, EOS], [90, 16, EOS]]
+    assert [target.tolist() for target in targets] == [[90, 11, 91, 13, 92, EOS], [90, 14, 15, 91, EOS]]
 
 
 def test_runs_are_drawn_uniformly():

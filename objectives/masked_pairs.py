@@ -1,0 +1,116 @@
+"""Masked language modeling joined with a judgement of sentence pairs, by two heads of one model.
+
+    [CLS] A [SEP] B [SEP]     at masked tokens: which are they?      at [CLS]: does B follow A?
+
+`next_sentence.py` and `sentence_order.py` say which pairs there are.
+
+Legend: S packed sequences (pairs) of a batch.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from ..modeling import TercetEncoderForPreTraining
+from ..training.examples import gather
+from ..training.objective import IGNORE, Batch, Example, Objective
+from .base_recipe import Corpus, FullSequence, Share
+from .masked_language_modeling import MaskedLanguageModeling, MaskingRecipe
+from .sentence_pairs import SentencePairSource
+from .token_objective import target_positions, token_scores, without_targets
+
+PAIR_LABELS = {"nsp": 2, "sop": 2}
+"""How many labels there are, by the term that judges pairs."""
+
+
+class MaskedLanguageModelingWithPairs(Objective):
+    """Predict masked tokens, and judge pairs; the terms are `mlm` and `pair_term`, of equal weight.
+
+    Args:
+        masked_language_modeling: Corrupts the pairs and gives the first term.
+        pair_term: Name of the second term.
+    """
+
+    def __init__(self, masked_language_modeling: MaskedLanguageModeling, pair_term: str):
+        self.weights = {"mlm": 1.0, pair_term: 1.0}
+        self.masked_language_modeling = masked_language_modeling
+        self.pair_term = pair_term
+
+    def at(self, progress: float) -> "MaskedLanguageModelingWithPairs":
+        """Give the objective at a point of a run, whose masking may have changed."""
+        masked = self.masked_language_modeling.at(progress)
+        return MaskedLanguageModelingWithPairs(masked, self.pair_term)
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack and corrupt the pairs; `next_sentence_label` is (S,)."""
+        batch = self.masked_language_modeling.collate(examples, rng)
+        batch["next_sentence_label"] = torch.from_numpy(gather(examples, "next_sentence_label").values)
+        return batch
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the chosen tokens, and the pairs."""
+        pairs = (batch["next_sentence_label"] != IGNORE).sum()
+        return self.masked_language_modeling.targets(batch) | {self.pair_term: pairs}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the cross-entropy of the chosen tokens, and of the pairs."""
+        output = model(**batch, **self.masked_language_modeling.loss_arguments)
+        return {"mlm": output.masked_lm_loss, self.pair_term: output.next_sentence_loss}
+
+    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
+        """Score the chosen tokens, computing no other token's logits, and the pairs."""
+        labels, pair_labels = batch["labels"], batch["next_sentence_label"]
+        positions = target_positions(labels, IGNORE)
+        inputs = without_targets(batch, "labels", "next_sentence_label")
+        output = model(**inputs, logits_to_keep=positions)
+        return {
+            "mlm": token_scores(output.prediction_logits[0], labels[0, positions]),
+            self.pair_term: token_scores(output.seq_relationship_logits, pair_labels),
+        }
+
+
+@dataclass(frozen=True)
+class MaskedPairsRecipe(MaskingRecipe):
+    """Predict masked tokens, and judge pairs. Abstract: an objective says which pairs."""
+
+    RENAMED = {**MaskingRecipe.RENAMED, "short_rate": "short_sequence_probability"}
+    model_class = TercetEncoderForPreTraining
+    pair_term: ClassVar[str]
+    """What the judgement is called in logs."""
+
+    short_sequence_probability: Share = 0.1
+    """Share of the pairs that aim at a shorter length than the sequence's."""
+
+    def build(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        decoder_start_id: int | None = None,
+    ) -> MaskedLanguageModelingWithPairs:
+        """Build the objective."""
+        masked = MaskedLanguageModeling(self.dynamic_masking(tokenizer), self.z_loss)
+        return MaskedLanguageModelingWithPairs(masked, self.pair_term)
+
+    @abstractmethod
+    def examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> SentencePairSource:
+        """Draw pairs anew for every epoch."""
+
+    def full_sequence(self, sequence_length: int) -> FullSequence:
+        """Mask a share of both parts: [CLS] and two [SEP] are never targets."""
+        return FullSequence(sequence_length, 0, self.mean_mlm_probability * (sequence_length - 3), pairs=1)

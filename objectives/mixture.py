@@ -1,0 +1,210 @@
+"""A mixture of objectives in one run: each has its share of the tokens and of the loss.
+
+    objective:
+      kind: mixture
+      objectives:
+        - {share: 0.7, objective: {kind: masked_language_modeling, mlm_probability: 0.3}}
+        - {share: 0.3, objective: {kind: masked_language_modeling_with_next_sentence}}
+
+All objectives train the same model: the same member, with the head that serves all of them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from transformers import PreTrainedTokenizerBase
+
+from ..modeling import TercetEncoderForMaskedLM, TercetEncoderForPreTraining, TercetPreTrainedModel
+from ..text.tokenizer import Template
+from ..training.examples import ExampleSource
+from ..training.mixture import MixedObjective, MixedSource
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence
+from .recipes import SingleObjectiveRecipe
+
+SERVES: dict[type[TercetPreTrainedModel], tuple[type[TercetPreTrainedModel], ...]] = {
+    TercetEncoderForPreTraining: (TercetEncoderForMaskedLM,)
+}
+"""Models that learn the objectives of other classes, too, because they have their heads."""
+
+
+@dataclass(frozen=True)
+class MixturePartRecipe:
+    """One objective of a mixture."""
+
+    objective: SingleObjectiveRecipe
+    """The objective."""
+    share: Annotated[float, Field(gt=0)]
+    """Its share of the tokens and of the loss, relative to those of the others."""
+
+
+@dataclass(frozen=True)
+class MixtureRecipe(BaseObjectiveRecipe):
+    """Learn several objectives in one run, each with its share of the tokens."""
+
+    kind: Literal["mixture"]
+    """Which objective this is."""
+    objectives: tuple[MixturePartRecipe, ...]
+    """The objectives and their shares."""
+
+    def __post_init__(self) -> None:
+        self.require_one_model()
+
+    @property
+    def recipes(self) -> list[BaseObjectiveRecipe]:
+        """The recipes of the objectives."""
+        return [part.objective for part in self.objectives]
+
+    @property
+    def shares(self) -> list[float]:
+        """The shares, which sum to 1."""
+        total = sum(part.share for part in self.objectives)
+        return [part.share / total for part in self.objectives]
+
+    @property
+    def model_class(self) -> type[TercetPreTrainedModel]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The model that learns all objectives."""
+        return self.require_one_model()
+
+    @property
+    def template(self) -> Template:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What a tokenizer that is trained for the run puts around a text: as for the first objective."""
+        return self.recipes[0].template
+
+    @property
+    def num_sentinels(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Sentinels of a tokenizer that is trained for the run: as many as any objective needs."""
+        return max(recipe.num_sentinels for recipe in self.recipes)
+
+    @property
+    def special_tokens(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Further special tokens of such a tokenizer: those of all objectives."""
+        return tuple(dict.fromkeys(name for recipe in self.recipes for name in recipe.special_tokens))
+
+    @property
+    def reads_pairs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the objectives read pairs of texts."""
+        return any(recipe.reads_pairs for recipe in self.recipes)
+
+    def require_one_model(self) -> type[TercetPreTrainedModel]:
+        """Find the model that learns all objectives.
+
+        Raises:
+            ValueError: There is none, there are fewer than two objectives, or some of them read pairs of
+                texts and others do not.
+        """
+        if len(self.objectives) < 2:
+            raise ValueError(f"objective.objectives has {len(self.objectives)} entries: give two or more")
+        for recipe in self.recipes:
+            if type(recipe).build_model is not BaseObjectiveRecipe.build_model:
+                raise ValueError(
+                    f"{recipe.kind} trains several models, so that it cannot be part of a mixture"
+                )
+        needed = {recipe.model_class: recipe.kind for recipe in self.recipes}
+        if len({recipe.reads_pairs for recipe in self.recipes}) > 1:
+            raise ValueError(
+                f"objective.objectives mix {' and '.join(needed.values())}, of which only some read pairs of "
+                "texts: a mixture needs one kind of corpus"
+            )
+        for model_class in needed:
+            if all(other == model_class or other in SERVES.get(model_class, ()) for other in needed):
+                return model_class
+        names = " and ".join(f"{kind} ({found.__name__})" for found, kind in needed.items())
+        raise ValueError(
+            f"objective.objectives train different models, {names}: choose objectives of one model"
+        )
+
+    def build(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        decoder_start_id: int | None = None,
+    ) -> MixedObjective:
+        """Build all objectives; their terms keep their names."""
+        options: dict[str, Any] = {
+            "sequence_length": sequence_length,
+            "seed": seed,
+            "decoder_start_id": decoder_start_id,
+        }
+        return MixedObjective([recipe.build(tokenizer, **options) for recipe in self.recipes], self.shares)
+
+    def examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> MixedSource:
+        """Cut the examples of each objective, of which every epoch has its share."""
+        sources = self.sources(
+            lambda recipe: recipe.examples, corpus, tokenizer, sequence_length, seed, isolate_documents
+        )
+        return MixedSource(sources, self.shares, seed)
+
+    def held_out_examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> MixedSource:
+        """Measure each objective on all of the text."""
+        sources = self.sources(
+            lambda recipe: recipe.held_out_examples,
+            corpus,
+            tokenizer,
+            sequence_length,
+            seed,
+            isolate_documents,
+        )
+        return MixedSource(sources, self.shares, seed, whole=True)
+
+    def sources(
+        self,
+        method: Callable[[BaseObjectiveRecipe], Callable[..., ExampleSource]],
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        sequence_length: int,
+        seed: int,
+        isolate_documents: bool,
+    ) -> Sequence[ExampleSource]:
+        """Cut the examples of each objective by one of its recipe's methods."""
+        return [
+            method(recipe)(
+                corpus,
+                tokenizer,
+                sequence_length=sequence_length,
+                seed=seed,
+                isolate_documents=isolate_documents,
+            )
+            for recipe in self.recipes
+        ]
+
+    def full_sequence(self, sequence_length: int) -> FullSequence:
+        """Average the objectives' longest examples by their shares."""
+        longest = [recipe.full_sequence(sequence_length) for recipe in self.recipes]
+
+        def mean(name: str) -> float:
+            values = (getattr(one, name) for one in longest)
+            return sum(share * value for share, value in zip(self.shares, values, strict=True))
+
+        return FullSequence(round(mean("read")), round(mean("written")), mean("targets"), mean("pairs"))
+
+    def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
+        """Count the bytes that each objective's terms stand for."""
+        assert isinstance(source, MixedSource)
+        counts = zip(self.recipes, source.sources, strict=True)
+        return {
+            name: number for recipe, own in counts for name, number in recipe.count_bytes(corpus, own).items()
+        }
+
+
+ObjectiveRecipe = Annotated[SingleObjectiveRecipe | MixtureRecipe, Field(discriminator="kind")]
+"""What a pretraining recipe may name by `kind`: one objective, or a mixture."""

@@ -1,0 +1,115 @@
+"""Prefix language modeling: read the beginning of a text, write the rest (Raffel et al., 2020, section 3.3).
+
+    text      Thank you for inviting me to your party last week .
+    source    Thank you for inviting </s>
+    target    me to your party last week . </s>
+
+(Liu et al., 2018, train it in a decoder alone.) The prefix has any number of tokens, from one to all but one,
+with equal probability. The encoder reads it in both directions.
+
+There is no decoder-only form, in which the prefix of a decoder is read in both directions: its mask depends
+on the text, and the kernels of packed attention know direction and window only.
+
+Legend: L tokens of a text, S sequences.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from ..modeling import TercetSeq2SeqForConditionalGeneration
+from ..text.chunks import FullSequences
+from ..text.special_tokens import required_token_id
+from ..training.examples import gather
+from ..training.objective import Example
+from ..training.packing import Ragged, stretches
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Smoothing, single_text
+from .denoising import append_eos
+from .teacher_forcing import CorruptedTexts, TeacherForcing, required_start_id
+
+
+class PrefixLanguageModeling(TeacherForcing):
+    """Write what follows a prefix; the term is `prefix_lm`.
+
+    Args:
+        tokenizer: Has an end-of-sequence token.
+        decoder_start_id: What the decoder reads first (T5: the padding token).
+        label_smoothing: See `TeacherForcing`.
+    """
+
+    noise = "dynamic"
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, decoder_start_id: int, label_smoothing: float = 0.0
+    ):
+        super().__init__("prefix_lm", decoder_start_id, label_smoothing)
+        self.eos_id = required_token_id(tokenizer, "eos", "prefix language modeling")
+
+    def pairs(
+        self, examples: Sequence[Example], rng: np.random.Generator
+    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+        """Cut each text in two; source and target, each with its end."""
+        ids = gather(examples, "input_ids")
+        return split_suffixes(ids, draw_suffixes(ids.lengths - 1, rng), self.eos_id)
+
+
+def draw_suffixes(longest: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw how many tokens are written (S,): from 1 to `longest` (S,), all equally likely."""
+    return 1 + (rng.random(len(longest)) * longest).astype(np.int64)
+
+
+def split_suffixes(ids: Ragged, suffixes: np.ndarray, eos_id: int) -> tuple[Ragged, Ragged]:
+    """Cut the last `suffixes` (S,) tokens off some texts: what is left, and they, each with its end."""
+    prefixes = ids.lengths - suffixes
+    starts = ids.edges[:-1]
+    return (
+        append_eos(ids.values[stretches(starts, prefixes)].astype(np.int64), prefixes, eos_id),
+        append_eos(ids.values[stretches(starts + prefixes, suffixes)].astype(np.int64), suffixes, eos_id),
+    )
+
+
+@dataclass(frozen=True)
+class PrefixLanguageModelingRecipe(BaseObjectiveRecipe):
+    """Write what follows a prefix (T5's prefix LM objective)."""
+
+    model_class = TercetSeq2SeqForConditionalGeneration
+    template = "end"
+
+    kind: Literal["prefix_language_modeling"]
+    """Which objective this is."""
+    label_smoothing: Smoothing = 0.0
+    """Label smoothing: probability that is distributed over the whole vocabulary."""
+
+    def build(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        decoder_start_id: int | None = None,
+    ) -> PrefixLanguageModeling:
+        """Build the objective."""
+        start_id = required_start_id(decoder_start_id, self.kind)
+        return PrefixLanguageModeling(tokenizer, start_id, self.label_smoothing)
+
+    def examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> CorruptedTexts:
+        """Cut texts of which any prefix fits with its end, and any suffix."""
+        text = single_text(corpus, self.kind)
+        texts = FullSequences(text, sequence_length, isolate_documents=isolate_documents)
+        return CorruptedTexts(texts, texts.lengths + 2)
+
+    def full_sequence(self, sequence_length: int) -> FullSequence:
+        """Cut the longest text in the middle, as on average."""
+        written = sequence_length // 2 + 1
+        return FullSequence(sequence_length + 2 - written, written, written)

@@ -1,0 +1,196 @@
+"""Sentence denoising: write a sentence from one vector of what deletion has left of it (TSDAE; Wang, Reimers
+and Gurevych, 2021).
+
+    sentence            [CLS] the cat sat on the mat [SEP]
+    encoder reads       [CLS] cat on mat [SEP]                     60 % of the words are deleted
+    decoder reads       [CLS] the cat sat on the mat               and the vector of what the encoder reads
+    decoder predicts    the cat sat on the mat [SEP]
+
+Every word is deleted by its own coin, with all of its tokens. Where none would be left, one word stays, each
+with the same probability (as in the authors' code). The examples are single sentences. One that is longer
+than `sequence_length` is cut. `sentence_autoencoder.py` has the model.
+
+Legend: N packed tokens, S sentences, W words.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from ..modeling import (
+    TercetConfig,
+    TercetEncoderConfig,
+    TercetEncoderForSentenceEmbedding,
+    TercetPreTrainedModel,
+)
+from ..text.chunks import FullSequences
+from ..text.corpus import TokenizedCorpus
+from ..text.special_tokens import is_special
+from ..text.tokenizer import frame_ids
+from ..training.examples import gather
+from ..training.objective import IGNORE, Batch, Example, Objective
+from ..training.packing import Ragged
+from ..training.run_folder import MODEL
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Rate, Trainable, check_rate, single_text
+from .masking_units import word_begins
+from .sentence_autoencoder import SentenceAutoencoder
+from .streams import two_streams
+from .teacher_forcing import CorruptedTexts
+from .token_objective import token_scores
+
+TERM = "reconstruction"
+"""The only term."""
+
+
+class SentenceDenoising(Objective):
+    """Write sentences from vectors of what is left of them; the term is `reconstruction`.
+
+    Args:
+        tokenizer: Puts a token before a text, with which the decoder begins.
+        deletion_probability: Of a word.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, deletion_probability: float = 0.6):
+        self.weights = {TERM: 1.0}
+        self.deletion_probability = check_rate("deletion_probability", deletion_probability)
+        self.special = is_special(tokenizer)
+        self.start_id = opening_id(tokenizer)
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack what is left of the sentences for the encoder, and the sentences for the decoder."""
+        texts = gather(examples, "input_ids")
+        ids = texts.values.astype(np.int64, copy=False)
+        special = self.special[ids]
+        begins = word_begins(examples, special)
+        is_kept = kept_tokens(begins, special, texts.edges, self.deletion_probability, rng)
+        left = Ragged(ids[is_kept], np.add.reduceat(is_kept, texts.edges[:-1], dtype=np.int64))
+        is_target = np.ones(len(ids), dtype=bool)
+        is_target[texts.edges[:-1]] = False
+        return two_streams(left, Ragged(ids[is_target], texts.lengths - 1), self.start_id)
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the tokens of the sentences, their ends included."""
+        return {TERM: (batch["labels"] != IGNORE).count_nonzero()}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the cross-entropy of the sentences' tokens."""
+        return {TERM: model(batch)[0]}
+
+    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
+        """Score the predictions of the sentences' tokens."""
+        _, logits = model(batch)
+        return {TERM: token_scores(logits[0], batch["labels"][0])}
+
+
+def kept_tokens(
+    begins: np.ndarray, special: np.ndarray, edges: np.ndarray, probability: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Delete words; flags of the tokens that stay (N,): special ones, and a word or more of each sentence.
+
+    The word with the largest number of its sentence stays whatever the number is: all words are equally
+    likely to have it, also where no number is large enough to stay by itself.
+
+    Args:
+        begins: First token of each word (W,); special tokens are words of their own.
+        special: Which tokens are special (N,).
+        edges: First token of each sentence, and N (S + 1,).
+        probability: With which a word is deleted.
+        rng: Gives every word a number.
+    """
+    draws = rng.random(len(begins))
+    draws[special[begins]] = -1.0
+    first_words = begins.searchsorted(edges[:-1])
+    largest = np.maximum.reduceat(draws, first_words)
+    sentence = edges.searchsorted(begins, side="right") - 1
+    stays = (draws >= probability) | (draws == largest[sentence]) | special[begins]
+    return stays.repeat(np.diff(begins, append=len(special)))
+
+
+def opening_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Give the token that opens a text, or say that there is none."""
+    if not (opening := frame_ids(tokenizer)[0]):
+        raise ValueError(
+            "sentence_denoising needs the tokenizer's cls_token or bos_token, but both are None: add one "
+            "(tokenizer.add_special_tokens({'cls_token': ...})) or train the tokenizer anew"
+        )
+    return opening[0]
+
+
+def by_sentences(corpus: TokenizedCorpus) -> TokenizedCorpus:
+    """View a corpus as if each of its sentences were a document; how many bytes these have is not known."""
+    count = corpus.num_sentences
+    return replace(
+        corpus, document_offsets=np.arange(count + 1), document_bytes=np.zeros(count, dtype=np.int64)
+    )
+
+
+@dataclass(frozen=True)
+class SentenceDenoisingRecipe(BaseObjectiveRecipe):
+    """Write a sentence from one vector of what deletion has left of it (TSDAE)."""
+
+    model_class = TercetEncoderForSentenceEmbedding
+    saved = {MODEL: "encoder"}
+    inheriting = ("encoder", "decoder")
+    template = "pair"
+
+    kind: Literal["sentence_denoising"]
+    """Which objective this is."""
+    deletion_probability: Rate = 0.6
+    """Share of the words that are deleted from what the encoder reads."""
+    pooling: Literal["mean", "first"] = "mean"
+    """The vector of a sentence: the `mean` of its states, or that of its `first` token ([CLS])."""
+
+    def build_model(self, config: TercetConfig) -> SentenceAutoencoder:
+        """Build the encoder with its decoder; the configuration gets the pooling."""
+        assert isinstance(config, TercetEncoderConfig)
+        config.classifier_pooling = self.pooling
+        return SentenceAutoencoder(config)
+
+    def parts(
+        self, model: Trainable, sequence_length: int
+    ) -> Sequence[tuple[TercetPreTrainedModel, FullSequence]]:
+        """List the encoder, and the decoder that reads one vector."""
+        assert isinstance(model, SentenceAutoencoder)
+        whole = self.full_sequence(sequence_length)
+        return [
+            (model.encoder, FullSequence(whole.read, 0, 0)),
+            (model.decoder, FullSequence(whole.written, 0, whole.targets, source=1)),
+        ]
+
+    def build(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        decoder_start_id: int | None = None,
+    ) -> SentenceDenoising:
+        """Build the objective."""
+        return SentenceDenoising(tokenizer, self.deletion_probability)
+
+    def examples(
+        self,
+        corpus: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        sequence_length: int,
+        seed: int = 0,
+        isolate_documents: bool = True,
+    ) -> CorruptedTexts:
+        """Cut sentences and frame them, [CLS] sentence [SEP]."""
+        sentences = by_sentences(single_text(corpus, self.kind))
+        texts = FullSequences(sentences, sequence_length, *frame_ids(tokenizer))
+        return CorruptedTexts(texts, self.read(texts.lengths) + texts.lengths - 1)
+
+    def full_sequence(self, sequence_length: int) -> FullSequence:
+        """Read what is left of a sentence, and write all of it."""
+        read = int(self.read(np.array(sequence_length)))
+        return FullSequence(read, sequence_length - 1, sequence_length - 1)
+
+    def read(self, lengths: np.ndarray) -> np.ndarray:
+        """Estimate what is left of sentences of some lengths, [CLS] and [SEP] included, after deletion."""
+        return np.rint(2 + (1 - self.deletion_probability) * (lengths - 2)).astype(np.int64)
