@@ -3,7 +3,7 @@
 The interval between two percentiles of these scores is where the score of all rows of the same kind is
 thought to lie (Efron and Tibshirani, 1993, section 13.3). It says nothing of other seeds of training.
 
-Legend: E examples.
+Legend: E examples, R resamples.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,23 @@ def bootstrap_interval(
         resamples: How often rows are drawn.
         seed: Of the draws.
     """
+    return percentile_interval(bootstrap_scores(score, num_rows, resamples=resamples, seed=seed), confidence)
+
+
+def bootstrap_scores(
+    score: Callable[[np.ndarray], float], num_rows: int, *, resamples: int = 1000, seed: int = 0
+) -> np.ndarray:
+    """Give the score of rows drawn again and again, (R,).
+
+    The draws depend on the seed and the number of rows alone. The difference between the results of two
+    models on the same rows is therefore the paired bootstrap of their difference.
+    """
     rng = np.random.default_rng(seed)
-    scores = [score(rng.integers(num_rows, size=num_rows)) for _ in range(resamples)]
+    return np.array([score(rng.integers(num_rows, size=num_rows)) for _ in range(resamples)])
+
+
+def percentile_interval(scores: np.ndarray, confidence: float = 0.95) -> tuple[float, float]:
+    """Give the interval between two percentiles of bootstrapped scores, (R,); nan if a score is undefined."""
     low, high = np.quantile(scores, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 

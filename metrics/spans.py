@@ -48,14 +48,29 @@ def continues(before: str, tag: str) -> bool:
     return is_inside(before) and tag == INSIDE + before[2:]
 
 
-def check_iob2(tags: Sequence[str], row: int) -> None:
-    """Make sure that the tags of a row, counted from 0, keep the rules.
+def as_iob2(tags: Sequence[str]) -> list[str]:
+    """Write B-X for each I-X that continues no span, and leave all else: the spans are those of `spans_of`.
+
+    This converts IOB1 (Ramshaw and Marcus, 1995), where B-X only separates spans that touch.
+
+    >>> as_iob2(["I-PER", "I-PER", "B-PER", "O", "I-LOC"])
+    ['B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC']
+    """
+    pairs = zip([OUTSIDE, *tags], tags, strict=False)
+    return [
+        BEGINNING + tag[len(INSIDE) :] if tag.startswith(INSIDE) and not continues(before, tag) else tag
+        for before, tag in pairs
+    ]
+
+
+def check_iob2(tags: Sequence[str]) -> None:
+    """Make sure that the tags of a row keep the rules.
 
     Raises:
         ValueError: A tag is of another form, or an I-X continues nothing.
     """
     for word, (before, tag) in enumerate(zip([OUTSIDE, *tags], tags, strict=False), start=1):
-        place = f"row {row + 1} has the tag {tag!r} at word {word}"
+        place = f"has the tag {tag!r} at word {word}"
         if tag != OUTSIDE and not (is_inside(tag) and len(tag) > 2):
             raise ValueError(
                 f"{place}, which is none of O, B-X and I-X: correct it, or set task.scheme = none"

@@ -1,10 +1,14 @@
 """Loss curves: drawn once by matplotlib, written as PNG for Markdown and as SVG for a page.
 
 The SVG names its colours by the page's variables, so that it follows light and dark settings.
+
+Axes do not magnify noise: an axis spans at least `LEAST_SPAN` of the largest value on it, so that what
+changes by less than this looks as flat as it is (`limits`).
 """
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -13,6 +17,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 COLOURS = {
@@ -22,10 +27,11 @@ COLOURS = {
     "--ink": "#1f2328",
     "--quiet": "#6b7078",
     "--line": "#e4e1da",
+    "--paper": "#fdfcfa",
 }
 """Names of the page's colours, and their values on white."""
 
-FIRST, SECOND, THIRD, INK, QUIET, LINE = COLOURS.values()
+FIRST, SECOND, THIRD, INK, QUIET, LINE, PAPER = COLOURS.values()
 
 LOOK: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -45,6 +51,12 @@ LOOK: dict[Any, Any] = {
 
 LABEL_DISTANCE = 0.075
 """Height of a line of text, as a share of an axis."""
+
+LEAST_SPAN = 0.2
+"""What an axis spans at least, as a share of the largest value on it."""
+
+MARGIN = 0.05
+"""Room above and below what is drawn, as a share of what is spanned."""
 
 Points = Sequence[tuple[float, float]]
 """Pairs of tokens read, in millions, and a value."""
@@ -99,7 +111,7 @@ def draw_log(log: Sequence[Mapping[str, Any]], file: Path) -> None:
 def draw(panels: Sequence[Panel], file: Path) -> str:
     """Draw panels beside one another into a PNG file, and return the same as SVG."""
     with rc_context(LOOK):
-        figure = Figure(figsize=(10, 3.6), layout="constrained")
+        figure = Figure(figsize=(10, 3.6), layout=ConstrainedLayoutEngine(wspace=0.08))
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             fill(axes, panel)
         figure.savefig(file, dpi=160, facecolor="white")
@@ -126,7 +138,9 @@ def fill(axes: Axes, panel: Panel) -> None:
     for level in panel.levels.values():
         axes.axhline(level, color=SECOND, linewidth=1.2, linestyle=(0, (4, 3)))
     labels = {"held out": panel.held_out[-1][1], **panel.levels}
-    bottom, top = axes.get_ylim()
+    curves = [value for _, value in [*panel.training, *panel.held_out]]
+    bottom, top = limits([*curves, *panel.levels.values()])
+    axes.set_ylim(bottom, top)
     for name, place in apart(labels, distance=LABEL_DISTANCE * (top - bottom)).items():
         axes.annotate(
             f"{name} {labels[name]:.2f}",
@@ -142,6 +156,31 @@ def fill(axes: Axes, panel: Panel) -> None:
     axes.legend(frameon=False, loc="upper right", labelcolor=QUIET, fontsize=9)
 
 
+def limits(
+    values: Iterable[float], *, least_span: float | None = None, bounds: tuple[float, float] | None = None
+) -> tuple[float, float]:
+    """Give the ends of an axis on which a small change looks small.
+
+    The axis spans what is drawn, but at least a span around its middle, and a margin on both sides.
+
+    Args:
+        values: All that is drawn.
+        least_span: What is spanned at least; by default, `LEAST_SPAN` of the largest absolute value.
+        bounds: Values that a score cannot leave: the axis ends there, but for the margin.
+    """
+    drawn = [value for value in values if math.isfinite(value)] or [0.0]
+    low, high = min(drawn), max(drawn)
+    least = LEAST_SPAN * (max(abs(low), abs(high)) or 1.0) if least_span is None else least_span
+    if high - low < least:
+        middle = (low + high) / 2
+        low, high = middle - least / 2, middle + least / 2
+        if bounds is not None:  # moved, not cut: the span stays
+            shift = max(bounds[0] - low, 0.0) - max(high - bounds[1], 0.0)
+            low, high = low + shift, high + shift
+    room = MARGIN * (high - low)
+    return low - room, high + room
+
+
 def apart(places: Mapping[str, float], distance: float) -> dict[str, float]:
     """Move labels up, from the lowest on, until none stands closer to another than `distance`."""
     moved: dict[str, float] = {}
@@ -154,7 +193,8 @@ def apart(places: Mapping[str, float], distance: float) -> dict[str, float]:
 def for_page(svg: str, prefix: str) -> str:
     """Make an SVG a part of a page: without its head, in the page's colours, its ids apart from others'."""
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', svg, count=1)
+    opening = r'<svg [^>]*viewBox="([^" ]* [^" ]* ([^" ]*) [^"]*)"[^>]*>'
+    svg = re.sub(opening, r'<svg viewBox="\1" style="--width:\2">', svg, count=1)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     svg = re.sub(r'(href="#|url\(#)', rf"\1{prefix}-", svg)

@@ -6,6 +6,7 @@ import pytest
 
 from tercet.reporting.blocks import (
     Bar,
+    Beside,
     Card,
     Cards,
     Example,
@@ -17,18 +18,24 @@ from tercet.reporting.blocks import (
     Report,
     Run,
     Table,
-    as_markdown,
-    markdown_run,
+    Verdicts,
 )
 from tercet.reporting.curves import COLOURS, Panel, apart, draw
-from tercet.reporting.page import STYLE, as_page
+from tercet.reporting.markdown import as_markdown, markdown_run
+from tercet.reporting.page import as_page
+from tercet.reporting.style import STYLE
+from tercet.reporting.verdicts import Verdict
 
 HOSTILE = "<b>*a*</b> | [x](y) & `z`"
 REPORT = Report(
     "Title",
     "About it.",
     [
+        Verdicts([Verdict("Better than a guess.", "better")]),
         Heading("Chapter"),
+        Heading("Chapter"),
+        Heading("The <b>end</b>"),
+        Beside([("Right ones", [Example([Line("text", [Run("good", "right")])])]), ("Wrong ones", [])]),
         Prose("A paragraph with `code`."),
         Table(["", "loss"], [["untrained", "9.0"], ["trained", "3.0"]], strong=1),
         Cards([Card("Encoder", "40%", "of guesses", [Bar("trained", 0.4, "40%", strong=True)])]),
@@ -41,7 +48,18 @@ REPORT = Report(
 def test_page_and_markdown_say_the_same():
     page = re.sub(r"<[^>]*>", " ", as_page(REPORT).partition("<main>")[2])
     markdown = as_markdown(REPORT)
-    for text in ("Title", "About it.", "Chapter", "untrained", "9.0", "Encoder", "of guesses", "hidden"):
+    for text in (
+        "Title",
+        "About it.",
+        "Chapter",
+        "untrained",
+        "9.0",
+        "Encoder",
+        "of guesses",
+        "hidden",
+        "Better than a guess.",
+        "Right ones",
+    ):
         assert text in page
         assert text in markdown
 
@@ -132,3 +150,30 @@ def test_prose_keeps_its_links_and_its_code():
     assert '<a href="runs/page.html">its report</a>, with <code>a|b</code>' in as_page(
         Report("t", "a", [prose])
     )
+
+
+def test_every_heading_is_in_the_contents_and_has_an_anchor_of_its_own():
+    page = as_page(REPORT)
+    links = re.findall(r'<li><a href="#([^"]*)">', page)
+    assert links == re.findall(r'<h2 id="([^"]*)"', page)
+    assert len(set(links)) == len(links) == 3
+    assert page.index('class="verdicts"') < page.index("<nav") < page.index("<h2")
+
+
+def test_numbers_of_a_column_stand_below_each_other():
+    table = Table(["", "score", "kept"], [["a", "0.5", "9.5%"], ["b", "12", "10%"], ["c", "-", "100%"]])
+    page = as_page(Report("t", "a", [table]))
+    for cell in ("0.5", "12<u>.0</u>", "-", "9.5%", "10<u>.0</u>%", "100<u>.0</u>%"):
+        assert f"<td>{cell}</td>" in page
+
+
+@pytest.mark.parametrize(
+    ("interval", "drawn"),
+    [
+        ((0.25, 0.5), "left:min(25.0%,100% - 2px);width:25.0%"),
+        ((-1.0, 2.0), "left:min(0.0%,100% - 2px);width:100.0%"),
+    ],
+)
+def test_the_interval_of_a_bar_is_drawn_within_its_track(interval, drawn):
+    page = as_page(Report("t", "a", [Cards([Card("c", "1", "", [Bar("b", 0.4, "40%", interval=interval)])])]))
+    assert f'<b style="{drawn}">' in page

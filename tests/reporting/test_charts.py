@@ -17,3 +17,13 @@ def test_a_label_with_any_name_is_drawn(name, tmp_path):
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
     shown = " ".join(name.split())[:30].replace("<", "&lt;").replace(">", "&gt;")
     assert shown in texts
+
+
+@pytest.mark.parametrize(("labels", "is_counted"), [(2, True), (20, True), (50, False)])
+def test_a_matrix_has_counts_where_there_is_room_for_them(labels, is_counted, tmp_path):
+    names = [f"label {number}" for number in range(labels)]
+    svg = draw_confusions(names, np.eye(labels, dtype=int) * 7654, tmp_path / "confusions.png")
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+    assert texts.count("7,654") == (labels if is_counted else 0)
+    assert set(names) <= set(texts)
+    assert svg.count("var(--first)") >= labels

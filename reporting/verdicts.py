@@ -1,0 +1,80 @@
+"""What a difference between two scores shows, from its 95 % interval: better, worse, or nothing measurable.
+
+Two models that answer the same rows are compared by the interval of their difference on rows drawn for both
+(the paired bootstrap; Efron and Tibshirani, 1993, chapter 16). A score that is compared with a number that
+is known exactly, such as that of chance, is compared by its own interval. An interval that holds 0, or that
+number, its ends included, shows nothing: neither that there is a difference nor that there is none.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Outcome = Literal["better", "worse", "unclear"]
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One sentence that a reader should remember, and whether it is good news."""
+
+    text: str
+    outcome: Outcome = "unclear"
+
+
+def outcome_of_difference(interval: Interval, *, is_higher_better: bool = True) -> Outcome:
+    """Judge the interval of a difference of scores, ours less theirs.
+
+    >>> outcome_of_difference((0.01, 0.05)), outcome_of_difference((0.0, 0.05))
+    ('better', 'unclear')
+    """
+    low, high = interval
+    if math.isnan(low) or math.isnan(high) or low <= 0 <= high:
+        return "unclear"
+    return "better" if (low > 0) == is_higher_better else "worse"
+
+
+def outcome_against(level: float, interval: Interval, *, is_higher_better: bool = True) -> Outcome:
+    """Judge the interval of a score beside a number that is known exactly."""
+    low, high = interval
+    return outcome_of_difference((low - level, high - level), is_higher_better=is_higher_better)
+
+
+def with_interval(score: float, interval: Interval) -> str:
+    """Write a score and its interval.
+
+    >>> with_interval(0.5349, (0.491, 0.5801))
+    '0.535 [0.491, 0.580]'
+    """
+    return f"{shown(score)} {in_brackets(interval)}"
+
+
+def in_brackets(interval: Interval) -> str:
+    """Write an interval."""
+    return f"[{shown(interval[0])}, {shown(interval[1])}]"
+
+
+def difference_in_words(interval: Interval) -> str:
+    """Write the interval of a difference with its signs.
+
+    >>> difference_in_words((-0.012, 0.034))
+    'difference [-0.012, +0.034]'
+    """
+    return "difference [{}, {}]".format(*(f"{'+' if end > 0 else ''}{shown(end)}" for end in interval))
+
+
+def shown(value: float) -> str:
+    """Write a score: three decimals, or one of scores from 10 on, as BLEU has them; no negative zero.
+
+    >>> shown(0.5), shown(41.02), shown(-0.0001)
+    ('0.500', '41.0', '0.000')
+    """
+    digits = 1 if abs(value) >= 10 else 3
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def as_data(verdicts: Iterable[Verdict]) -> list[dict[str, str]]:
+    """Give verdicts as plain data, for a file of scores."""
+    return [{"text": verdict.text, "outcome": verdict.outcome} for verdict in verdicts]

@@ -1,0 +1,143 @@
+"""Verdicts follow from intervals: of differences where there are pairs of rows, else of the score."""
+
+import numpy as np
+import pytest
+
+from tercet.distill.verdicts import about_teacher
+from tercet.distill.verdicts import verdicts as verdicts_of_students
+from tercet.fewshot.verdicts import verdicts as verdicts_of_prompts
+from tercet.finetune.verdicts import compared
+from tercet.metrics.bootstrap import bootstrap_interval, bootstrap_scores, percentile_interval
+from tercet.pretraining.report import about_the_end, entropy, outcome_of_loss
+from tercet.reporting.verdicts import outcome_against, outcome_of_difference
+
+
+@pytest.mark.parametrize(
+    ("interval", "higher", "lower"),
+    [
+        ((0.01, 0.05), "better", "worse"),
+        ((-0.05, -0.01), "worse", "better"),
+        ((-0.01, 0.05), "unclear", "unclear"),
+        ((0.0, 0.05), "unclear", "unclear"),
+        ((0.0, 0.0), "unclear", "unclear"),
+        ((float("nan"), 0.1), "unclear", "unclear"),
+    ],
+)
+def test_an_interval_decides_if_it_excludes_zero(interval, higher, lower):
+    assert outcome_of_difference(interval) == higher
+    assert outcome_of_difference(interval, is_higher_better=False) == lower
+    assert outcome_against(0.5, (interval[0] + 0.5, interval[1] + 0.5)) == higher or 0.0 in interval
+
+
+def rows_of(share: float, number: int = 400) -> np.ndarray:
+    return (np.arange(number) < share * number).astype(float)
+
+
+def scores(rows: np.ndarray) -> np.ndarray:
+    return bootstrap_scores(lambda drawn: float(rows[drawn].mean()), len(rows))
+
+
+def test_pairs_decide_where_intervals_overlap():
+    """One is right wherever the other is, and on 4 % more of the rows."""
+    own, others = rows_of(0.54), rows_of(0.50)
+    low, high = percentile_interval(scores(own))
+    assert low < 0.50 < high
+    found = compared(scores(own), {"other": scores(others)})["other"]
+    assert outcome_of_difference(tuple(found["difference"])) == "better"
+    assert found["interval"] == list(percentile_interval(scores(others)))
+
+
+def test_the_same_predictions_are_a_tie():
+    found = compared(scores(rows_of(0.7)), {"other": scores(rows_of(0.7))})["other"]
+    assert found["difference"] == [0.0, 0.0]
+    assert outcome_of_difference(tuple(found["difference"])) == "unclear"
+
+
+def test_of_two_models_with_equal_scores_neither_is_better():
+    """Five in a hundred differences may be found where there is none; 3 sigma more than this are not."""
+    draw, trials = np.random.default_rng(0), 200
+    clear = 0
+    for _ in range(trials):
+        difference = (draw.random(100) < 0.7).astype(float) - (draw.random(100) < 0.7)
+        interval = bootstrap_interval(lambda rows, of=difference: float(of[rows].mean()), 100, resamples=200)
+        clear += outcome_of_difference(interval) != "unclear"
+    assert clear / trials < 0.05 + 3 * (0.05 * 0.95 / trials) ** 0.5 + 0.01
+
+
+@pytest.mark.parametrize(
+    ("interval", "beginning"),
+    [
+        ([0.90, 0.97], "Keeps 95.0% [90.0%, 97.0%] of the teacher's score: measurably worse"),
+        ([0.90, 1.02], "Not measurably worse than the teacher"),
+        ([1.01, 1.10], "Exceeds the teacher's score"),
+    ],
+)
+def test_a_share_of_the_teachers_score_is_compared_with_all_of_it(interval, beginning):
+    assert about_teacher({"share": 0.95, "interval": interval}, "").text.startswith(beginning)
+
+
+@pytest.mark.parametrize(
+    ("lead", "beginning"),
+    [
+        (
+            [-0.01, 0.02],
+            "The teacher brought nothing measurable over the same student without one (0.901 against",
+        ),
+        ([0.01, 0.03], "The teacher helped"),
+        ([-0.03, -0.01], "The teacher did harm"),
+    ],
+)
+def test_what_the_teacher_brought_follows_from_the_control(lead, beginning):
+    student = {"score": 0.901, "share": 0.97, "interval": [0.95, 0.99]}
+    told = {
+        "criterion": "accuracy",
+        "split": "test",
+        "rows": {"test": 500},
+        "scores": {"student": student, "without-teacher": {"score": 0.899}, "teacher": {"score": 0.93}},
+        "leads": {"without-teacher": lead},
+        "is_higher_better": True,
+    }
+    teacher, control = verdicts_of_students({"task": told})
+    assert (teacher.outcome, control.text.startswith(beginning)) == ("worse", True)
+
+
+def prompted(**shots) -> dict:
+    fitted = {count[1:]: {"prompts": 4, "without": 0} for count in shots if count != "k0"}
+    return {"name": "gpt2", "shots": {key[1:]: own for key, own in shots.items()}, "fitted": fitted}
+
+
+def told_of(model: dict) -> list[str]:
+    results = {"models": [model], "baselines": {"random": 0.5, "majority": 0.55}}
+    return [each.text for each in verdicts_of_prompts(results, {"gpt2": "GPT-2"}, is_higher_better=True)]
+
+
+def test_prompted_models_are_judged_beside_the_best_guess_and_themselves():
+    zero = {"mean": 0.5, "interval": [0.45, 0.55]}
+    model = prompted(k0=zero, k4={"mean": 0.7, "interval": [0.6, 0.8], "gain": [0.1, 0.3]})
+    best, gain = told_of(model)
+    assert best == (
+        "GPT-2, K = 4: better than giving the most frequent answer (0.700 [0.600, 0.800] against 0.550)."
+    )
+    assert gain.startswith("GPT-2: 4 demonstrations bring a gain over none (0.700 against 0.500; ")
+    model = prompted(k0=zero, k1={"mean": 0.5, "interval": [0.45, 0.55], "gain": [-0.1, 0.1]})
+    assert "one demonstration brings nothing measurable over none" in told_of(model)[1]
+
+
+def test_demonstrations_that_did_not_fit_are_told():
+    model = prompted(k0={"mean": 0.5, "interval": [0.45, 0.6]})
+    model["fitted"]["4"] = {"prompts": 4, "without": 4}
+    assert told_of(model)[-1] == "GPT-2, K = 4: no demonstration fitted."
+
+
+def test_losses_count_from_a_least_difference():
+    assert [outcome_of_loss(loss, 6.0) for loss in (5.9, 5.99, 6.01, 6.1)] == [
+        *("better", "unclear", "unclear", "worse")
+    ]
+    assert entropy(np.array([1, 1, 5, 5, 9, 9])) == pytest.approx(np.log(3))
+
+
+def test_a_loss_that_rises_at_the_end_is_told():
+    log = [{"step": step, "evaluation/loss": loss} for step, loss in ((10, 3.0), (20, 2.5), (30, 2.7))]
+    (verdict,) = about_the_end(log)
+    assert (verdict.outcome, "lowest after step 20" in verdict.text) == ("worse", True)
+    assert [*about_the_end(log[:2])] == []
