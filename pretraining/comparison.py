@@ -14,8 +14,10 @@ from typing import cast
 
 import numpy as np
 from accelerate import Accelerator
+from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..objectives.masked_pairs import PAIR_LABELS
 from ..objectives.token_objective import TokenObjective
 from ..text.corpus import TokenizedCorpus
 from ..text.tokenizer import frame_ids
@@ -35,8 +37,6 @@ Scores = dict[str, float]
 Answers = dict[str, np.ndarray]
 """The right answers of each term, in one row."""
 
-PAIR_LABELS = 2
-
 
 def compare(
     recipe: PretrainingRecipe, trained: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
@@ -54,7 +54,7 @@ def compare(
     assert held_out.source is not None
     batches = list(batches_of(held_out.source, objective, recipe, accelerator))
 
-    def score(model: PreTrainedModel) -> Scores:
+    def score(model: nn.Module) -> Scores:
         prepared = accelerator.prepare_model(model, evaluation_mode=True)
         return evaluate(prepared, objective, batches, accelerator, num_bytes=held_out.num_bytes)
 
@@ -82,7 +82,7 @@ def batches_of(
     training = recipe.training
     steps = StepDataset(
         source,
-        objective,
+        objective.at(1.0),
         tokens_per_step=min(training.tokens_per_step, int(source.epoch(0).lengths.sum())),
         tokens_per_micro_batch=training.tokens_per_micro_batch or training.tokens_per_step,
         seed=training.seed,
@@ -108,7 +108,7 @@ def unigram_scores(seen: Answers, held_out: Answers, vocab_size: int, num_bytes:
     """Score answers by how often each one was right in training; the most frequent one is the guess."""
     scores: Scores = {}
     for term, targets in held_out.items():
-        model = UnigramModel.fit(seen[term], PAIR_LABELS if term == "nsp" else vocab_size)
+        model = UnigramModel.fit(seen[term], PAIR_LABELS.get(term, vocab_size))
         loss = nats_per_token(model.log_probability, targets, np.array([0, len(targets)]))
         accuracy = ratio(int((targets == model.log_probabilities.argmax()).sum()), len(targets))
         scores |= named(term, loss) | {f"{term}/accuracy": accuracy}

@@ -1,25 +1,34 @@
 """The model that a pretraining run begins with: a preset with random weights, or one that goes on learning.
 
 The objective chooses the head, the tokenizer the vocabulary's size and the special ids; the preset says the
-rest.
+rest. It may begin with the function of a smaller model (`interop/growth.py`).
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, cast
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import PreTrainedTokenizerBase
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import load_preset, preset_names
+from ..interop.growth import grow_into
+from ..interop.growth_requirements import require_growth
 from ..interop.inheritance import inherit
 from ..interop.messages import shortened
 from ..interop.model_folder import find_folder, load_config, num_ids
-from ..interop.run import load_ours
+from ..interop.own_model import load_ours
 from ..modeling import TercetConfig, TercetPreTrainedModel, TercetSeq2SeqConfig
+from ..objectives.base_recipe import Trainable
 from .recipe import PretrainingRecipe
+
+SavedModel = tuple[PreTrainedModel, dict[str, Tensor]]
+"""A finished model with its whole weights."""
 
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 """Fields of a configuration that repeat what the tokenizer says."""
@@ -27,7 +36,7 @@ SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 
 def build_model(
     recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, config: TercetConfig | None = None
-) -> TercetPreTrainedModel:
+) -> Trainable:
     """Build the untrained model of a recipe; its weights are a function of the recipe's seed.
 
     Args:
@@ -39,13 +48,46 @@ def build_model(
         ValueError: As in `build_config`, or the tokenizer does not fit the model.
     """
     config = build_config(recipe) if config is None else config
-    has_own_size = recipe.model.path is not None or "vocab_size" in recipe.model.overrides
+    source = recipe.model.path or recipe.model.grow_from
+    has_own_size = source is not None or "vocab_size" in recipe.model.overrides
     fit_vocabulary(config, tokenizer, is_size_given=has_own_size)
     torch.manual_seed(recipe.training.seed)
-    model = recipe.objective.model_class(config)
-    if recipe.model.path is not None:
-        tell_of_fresh(recipe.model.path, inherit(model, load_ours(recipe.model.path)))
+    model = recipe.objective.build_model(config)
+    if source is not None:
+        tell_of_fresh(source, inherit_parts(model, recipe, load_ours(source)))
     return model
+
+
+def inherit_parts(model: Trainable, recipe: PretrainingRecipe, source: TercetPreTrainedModel) -> list[str]:
+    """Give parts of what is trained the weights of a model, or its function; name what it does not have."""
+    noise = recipe.model.grow_noise
+    take = inherit if recipe.model.grow_from is None else partial(grow_into, noise=noise)
+    fresh = {id(parameter): name for name, parameter in model.named_parameters()}
+    for part in map(model.get_submodule, recipe.objective.inheriting):
+        assert isinstance(part, TercetPreTrainedModel)
+        missing = take(part, source)
+        for name, parameter in part.named_parameters():
+            if name not in missing:
+                fresh.pop(id(parameter), None)
+    return sorted(fresh.values())
+
+
+def saved_models(
+    model: Trainable, recipe: PretrainingRecipe, weights: Mapping[str, Tensor]
+) -> dict[str, SavedModel]:
+    """Find the models that a run leaves in what it trains, by their folders.
+
+    Args:
+        model: What is trained.
+        recipe: Of the run.
+        weights: All of them, whole and by their names in `model`.
+    """
+    found = {}
+    for folder, part in recipe.objective.saved.items():
+        prefix = f"{part}." if part else ""
+        own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+        found[folder] = cast(PreTrainedModel, model.get_submodule(part)), own
+    return found
 
 
 def tell_of_fresh(path: str, fresh: list[str]) -> None:
@@ -78,6 +120,8 @@ def build_config(recipe: PretrainingRecipe) -> TercetConfig:
     except StrictDataclassError as error:
         raise ValueError(f"model.overrides: {str(error).splitlines()[-1].strip()}") from None
     require_positions(config, recipe.corpus.sequence_length)
+    if recipe.model.grow_from is not None:
+        require_growth(config, smaller_config(recipe.model.grow_from))
     return config
 
 
@@ -91,9 +135,34 @@ def values_of(recipe: PretrainingRecipe) -> tuple[str, dict[str, Any]]:
     preset, path = recipe.model.preset, recipe.model.path
     if (preset is None) == (path is None):
         raise ValueError(f"model.preset is {preset} and model.path is {path}: name one of them")
+    smaller, noise = recipe.model.grow_from, recipe.model.grow_noise
+    if smaller is None and noise:
+        raise ValueError(f"model.grow_noise is {noise}, but nothing grows: set model.grow_from, or remove it")
+    if smaller is not None and path is not None:
+        raise ValueError(
+            f"model.grow_from is {smaller} and model.path is {path}: name one of them; a preset grows"
+        )
+    if smaller is not None:
+        vocab_size = smaller_config(smaller).vocab_size
+        return f"model.preset {preset}", load_preset(str(preset)) | {"vocab_size": vocab_size}
     if path is not None:
         return f"model.path {path}", load_config(find_folder(path)).to_dict()
     return f"model.preset {preset}", load_preset(str(preset))
+
+
+def smaller_config(path: str) -> TercetConfig:
+    """Read the configuration of the model that another one grows from.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: It is none of ours.
+    """
+    config = load_config(find_folder(path))
+    if not config.model_type.startswith("tercet"):
+        raise ValueError(
+            f"model.grow_from {path} is a {config.model_type}: import it with tercet import first"
+        )
+    return cast(TercetConfig, config)
 
 
 def presets_of(config_class: type[TercetConfig]) -> list[str]:

@@ -4,22 +4,39 @@
     tokenizer/        if the run trained one        log.jsonl      losses, speed and evaluations
     evaluation.json   scores of the finished model  model/         the finished model, for `from_pretrained`
     texts.json        which texts were read         curves.png     the losses, drawn
+    report.md, report.html                          what was learned from context, curves and scores
     non_finite/       why a run was given up
 
+With averages of weights, `model/` has those that `training.final_weights` says, and the others lie beside it:
+`model-last/`, `model-ema/`, `model-mean/`. An objective that trains several models may leave others beside
+`model/`: see `saved` of its recipe.
 `training/run_folder.py` decides when a run may write there.
 """
 
 from dataclasses import fields
 from pathlib import Path
 
+from ..training.final_weights import FILES
 from ..training.recovery import UNCHANGEABLE
-from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, RunFolder
+from ..training.run_folder import (
+    CURVES,
+    EVALUATION,
+    MARKDOWN,
+    MODEL,
+    PAGE,
+    RECIPE,
+    TEXTS,
+    RunFolder,
+)
 from .recipe import CorpusRecipe, PretrainingRecipe
 
 TOKENIZER = "tokenizer"
 PREPARED = (RECIPE, TOKENIZER, TEXTS)
 """What a run finds that only the tokenizer was trained for, or that ended before its first step."""
-WRITTEN = (*PREPARED, MODEL, EVALUATION, CURVES, "checkpoints", "log.jsonl", "non_finite")
+WRITTEN = (
+    *(*PREPARED, MODEL, EVALUATION, CURVES, MARKDOWN, PAGE),
+    *("checkpoints", "log.jsonl", "non_finite"),
+)
 """Everything that a run writes."""
 
 WHAT_IS_LEARNED = (
@@ -45,12 +62,13 @@ WHAT_IS_TOKENIZED = (
 
 def run_folder(recipe: PretrainingRecipe) -> RunFolder:
     """Say what a run writes and reads."""
+    beside = (f"{name}-{kind}" for name in (MODEL, *recipe.objective.saved) for kind in FILES)
     trackers = (recipe.folder.name,) if recipe.training.trackers else ()  # their logs lie below this name
     return RunFolder(
         recipe,
-        written=(*WRITTEN, *trackers),
+        written=tuple(dict.fromkeys((*WRITTEN, *recipe.objective.saved, *beside, *trackers))),
         kept=WHAT_IS_LEARNED,
-        models=("model.path", "tokenizer.path", "corpus.cache"),
+        models=("model.path", "model.grow_from", "tokenizer.path", "corpus.cache"),
         texts=("corpus.train", "corpus.validation"),
         prepared=PREPARED,
         needed={TOKENIZER: WHAT_IS_TOKENIZED},

@@ -14,7 +14,8 @@ import numpy as np
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetConfig, TercetPreTrainedModel
+from ..modeling import TercetConfig
+from ..objectives.base_recipe import Trainable
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents
 from ..text.texts_read import warn_of_overlap
@@ -48,7 +49,7 @@ class Prepared:
     """The parts of a run."""
 
     tokenizer: PreTrainedTokenizerBase
-    model: TercetPreTrainedModel
+    model: Trainable
     """With the weights that it begins with."""
     objective: Objective
     data: TrainingData
@@ -144,6 +145,7 @@ def trained_tokenizer(recipe: PretrainingRecipe, documents: Sequence[Documents],
         "vocab_size": recipe.tokenizer.vocab_size,
         "lowercase": recipe.tokenizer.lowercase,
         "sentinels": recipe.objective.num_sentinels,
+        "special_tokens": recipe.objective.special_tokens,
         "template": recipe.objective.template,
         "model_max_length": max_length,
     }

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..objectives.recipes import ObjectiveRecipe
+from ..objectives.mixture import ObjectiveRecipe
 from ..text.paths import named_path
 from ..training.recipe import TrainingRecipe
 
@@ -27,6 +27,12 @@ class ModelRecipe:
     """Name of a model preset; `tercet recipes` lists them."""
     path: str | None = None
     """Folder or Hub id of a Tercet model to continue training, with its tokenizer, instead of a preset."""
+    grow_from: str | None = None
+    """Folder or Hub id of a smaller Tercet model: the preset's model begins with its function, tokenizer and
+    vocabulary."""
+    grow_noise: Annotated[float, Field(ge=0)] = 0.0
+    """Noise that parts the copies in a wider model, relative to the standard deviation of weights. It adds
+    up to zero, so that the function stays. Without it, and without dropout, copies stay equal."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Fields of the model's configuration that override the preset's. The vocabulary size and the ids of
     special tokens are set by the tokenizer."""
@@ -96,8 +102,9 @@ class PretrainingRecipe:
     """The tokenizer."""
 
     def __post_init__(self):
-        if self.model.path is not None and self.tokenizer.path is None:
-            object.__setattr__(self, "tokenizer", replace(self.tokenizer, path=self.model.path))
+        source = self.model.grow_from if self.model.path is None else self.model.path
+        if source is not None and self.tokenizer.path is None:
+            object.__setattr__(self, "tokenizer", replace(self.tokenizer, path=source))
 
     @property
     def folder(self) -> Path:

@@ -8,13 +8,14 @@ in the cache until then.
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
+from ..interop.messages import quietly
 from ..reporting.curves import draw_log
 from ..text.cache import made_once
 from ..text.special_tokens import tell_of_unknown
@@ -23,14 +24,17 @@ from ..training.checkpoint import latest
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
+from ..training.final_weights import FILES, each_kind, final_kind, folder_of, kinds_of, scores_of
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator, join_processes
-from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, writing
-from ..training.sharding import whole_weights
+from ..training.recipe import TrainingRecipe
+from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, delete, writing
 from ..training.tracking import LOG, as_json, read_log
+from .model import SavedModel, saved_models
 from .output import TOKENIZER, kept_tokenizer, run_folder
 from .prepared import Inputs, find_inputs, load_or_train_tokenizer, prepare
 from .recipe import PretrainingRecipe
+from .report import losses_without_context, write_report
 from .text import UNKNOWN, identify
 
 
@@ -83,10 +87,17 @@ def pretrain_alone(
     )
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
-    weights = whole_weights(run.model, accelerator)
+    models: Mapping[str, SavedModel] = {}
+    for kind, weights in each_kind(run.model, recipe.training, outcome.checkpoint, accelerator):
+        if accelerator.is_main_process:
+            models = saved_models(run.model, recipe, weights)
+            save_models(folder, models, run.tokenizer, recipe.training, kind)
     if accelerator.is_main_process:
         trained_on = environment_of(run.model, accelerator)
-        save(folder, run.model, weights, run.tokenizer, outcome, run.held_out, trained_on)
+        save_summary(folder, models, outcome, recipe.training, run.held_out, trained_on)
+        parameters = sum(weights.numel() for weights in run.model.parameters())
+        levels = losses_without_context(recipe, run.objective, run.held_out, accelerator)
+        write_report(recipe, levels, read_log(folder / LOG), parameters)
     accelerator.wait_for_everyone()
     return folder / MODEL
 
@@ -119,26 +130,61 @@ def keep_tokenizer(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase
     return folder
 
 
-def save(
+def save_models(
     run_folder: Path,
-    model: PreTrainedModel,
-    weights: dict[str, Tensor],
+    models: Mapping[str, SavedModel],
     tokenizer: PreTrainedTokenizerBase,
+    training: TrainingRecipe,
+    kind: str,
+) -> None:
+    """Write finished models with one kind of weights, each with tokenizer and recipe.
+
+    Args:
+        run_folder: Of the run.
+        models: By their folders in it.
+        tokenizer: Of all of them.
+        training: Says which kind of weights is the final one; other kinds have folders beside it.
+        kind: Of these weights.
+    """
+    remedy = "make room and continue with --resume; the checkpoint of the last step is there"
+    for name, (model, weights) in models.items():
+        folder = run_folder / folder_of(name, kind, training)
+        with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
+            model.save_pretrained(folder, state_dict=weights)
+            tokenizer.save_pretrained(folder)
+            shutil.copy(run_folder / RECIPE, folder)
+
+
+def save_summary(
+    run_folder: Path,
+    models: Mapping[str, SavedModel],
     outcome: Outcome,
+    training: TrainingRecipe,
     held_out: HeldOut,
     trained_on: dict[str, Any],
 ) -> None:
-    """Write the finished model with its tokenizer and recipe, and beside it its scores and curves."""
-    folder = run_folder / MODEL
-    remedy = "make room and continue with --resume; the checkpoint of the last step is there"
-    with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy):
-        model.save_pretrained(folder, state_dict=weights)
-        tokenizer.save_pretrained(folder)
-        shutil.copy(run_folder / RECIPE, folder)
+    """Write what the finished models are and score, and draw the curves; delete models of earlier ends.
+
+    Args:
+        run_folder: Of the run.
+        models: By their folders in it.
+        outcome: How the run ended.
+        training: Says which kinds of weights there are.
+        held_out: What it was measured on.
+        trained_on: The machine and the libraries.
+    """
+    kinds = {kind: scores_of(kind, outcome.scores) for kind in kinds_of(training)}
+    final = final_kind(training)
     summary = outcome.progress.state_dict() | {
-        "scores": outcome.scores,
+        "weights": final,
+        "scores": kinds[final],
+        "scores_of_other_weights": {kind: scores for kind, scores in kinds.items() if kind != final},
         "held_out": dict(held_out.about),
         "trained_on": trained_on,
+        "models": {name: type(model).__name__ for name, (model, _) in models.items()},
     }
+    for name in models:
+        for kind in FILES.keys() - (kinds.keys() - {final}):
+            delete(run_folder / f"{name}-{kind}")
     draw_log(read_log(run_folder / LOG), run_folder / CURVES)
     replace_text(run_folder / EVALUATION, json.dumps(as_json(summary), indent=2) + "\n")

@@ -120,7 +120,13 @@ def build_held_out(
     """
     corpus = tokenize(documents, tokenizer, recipe.corpus.cache)
     try:
-        source = examples_of(recipe, corpus, tokenizer, recipe.corpus.sequence_length)
+        source = recipe.objective.held_out_examples(
+            corpus,
+            tokenizer,
+            sequence_length=recipe.corpus.sequence_length,
+            seed=recipe.training.seed,
+            isolate_documents=recipe.corpus.isolate_documents,
+        )
     except ValueError as error:
         raise ValueError(f"corpus.validation: {error}") from error
     sides = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus

@@ -165,6 +165,8 @@ def try_out(
         keep_checkpoints=10**6,
         evaluate_every=None,
         patience=None,
+        average_checkpoints=None,  # at the end of a run, which is not reached
+        final_weights=None,
         measure_utilization=False,
         trackers=(),
     )

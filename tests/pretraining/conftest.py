@@ -21,12 +21,33 @@ WORDS = ["the", "a", "cat", "dog", "fish", "tree", "sat", "ran", "ate", "saw", "
 PRESETS = {
     "masked_language_modeling": ("encoder-tiny", "wordpiece"),
     "masked_language_modeling_with_next_sentence": ("encoder-tiny", "characters"),
+    "replaced_token_detection": ("encoder-tiny", "wordpiece"),
+    "masked_language_modeling_with_sentence_order": ("encoder-tiny", "wordpiece"),
+    "sentence_denoising": ("encoder-tiny", "wordpiece"),
     "causal_language_modeling": ("decoder-tiny", "byte_bpe"),
+    "masked_next_token_prediction": ("decoder-tiny", "wordpiece"),
+    "hybrid_language_modeling": ("decoder-tiny", "byte_bpe"),
+    "fill_in_the_middle": ("decoder-tiny", "byte_bpe"),
+    "mixture": ("encoder-tiny", "characters"),
     "translation": ("seq2seq-tiny", "characters"),
     "span_corruption": ("seq2seq-tiny", "unigram"),
+    "prefix_language_modeling": ("seq2seq-tiny", "wordpiece"),
+    "mixture_of_denoisers": ("seq2seq-tiny", "unigram"),
     "denoising": ("seq2seq-tiny", "byte_bpe"),
 }
 """Of every objective, a preset and a tokenizer."""
+
+MASKED = "masked_language_modeling"
+OPTIONS = {
+    "hybrid_language_modeling": {"causal_share": 0.4},
+    "mixture": {
+        "objectives": [
+            {"share": 1, "objective": {"kind": MASKED, "final_mlm_probability": 0.3}},
+            {"share": 1, "objective": {"kind": f"{MASKED}_with_next_sentence"}},
+        ]
+    },
+}
+"""What objectives need, and what shares fit small steps."""
 
 SIGNS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
 
@@ -79,7 +100,7 @@ def recipe_data_of(kind: str, texts: Path, output: Path, **training) -> dict[str
             "cache": str(texts / "cache"),
         }
         | columns,
-        "objective": {"kind": kind},
+        "objective": {"kind": kind} | OPTIONS.get(kind, {}),
         "training": {"steps": 2, "tokens_per_step": 512, "measure_utilization": False} | training,
         "output": str(output),
     }

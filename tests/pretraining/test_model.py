@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from tercet import TercetEncoderForMaskedLM
 from tercet.configs.recipe import parse_recipe, recipe_data
-from tercet.objectives.recipes import ObjectiveRecipe
+from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_config, build_model
 from tercet.pretraining.recipe import PretrainingRecipe, TokenizerRecipe
@@ -52,12 +52,12 @@ def recipe_of(
     return parse_recipe(PretrainingRecipe, data)
 
 
-@pytest.mark.parametrize("recipe_class", get_args(get_args(ObjectiveRecipe)[0]))
+@pytest.mark.parametrize("recipe_class", get_args(get_args(SingleObjectiveRecipe)[0]))
 def test_every_objective_has_its_model(recipe_class, tokenizer):
     kind, model_class = get_args(get_type_hints(recipe_class)["kind"])[0], recipe_class.model_class
     member = model_class.config_class.model_type.removeprefix("tercet_")
     model = build_model(recipe_of(PRESETS[member], kind), tokenizer)
-    assert type(model) is model_class
+    assert type(model.get_submodule(recipe_class.saved["model"])) is model_class
     assert model.config.vocab_size == 40
     assert (model.config.pad_token_id, model.config.bos_token_id, model.config.eos_token_id) == (36, 37, 38)
     assert getattr(model.config, "decoder_start_token_id", None) == (36 if member == "seq2seq" else None)

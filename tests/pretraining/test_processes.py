@@ -25,8 +25,15 @@ CASES = [
     pytest.param("translation", COPIES, id="translation-copies", marks=SLOW),
     pytest.param("masked_language_modeling_with_next_sentence", PIECES, id="encoder-pieces", marks=SLOW),
     pytest.param("masked_language_modeling_with_next_sentence", COPIES, id="encoder-copies", marks=SLOW),
+    pytest.param("replaced_token_detection", PIECES, id="replaced-tokens-pieces", marks=SLOW),
+    pytest.param("replaced_token_detection", COPIES, id="replaced-tokens-copies", marks=SLOW),
+    pytest.param("sentence_denoising", PIECES, id="sentences-pieces", marks=SLOW),
+    pytest.param("sentence_denoising", COPIES, id="sentences-copies", marks=SLOW),
     pytest.param("causal_language_modeling", PIECES, id="decoder-pieces", marks=SLOW),
     pytest.param("causal_language_modeling", COPIES, id="decoder-copies", marks=SLOW),
+    pytest.param("hybrid_language_modeling", PIECES, id="hybrid-pieces", marks=SLOW),
+    pytest.param("hybrid_language_modeling", COPIES, id="hybrid-copies", marks=SLOW),
+    pytest.param("mixture", COPIES, id="mixture-copies", marks=SLOW),
 ]
 BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}
 

@@ -1,0 +1,214 @@
+"""The report of a pretraining run: what was learned from context, the curves, the scores and the run.
+
+A model is compared with the best guess that ignores the context: the entropy of the held-out targets, each by
+its frequency among them. No model that ignores the context has a lower loss on them, so that whoever is below
+has learned from context. The entropy of few targets is too low, which makes the comparison a strict one.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accelerate import Accelerator
+
+from ..interop.scores import METRICS, what_is_scored
+from ..objectives.masked_pairs import PAIR_LABELS, MaskedLanguageModelingWithPairs
+from ..objectives.token_objective import TokenObjective
+from ..reporting.blocks import (
+    Bar,
+    Block,
+    Card,
+    Cards,
+    Figure,
+    Heading,
+    Prose,
+    Report,
+    Table,
+    counted,
+    first_block,
+    format_score,
+    number,
+)
+from ..reporting.curves import Panel, draw, panel_of
+from ..reporting.markdown import as_markdown
+from ..reporting.page import as_page
+from ..reporting.verdicts import Outcome, Verdict, as_data, shown
+from ..training.disk import replace_text
+from ..training.evaluation import HeldOut
+from ..training.objective import Objective
+from ..training.run_folder import CURVES, EVALUATION, MARKDOWN, PAGE
+from ..training.tracking import Record
+from .comparison import answers, batches_of
+from .recipe import PretrainingRecipe
+
+NO_CONTEXT = "no context"
+"""Name of the best guess that ignores the context."""
+
+LEAST_GAIN = 0.02
+"""Nats of a difference between losses from which it counts: a run has no interval of its losses."""
+
+
+def losses_without_context(
+    recipe: PretrainingRecipe, objective: Objective, held_out: HeldOut, accelerator: Accelerator
+) -> dict[str, float]:
+    """Give the entropy of each term's held-out targets, in nats; none of mixtures."""
+    is_known = isinstance(objective, TokenObjective | MaskedLanguageModelingWithPairs)
+    if not is_known or held_out.source is None:
+        return {}
+    targets = answers(objective, batches_of(held_out.source, objective, recipe, accelerator))
+    return {term: entropy(own) for term, own in targets.items() if len(own)}
+
+
+def entropy(targets: np.ndarray) -> float:
+    """Give the entropy of targets by their frequency, in nats.
+
+    >>> round(entropy(np.array([0, 0, 1, 1])), 4)
+    0.6931
+    """
+    shares = np.unique(targets, return_counts=True)[1] / len(targets)
+    return float(-(shares * np.log(shares)).sum())
+
+
+def verdicts(
+    scores: Mapping[str, Any], without_context: Mapping[str, float], log: Sequence[Record]
+) -> Iterator[Verdict]:
+    """Say of each term whether it was learned from context, and whether the run has gone on for too long."""
+    for term, level in without_context.items():
+        loss = scores.get(f"{term}/loss")
+        if loss is None or not math.isfinite(loss):
+            continue
+        outcome = outcome_of_loss(loss, level)
+        what = {
+            "better": "Learned from context",
+            "worse": "Not learned from context",
+            "unclear": "Nothing measurable learned from context",
+        }[outcome]
+        yield Verdict(
+            f"{what}: loss {shown(loss)} nats per target, {what_is_scored(term)}, against {shown(level)} of "
+            f"the best guess that ignores the context.",
+            outcome,
+        )
+    yield from about_the_end(log)
+
+
+def outcome_of_loss(loss: float, level: float) -> Outcome:
+    """Judge a loss beside a level."""
+    if abs(loss - level) < LEAST_GAIN:
+        return "unclear"
+    return "better" if loss < level else "worse"
+
+
+def about_the_end(log: Sequence[Record]) -> Iterator[Verdict]:
+    """Say that the held-out loss had risen by the end, if it had."""
+    losses = [
+        (record["evaluation/loss"], record["step"])
+        for record in log
+        if record.get("evaluation/loss") is not None
+    ]
+    if losses and losses[-1][0] - min(losses)[0] >= LEAST_GAIN:
+        best, step = min(losses)
+        yield Verdict(
+            f"Overfitting: the held-out loss was lowest after step {step:,} ({shown(best)}), and is "
+            f"{shown(losses[-1][0])} at the end.",
+            "worse",
+        )
+
+
+def write_report(
+    recipe: PretrainingRecipe, without_context: Mapping[str, float], log: Sequence[Record], parameters: int
+) -> None:
+    """Write the report of a finished run, and its curves, into its folder; add the verdicts to its scores.
+
+    Args:
+        recipe: As it was carried out.
+        without_context: Loss of each term's best guess that ignores the context.
+        log: The records of steps and evaluations.
+        parameters: Number of the model's parameters.
+    """
+    file = recipe.folder / EVALUATION
+    summary = json.loads(file.read_text(encoding="utf-8")) | {"without_context": dict(without_context)}
+    summary["verdicts"] = as_data(verdicts(summary["scores"], without_context, log))
+    replace_text(file, json.dumps(summary, indent=2) + "\n")
+    report = build_report(recipe, summary, log, parameters)
+    replace_text(recipe.folder / MARKDOWN, as_markdown(report))
+    replace_text(recipe.folder / PAGE, as_page(report))
+
+
+def build_report(
+    recipe: PretrainingRecipe, summary: Mapping[str, Any], log: Sequence[Record], parameters: int
+) -> Report:
+    """Tell everything in order; the curves go into the run's folder."""
+    scores, levels = summary["scores"], summary["without_context"]
+    terms = [name.removesuffix("/loss") for name in scores if name.endswith("/loss")]
+    about = (
+        f"{recipe.model.preset or recipe.model.path}, {parameters:,} parameters, trained for "
+        f"{counted(summary['step'], 'step')} on {summary['tokens']:,} tokens."
+    )
+    told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in summary["trained_on"].items())
+    return Report(
+        f"Pretraining of {recipe.folder.name}: loss {format_score(scores.get('loss'), 3)} on held-out text",
+        about,
+        [
+            *first_block(summary["verdicts"]),
+            Cards([glance(term, scores, levels) for term in terms]),
+            Prose(
+                "A loss is in nats per target, and a perplexity is its exponential. The best guess that "
+                "ignores the context predicts every target by its frequency in the held-out text itself. "
+                f"Losses of one run have no interval: differences below {LEAST_GAIN} nats do not count."
+            ),
+            *curves(recipe.folder, log, levels, terms),
+            Heading("Scores"),
+            *score_table(scores, terms),
+            Heading("Run"),
+            Prose(f"{told}; {summary['seconds']:,.0f} seconds in steps."),
+        ],
+    )
+
+
+def glance(term: str, scores: Mapping[str, Any], levels: Mapping[str, float]) -> Card:
+    """Show a term's loss beside that without context, below its perplexity, or its accuracy for pairs."""
+    losses = {"model": scores[f"{term}/loss"]} | ({NO_CONTEXT: levels[term]} if term in levels else {})
+    largest = max([1.0, *(loss for loss in losses.values() if loss is not None)])
+    bars = [
+        Bar(name, (loss or 0.0) / largest, format_score(loss, 3), name == "model")
+        for name, loss in losses.items()
+    ]
+    if term in PAIR_LABELS or scores.get(f"{term}/perplexity") is None:
+        headline, name = format_score(scores.get(f"{term}/accuracy"), 3), "accuracy"
+    else:
+        headline, name = number(scores[f"{term}/perplexity"]), "perplexity"
+    return Card(what_is_scored(term).capitalize(), headline, f"{name}; the bars are losses in nats.", bars)
+
+
+def curves(
+    folder: Path, log: Sequence[Record], levels: Mapping[str, float], terms: Sequence[str]
+) -> Iterator[Block]:
+    """Draw the loss of every term that the log tells of; none if none was ever finite."""
+    panels: list[Panel] = [
+        panel_of(
+            log,
+            term,
+            f"{what_is_scored(term)}: loss in nats",
+            levels={NO_CONTEXT: levels[term]} if term in levels else {},
+        )
+        for term in terms
+    ]
+    if finite := [panel for panel in panels if panel.training and panel.held_out]:
+        yield Heading("Loss curves")
+        yield Figure(CURVES, draw(finite, folder / CURVES), "Loss over the tokens read")
+
+
+def score_table(scores: Mapping[str, Any], terms: Sequence[str]) -> Iterator[Table]:
+    """List the scores of every term."""
+    names = [name for name in METRICS if any(f"{term}/{name}" in scores for term in terms)]
+    rows = [
+        [
+            what_is_scored(term),
+            *(format_score(scores[f"{term}/{name}"]) if f"{term}/{name}" in scores else "" for name in names),
+        ]
+        for term in terms
+    ]
+    yield Table(["on held-out text", *(METRICS[name] for name in names)], rows)

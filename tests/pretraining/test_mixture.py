@@ -1,0 +1,94 @@
+"""Runs of mixtures, hybrids and changing objectives: exact, resumable, and saved for both readings."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+from tercet.configs.recipe import parse_recipe
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.run import pretrain
+from tercet.training.tracking import LOG, read_log
+
+FALLING = {"kind": "masked_language_modeling", "mlm_probability": 0.3, "final_mlm_probability": 0.1}
+PAIRS = {"kind": "masked_language_modeling_with_next_sentence"}
+MIXTURE = {
+    "kind": "mixture",
+    "objectives": [{"share": 1, "objective": FALLING}, {"share": 3, "objective": PAIRS}],
+}
+HYBRID = {"kind": "hybrid_language_modeling", "causal_share": 0.3} | {"final_mlm_probability": 0.3}
+
+
+@pytest.fixture
+def recipe_with(recipe_of, texts, tmp_path):
+    def recipe_with(objective: dict, name: str = "run", **training) -> PretrainingRecipe:
+        kind = objective["kind"] if objective is HYBRID else PAIRS["kind"]
+        recipe = recipe_of(kind, texts, tmp_path / name, **training)
+        other = parse_recipe(
+            PretrainingRecipe,
+            {"model": {"preset": "encoder-tiny"}, "corpus": {"train": "a", "validation": "b"},
+             "training": {"steps": 1}, "output": "c", "objective": objective},
+        )  # fmt: skip
+        return replace(recipe, objective=other.objective)
+
+    return recipe_with
+
+
+def test_the_masking_probability_falls_in_a_run_and_is_final_in_evaluation(recipe_with):
+    recipe = recipe_with(FALLING, steps=30, log_every=1)
+    pretrain(recipe)
+    records = [record for record in read_log(recipe.folder / LOG) if "targets" in record]
+    tokens, targets = (np.diff([0, *(record[name] for record in records)]) for name in ("tokens", "targets"))
+    expected = np.linspace(0.3, 0.1, 31)[:30] * tokens
+    # Binomial, [CLS] and [SEP] left out, which are few.
+    assert abs(targets.sum() - expected.sum()) < 3 * np.sqrt(expected.sum()) + 0.05 * expected.sum()
+    assert (targets[:5] / tokens[:5]).mean() > 1.7 * (targets[-5:] / tokens[-5:]).mean()
+    always = recipe_with(FALLING | {"mlm_probability": 0.1}, "always", steps=2)
+    pretrain(always)
+    counts = [evaluation(run)["mlm/targets"] for run in (recipe, always)]
+    assert counts[0] == counts[1]
+
+
+def evaluation(recipe: PretrainingRecipe) -> dict[str, float]:
+    return json.loads((recipe.folder / "evaluation.json").read_text())["scores"]
+
+
+@pytest.mark.parametrize("objective", [MIXTURE, HYBRID], ids=["mixture", "hybrid"])
+def test_a_run_that_is_stopped_and_resumed_equals_one_that_is_not(objective, recipe_with):
+    settings = {"steps": 6, "checkpoint_every": 3, "keep_checkpoints": 9, "log_every": 1, "precision": "fp32"}
+    whole, broken = (recipe_with(objective, name, **settings) for name in ("whole", "broken"))
+    expected = load_file(pretrain(whole) / "model.safetensors")
+    pretrain(broken)
+    for path in (broken.folder / "checkpoints").iterdir():
+        if path.name.endswith("6"):
+            shutil.rmtree(path)
+    found = load_file(pretrain(broken, resume=True) / "model.safetensors")
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+
+
+def test_a_mixture_reports_every_term_of_every_objective(recipe_with):
+    recipe = recipe_with(MIXTURE, steps=4, log_every=1)
+    pretrain(recipe)
+    scores = evaluation(recipe)
+    assert {name.partition("/")[0] for name in scores} == {"loss", "mlm", "mlm_2", "nsp"}
+    total = 0.25 * scores["mlm/loss"] + 0.75 * (scores["mlm_2/loss"] + scores["nsp/loss"])
+    assert scores["loss"] == pytest.approx(total)
+    last = [record for record in read_log(recipe.folder / LOG) if "mlm/loss" in record][-1]
+    total = 0.25 * last["mlm/loss"] + 0.75 * (last["mlm_2/loss"] + last["nsp/loss"])
+    assert last["loss"] == pytest.approx(total)
+
+
+def test_a_hybrid_loads_in_both_readings_with_equal_weights(recipe_with):
+    folder = pretrain(recipe_with(HYBRID, steps=2))
+    causal = AutoModelForCausalLM.from_pretrained(folder)
+    masked = AutoModelForMaskedLM.from_pretrained(folder)
+    stored = load_file(folder / "model.safetensors")
+    for name, weight in stored.items():
+        assert torch.equal(causal.state_dict()[name], weight)
+        assert torch.equal(masked.state_dict()[name], weight)
