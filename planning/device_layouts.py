@@ -37,7 +37,8 @@ class Memory:
     gradients: float
     """As long as they are kept, that is until the step is taken."""
     optimizer: float
-    """Its state, and the float32 weights that it updates where the model's are of half precision."""
+    """Its state, a moving average of the weights, and the float32 weights that it updates where the model's
+    are of half precision."""
     activations: float
     """What the stacks keep of one micro-batch for the backward pass."""
     loss: float
@@ -62,7 +63,7 @@ class Load:
     largest_block: int
     """Those of the largest layer."""
     optimizer_bytes: int
-    """State of the optimizer."""
+    """State of the optimizer, and a moving average of the weights."""
     product_bytes: int
     """Bytes of a number in a product, b."""
     kept: Kept

@@ -9,9 +9,10 @@ the next change would make wrong; tests compare it with such a formula (Korthika
 and with a model that computes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +25,11 @@ from ..modeling import TercetConfig
 from ..modeling.attention import CrossAttention, SelfAttention
 from ..modeling.block import Block
 from ..modeling.cross_entropy import CHUNK_BYTES, LARGE_CHUNK_BYTES
-from ..modeling.pretrained_tercet import TercetLMHeadModel
+from ..modeling.modeling_tercet_decoder import TercetDecoderModel
+from ..modeling.pretrained_tercet import TercetLMHeadModel, TercetPreTrainedModel
 from ..modeling.short_attention import SHORT, short_attention
 from ..modeling.stack import TercetStack
-from ..objectives.base_recipe import FullSequence
+from ..objectives.base_recipe import FullSequence, Trainable
 from ..pretraining.model import build_config
 from ..pretraining.recipe import PretrainingRecipe
 from ..text.tokenizer import load_tokenizer
@@ -43,6 +45,9 @@ SHORT_KERNEL = "tercet_short"
 MASKLESS_KERNEL = "tercet_maskless"
 """Name of the fused kernel, for traces alone: transformers makes masks for kernels that it knows by name."""
 
+Parts = Sequence[tuple[TercetPreTrainedModel, FullSequence]]
+"""Models that learn together, each with the longest sequence that it reads."""
+
 FORWARD_AND_BACKWARD = 6
 """Operations for each weight and vector that meet in a product: a multiplication and an addition, forward,
 and backward for both of its factors."""
@@ -57,9 +62,13 @@ class Kept:
     per_sequence: int
     """For each full sequence."""
 
+    def __add__(self, other: "Kept") -> "Kept":
+        """Join what two models leave."""
+        return Kept(self.fixed + other.fixed, self.per_sequence + other.per_sequence)
 
-def build_planned_model(recipe: PretrainingRecipe) -> TercetLMHeadModel:
-    """Build a recipe's model without storage; its vocabulary is the largest that its tokenizer may have.
+
+def build_planned_model(recipe: PretrainingRecipe) -> Trainable:
+    """Build what a recipe trains without storage; its vocabulary is the largest that its tokenizer may have.
 
     Raises:
         ValueError: As in `build_config`, or the named tokenizer cannot be loaded.
@@ -69,9 +78,7 @@ def build_planned_model(recipe: PretrainingRecipe) -> TercetLMHeadModel:
         path = recipe.tokenizer.path
         config.vocab_size = recipe.tokenizer.vocab_size if path is None else num_ids(load_tokenizer(path))
     with torch.device("meta"):
-        model = recipe.objective.model_class(config)
-    assert isinstance(model, TercetLMHeadModel)
-    return model
+        return recipe.objective.build_model(config)
 
 
 def count(modules: Iterable[nn.Module]) -> int:
@@ -104,7 +111,12 @@ def optimizer_bytes(model: nn.Module, recipe: TrainingRecipe) -> int:
     return sum(value.numel() * value.element_size() for value in states if isinstance(value, Tensor))
 
 
-def count_flops(model: TercetLMHeadModel, sequence: FullSequence) -> float:
+def average_bytes(model: nn.Module, recipe: TrainingRecipe) -> int:
+    """Count the bytes of the moving average that the recipe keeps of the weights, if it keeps one."""
+    return 0 if recipe.ema_decay is None else torch.float32.itemsize * count([model])
+
+
+def count_flops(model: TercetPreTrainedModel, sequence: FullSequence) -> float:
     """Count the operations of learning from one sequence, as `training.utilization` does.
 
     Those of every product of matrices, forward and backward: of all tokens in the stacks, of targets in the
@@ -113,9 +125,11 @@ def count_flops(model: TercetLMHeadModel, sequence: FullSequence) -> float:
     """
     stacks = [module for module in model.modules() if isinstance(module, TercetStack)]
     lengths = (sequence.read, sequence.written)[: len(stacks)]
-    vocabulary = weights_of(model.transform, model.lm_head)
+    of_vocabulary = (model.transform, model.lm_head) if isinstance(model, TercetLMHeadModel) else ()
+    vocabulary = weights_of(*of_vocabulary)
     judgement = weights_of(model) - weights_of(*stacks) - vocabulary
-    products = sum(stack_products(*pair, sequence.read) for pair in zip(stacks, lengths, strict=True))
+    source = sequence.read if sequence.source is None else sequence.source
+    products = sum(stack_products(*pair, source) for pair in zip(stacks, lengths, strict=True))
     products += sequence.targets * vocabulary + sequence.pairs * judgement
     return FORWARD_AND_BACKWARD * products
 
@@ -128,8 +142,10 @@ def stack_products(stack: TercetStack, length: int, source_length: int) -> float
             products += length * weights_of(module)
         if isinstance(module, SelfAttention):
             products += 2 * length * keys_read(module, length) * module.q_proj.out_features
+            products += module.score.num_products(length, length)
         if isinstance(module, CrossAttention):
             products += 2 * length * source_length * module.q_proj.out_features
+            products += module.score.num_products(length, source_length)
             # These two read the source, and were counted with the block as if they read the target.
             products += (source_length - length) * weights_of(module.k_proj, module.v_proj)
     return products
@@ -179,14 +195,32 @@ def trace_kept(
         config.position_embedding_type = "none"
     fused = "sdpa" if is_cpu else MASKLESS_KERNEL
     with FakeTensorMode(), torch.random.fork_rng(devices=[]):
-        model = AutoModel.from_config(
-            config, dtype=weights, attn_implementation=SHORT_KERNEL if is_cpu and is_short else fused
-        ).train()
+        kernel = SHORT_KERNEL if is_cpu and is_short else fused
+        kernel = kernel if config.has_dot_products else "sdpa"  # which alone computes other scores
+        model = build_traced(config, sequence, dtype=weights, attn_implementation=kernel).train()
         for layer in model.modules() if not is_cpu else ():
             if isinstance(layer, nn.Linear):  # elsewhere, layers that read the same are not one product
                 layer.training = False
         one, two = (kept_bytes(model, sequence, size, precision) for size in (1, 2))
     return Kept(fixed=2 * one - two, per_sequence=two - one)
+
+
+def build_traced(config: TercetConfig, sequence: FullSequence, **kwargs: Any) -> PreTrainedModel:
+    """Build a model without a head: a decoder with cross-attention, if it has a source of its own."""
+    if sequence.source is None:
+        return AutoModel.from_config(config, **kwargs)
+    return TercetDecoderModel._from_config(config, has_cross_attention=True, **kwargs)
+
+
+def trace_parts(
+    parts: Parts, *, precision: str, weights: torch.dtype = torch.float32, is_cpu: bool = False
+) -> Kept:
+    """Count what autograd keeps of all models that learn together; see `trace_kept`."""
+    traces = (
+        trace_kept(model.config, sequence, precision=precision, weights=weights, is_cpu=is_cpu)
+        for model, sequence in parts
+    )
+    return sum(traces, start=Kept(0, 0))
 
 
 def attend_shortly(
@@ -223,6 +257,9 @@ def kept_bytes(model: PreTrainedModel, sequence: FullSequence, batch_size: int, 
     inputs = {"input_ids": torch.zeros(batch_size, sequence.read, dtype=torch.long)}
     if sequence.written:
         inputs["decoder_input_ids"] = torch.zeros(batch_size, sequence.written, dtype=torch.long)
+    if sequence.source is not None:
+        vectors = torch.zeros(batch_size, sequence.source, model.config.hidden_size)
+        inputs["encoder_hidden_states"] = vectors.requires_grad_()
     dtype = DTYPES[precision]
     autocast = torch.autocast("cpu", dtype, enabled=dtype != torch.float32)
     with autocast, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
@@ -250,3 +287,14 @@ def loss_bytes(
     cast = 0 if size == single else size
     of_head = (single + size + cast) * config.vocab_size * config.head_width
     return 2 * size * rows * config.vocab_size + of_head + 2 * single * targets * config.head_width
+
+
+def parts_loss_bytes(
+    parts: Parts, products: torch.dtype, num_sequences: int, *, is_cpu: bool = False
+) -> float:
+    """Count what the vocabularies' losses of models that learn together hold; see `loss_bytes`."""
+    return sum(
+        loss_bytes(model.config, sequence, products, num_sequences, is_cpu=is_cpu)
+        for model, sequence in parts
+        if sequence.targets
+    )

@@ -24,11 +24,14 @@ def report_plan(plan: Plan) -> str:
         f"# {recipe.model.preset or recipe.model.path}, {recipe.objective.kind.replace('_', ' ')}, on "
         f"{machines.devices:,} x {machines.device}",
         table(["the run", ""], run_rows(plan)),
+        *([table(STAGE_COLUMNS, stage_rows(plan))] if recipe.training.stages else []),
         "Memory of one device:",
         table(["layout", *(field.name for field in fields(Memory)), "sum", "fits"], memory_rows(plan)),
         "Speed and cost (micro-batches: number x sequences in each):",
         table([*SPEED_COLUMNS, *(["price"] if machines.price_per_device_hour else [])], speed_rows(plan)),
-        "\n".join(f"- {line}" for line in [*verdicts(plan), *assumptions(plan)]),
+        bullets(verdicts(plan)),
+        "Assumptions:",
+        bullets(assumptions(plan)),
     ]
     return "\n\n".join(parts)
 
@@ -49,6 +52,28 @@ def run_rows(plan: Plan) -> list[list[str]]:
         ["operations per token", f"{short(plan.flops_per_token)}FLOP"],
         ["operations", f"{short(plan.flops)}FLOP"],
     ]
+
+
+STAGE_COLUMNS = ("stage", "steps", "tokens of a sequence", "tokens of a step", "tokens")
+
+
+def stage_rows(plan: Plan) -> list[list[str]]:
+    """Say how the steps of each stage are cut."""
+    return [
+        [
+            f"{number}",
+            f"{stage.steps:,}",
+            f"{stage.sequence.tokens:,}",
+            f"{stage.tokens_per_step:,} ({stage.sequences:,} sequences)",
+            f"{stage.tokens:,}",
+        ]
+        for number, stage in enumerate(plan.stages, start=1)
+    ]
+
+
+def bullets(lines: Iterable[str]) -> str:
+    """Write a list."""
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def memory_rows(plan: Plan) -> list[list[str]]:
@@ -110,12 +135,14 @@ def names(outlooks: Iterable[Outlook]) -> str:
 def assumptions(plan: Plan) -> list[str]:
     """Say what the numbers rest on."""
     machines = plan.machines
+    of_stages = "Values of a step are those of the last stage; memory is that of the stage that needs most."
     comparison = "ZeRO-1 and ZeRO-2 are DeepSpeed's, and shown for comparison: runs use DDP or FSDP2."
     return [
-        f"Assumed: {machines.mfu:.0%} of {short(machines.peak(plan.precision))}FLOP/s in {plan.precision}, "
+        f"{machines.mfu:.0%} of {short(machines.peak(plan.precision))}FLOP/s in {plan.precision}, "
         f"{size(machines.available_memory)} usable, {size(machines.link)}/s to other devices.",
         f"Numbers of {machines.device}: {machines.kind.source}.",
         *([comparison] if machines.devices > 1 else []),
+        *([of_stages] if plan.recipe.training.stages else []),
         f"Every sequence is full, and the vocabulary has {plan.vocab_size:,} entries.",
         "Communication overlaps with computation; evaluation, checkpoints and data preparation are not "
         "included.",

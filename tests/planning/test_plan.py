@@ -12,15 +12,23 @@ from torch.utils._pytree import tree_leaves
 
 from tercet.configs.recipe import parse_recipe
 from tercet.objectives.causal_language_modeling import CausalLanguageModeling
+from tercet.planning.devices import DEVICES, THIS_MACHINE
+from tercet.planning.machines import PlanRecipe
 from tercet.planning.model_costs import build_planned_model
 from tercet.planning.plan import Plan, plan_run
-from tercet.planning.recipe import DEVICES, PlanRecipe, load_plan
+from tercet.planning.recipe import load_plan
 from tercet.planning.report import digits, duration, report_plan, short, table
+from tercet.planning.this_machine import measure_this_machine
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.training.batches import share
 from tercet.training.optimizers import build_optimizer
+from tercet.training.step_planning import share
 
 LENGTH = 64
+
+
+def machines_of(**values) -> PlanRecipe:
+    """Describe machines of H100s, whose numbers do not depend on where the tests run."""
+    return PlanRecipe(**({"device": "h100"} | values))
 
 
 def recipe_of(**training) -> PretrainingRecipe:
@@ -69,7 +77,7 @@ class LiveMemory(TorchDispatchMode):
 def test_memory_is_at_most_a_tenth_above_the_peak_of_a_step(precision):
     """The parts are added although not all of them are at their height at once."""
     recipe = recipe_of(precision=precision)
-    [outlook] = plan_run(recipe, PlanRecipe(device="cpu")).outlooks
+    [outlook] = plan_run(recipe, machines_of(device="cpu")).outlooks
     torch.manual_seed(0)
     model_class, config = type(build_planned_model(recipe)), build_planned_model(recipe).config
     model, objective = model_class(config).train(), CausalLanguageModeling()
@@ -92,7 +100,7 @@ def test_memory_is_at_most_a_tenth_above_the_peak_of_a_step(precision):
 @pytest.mark.parametrize("devices", [1, 2, 3])
 @pytest.mark.parametrize("limit", [LENGTH, 3 * LENGTH, 8 * LENGTH])
 def test_steps_are_cut_as_training_cuts_them(devices, limit):
-    plan = plan_run(recipe_of(tokens_per_micro_batch=limit), PlanRecipe(devices=devices))
+    plan = plan_run(recipe_of(tokens_per_micro_batch=limit), machines_of(devices=devices))
     for outlook in plan.outlooks:
         lengths = np.full(plan.sequences_per_step, LENGTH)
         shares = [share(lengths, limit, outlook.layout.devices, i)[1] for i in range(outlook.layout.devices)]
@@ -101,7 +109,7 @@ def test_steps_are_cut_as_training_cuts_them(devices, limit):
 
 
 def test_time_is_operations_by_speed():
-    machines = PlanRecipe(devices=4, mfu=0.5, peak_flops=1e9, bandwidth=1e15, price_per_device_hour=3)
+    machines = machines_of(devices=4, mfu=0.5, peak_flops=1e9, bandwidth=1e15, price_per_device_hour=3)
     plan = plan_run(recipe_of(), machines)
     ddp = plan.outlooks[1]
     seconds = plan.flops / (4 * 0.5e9)
@@ -112,8 +120,41 @@ def test_time_is_operations_by_speed():
     assert plan.outlooks[0].device_hours == pytest.approx(ddp.device_hours)
 
 
+def test_every_stage_counts_with_its_own_sequences_and_steps():
+    """A run of two stages costs what two runs cost; it holds what the one that needs more memory holds."""
+    stages = [{"steps": 30, "sequence_length": LENGTH // 2, "tokens_per_step": 32 * LENGTH}]
+    machines = machines_of(price_per_device_hour=3)
+    plan = plan_run(recipe_of(stages=stages), machines)
+    data = recipe_of(steps=30, tokens_per_step=32 * LENGTH)
+    corpus = replace(data.corpus, sequence_length=LENGTH // 2)
+    first = plan_run(replace(data, corpus=corpus), machines)
+    second = plan_run(recipe_of(steps=70), machines)
+    assert plan.tokens == first.tokens + second.tokens == 30 * 32 * LENGTH + 70 * 8 * LENGTH
+    assert plan.flops == pytest.approx(first.flops + second.flops)
+    [whole], [early], [late] = plan.outlooks, first.outlooks, second.outlooks
+    assert whole.hours == pytest.approx(early.hours + late.hours)
+    assert whole.price == pytest.approx(3 * whole.hours)
+    assert whole.memory == early.memory
+    assert early.memory.total > late.memory.total
+    assert (whole.share, whole.tokens_per_second) == (late.share, late.tokens_per_second)
+    report = report_plan(plan)
+    assert "| 1     |    30 |" in report
+    assert "memory is that of the stage that needs most" in report
+
+
+def test_a_suggested_micro_batch_fits_every_stage():
+    stages = [{"steps": 30, "tokens_per_step": 32 * LENGTH}]
+    room = plan_run(recipe_of(), machines_of()).outlooks[0].memory.total
+    machines = machines_of(device_memory=room, usable_memory=1)
+    [tight] = plan_run(recipe_of(stages=stages), machines).outlooks
+    assert not tight.fits
+    assert tight.fitting_sequences is not None
+    training = {"stages": stages, "tokens_per_micro_batch": tight.fitting_sequences * LENGTH}
+    assert plan_run(recipe_of(**training), machines).outlooks[0].fits
+
+
 def test_slow_links_set_the_pace():
-    plan = plan_run(recipe_of(), PlanRecipe(devices=4, bandwidth=1e3))
+    plan = plan_run(recipe_of(), machines_of(devices=4, bandwidth=1e3))
     ddp = plan.outlooks[1]
     assert ddp.hours * 3600 == pytest.approx(100 * ddp.traffic / 1e3)
     assert "Limited by communication: DDP" in report_plan(plan)
@@ -121,8 +162,8 @@ def test_slow_links_set_the_pace():
 
 def test_suggested_micro_batch_fits_and_the_next_larger_does_not():
     recipe = recipe_of()
-    whole = plan_run(recipe, PlanRecipe()).outlooks[0].memory
-    machines = PlanRecipe(device_memory=whole.total - whole.activations / 2, usable_memory=1)
+    whole = plan_run(recipe, machines_of()).outlooks[0].memory
+    machines = machines_of(device_memory=whole.total - whole.activations / 2, usable_memory=1)
     [tight] = plan_run(recipe, machines).outlooks
     fitting = tight.fitting_sequences
     assert not tight.fits
@@ -136,7 +177,7 @@ def test_suggested_micro_batch_fits_and_the_next_larger_does_not():
 
 
 def test_hopeless_memory_is_called_so():
-    plan = plan_run(recipe_of(), PlanRecipe(device_memory=1000))
+    plan = plan_run(recipe_of(), machines_of(device_memory=1000))
     assert plan.outlooks[0].fitting_sequences is None
     assert "no micro-batch is small enough" in report_plan(plan)
     assert "Fits: nothing." in report_plan(plan)
@@ -146,6 +187,13 @@ def test_hopeless_memory_is_called_so():
     ("training", "machines", "message"),
     [
         ({}, {"devices": 9}, r"8 full sequences of 64 tokens for 9 devices: raise it to 576"),
+        (
+            {"stages": [{"steps": 3, "tokens_per_step": LENGTH}]},
+            {"devices": 2},
+            r"training\.stages: tokens_per_step is 64, which is 1 full sequences .* for 2 devices",
+        ),
+        ({"stages": [{"steps": 100}]}, {}, r"training\.stages last 100 steps, but training\.steps = 100"),
+        ({"stages": [{"steps": 3, "sequence_length": 65}]}, {}, r"sequence_length = 65 exceeds"),
         ({"tokens_per_micro_batch": 32}, {}, r"tokens_per_micro_batch is 32, .* has 64 tokens"),
         (
             {"precision": "fp16"},
@@ -156,7 +204,7 @@ def test_hopeless_memory_is_called_so():
 )
 def test_impossible_plan_is_refused(training, machines, message):
     with pytest.raises(ValueError, match=message):
-        plan_run(recipe_of(**training), PlanRecipe(**machines))
+        plan_run(recipe_of(**training), machines_of(**machines))
 
 
 def test_keys_of_machines_and_recipe_are_told_apart():
@@ -172,7 +220,7 @@ def test_keys_of_machines_and_recipe_are_told_apart():
     [
         ("devises=3", "plan: devises = 3: unknown key; did you mean devices?"),
         ("devices=0", "plan: devices = 0: must be greater than 0"),
-        ("device=tpu", "plan: device = \"tpu\": must be 'a100'"),
+        ("device=tpu", "plan: device = tpu: unknown; it is this_machine, .* a100, h100"),
         ("trainin.steps=3", "recipe decoder-english: trainin .* did you mean training?"),
         ("devices", "plan: override 'devices': write key=value"),
     ],
@@ -183,15 +231,40 @@ def test_wrong_keys_are_refused_in_one_line(override, message):
     assert "\n" not in str(refusal.value)
 
 
+def test_a_plan_is_for_this_machine_by_default_and_measures_it():
+    machines = PlanRecipe()
+    assert machines.device == THIS_MACHINE
+    assert machines.kind is measure_this_machine()
+    assert all(1e8 < peak < 1e16 for peak in machines.kind.peaks.values())
+    assert machines.kind.memory > 2**28
+    report = report_plan(plan_run(recipe_of(), machines))
+    assert "measured just now" in report.partition("\n\nAssumptions:\n\n")[2]
+
+
+def test_automatic_precision_is_one_that_the_device_computes_in(monkeypatch):
+    monkeypatch.setitem(DEVICES, "old", replace(DEVICES["cpu"], peaks={"fp32": 1e12}))
+    assert plan_run(recipe_of(), PlanRecipe(device="old")).precision == "fp32"
+    assert plan_run(recipe_of(), PlanRecipe(device="rtx4090")).precision == "bf16"
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_every_device_has_a_source_and_half_formats_that_are_no_slower(name):
+    kind = DEVICES[name]
+    assert kind.source
+    assert kind.peaks["bf16"] >= kind.peaks["fp32"] > 1e11
+    assert kind.memory >= 16e9
+    assert kind.node_bandwidth >= kind.network_bandwidth
+
+
 def test_devices_within_a_machine_have_its_links():
     kind = DEVICES["h100"]
-    assert PlanRecipe(devices=8).link == kind.node_bandwidth
-    assert PlanRecipe(devices=9).link == kind.network_bandwidth
-    assert PlanRecipe(devices=9, bandwidth=1.0).link == 1.0
+    assert machines_of(devices=8).link == kind.node_bandwidth
+    assert machines_of(devices=9).link == kind.network_bandwidth
+    assert machines_of(devices=9, bandwidth=1.0).link == 1.0
 
 
 def plan_of_four() -> Plan:
-    return plan_run(recipe_of(), PlanRecipe(devices=4, price_per_device_hour=2))
+    return plan_run(recipe_of(), machines_of(devices=4, price_per_device_hour=2))
 
 
 def test_report_is_markdown_whose_columns_line_up():

@@ -1,0 +1,128 @@
+"""The stages of a planned run: how many sequences their steps have, and what one sequence costs."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from ..objectives.base_recipe import FullSequence, Trainable
+from ..pretraining.prepared import require_shorter
+from ..pretraining.recipe import PretrainingRecipe
+from ..training.recipe import TrainingRecipe
+from ..training.stages import require_time
+from .device_layouts import Load
+from .machines import PlanRecipe
+from .model_costs import (
+    DTYPES,
+    average_bytes,
+    blocks_of,
+    count,
+    count_flops,
+    optimizer_bytes,
+    parts_loss_bytes,
+    trace_parts,
+)
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """Steps of a run that are cut alike; a run without stages is one."""
+
+    steps: int
+    """How many there are."""
+    tokens_limit: int
+    """Tokens of a step at most."""
+    sequence: FullSequence
+    """What every sequence is taken to be."""
+    sequences: int
+    """Of a step."""
+    flops_per_sequence: float
+    load: Load
+    """What its sequences need."""
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of a step's sequences."""
+        return self.sequences * self.sequence.tokens
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all its steps."""
+        return self.steps * self.tokens_per_step
+
+    @property
+    def flops(self) -> float:
+        """Operations of all its steps."""
+        return self.steps * self.sequences * self.flops_per_sequence
+
+
+def plan_stages(
+    recipe: PretrainingRecipe, model: Trainable, machines: PlanRecipe, precision: str
+) -> tuple[PlannedStage, ...]:
+    """Work out what the steps of each stage compute and hold, and those of the recipe's own values.
+
+    Raises:
+        ValueError: As in `plan_run`.
+    """
+    require_time(recipe.training)
+    training, longest, blocks = recipe.training, recipe.corpus.sequence_length, blocks_of(model)
+    is_cpu = machines.kind.is_cpu
+    remembered = optimizer_bytes(model, training) + average_bytes(model, training)
+
+    def planned(steps: int, length: int, limit: int, where: str) -> PlannedStage:
+        sequence = recipe.objective.full_sequence(length)
+        sequences = sequences_per_step(training, sequence.tokens, limit, machines.devices, where)
+        parts = recipe.objective.parts(model, length)
+        trace = partial(trace_parts, parts, precision=precision, is_cpu=is_cpu)
+        load = Load(
+            parameters=count([model]),
+            block_parameters=count(blocks),
+            largest_block=max(count([block]) for block in blocks),
+            optimizer_bytes=remembered,
+            product_bytes=DTYPES[precision].itemsize,
+            kept=trace(),
+            kept_of_cast=trace(weights=DTYPES[precision]),
+            loss_bytes=partial(parts_loss_bytes, parts, DTYPES[precision], is_cpu=is_cpu),
+        )
+        return PlannedStage(
+            steps=steps,
+            tokens_limit=limit,
+            sequence=sequence,
+            sequences=sequences,
+            flops_per_sequence=sum(count_flops(*part) for part in parts),
+            load=load,
+        )
+
+    stages = []
+    for stage in training.stages:
+        length, limit = stage.sequence_length or longest, stage.tokens_per_step or training.tokens_per_step
+        require_shorter(length, longest)
+        stages.append(planned(stage.steps, length, limit, "training.stages: "))
+    steps = training.steps - sum(stage.steps for stage in training.stages)
+    return (*stages, planned(steps, longest, training.tokens_per_step, "training."))
+
+
+def sequences_per_step(training: TrainingRecipe, tokens: int, limit: int, devices: int, where: str) -> int:
+    """Count the full sequences of a step.
+
+    Args:
+        training: Limits the micro-batches.
+        tokens: Of a sequence.
+        limit: Tokens of a step.
+        devices: How many share it.
+        where: Begins the name of the key that gives the limit.
+
+    Raises:
+        ValueError: There are fewer than devices, or one does not fit a micro-batch.
+    """
+    if training.tokens_per_micro_batch is not None and tokens > training.tokens_per_micro_batch:
+        raise ValueError(
+            f"training.tokens_per_micro_batch is {training.tokens_per_micro_batch:,}, but a full sequence "
+            f"has {tokens:,} tokens: raise it, or shorten corpus.sequence_length"
+        )
+    sequences = limit // tokens
+    if sequences < devices:
+        raise ValueError(
+            f"{where}tokens_per_step is {limit:,}, which is {sequences:,} full "
+            f"sequences of {tokens:,} tokens for {devices:,} devices: raise it to {tokens * devices:,} or "
+            "more, or take fewer devices"
+        )
+    return sequences

@@ -1,0 +1,105 @@
+"""Plans of models that learn together: what all of them cost equals what training counts and keeps."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from pydantic import TypeAdapter
+
+from tercet.configs.recipe import parse_recipe
+from tercet.objectives.base_recipe import Trainable
+from tercet.objectives.recipes import SingleObjectiveRecipe
+from tercet.objectives.streams import two_streams
+from tercet.planning.machines import PlanRecipe
+from tercet.planning.model_costs import build_planned_model, count, count_flops, trace_parts
+from tercet.planning.plan import plan_run
+from tercet.pretraining.model import build_model
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.training.batches import Part, Step
+from tercet.training.objective import Batch, Objective
+from tercet.training.packing import sequence_lengths
+from tercet.training.utilization import count_flops_per_token
+from tercet.training.workers import DataCursor
+
+from .test_model_costs import SIGNS, SIZES, WORDS, kept_in_training, tokenizer  # noqa: F401
+
+PRESETS = {"replaced_token_detection": "electra-small", "sentence_denoising": "bert-base"}
+SIZE = 8
+LENGTH = 64
+
+
+def recipe_of(kind: str) -> PretrainingRecipe:
+    """Make a recipe with a small model and the vocabulary of the tokenizer."""
+    data = {
+        "model": {"preset": PRESETS[kind], "overrides": SIZES},
+        "tokenizer": {"vocab_size": len(WORDS) + 20},
+        "corpus": {"train": "x", "validation": "x", "sequence_length": LENGTH},
+        "objective": {"kind": kind} | ({"pooling": "first"} if kind == "sentence_denoising" else {}),
+        "training": {"steps": 1, "tokens_per_step": 4 * LENGTH},
+        "output": "runs/x",
+    }
+    return parse_recipe(PretrainingRecipe, data)
+
+
+def full_batch(kind: str, tokenizer, objective: Objective, size: int) -> Batch:  # noqa: F811
+    """Make a batch of sequences of full length."""
+    rng = np.random.default_rng(0)
+    texts = rng.integers(len(SIGNS), len(WORDS), (size, LENGTH))
+    if kind == "replaced_token_detection":
+        return objective.collate([{"input_ids": text} for text in texts], rng)
+    whole = TypeAdapter(SingleObjectiveRecipe).validate_python({"kind": kind}).full_sequence(LENGTH)
+    return two_streams(list(texts[:, : whole.read]), list(texts[:, : whole.written]), 1)
+
+
+def prepare(kind: str, tokenizer, size: int) -> tuple[Trainable, Objective, Batch]:  # noqa: F811
+    """Build what is trained, its objective, and a batch."""
+    recipe = recipe_of(kind)
+    objective = recipe.objective.build(tokenizer, sequence_length=LENGTH)
+    return build_model(recipe, tokenizer).train(), objective, full_batch(kind, tokenizer, objective, size)
+
+
+@pytest.mark.parametrize("kind", PRESETS)
+def test_parameters_are_those_of_the_models_that_train(kind, tokenizer):  # noqa: F811
+    recipe = recipe_of(kind)
+    model = build_model(recipe, tokenizer)
+    assert count([build_planned_model(recipe)]) == sum(p.numel() for p in model.parameters())
+    parts = [count([part]) for part, _ in recipe.objective.parts(model, LENGTH)]
+    assert max(parts) <= count([model]) < sum(parts)  # they share weights
+
+
+@pytest.mark.parametrize("kind", PRESETS)
+def test_operations_are_those_that_training_counts(kind, tokenizer):  # noqa: F811
+    model, objective, batch = prepare(kind, tokenizer, SIZE)
+    lengths = sequence_lengths(batch)
+    step = Step(DataCursor(0, 0), (Part(batch, [0, SIZE]),), {}, SIZE, int(lengths.sum()))
+    counted = count_flops_per_token(model, objective, step, Accelerator(cpu=True)) * lengths.sum() / SIZE
+    recipe = recipe_of(kind).objective
+    *others, (last, sequence) = recipe.parts(build_planned_model(recipe_of(kind)), LENGTH)
+    if kind == "replaced_token_detection":  # how many tokens are masked is random
+        sequence = replace(sequence, targets=int(objective.targets(batch)["mlm"]) / SIZE * 4 / 3)
+    planned = sum(count_flops(*part) for part in [*others, (last, sequence)])
+    assert planned == pytest.approx(counted, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", PRESETS)
+def test_activations_are_those_that_training_keeps(kind, tokenizer):  # noqa: F811
+    """Of the stacks, within 10 %: see the same test of single models."""
+    four, eight = (kept_in_training(*prepare(kind, tokenizer, size), "fp32") for size in (4, 8))
+    parts = recipe_of(kind).objective.parts(build_planned_model(recipe_of(kind)), LENGTH)
+    planned = trace_parts(parts, precision="fp32", is_cpu=True)
+    assert planned.per_sequence == pytest.approx((eight - four) / 4, rel=0.1)
+
+
+@pytest.mark.parametrize("kind", PRESETS)
+def test_a_plan_counts_all_models(kind):
+    recipe = recipe_of(kind)
+    plan = plan_run(recipe, PlanRecipe(device="cpu"))
+    model = build_planned_model(recipe)
+    parts = recipe.objective.parts(model, LENGTH)
+    assert plan.parameters == count([model])
+    assert plan.stages[-1].flops_per_sequence == sum(count_flops(*part) for part in parts)
+    assert plan.stages[-1].flops_per_sequence > max(count_flops(*part) for part in parts)
+    assert plan.vocab_size == len(WORDS) + 20
+    assert all(parameter.device == torch.device("meta") for parameter in model.parameters())

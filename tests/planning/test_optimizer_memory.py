@@ -1,0 +1,38 @@
+"""What optimizers and averages of weights keep beside the weights."""
+
+from dataclasses import replace
+
+import pytest
+
+from tercet.configs.recipe import parse_recipe
+from tercet.planning.model_costs import average_bytes, build_planned_model, count, optimizer_bytes
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.training.muon_with_adamw import hidden_matrices
+from tercet.training.recipe import OptimizerRecipe
+
+
+@pytest.fixture
+def recipe() -> PretrainingRecipe:
+    data = {
+        "model": {"preset": "decoder-tiny"},
+        "corpus": {"train": "train.txt", "validation": "validation.txt"},
+        "objective": {"kind": "causal_language_modeling"},
+        "training": {"steps": 2},
+        "output": "run",
+    }
+    return parse_recipe(PretrainingRecipe, data)
+
+
+def test_a_moving_average_takes_four_bytes_a_parameter(recipe):
+    model = build_planned_model(recipe)
+    assert average_bytes(model, recipe.training) == 0
+    assert average_bytes(model, replace(recipe.training, ema_decay=0.999)) == 4 * count([model])
+
+
+def test_normuon_keeps_a_moment_for_each_neuron_beside_those_of_muon(recipe):
+    model = build_planned_model(recipe)
+    muon, normuon = (
+        optimizer_bytes(model, replace(recipe.training, optimizer=OptimizerRecipe(kind)))
+        for kind in ("muon", "normuon")
+    )
+    assert normuon - muon == 4 * sum(matrix.shape[0] for matrix in hidden_matrices(model))
