@@ -15,10 +15,10 @@ from datasets import Dataset
 from torch import nn
 
 from ..objectives.task_objectives import TaskObjective
-from ..training.batches import cut_evenly
 from ..training.evaluation import ratio
 from ..training.examples import pick
 from ..training.objective import Batch
+from ..training.step_planning import cut_evenly
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .splits import Split

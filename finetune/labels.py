@@ -5,7 +5,7 @@ writes a label does not matter: 1, 1.0 and "1" are the same one, and so are true
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,20 @@ class Labels:
         self.are_numbered = are_numbered
         self.spellings = self.numbers | (spellings_of_numbers(self.names) if are_numbered else {})
 
+    @property
+    def are_integers(self) -> bool:
+        """Whether the labels are whole numbers, not names: predictions then are numbers, too."""
+        return all(map(WHOLE.fullmatch, self.names))
+
+    def value(self, number: int) -> str | int:
+        """Give a label as predictions write it.
+
+        >>> [Labels(names).value(1) for names in (["bad", "good"], ["1", "5"])]
+        ['good', 5]
+        """
+        name = self.names[number]
+        return int(name) if self.are_integers else name
+
     def __len__(self) -> int:
         """Count the labels."""
         return len(self.names)
@@ -78,6 +92,7 @@ class Labels:
                 row,
                 f"has the label {value!r} in column {column!r}, which is none of {listed(self.names)}: "
                 "correct it, or train with rows that have it",
+                f"has a label in column {column!r} that is none of the names",
             )
         return found
 
@@ -96,11 +111,9 @@ def find_labels(rows: Dataset, column: str, names: Sequence[str] = (), *, are_li
     Raises:
         ValueError: There are fewer than two, some have no name, or a value is no label, or no list of them.
     """
-    feature = rows.features[column]
-    feature = feature.feature if isinstance(feature, List) else feature
     found = listed_values(rows, column) if are_lists else enumerate(values_of(rows, column))
     values = {written(value, row, column) for row, value in found}
-    known = list(names) or (list(feature.names) if isinstance(feature, ClassLabel) else [])
+    known = names_known(rows, column, names)
     if not known:
         names = sorted(values, key=int if all(map(WHOLE.fullmatch, values)) else str)
         return Labels(names, are_numbered=False)
@@ -114,6 +127,32 @@ def find_labels(rows: Dataset, column: str, names: Sequence[str] = (), *, are_li
     if len(values) < 2:
         Labels([labels.names[labels.spellings[value]] for value in values])  # raises: nothing differs
     return labels
+
+
+def names_known(rows: Dataset, column: str, names: Sequence[str] = ()) -> list[str]:
+    """Give the names of a column's labels if the recipe or else the data set has any, in their order."""
+    feature = rows.features[column]
+    feature = feature.feature if isinstance(feature, List) else feature
+    return list(names) or (list(feature.names) if isinstance(feature, ClassLabel) else [])
+
+
+def labels_known(rows: Dataset, column: str, names: Sequence[str]) -> Labels | None:
+    """Give the labels whose names the recipe or else the data set knows, or `None`."""
+    known = names_known(rows, column, names)
+    return Labels(known) if len({*known}) > 1 else None
+
+
+def require_labels(values: Iterable[tuple[int, Any]], column: str, known: Labels | None) -> None:
+    """Make sure that values, which come with their rows, are labels, and among those that are known.
+
+    Raises:
+        RowError: One is none.
+    """
+    for row, value in values:
+        if known is None:
+            written(value, row, column)
+        else:
+            known.number(value, row, column)
 
 
 def spellings_of_numbers(names: Sequence[str]) -> dict[str, int]:
@@ -155,6 +194,7 @@ def written(value: Any, row: int, column: str) -> str:
             row,
             f"has {value!r} in column {column!r}, which is no label: labels are names or whole numbers; "
             "correct it",
+            f"has no label in column {column!r}",
         )
     return str(value)
 

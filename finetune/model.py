@@ -23,7 +23,7 @@ from ..interop.conversion import from_stock
 from ..interop.inheritance import inherit
 from ..interop.messages import quietly, shortened
 from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
-from ..interop.run import load_ours
+from ..interop.own_model import load_ours
 from ..interop.source import load_stock
 from ..interop.stored_weights import inspect_weights
 from ..modeling import (
@@ -77,6 +77,7 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
     source = load_ours(str(folder)) if is_ours else load_foreign(folder, config, task)
     tokenizer = require_tokenizer(folder, recipe.path)
     require_fit(tokenizer, source.config)
+    task.prepare_tokenizer(tokenizer)
     model, fresh = with_head(source, task, recipe, seed)
     return PretrainedModel(model, tokenizer, fresh)
 

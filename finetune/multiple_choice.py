@@ -87,6 +87,17 @@ class MultipleChoice(Task):
         """The number of the right one."""
         return (recipe.target,)
 
+    @classmethod
+    def require_inputs(cls, recipe: MultipleChoiceRecipe, rows: Dataset) -> None:
+        """Refuse what is no text, or no list of them."""
+        texts_of(rows, recipe.text)
+        MultipleChoice(recipe, {}).choices_of(rows)
+
+    @classmethod
+    def require_labels(cls, recipe: MultipleChoiceRecipe, rows: Dataset) -> None:
+        """Refuse what is no number of a choice."""
+        MultipleChoice(recipe, {}).references(rows)
+
     @staticmethod
     def find(recipe: MultipleChoiceRecipe, train: Dataset) -> Facts:
         """Find the number that is right most often."""
@@ -120,7 +131,11 @@ class MultipleChoice(Task):
                 )
             for choice in own:
                 if not isinstance(choice, str) or not choice.strip():
-                    raise RowError(row, f"has {choice!r} in column {column!r}, which is no text: correct it")
+                    raise RowError(
+                        row,
+                        f"has {choice!r} in column {column!r}, which is no text: correct it",
+                        f"has a choice in column {column!r} that is no text",
+                    )
         return choices
 
     def references(self, rows: Dataset) -> list[int]:
@@ -135,7 +150,9 @@ class MultipleChoice(Task):
             number = number_of(value)
             if number is None or number != int(number) or not 0 <= number < len(own):
                 raise RowError(
-                    row, f"has {value!r} in column {column!r}, but choices 0 to {len(own) - 1}: correct it"
+                    row,
+                    f"has {value!r} in column {column!r}, but choices 0 to {len(own) - 1}: correct it",
+                    f"has no number of a choice in column {column!r}",
                 )
             right.append(int(number))
         return right

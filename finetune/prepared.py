@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,8 @@ class Prepared:
     splits: Mapping[str, Split]
     pretrained: PretrainedModel
     """Of the first seed."""
+    bad_rows: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    """How many rows of each file were bad, and why, where there were any."""
 
     @property
     def measured(self) -> list[str]:
@@ -55,7 +57,7 @@ def prepare(recipe: FineTuningRecipe) -> Prepared:
     pretrained = load_pretrained_model(recipe.model, task, recipe.training.seeds[0])
     require_learnable(pretrained.model, recipe)
     encoder = encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
-    return Prepared(task, encode_splits(recipe.data, rows, task, encoder), pretrained)
+    return Prepared(task, encode_splits(rows, task, encoder), pretrained, rows.bad_rows)
 
 
 def require_learnable(model: TercetPreTrainedModel, recipe: FineTuningRecipe) -> None:

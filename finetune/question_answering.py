@@ -10,7 +10,7 @@ Shapes: E examples, W windows of a row, T tokens of a window.
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from typing import Any, NamedTuple
 
@@ -18,7 +18,6 @@ import numpy as np
 from datasets import Dataset
 
 from ..metrics.answers import answer_scores, exact_match, word_f1
-from ..metrics.bootstrap import mean_interval
 from ..objectives.question_answering import NO_CHARACTER, QuestionAnsweringObjective
 from ..text.bad_records import RowError
 from ..text.rows import texts_of, values_of
@@ -75,6 +74,11 @@ class QuestionAnswering(Task):
     def labels_in(recipe: QuestionAnsweringRecipe) -> tuple[str, ...]:
         """The answers."""
         return (recipe.answers,)
+
+    @classmethod
+    def require_labels(cls, recipe: QuestionAnsweringRecipe, rows: Dataset) -> None:
+        """Refuse answers of another form, or that do not stand where they should."""
+        QuestionAnswering(recipe, {}).answers_in(rows)
 
     @staticmethod
     def find(recipe: QuestionAnsweringRecipe, train: Dataset) -> Facts:
@@ -155,9 +159,12 @@ class QuestionAnswering(Task):
         usual = self.facts["most_frequent"]
         return [{"answer": usual, "score": 1.0, "no_answer_score": float(not usual)}] * len(rows)
 
-    def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
-        """Give the 95 % interval of the metric, which is a mean over the rows."""
-        return mean_interval(each_score(self.metric_for_best_model, predictions, references))
+    def score_of_rows(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> Callable[[np.ndarray], float]:
+        """Give a function that computes the metric of some rows, which is a mean over them."""
+        values = each_score(self.metric_for_best_model, predictions, references)
+        return lambda rows: float(values[rows].mean())
 
 
 def each_score(
@@ -188,6 +195,7 @@ def read_answers(value: Any, row: int, column: str) -> list[Answer]:
             row,
             f"has {str(value)[:80]} in column {column!r}, neither {{text: [...], answer_start: [...]}} nor a "
             "list of {text, answer_start}: correct it",
+            f"has answers of another form in column {column!r}",
         ) from None
     return [answer for answer in answers if answer.text]
 
@@ -205,7 +213,9 @@ def misplaced(answer: Answer, text: str, row: int) -> RowError:
     remedy = f"it stands at {place}: correct answer_start" if place >= 0 else "it stands nowhere: correct it"
     instead = text[max(answer.begin, 0) : max(answer.end, 0)]
     return RowError(
-        row, f"has the answer {answer.text!r} at {answer.begin}, where {instead!r} stands; {remedy}"
+        row,
+        f"has the answer {answer.text!r} at {answer.begin}, where {instead!r} stands; {remedy}",
+        "has an answer that does not stand where it should",
     )
 
 

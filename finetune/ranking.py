@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from datasets import Dataset
 
-from ..metrics.bootstrap import mean_interval
+from ..metrics.bootstrap import bootstrap_scores
 from ..metrics.ranking import query_scores
 from ..modeling import TercetConfig
 from ..objectives.ranking import RankingObjective
@@ -85,6 +85,7 @@ class Ranking(Task):
     recipe: RankingRecipe
     metrics = {"mrr": True, "ndcg@10": True, "recall@1": True, "recall@10": True, "map": True, "loss": False}
     baseline = "most frequent documents"
+    is_known_before = True
 
     @staticmethod
     def inputs_in(recipe: RankingRecipe) -> tuple[str, ...]:
@@ -168,15 +169,15 @@ class Ranking(Task):
         names = [name for name in self.metrics if name != "loss"]
         return {name: float(np.mean([each[name] for each in counted])) for name in names}
 
-    def interval(
-        self, predictions: Sequence[Prediction], references: Sequence[Wanted]
-    ) -> tuple[float, float]:
-        """Give the 95 % interval of the metric, by drawing distinct queries: rows of one are no further
-        evidence.
+    def bootstrap(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> np.ndarray:
+        """Average the metric over distinct queries drawn again and again, (R,): rows of one query are no
+        further evidence.
         """
         pairs = zip(predictions, references, strict=True)
-        values = [each[self.metric_for_best_model] for each, wanted in pairs if wanted.is_first_of_query]
-        return mean_interval(np.array(values))
+        values = np.array(
+            [each[self.metric_for_best_model] for each, wanted in pairs if wanted.is_first_of_query]
+        )
+        return bootstrap_scores(lambda queries: float(values[queries].mean()), len(values))
 
     def error(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> np.ndarray:
         """How far the first right text is from the top; 0 for all but the first row of a query."""

@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ..configs.recipe import parse_recipe, recipe_data
-from ..objectives.recipes import ObjectiveRecipe
+from ..objectives.recipes import SingleObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe
+from ..text.bad_rows import OnBadRow
 from ..text.paths import named_path
 from ..training.recipe import Fraction, NonNegative, Positive, TrainingRecipe
 from .task_recipes import TaskRecipe
@@ -58,13 +59,18 @@ class DataRecipe:
     """Id of a data set on the Hub; `train`, `validation` and `test` are then its splits."""
     subset: str | None = None
     """Subset (configuration) of the data set, if it has several."""
+    on_bad_row: OnBadRow = "stop"
+    """What is done about rows that cannot be used: `stop` at the first; `skip` them, counted by the reason;
+    `repair` what needs no guess (tags that are not valid IOB2), and stop at others."""
     max_length: Positive | None = None
     """Maximum number of tokens in a row; by default, the number of the model's positions."""
 
 
 @dataclass(frozen=True)
 class FineTuningSchedule:
-    """Optimization; the defaults are those of Devlin et al., 2019, section A.3, where it has any."""
+    """Optimization. Batch size, epochs, warm-up and weight decay are by default those of Devlin et al., 2019,
+    section A.3; the learning rate is higher, for the smaller models that most runs here begin with.
+    """
 
     epochs: Annotated[float, Field(gt=0)] = 3.0
     """Number of passes over the training rows."""
@@ -72,8 +78,9 @@ class FineTuningSchedule:
     """Average number of rows in an optimizer step: steps have equal numbers of tokens."""
     tokens_per_micro_batch: Positive | None = None
     """Maximum number of tokens in a forward pass: lower it if memory is short."""
-    learning_rate: Annotated[float, Field(gt=0)] = 5e-5
-    """Peak learning rate, that of the head and the last layer."""
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-4
+    """Peak learning rate, that of the head and the last layer; docs/finetuning.md has a table of what to
+    choose."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Learning rate of each layer relative to that of the layer above (Howard and Ruder, 2018, section
     3.2)."""
@@ -132,7 +139,7 @@ class AdaptationRecipe:
 
     corpus: CorpusRecipe
     """The text."""
-    objective: ObjectiveRecipe
+    objective: SingleObjectiveRecipe
     """The objective, usually that of the model's pretraining."""
     training: TrainingRecipe
     """Optimization."""

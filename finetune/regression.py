@@ -1,12 +1,11 @@
 """A number for a text, or for a pair of texts, such as how alike they are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
 
-from ..metrics.bootstrap import bootstrap_interval
 from ..metrics.numbers import SCORES, number_scores
 from ..objectives.task_objectives import RegressionObjective
 from ..text.bad_records import RowError
@@ -37,6 +36,11 @@ class Regression(TextTask):
     def labels_in(recipe: RegressionRecipe) -> tuple[str, ...]:
         """The number."""
         return (recipe.label,)
+
+    @classmethod
+    def require_labels(cls, recipe: RegressionRecipe, rows: Dataset) -> None:
+        """Refuse what is no number."""
+        numbers_in(rows, recipe.label)
 
     @staticmethod
     def find(recipe: RegressionRecipe, train: Dataset) -> Facts:
@@ -76,14 +80,13 @@ class Regression(TextTask):
         """Score the numbers."""
         return number_scores(self.found(predictions), np.asarray(references))
 
-    def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
-        """Give the 95 % interval of the metric, computed alone."""
-        score, found, right = (
-            SCORES[self.metric_for_best_model],
-            self.found(predictions),
-            np.asarray(references),
-        )
-        return bootstrap_interval(lambda rows: score(found[rows], right[rows]), len(right))
+    def score_of_rows(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> Callable[[np.ndarray], float]:
+        """Give a function that computes the metric of some rows alone."""
+        score = SCORES[self.metric_for_best_model]
+        found, right = self.found(predictions), np.asarray(references)
+        return lambda rows: score(found[rows], right[rows])
 
     def plain(
         self, predictions: Sequence[Prediction], references: Sequence[Any]
@@ -122,9 +125,15 @@ def numbers_in(rows: Dataset, column: str) -> np.ndarray:
     found = [number_of(value) for value in values]
     for row, (value, number) in enumerate(zip(values, found, strict=True)):
         if number is None:
-            raise RowError(row, f"has {value!r} in column {column!r}, which is no number: correct it")
+            raise RowError(
+                row,
+                f"has {value!r} in column {column!r}, which is no number: correct it",
+                f"has no number in column {column!r}",
+            )
         if abs(number) > LARGEST:
             raise RowError(
-                row, f"has {number:g} in column {column!r}, whose square no float32 holds: scale the numbers"
+                row,
+                f"has {number:g} in column {column!r}, whose square no float32 holds: scale the numbers",
+                f"has too large a number in column {column!r}",
             )
     return np.array(found, dtype=np.float32)

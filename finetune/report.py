@@ -4,12 +4,9 @@ Written as Markdown and as a page of HTML, from the same blocks as the reports o
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from datasets import Dataset
 
 from ..interop.scores import METRICS
 from ..reporting.blocks import (
@@ -17,32 +14,35 @@ from ..reporting.blocks import (
     Block,
     Card,
     Cards,
-    Examples,
     Figure,
     Heading,
     Prose,
     Report,
     Table,
+    counted,
+    first_block,
     format_score,
     name_of_model,
 )
-from ..reporting.blocks import as_markdown as in_markdown
-from ..reporting.charts import LARGEST_MATRIX, draw_confusions, draw_learning
+from ..reporting.charts import draw_learning
+from ..reporting.markdown import as_markdown as in_markdown
 from ..reporting.page import as_page
+from ..text.bad_rows import in_words as bad_in_words
 from ..training.disk import replace_text
 from ..training.run_folder import CURVES, MARKDOWN, PAGE
 from ..training.tracking import LOG, read_log
 from .library_metrics import PREFIX, score_in_words
-from .output import CONFUSIONS, seed_folder
+from .output import seed_folder
 from .prepared import Prepared
 from .recipe import FineTuningRecipe, in_words
+from .report_rows import best_and_worst, by_label
 from .task import Prediction, Task
 
 SHARED = "shared_rows"
 """Where the scores say how many measured rows are among those that were learned from."""
 
-WORST = 20
-"""Rows that are shown because they were predicted worst."""
+BAD_ROWS = "bad_rows"
+"""Where the scores say how many rows of each file were bad, and what was done about them."""
 
 KINDS = {
     "classification": "Classification",
@@ -53,6 +53,7 @@ KINDS = {
     "multiple_choice": "Multiple choice",
     "ranking": "Semantic search",
     "generation": "Generation",
+    "chat": "Chat",
 }
 """Kind of a task -> how a title begins."""
 
@@ -92,17 +93,23 @@ def build_report(
     rows, seeds = summary["rows"], len(summary["seeds"])
     return Report(
         f"{KINDS[recipe.task.kind]}: {METRICS[criterion]} {format_score(best[criterion], 3)}",
-        f"{name_of_model(recipe.model.path)}, fine-tuned on {rows['train']:,} rows with "
-        f"{seeds} seed{'s' if seeds > 1 else ''}, measured on {rows[split]:,} {split} rows.",
+        f"{name_of_model(recipe.model.path)}, fine-tuned on {counted(rows['train'], 'row')} with "
+        f"{counted(seeds, 'seed')}, measured on {counted(rows[split], f'{split} row')}.",
         [
+            *first_block(summary["verdicts"]),
             Cards([glance(summary, best)]),
             Prose(doubts(summary)),
+            *(
+                Prose(f"{line[0].upper()}{line[1:]}.")
+                for line in [bad_in_words(summary.get(BAD_ROWS, {}))]
+                if line
+            ),
             *(Prose(f"{line}.") for line in shared_in_words(summary[SHARED], rows)),
             score_table(summary, best),
-            *curve(summary, recipe.training.epochs, folder),
+            *curve(task, summary, recipe.training.epochs, folder),
             *comparisons(summary),
             *by_label(task, predictions, references, folder),
-            *worst_errors(task, measured, predictions, references),
+            *best_and_worst(task, measured, predictions, references),
             *what_was_run(summary),
         ],
     )
@@ -111,8 +118,9 @@ def build_report(
 def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[str]:
     """Say of each split how many of its rows are learned from, if any are."""
     return [
-        f"{number:,} of the {rows[split]:,} {split} rows are equal to a training row: the model's score on "
-        "these shows memorization"
+        f"{number:,} of the {counted(rows[split], f'{split} row')} "
+        f"{'is' if number == 1 else 'are'} equal to a training row: the model's score on "
+        f"{'it' if number == 1 else 'these'} shows memorization"
         for split, number in shared.items()
         if number
     ]
@@ -129,9 +137,19 @@ def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
             if criterion in scores
         },
     }
-    scale = max(1.0, *(abs(value or 0.0) for value in values.values()))
+    intervals = {"fine-tuned": summary["interval"]} | {
+        name: found["interval"] for name, found in summary["compared"].items()
+    }
+    ends = [end for interval in intervals.values() for end in interval if math.isfinite(end)]
+    scale = max(1.0, *(abs(value or 0.0) for value in values.values()), *ends)
     bars = [
-        Bar(who, max(0.0, value or 0.0) / scale, format_score(value, 3), who == "fine-tuned")
+        Bar(
+            who,
+            max(0.0, value or 0.0) / scale,
+            format_score(value, 3),
+            who == "fine-tuned",
+            whisker(intervals[who], scale) if who in intervals else None,
+        )
         for who, value in values.items()
     ]
     low, high = summary["interval"]
@@ -141,6 +159,12 @@ def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
         f"95 % interval {low:.3g} to {high:.3g}.",
         bars,
     )
+
+
+def whisker(interval: Sequence[float], scale: float) -> tuple[float, float] | None:
+    """Give an interval as shares of a scale that begins at 0; none if it is not defined or of no width."""
+    low, high = interval
+    return (max(low, 0.0) / scale, max(high, 0.0) / scale) if low < high else None
 
 
 def doubts(summary: Mapping[str, Any]) -> str:
@@ -153,9 +177,11 @@ def doubts(summary: Mapping[str, Any]) -> str:
         )
     return (
         f"{chosen}. The interval is a percentile bootstrap over rows (Efron and Tibshirani, 1993): it "
-        f"covers other rows of the same kind, but not other seeds, which the standard deviation covers. The "
-        f"baselines are the best guess that ignores the text (majority class, mean, ...) and, untrained, "
-        f"the same pretrained model with a random head."
+        f"covers other rows of the same kind, but not other seeds, which the standard deviation covers. "
+        f"Differences are of the same rows, drawn for both. The baselines are the best guess that ignores "
+        f"the text (majority class, mean, ...), a bag of words where there are labels (logistic regression "
+        f"on TF-IDF weights, learned from the same rows) and, untrained, the same model before the run, with "
+        f"a random head where the pretrained one has none."
     )
 
 
@@ -178,8 +204,8 @@ def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     return Table(heads, rows, strong=names.index(summary["criterion"]))
 
 
-def curve(summary: Mapping[str, Any], epochs: float, folder: Path) -> Iterator[Block]:
-    """Draw how the metric grew on the validation rows."""
+def curve(task: Task, summary: Mapping[str, Any], epochs: float, folder: Path) -> Iterator[Block]:
+    """Draw how the metric grew on the validation rows; its interval and the guess, if they are of these."""
     criterion = summary["criterion"]
     curves = {}
     for seed, result in summary["seeds"].items():
@@ -198,7 +224,12 @@ def curve(summary: Mapping[str, Any], epochs: float, folder: Path) -> Iterator[B
         return
     yield Heading("Learning curve")
     title = f"{METRICS[criterion]} of the validation rows"
-    drawing = draw_learning(curves, {}, chosen, title, folder / CURVES)
+    levels, interval = {}, None
+    if summary["split"] == "validation":
+        guess = summary["baselines"][task.baseline].get(criterion)
+        levels = {} if guess is None or math.isnan(guess) else {task.baseline: guess}
+        interval = None if math.isnan(sum(summary["interval"])) else tuple(summary["interval"])
+    drawing = draw_learning(curves, levels, chosen, title, folder / CURVES, interval)
     yield Figure(CURVES, drawing, f"{title}, over the epochs")
 
 
@@ -228,36 +259,6 @@ def mean_and_deviation(told: Mapping[str, Any], split: str, name: str) -> str:
     """Write a score's mean over the seeds, and its deviation."""
     mean, deviation = (told[kind][split][name] for kind in ("mean", "standard_deviation"))
     return f"{format_score(mean)} ± {format_score(deviation, 2)}"
-
-
-def by_label(task: Task, predictions: Sequence[Prediction], references: Any, folder: Path) -> Iterator[Block]:
-    """Show how well each label is found, and what it is taken for."""
-    table = task.breakdown(predictions, references)
-    if not table:
-        return
-    yield Heading("By label")
-    yield Table(
-        ["label", "precision", "recall", "F1", "rows"],
-        [[row.label, *(f"{value:.3f}" for value in (row.precision, row.recall, row.f1)), f"{row.support:,}"]
-         for row in table],
-    )  # fmt: skip
-    confusions = task.confusions(predictions, references)
-    if confusions is not None and len(confusions[0]) <= LARGEST_MATRIX:
-        drawing = draw_confusions(*confusions, folder / CONFUSIONS)
-        yield Figure(CONFUSIONS, drawing, "Confusion matrix")
-
-
-def worst_errors(
-    task: Task, rows: Dataset, predictions: Sequence[Prediction], references: Any
-) -> Iterable[Block]:
-    """Show the rows that were predicted worst."""
-    errors = np.asarray(task.error(predictions, references), dtype=np.float64)
-    worst = [index for index in np.argsort(-errors, kind="stable")[:WORST].tolist() if errors[index] > 0]
-    if not worst:
-        return [Heading("Errors"), Prose("None: every prediction is correct.")]
-    shown = [task.show(rows[index], predictions[index], references[index]) for index in worst]
-    about = f"The {len(worst)} of {len(rows):,} rows with the largest errors of the best seed's model."
-    return [Heading("The worst errors"), Prose(about), Examples(shown)]
 
 
 def what_was_run(summary: Mapping[str, Any]) -> Iterator[Block]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
 from ..text.bad_records import RowError
+from ..text.bad_rows import Places
 from ..text.cache import cache_folder
 from ..text.digests import identify_file
 from ..text.rows import divide, read_rows, split_off
@@ -19,7 +21,7 @@ from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .recipe import DataRecipe, FineTuningRecipe
 from .task import Task
-from .tasks import build_task, columns_of
+from .tasks import build_task, columns_of, repair, require_usable
 
 MEASURED = ("validation", "test")
 """Splits that nothing is learned from."""
@@ -36,37 +38,67 @@ class Split:
     examples: LabelledExamples
 
 
-def read_splits(recipe: FineTuningRecipe) -> dict[str, Dataset]:
-    """Read the rows that a recipe names: `train`, `validation` and, if there is one, `test`.
+class SplitRows(dict[str, Dataset]):
+    """The rows of each split by its name: `train`, `validation` and, if there is one, `test`."""
+
+    def __init__(self):
+        super().__init__()
+        self.places: dict[str, Places] = {}
+        """Where the rows of each split stand."""
+        self.bad_rows: dict[str, dict[str, Any]] = {}
+        """How many rows of each file were bad, and why, where there were any."""
+
+    def add(self, split: str, rows: Dataset, places: Places) -> None:
+        """Add a split."""
+        self[split], self.places[split] = rows, places
+
+
+def read_splits(recipe: FineTuningRecipe) -> SplitRows:
+    """Read the rows that a recipe names.
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: It cannot be read, is empty, lacks a column, or a row has nothing there.
+        ValueError: It cannot be read, is empty, lacks a column, or a row is bad and is neither left out nor
+            repaired.
     """
-    columns = columns_of(recipe.task)
-    named = [split for split in ("train", *MEASURED) if getattr(recipe.data, split) is not None]
-    source = {"dataset": recipe.data.dataset, "subset": recipe.data.subset}
-    rows = {
-        split: read_rows(getattr(recipe.data, split), columns, f"data.{split}", **source) for split in named
-    }
-    if "validation" not in rows:
-        rows["train"], rows["validation"] = split_off(rows["train"], recipe.data.validation_share, SEED)
-    return {split: rows[split] for split in ("train", *MEASURED) if split in rows}
+    data, task = recipe.data, recipe.task
+    splits = SplitRows()
+    for split in ("train", *MEASURED):
+        source = getattr(data, split)
+        if source is not None:
+            rows, places, tally = read_rows(
+                source,
+                columns_of(task),
+                f"data.{split}",
+                dataset=data.dataset,
+                subset=data.subset,
+                on_bad_row=data.on_bad_row,
+                check=partial(require_usable, task),
+                repair=partial(repair, task),
+            )
+            splits.add(split, rows, places)
+            if tally.has_bad_rows:
+                splits.bad_rows[split] = tally.facts
+        elif split == "validation":
+            rows, places = splits["train"], splits.places["train"]
+            rest, held_out = divide(len(rows), data.validation_share, SEED)
+            learned, measured = split_off(rows, data.validation_share, SEED)
+            splits.add("train", learned, places.select(rest))
+            splits.add("validation", measured, places.select(held_out))
+    return splits
 
 
-def find_task(recipe: FineTuningRecipe, rows: Mapping[str, Dataset]) -> Task:
+def find_task(recipe: FineTuningRecipe, rows: SplitRows) -> Task:
     """Find out what the labels of the training rows are.
 
     Raises:
         ValueError: There is nothing to learn from them.
     """
-    with naming_rows(recipe.data, "train", rows):
+    with naming_rows("train", rows):
         return build_task(recipe.task, rows["train"])
 
 
-def encode_splits(
-    data: DataRecipe, rows: Mapping[str, Dataset], task: Task, encoder: TextEncoder
-) -> dict[str, Split]:
+def encode_splits(rows: SplitRows, task: Task, encoder: TextEncoder) -> dict[str, Split]:
     """Let the tokenizer read all rows.
 
     Raises:
@@ -74,24 +106,18 @@ def encode_splits(
     """
     splits = {}
     for name, own in rows.items():
-        with naming_rows(data, name, rows):
+        with naming_rows(name, rows):
             splits[name] = Split(own, task.examples(own, encoder))
     return splits
 
 
 @contextmanager
-def naming_rows(data: DataRecipe, split: str, rows: Mapping[str, Dataset]) -> Iterator[None]:
-    """Let errors say which split they are about, and number a row as in its file, whatever was held out."""
+def naming_rows(split: str, rows: SplitRows) -> Iterator[None]:
+    """Let errors say which split they are about, and where a row stands in its file."""
     try:
         yield
     except RowError as error:
-        number = error.row
-        if data.validation is None and split != "test":
-            num_rows = len(rows["train"]) + len(rows["validation"])
-            rest, held_out = divide(num_rows, data.validation_share, SEED)
-            number = int((rest if split == "train" else held_out)[number])
-            split = "train"
-        raise ValueError(f"data.{split}: {RowError(number, error.complaint)}") from None
+        raise rows.places[split].refusal(error) from None
     except ValueError as error:
         raise ValueError(f"data.{split}: {error}") from None
 

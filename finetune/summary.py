@@ -12,8 +12,10 @@ import torch
 from torch import nn
 
 from ..interop.finished_run import EVALUATION, TEXTS
-from ..metrics.bootstrap import deviation
+from ..metrics.bootstrap import deviation, percentile_interval
 from ..pretraining.text import UNKNOWN
+from ..reporting.verdicts import as_data
+from ..text.bad_rows import in_words
 from ..text.special_tokens import share_of_unknown, tell_of_unknown
 from ..text.texts_read import keep_texts
 from ..training.disk import replace_text
@@ -24,12 +26,10 @@ from .evaluation import Evaluation, evaluate_rows
 from .output import GRID_SCORES, PREDICTIONS, SEED, seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
-from .report import SHARED, shared_in_words, write_report
+from .report import BAD_ROWS, SHARED, shared_in_words, write_report
 from .splits import Split, identify
 from .task import Prediction
-
-UNTRAINED = "untrained"
-"""Name of the baseline that is the model with a random head."""
+from .verdicts import BAG_OF_WORDS, UNTRAINED, compared, verdicts
 
 
 def conclude(recipe: FineTuningRecipe, prepared: Prepared, results: Results, before: Results | None) -> None:
@@ -66,12 +66,13 @@ def conclude(recipe: FineTuningRecipe, prepared: Prepared, results: Results, bef
 def keep_rows(recipe: FineTuningRecipe, prepared: Prepared) -> None:
     """Write which rows a run reads, before it reads them: whoever resumes it may have others.
 
-    Rows that are learned from and measured on as well are told of.
+    Bad rows are told of, and rows that are learned from and measured on as well.
     """
     texts = identify(recipe.data, {name: split.rows for name, split in prepared.splits.items()})
     rows = {name: len(split.rows) for name, split in prepared.splits.items()}
-    for line in shared_in_words(prepared.shared_rows, rows):
-        print(line, file=sys.stderr, flush=True)
+    for line in (in_words(prepared.bad_rows), *shared_in_words(prepared.shared_rows, rows)):
+        if line:
+            print(line, file=sys.stderr, flush=True)
     goes_on = any(recipe.folder.glob(f"{SEED}*"))
     keep_texts(recipe.folder / TEXTS, texts, goes_on=goes_on)
 
@@ -92,24 +93,43 @@ def summarize(
     task, measured = prepared.task, prepared.measured
     last = prepared.splits[measured[-1]]
     references = task.references(last.rows)
-    guesses = task.guess(prepared.splits["train"].rows, last.rows)
-    return {
+    untrained = evaluate_untrained(prepared, last, recipe.training.precision)
+    predicted = guesses(prepared, last) | {UNTRAINED: untrained.predictions}
+    scored = {name: task.score(each, references) for name, each in predicted.items()}
+    drawn = {
+        name: task.bootstrap(each, references)
+        for name, each in predicted.items()
+        if task.metric_for_best_model in scored[name]
+    }
+    own = task.bootstrap(predictions, references)
+    summary = {
         "criterion": task.metric_for_best_model,
         "split": measured[-1],
         "rows": {name: len(split.rows) for name, split in prepared.splits.items()},
         "seeds": {str(seed): result for seed, result in results.items()},
         "best_seed": best_seed,
         SHARED: prepared.shared_rows,
+        **({BAD_ROWS: prepared.bad_rows} if prepared.bad_rows else {}),
         UNKNOWN: {name: unknown_in(prepared, name) for name in measured},
         **spread(measured, results),
-        "interval": list(task.interval(predictions, references)),
+        "interval": list(percentile_interval(own)),
         "baselines": {
-            task.baseline: as_json(
-                task.score(guesses, references) | task.library_scores(guesses, references)
-            ),
-            UNTRAINED: as_json(evaluate_untrained(prepared, last, recipe.training.precision).scores),
-        },
+            name: as_json(scored[name] | task.library_scores(each, references))
+            for name, each in predicted.items()
+            if name != UNTRAINED
+        }
+        | {UNTRAINED: as_json(untrained.scores)},
+        "compared": compared(own, drawn),
     }
+    return summary | {"verdicts": as_data(verdicts(task, summary))}
+
+
+def guesses(prepared: Prepared, split: Split) -> dict[str, list[Prediction]]:
+    """Predict a split by what ignores the text and, where there are labels, by what counts its words."""
+    task, train = prepared.task, prepared.splits["train"].rows
+    words = task.count_words(train, split.rows)
+    guess = {task.baseline: task.guess(train, split.rows)}
+    return guess if words is None else guess | {BAG_OF_WORDS: words}
 
 
 def unknown_in(prepared: Prepared, split: str) -> float:

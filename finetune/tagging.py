@@ -8,7 +8,7 @@ Shapes: N packed tokens of the batch, L labels, W words of a row.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
@@ -18,9 +18,8 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..metrics.bootstrap import bootstrap_interval
 from ..metrics.labels import LabelRow, label_table
-from ..metrics.spans import OUTSIDE, check_iob2, ratio, row_counts, span_scores, span_table
+from ..metrics.spans import OUTSIDE, as_iob2, check_iob2, ratio, row_counts, span_scores, span_table
 from ..objectives.streams import one_stream
 from ..objectives.task_objectives import TaskObjective, inputs_of
 from ..reporting.blocks import Example as Shown
@@ -32,7 +31,7 @@ from ..training.objective import IGNORE, Batch, Example
 from ..training.packing import Ragged
 from .encoding import NO_WORD, TextEncoder
 from .examples import LabelledExamples
-from .labels import Labels, find_labels
+from .labels import Labels, find_labels, labels_known, written
 from .task import Facts, Prediction, Task
 from .task_recipes import TaggingRecipe
 
@@ -95,6 +94,37 @@ class Tagging(Task):
         """Their labels."""
         return (recipe.tags,)
 
+    @classmethod
+    def require_inputs(cls, recipe: TaggingRecipe, rows: Dataset) -> None:
+        """Refuse what is no list of words."""
+        words_in(rows, recipe.words)
+
+    @classmethod
+    def require_labels(cls, recipe: TaggingRecipe, rows: Dataset) -> None:
+        """Refuse what is no list of labels, one for each word, or no valid IOB2."""
+        tags_in(rows, recipe, labels_known(rows, recipe.tags, recipe.label_names))
+
+    @staticmethod
+    def repair(recipe: TaggingRecipe, rows: Dataset, row: int) -> dict[str, Any] | None:
+        """Write B-X for an I-X that continues no span, as such tags are scored (`as_iob2`)."""
+        labels = labels_known(rows, recipe.tags, recipe.label_names)
+        tags = rows[row][recipe.tags]
+        try:
+            names = [name_of(tag, labels, row, recipe.tags) for tag in tags]
+        except (TypeError, RowError):
+            return None
+        repaired = as_iob2(names)
+        is_expressible = labels is None or labels.numbers.keys() >= {*repaired}
+        if recipe.scheme != "iob2" or repaired == names or not is_expressible:
+            return None
+        number_of = {} if labels is None else labels.numbers
+        return {
+            recipe.tags: [
+                tag if new == name else new if tag == name else number_of[new]
+                for tag, name, new in zip(tags, names, repaired, strict=True)
+            ]
+        }
+
     @staticmethod
     def find(recipe: TaggingRecipe, train: Dataset) -> Facts:
         """Find the labels, and the most frequent one."""
@@ -116,45 +146,15 @@ class Tagging(Task):
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Encode words, and say at which tokens they begin."""
-        fields = encoder.encode_words(self.words_of(rows))
+        fields = encoder.encode_words(words_in(rows, self.recipe.words))
         if labelled:
             numbers = [np.array([self.labels.numbers[tag] for tag in tags]) for tags in self.references(rows)]
             fields["labels"] = labels_at_first_tokens(fields["words"], numbers)
         return LabelledExamples(fields)
 
-    def words_of(self, rows: Dataset) -> Sequence[Sequence[str]]:
-        """Give the words of each row.
-
-        Raises:
-            ValueError: A row has none, or something that is no word.
-        """
-        column = self.recipe.words
-        for row, words in enumerate(texts := lists_of(rows, column, "words")):
-            if not words or not all(isinstance(word, str) for word in words):
-                raise RowError(
-                    row,
-                    f"has no list of words in column {column!r} ({str(words)[:40]}): correct it, or leave it "
-                    "out",
-                )
-        return texts
-
     def references(self, rows: Dataset) -> Sequence[list[str]]:
-        """The labels of each row's words, by name.
-
-        Raises:
-            ValueError: A row has another number of labels than of words, an unknown one, or no valid IOB2.
-        """
-        column, tagged = self.recipe.tags, []
-        for row, (words, tags) in enumerate(
-            zip(self.words_of(rows), lists_of(rows, column, "labels"), strict=True)
-        ):
-            if len(words) != len(tags):
-                raise RowError(row, f"has {len(words)} words, but {len(tags)} labels: correct it")
-            names = [self.labels.names[self.labels.number(tag, row, column)] for tag in tags]
-            if self.recipe.scheme == "iob2":
-                check_iob2(names, row)
-            tagged.append(names)
-        return tagged
+        """The labels of each row's words, by name."""
+        return tags_in(rows, self.recipe, self.labels)
 
     def objective(self) -> TaggingObjective:
         """Cross-entropy."""
@@ -163,7 +163,7 @@ class Tagging(Task):
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
         """Give the labels of each row's words."""
         found = []
-        for answer, words in zip(answers, self.words_of(rows), strict=True):
+        for answer, words in zip(answers, words_in(rows, self.recipe.words), strict=True):
             tags = [self.most_frequent] * len(words)
             for word, number in answer.tolist():
                 tags[word] = self.labels.names[number]
@@ -191,7 +191,7 @@ class Tagging(Task):
         """The labels."""
         return " ".join(reference)
 
-    def show(self, row: Row, prediction: Prediction, reference: Any) -> Shown:
+    def show(self, row: Row, prediction: Prediction, reference: Any, *, is_right: bool = False) -> Shown:
         """Lay out the words, those with a label marked, twice: as they are, and as the model has them."""
         words = row[self.recipe.words]
         sides = {"right": reference, "model": prediction[self.recipe.tags]}
@@ -216,13 +216,13 @@ class Tagging(Task):
         )
         return label_table(found, right, self.labels.names)
 
-    def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
-        """Give the 95 % interval of the metric, from counts of each row, which add up."""
+    def score_of_rows(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> Callable[[np.ndarray], float]:
+        """Give a function that computes the metric of some rows from the counts of each, which add up."""
         counts = np.array([*map(row_counts, self.found(predictions), references)])
         part, whole = (0, 1) if self.metric_for_best_model == "span_f1" else (2, 3)
-        return bootstrap_interval(
-            lambda rows: ratio(counts[rows, part].sum(), counts[rows, whole].sum()), len(counts)
-        )
+        return lambda rows: ratio(counts[rows, part].sum(), counts[rows, whole].sum())
 
     def found(self, predictions: Sequence[Prediction]) -> list[list[str]]:
         """Give the predicted labels of each row's words."""
@@ -230,7 +230,64 @@ class Tagging(Task):
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict the most frequent label for every word."""
-        return [{self.recipe.tags: [self.most_frequent] * len(words)} for words in self.words_of(rows)]
+        return [
+            {self.recipe.tags: [self.most_frequent] * len(words)}
+            for words in words_in(rows, self.recipe.words)
+        ]
+
+
+def words_in(rows: Dataset, column: str) -> Sequence[list[str]]:
+    """Give the words of each row.
+
+    Raises:
+        RowError: A row has none, or something that is no word.
+    """
+    for row, words in enumerate(texts := lists_of(rows, column, "words")):
+        if not words or not all(isinstance(word, str) for word in words):
+            raise RowError(
+                row,
+                f"has no list of words in column {column!r} ({str(words)[:40]}): correct it, or leave it out",
+            )
+    return texts
+
+
+def tags_in(rows: Dataset, recipe: TaggingRecipe, labels: Labels | None) -> list[list[str]]:
+    """Give the labels of each row's words, by name.
+
+    Args:
+        rows: Have the recipe's columns.
+        recipe: Names them.
+        labels: Those that there are; without them, values are names.
+
+    Raises:
+        RowError: A row has another number of labels than of words, an unknown one, or no valid IOB2.
+    """
+    tagged, column = [], recipe.tags
+    words_and_tags = zip(words_in(rows, recipe.words), lists_of(rows, column, "labels"), strict=True)
+    for row, (words, tags) in enumerate(words_and_tags):
+        if len(words) != len(tags):
+            raise RowError(
+                row,
+                f"has {len(words)} words, but {len(tags)} labels: correct it",
+                "has another number of labels than of words",
+            )
+        names = [name_of(tag, labels, row, column) for tag in tags]
+        if recipe.scheme == "iob2":
+            try:
+                check_iob2(names)
+            except ValueError as error:
+                raise RowError(row, str(error), "has tags that are not valid IOB2") from None
+        tagged.append(names)
+    return tagged
+
+
+def name_of(tag: Any, labels: Labels | None, row: int, column: str) -> str:
+    """Give the name of a label, however a file writes it.
+
+    Raises:
+        RowError: It is no label, or none of those that there are.
+    """
+    return written(tag, row, column) if labels is None else labels.names[labels.number(tag, row, column)]
 
 
 def labels_at_first_tokens(words: Ragged, numbers: Sequence[np.ndarray]) -> Ragged:

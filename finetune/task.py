@@ -11,14 +11,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
 
-from ..metrics.bootstrap import bootstrap_interval
+from ..metrics.bootstrap import bootstrap_scores, percentile_interval
 from ..metrics.labels import LabelRow
 from ..modeling import TercetConfig
 from ..objectives.task_objectives import TaskObjective
 from ..reporting.blocks import Example as Shown
 from ..reporting.blocks import Line, Run
-from ..text.rows import Row
+from ..text.rows import Row, texts_of
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .library_metrics import Modules, library_scores
@@ -47,6 +48,8 @@ class Task(ABC):
     """Every score, and whether more of it is better."""
     baseline: ClassVar[str] = "majority class"
     """What `guess` predicts, as reports call it."""
+    is_known_before: ClassVar[bool] = False
+    """Whether a pretrained model can do the task before it learns it, because its head has no weights."""
 
     def __init__(self, recipe: Any, facts: Facts):
         self.recipe = recipe
@@ -72,6 +75,40 @@ class Task(ABC):
         Raises:
             ValueError: There is nothing to learn from them.
         """
+
+    @classmethod
+    def require_inputs(cls, recipe: Any, rows: Dataset) -> None:
+        """Make sure that a model can read each row, whatever the others hold.
+
+        Raises:
+            RowError: It cannot read one.
+        """
+        for column in cls.inputs_in(recipe):
+            texts_of(rows, column)
+
+    @classmethod
+    def require_labels(cls, recipe: Any, rows: Dataset) -> None:
+        """Make sure that a model can learn from each row that it can read, whatever the others hold.
+
+        Raises:
+            RowError: One has no label, or what is none.
+        """
+        for column in cls.labels_in(recipe):
+            texts_of(rows, column)
+
+    @staticmethod
+    def repair(recipe: Any, rows: Dataset, row: int) -> dict[str, Any] | None:
+        """Repair the columns of a row that cannot be used, or give `None` where that would be a guess."""
+        return None
+
+    @staticmethod
+    def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
+        """Give a tokenizer what the task needs beside its tokens; most tasks need nothing.
+
+        Raises:
+            ValueError: It cannot have that.
+        """
+        return
 
     @property
     def metric_for_best_model(self) -> str:
@@ -137,15 +174,22 @@ class Task(ABC):
     def format_reference(self, reference: Any) -> str:
         """Write what would have been correct."""
 
-    def show(self, row: Row, prediction: Prediction, reference: Any) -> Shown:
-        """Lay out a row that was predicted wrongly, for people to read."""
+    def sureness(self, predictions: Sequence[Prediction]) -> np.ndarray:
+        """Say how sure the model was of each prediction, (E,), where it says so."""
+        return np.array([float(each.get("score", 0.0)) for each in predictions])
+
+    def show(self, row: Row, prediction: Prediction, reference: Any, *, is_right: bool = False) -> Shown:
+        """Lay out a row and what was predicted, for people to read."""
         read = [Line(column, [Run(shortened(row[column]))]) for column in self.inputs_in(self.recipe)]
         expected = Line("reference", [Run(shortened(self.format_reference(reference)), "right")])
         return Shown(
             [
                 *read,
                 expected,
-                Line("prediction", [Run(shortened(self.format_prediction(prediction)), "wrong")]),
+                Line(
+                    "prediction",
+                    [Run(shortened(self.format_prediction(prediction)), "right" if is_right else "wrong")],
+                ),
             ]
         )
 
@@ -163,9 +207,17 @@ class Task(ABC):
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict the baseline that needs no text: the majority class, the mean, ..."""
 
+    def count_words(self, train: Dataset, rows: Dataset) -> list[Prediction] | None:
+        """Predict the baseline that counts words (`bag_of_words.py`), where there are labels to learn."""
+        return None
+
+    def bootstrap(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+        """Score rows drawn again and again by the metric, (R,): the same rows for all predictions."""
+        return bootstrap_scores(self.score_of_rows(predictions, references), len(predictions))
+
     def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
-        """Give the 95 % interval of the metric, by scoring rows drawn again and again."""
-        return bootstrap_interval(self.score_of_rows(predictions, references), len(predictions))
+        """Give the 95 % interval of the metric."""
+        return percentile_interval(self.bootstrap(predictions, references))
 
     def score_of_rows(
         self, predictions: Sequence[Prediction], references: Sequence[Any]

@@ -8,6 +8,7 @@ kind: classification        one label for a text, or for a pair of texts
       multiple_choice       one of several texts
       ranking               texts that answer a query (sentence embeddings, semantic search)
       generation            a target text (translation, summarization, ...)
+      chat                  the assistant's turns of a dialogue (supervised fine-tuning of decoders)
 """
 
 from collections.abc import Mapping
@@ -198,6 +199,35 @@ class GenerationRecipe:
     """Modules of the `evaluate` library that are computed and reported as well."""
 
 
+@dataclass(frozen=True)
+class ChatRecipe:
+    """The assistant's turns of a dialogue, learned by a decoder (supervised fine-tuning)."""
+
+    RENAMED: ClassVar[Mapping[str, str]] = RENAMED
+
+    kind: Literal["chat"]
+    messages: str = "messages"
+    """Column of the dialogues: lists of `{role: ..., content: ...}`, with answers of the role `assistant`."""
+    prompt: str | None = None
+    """Column of prompts, where rows have a prompt and a completion instead of a dialogue."""
+    completion: str = "completion"
+    """Column of the completions, if there are prompts."""
+    generate: bool = False
+    """Whether the last answer of each held-out row is generated and compared with the row's, at every
+    evaluation."""
+    longest_answer: Annotated[int, Field(gt=0)] = 128
+    """Maximum number of tokens in a generated answer."""
+    metric_for_best_model: Literal["loss", "rougeL", "exact_match", "bleu", "chrf"] = "loss"
+    """Metric that selects the best checkpoint: the loss of the answers, or another one with `generate`."""
+
+    def __post_init__(self):
+        if self.metric_for_best_model != "loss" and not self.generate:
+            raise ValueError(
+                f"task.metric_for_best_model is {self.metric_for_best_model}, which needs generated answers: "
+                "set task.generate=true"
+            )
+
+
 TaskRecipe = Annotated[
     ClassificationRecipe
     | MultiLabelRecipe
@@ -206,7 +236,8 @@ TaskRecipe = Annotated[
     | QuestionAnsweringRecipe
     | MultipleChoiceRecipe
     | RankingRecipe
-    | GenerationRecipe,
+    | GenerationRecipe
+    | ChatRecipe,
     Field(discriminator="kind"),
 ]
 """Any of them; `kind` says which."""

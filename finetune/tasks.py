@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from ..configs.recipe import recipe_data
 from ..interop.finished_run import TASK
 from ..training.disk import replace_text
+from .chat import Chat
 from .generation import Generation
 from .library_metrics import load_metrics
 from .multiple_choice import MultipleChoice
@@ -19,6 +20,7 @@ from .regression import Regression
 from .tagging import Tagging
 from .task import Task
 from .task_recipes import (
+    ChatRecipe,
     ClassificationRecipe,
     GenerationRecipe,
     MultiLabelRecipe,
@@ -43,6 +45,7 @@ TASKS: dict[type[Any], type[Task]] = {
     MultipleChoiceRecipe: MultipleChoice,
     RankingRecipe: Ranking,
     GenerationRecipe: Generation,
+    ChatRecipe: Chat,
 }
 """Recipe of a task -> the task, once its training rows are known."""
 
@@ -51,6 +54,22 @@ def columns_of(recipe: TaskRecipe) -> tuple[str, ...]:
     """Name the columns of a task: those that are read, and those of the labels."""
     kind = TASKS[type(recipe)]
     return *kind.inputs_in(recipe), *kind.labels_in(recipe)
+
+
+def require_usable(recipe: TaskRecipe, rows: Dataset) -> None:
+    """Make sure that each row can be learned from, whatever the others hold.
+
+    Raises:
+        RowError: One cannot.
+    """
+    kind = TASKS[type(recipe)]
+    kind.require_inputs(recipe, rows)
+    kind.require_labels(recipe, rows)
+
+
+def repair(recipe: TaskRecipe, rows: Dataset, row: int) -> dict[str, Any] | None:
+    """Repair the columns of a row that cannot be used, or give `None` where that would be a guess."""
+    return TASKS[type(recipe)].repair(recipe, rows, row)
 
 
 def build_task(recipe: TaskRecipe, train: Dataset) -> Task:

@@ -1,7 +1,7 @@
 """Tasks about a text, or a pair of texts, as a whole: one label, or several."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,6 @@ import torch
 from datasets import Dataset
 from scipy.special import softmax
 
-from ..metrics.bootstrap import bootstrap_interval
 from ..metrics.labels import (
     DECISION_SCORES,
     LabelRow,
@@ -19,11 +18,12 @@ from ..metrics.labels import (
     set_scores,
 )
 from ..objectives.task_objectives import MultiLabelObjective, SingleLabelObjective
-from ..text.rows import lists_of, texts_of
+from ..text.rows import lists_of, texts_of, values_of
 from ..training.packing import Ragged
+from .bag_of_words import BagOfWords
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
-from .labels import Labels, find_labels
+from .labels import Labels, find_labels, labels_known, listed_values, require_labels
 from .task import Facts, Prediction, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe
 
@@ -57,14 +57,26 @@ class LabellingTask(TextTask):
     labels: Labels
 
     @abstractmethod
+    def prediction(self, probabilities: np.ndarray) -> Prediction:
+        """Say what is predicted where the labels have these probabilities, (L,)."""
+
+    def count_words(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict from words alone, learned from the same rows."""
+        columns = [[texts_of(split, column) for column in self.recipe.texts] for split in (train, rows)]
+        bag, references = BagOfWords(columns[0]), self.references(train)
+        return [*map(self.prediction, bag.probabilities(references, len(self.labels), columns[1]))]
+
+    @abstractmethod
     def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
         """Give what was decided as numbers: a label for each row, (E,), or zeros and ones, (E, L)."""
 
-    def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
-        """Give the 95 % interval of the metric, which needs no probabilities."""
+    def score_of_rows(
+        self, predictions: Sequence[Prediction], references: Sequence[Any]
+    ) -> Callable[[np.ndarray], float]:
+        """Give a function that computes the metric of some rows, which needs no probabilities."""
         score = DECISION_SCORES[self.metric_for_best_model]
         found, right = self.found(predictions), np.asarray(references)
-        return bootstrap_interval(lambda rows: score(found[rows], right[rows]), len(right))
+        return lambda rows: score(found[rows], right[rows])
 
     def breakdown(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> list[LabelRow]:
         """Score each label."""
@@ -93,6 +105,15 @@ class Classification(LabellingTask):
     def labels_in(recipe: ClassificationRecipe) -> tuple[str, ...]:
         """The label."""
         return (recipe.label,)
+
+    @classmethod
+    def require_labels(cls, recipe: ClassificationRecipe, rows: Dataset) -> None:
+        """Refuse what is no label."""
+        require_labels(
+            enumerate(values_of(rows, recipe.label)),
+            recipe.label,
+            labels_known(rows, recipe.label, recipe.label_names),
+        )
 
     @staticmethod
     def find(recipe: ClassificationRecipe, train: Dataset) -> Facts:
@@ -132,8 +153,9 @@ class Classification(LabellingTask):
     def prediction(self, probabilities: np.ndarray) -> Prediction:
         """Say the most probable label (L,)."""
         shown = dict(zip(self.labels.names, np.round(probabilities, DIGITS).tolist(), strict=True))
-        best = self.labels.names[int(probabilities.argmax())]
-        return {"label": best, "score": shown[best], "scores": shown}
+        best = int(probabilities.argmax())
+        score = shown[self.labels.names[best]]
+        return {"label": self.labels.value(best), "score": score, "scores": shown}
 
     def references(self, rows: Dataset) -> np.ndarray:
         """The numbers of the labels."""
@@ -174,7 +196,7 @@ class Classification(LabellingTask):
 
     def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
         """Give the numbers of the predicted labels, (E,)."""
-        return np.array([self.labels.numbers[each["label"]] for each in predictions])
+        return np.array([self.labels.numbers[str(each["label"])] for each in predictions])
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict the most frequent label, with the shares of all."""
@@ -195,6 +217,15 @@ class MultiLabel(LabellingTask):
     def labels_in(recipe: MultiLabelRecipe) -> tuple[str, ...]:
         """The lists of labels."""
         return (recipe.labels,)
+
+    @classmethod
+    def require_labels(cls, recipe: MultiLabelRecipe, rows: Dataset) -> None:
+        """Refuse what is no list of labels."""
+        require_labels(
+            listed_values(rows, recipe.labels),
+            recipe.labels,
+            labels_known(rows, recipe.labels, recipe.label_names),
+        )
 
     @staticmethod
     def find(recipe: MultiLabelRecipe, train: Dataset) -> Facts:
@@ -234,7 +265,8 @@ class MultiLabel(LabellingTask):
     def prediction(self, probabilities: np.ndarray) -> Prediction:
         """Say the probable labels (L,)."""
         shown = dict(zip(self.labels.names, np.round(probabilities, DIGITS).tolist(), strict=True))
-        return {"labels": [name for name, score in shown.items() if score > 0.5], "scores": shown}
+        probable = [number for number, score in enumerate(shown.values()) if score > 0.5]
+        return {"labels": list(map(self.labels.value, probable)), "scores": shown}
 
     def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
         """Score the sets of labels."""
@@ -246,7 +278,7 @@ class MultiLabel(LabellingTask):
 
     def format_prediction(self, prediction: Prediction) -> str:
         """The labels."""
-        return ", ".join(prediction["labels"]) or "none"
+        return ", ".join(map(str, prediction["labels"])) or "none"
 
     def format_reference(self, reference: Any) -> str:
         """The labels."""

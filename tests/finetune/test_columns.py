@@ -44,7 +44,7 @@ def recipe_with(recipe_of, tmp_path):
 def read(recipe, tokenizer):
     rows = read_splits(recipe)
     encoder = TextEncoder(tokenizer, 64, has_token_types=True)
-    encode_splits(recipe.data, rows, find_task(recipe, rows), encoder)
+    encode_splits(rows, find_task(recipe, rows), encoder)
 
 
 @pytest.mark.parametrize("kind", ROWS)
@@ -74,7 +74,7 @@ def test_a_value_of_the_wrong_kind_is_told_with_its_row(kind, recipe_with, famil
 )
 def test_a_text_or_a_number_is_no_list_of_labels(kind, column, value, recipe_with, families):
     """Not even where all rows are alike: the letters of a text are no labels."""
-    complaint = rf"data.train: row 1 has {value!r} in column '{column}', which is no list of .*: write a list"
+    complaint = rf"line 1: row 1 has {value!r} in column '{column}', which is no list of .*: write a list"
     with pytest.raises(ValueError, match=complaint):
         read(recipe_with(kind, column, value, everywhere=True), families["wordpiece"])
 

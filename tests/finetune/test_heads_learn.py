@@ -17,6 +17,10 @@ CAN = {"ranking": ("encoder", "decoder"), "generation": ("seq2seq",)}
 """Kinds of tasks that not every member has a head for."""
 
 STEPS = 120
+LOOKS = 30
+"""Steps between two looks at whether all is learned."""
+
+LEARNED = 0.95
 
 
 @pytest.mark.parametrize(
@@ -28,13 +32,17 @@ def test_sixteen_rows_are_learned_by_heart(kind, member, recipe_of):
     batch = task.objective().collate(pick(train.examples, np.arange(16)), np.random.default_rng(0))
     optimizer = AdamW(model.parameters(), lr=5e-3, weight_decay=0.0)
     untrained = evaluate_rows(model.eval(), task, train.rows, train.examples).scores
-    for _ in range(STEPS):
+    learned = untrained
+    for step in range(1, STEPS + 1):
         total = sum(task.objective().losses(model, batch).values())
         optimizer.zero_grad()
         total.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    learned = evaluate_rows(model.eval(), task, train.rows, train.examples).scores
+        if step % LOOKS == 0:
+            learned = evaluate_rows(model.eval(), task, train.rows, train.examples).scores
+            if learned[task.metric_for_best_model] > LEARNED:
+                break
     assert task.minimized_metric(learned) < task.minimized_metric(untrained)
-    assert learned[task.metric_for_best_model] > 0.95
+    assert learned[task.metric_for_best_model] > LEARNED
     assert [name for name in study.splits if name in MEASURED] == study.measured

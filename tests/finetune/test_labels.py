@@ -5,6 +5,8 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
 from tercet.finetune.labels import Labels, find_labels
+from tercet.finetune.task_recipes import ClassificationRecipe, MultiLabelRecipe
+from tercet.finetune.texts import Classification, MultiLabel
 from tercet.text.row_files import read_file
 
 
@@ -179,3 +181,19 @@ def test_names_found_in_a_column_have_no_numbers_that_another_column_could_write
         labels.numbers_of(column([1, 0]), "label")
     assert Labels.of(labels.facts).spellings == labels.spellings
     assert Labels.of(Labels(["neg", "pos"]).facts).numbers_of(column([1, 0]), "label").tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("names", "values"), [(["bad", "good"], ["bad", "good"]), (["1", "5"], [1, 5]), (["0", "x"], ["0", "x"])]
+)
+def test_labels_that_are_whole_numbers_are_integers_in_predictions(names, values):
+    labels = Labels(names, are_numbered=False)
+    assert [labels.value(number) for number in range(2)] == values
+    recipe = ClassificationRecipe(kind="classification")
+    task = Classification(recipe, labels.facts | {"shares": [0.5, 0.5]})
+    prediction = task.prediction(np.array([0.25, 0.75]))
+    assert prediction == {"label": values[1], "score": 0.75, "scores": {names[0]: 0.25, names[1]: 0.75}}
+    assert task.found([prediction]).tolist() == [1]
+    assert task.format_prediction(prediction) == f"{names[1]} (75%)"
+    several = MultiLabel(MultiLabelRecipe(kind="multi_label"), labels.facts)
+    assert several.prediction(np.array([0.6, 0.7]))["labels"] == values

@@ -37,7 +37,9 @@ def test_a_number_that_float32_cannot_square_is_told(number, recipe_of, tmp_path
     recipe = recipe_of("regression")
     rows = [{"text": f"cat {value}", "score": value} for value in (1.0, 2.0, number)]
     write_rows(tmp_path / "train.jsonl", rows)
-    with pytest.raises(ValueError, match=r"data\.train: row 3 has .* whose square no float32 holds: scale"):
+    with pytest.raises(
+        ValueError, match=r"train.jsonl, line 3: row 3 has .* whose square no float32 holds: scale"
+    ):
         find_task(recipe, read_splits(recipe))
 
 

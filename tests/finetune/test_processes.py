@@ -27,7 +27,7 @@ PIECES = [
 @pytest.mark.parametrize(
     ("kind", "launcher"),
     [
-        pytest.param("tagging", PIECES, id="tagging-pieces"),
+        pytest.param("tagging", PIECES, id="tagging-pieces", marks=pytest.mark.slow),
         pytest.param("ranking", COPIES, id="ranking-copies", marks=pytest.mark.slow),
         pytest.param("classification", COPIES, id="classification-copies", marks=pytest.mark.slow),
     ],

@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -233,10 +231,10 @@ finetune(parse_recipe(FineTuningRecipe, json.loads(sys.argv[1])))
 """
 
 
-def test_a_run_killed_while_it_concludes_goes_on(recipe_of):
+def test_a_run_killed_while_it_concludes_goes_on(recipe_of, fork_server):
     recipe = recipe_of("classification", training={"epochs": 1})
-    command = [sys.executable, "-c", KILLED_WHILE_IT_CONCLUDES, json.dumps(recipe_data(recipe))]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    killed = fork_server.start(KILLED_WHILE_IT_CONCLUDES, json.dumps(recipe_data(recipe)))
+    assert fork_server.wait(killed) == -signal.SIGKILL
     assert (recipe.folder / ".scores.json.partial").exists()
     with pytest.raises(ValueError, match=r"holds an earlier run .*--resume"):
         finetune(recipe)

@@ -37,6 +37,11 @@ def encoder(families):
     return encoder_of(TercetEncoderModel(TercetEncoderConfig(**SMALL)), families["wordpiece"], None)
 
 
+def encode_all(made, encoder):
+    rows = read_splits(made)
+    return encode_splits(rows, find_task(made, rows), encoder)
+
+
 def texts(rows):
     return set(rows["text"][:])
 
@@ -72,14 +77,16 @@ def test_every_split_needs_every_column(recipe):
 
 def test_a_gap_is_told_with_the_row_of_the_file(recipe):
     rows = [*ROWS, {"text": "the house"}, *ROWS]
-    with pytest.raises(ValueError, match=r"train.jsonl: row 21 has nothing in column 'label': take it out"):
+    with pytest.raises(
+        ValueError, match=r"train.jsonl, line 21: row 21 has nothing in column 'label': take it out"
+    ):
         read_splits(recipe(train=rows))
 
 
 def test_splits_are_encoded_by_one_task(recipe, encoder):
     made = recipe(train=ROWS[:10], validation=ROWS[10:], test=ROWS[::-1])
     rows = read_splits(made)
-    splits = encode_splits(made.data, rows, find_task(made, rows), encoder)
+    splits = encode_splits(rows, find_task(made, rows), encoder)
     assert list(splits) == ["train", "validation", "test"]
     for name, split in splits.items():
         assert split.rows is rows[name]
@@ -93,33 +100,38 @@ def test_splits_are_encoded_by_one_task(recipe, encoder):
     [
         (
             {"text": "the house", "label": "prime"},
-            r"data.test: row 2 has the label 'prime' .* none of \(even, odd\)",
+            r"test.jsonl, line 2: row 2 has the label 'prime' .* none of \(even, odd\)",
         ),
         (
             {"text": " \n", "label": "odd"},
-            r"data.test: row 2 has no text in column 'text' \(' \\n'\): take it out",
+            r"test.jsonl, line 2: row 2 has no text in column 'text' \(' \\n'\): take it out",
         ),
     ],
 )
 def test_what_is_wrong_with_a_row_is_told_with_its_split(recipe, encoder, row, complaint):
     made = recipe(train=ROWS, validation=ROWS, test=[ROWS[0], row])
-    rows = read_splits(made)
     with pytest.raises(ValueError, match=complaint):
-        encode_splits(made.data, rows, find_task(made, rows), encoder)
+        encode_all(made, encoder)
 
 
 @pytest.mark.parametrize("number", range(len(ROWS)))
 def test_a_row_has_the_number_that_it_has_in_its_file_whatever_is_held_out(recipe, encoder, number):
-    made = recipe(train=[*ROWS[:number], {"text": " \n", "label": "even"}, *ROWS[number + 1 :]], share=0.25)
+    """A label that only a held-out row has is told when the rows are encoded, where it has another number."""
+    made = recipe(train=[*ROWS[:number], ROWS[number] | {"label": "prime"}, *ROWS[number + 1 :]], share=0.25)
     rows = read_splits(made)
-    with pytest.raises(ValueError, match=rf"data.train: row {number + 1} has no text in column"):
-        encode_splits(made.data, rows, find_task(made, rows), encoder)
+    if "prime" in rows["train"]["label"][:]:
+        encode_all(made, encoder)
+        return
+    with pytest.raises(ValueError, match=rf"train.jsonl, line {number + 1}: row {number + 1} has the label"):
+        encode_all(made, encoder)
 
 
 def test_a_label_that_is_none_has_the_number_of_its_row_in_the_file(recipe):
     labels = [*[0.0, 1.0] * 10, 1.5]
     made = recipe(train=[{"text": "the house", "label": label} for label in labels], share=0.1)
-    with pytest.raises(ValueError, match=r"data.train: row 21 has 1\.5 in column 'label', which is no label"):
+    with pytest.raises(
+        ValueError, match=r"train.jsonl, line 21: row 21 has 1\.5 in column 'label', which is no label"
+    ):
         find_task(made, read_splits(made))
 
 

@@ -1,0 +1,252 @@
+"""Chat: a decoder learns to answer, from dialogues or from prompts and completions (supervised fine-tuning).
+
+Only the assistant's turns are learned. Dialogues are written by the tokenizer's chat template, which is saved
+with the model. A model is judged by the loss of the held-out answers and, if the recipe says so, by the last
+answer of each row as it writes it on its own.
+
+Legend: E rows.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from ..metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenization_for
+from ..objectives.writing import read_out
+from ..reporting.blocks import Example as Shown
+from ..reporting.blocks import Line, Run
+from ..text.bad_records import RowError
+from ..text.rows import Row, lists_of, texts_of
+from ..training.objective import IGNORE
+from .chat_encoding import ASSISTANT, Dialogue, encode_dialogues, encode_prompts, give_template
+from .chat_objective import ChatObjective
+from .encoding import TextEncoder, as_ragged
+from .examples import LabelledExamples, numbers
+from .task import Facts, Prediction, Task, shortened
+from .task_recipes import ChatRecipe
+
+DIGITS = 6
+"""Decimals of a prediction's loss."""
+
+
+class Chat(Task):
+    """The assistant's turns of a dialogue."""
+
+    head = "ForCausalLM"
+    recipe: ChatRecipe
+    metrics = {
+        "loss": False,
+        "rougeL": True,
+        "exact_match": True,
+        "rouge1": True,
+        "rouge2": True,
+        "bleu": True,
+        "chrf": True,
+    }
+    baseline = "frequency of tokens"
+    is_known_before = True
+    encoder: TextEncoder
+    """That of the latest examples."""
+
+    @staticmethod
+    def inputs_in(recipe: ChatRecipe) -> tuple[str, ...]:
+        """The dialogue, or the prompt."""
+        return (recipe.messages if recipe.prompt is None else recipe.prompt,)
+
+    @staticmethod
+    def labels_in(recipe: ChatRecipe) -> tuple[str, ...]:
+        """The completion, if it stands in a column of its own."""
+        return () if recipe.prompt is None else (recipe.completion,)
+
+    @classmethod
+    def require_inputs(cls, recipe: ChatRecipe, rows: Dataset) -> None:
+        """Refuse what is no dialogue."""
+        dialogues_in(rows, recipe, labelled=False)
+
+    @classmethod
+    def require_labels(cls, recipe: ChatRecipe, rows: Dataset) -> None:
+        """Refuse a dialogue without an answer."""
+        dialogues_in(rows, recipe, labelled=True)
+
+    @staticmethod
+    def find(recipe: ChatRecipe, train: Dataset) -> Facts:
+        """Find out how BLEU has to cut the answers."""
+        return {"tokenization": tokenization_for(last_answers(dialogues_in(train, recipe, labelled=True)))}
+
+    @staticmethod
+    def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
+        """Make sure that it has a chat template."""
+        give_template(tokenizer)
+
+    @property
+    def writes(self) -> bool:
+        """Whether answers are written and compared when the model is evaluated."""
+        return self.recipe.generate
+
+    def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
+        """Encode dialogues with the targets in them; without labels, up to where the assistant begins."""
+        self.encoder = encoder
+        dialogues = dialogues_in(rows, self.recipe, labelled=labelled)
+        if not labelled:
+            prompts = encode_prompts(
+                [without_last_answer(own) for own in dialogues], encoder.tokenizer, encoder.max_length
+            )
+            lengths = np.array([len(ids) for ids in prompts])
+            return LabelledExamples({"input_ids": as_ragged(prompts), "prompt_length": numbers(lengths)})
+        encoded = encode_dialogues(dialogues, encoder.tokenizer, encoder.max_length)
+        return LabelledExamples(
+            {
+                "input_ids": as_ragged([each.ids for each in encoded]),
+                "labels": as_ragged([np.where(each.is_target, each.ids, IGNORE) for each in encoded]),
+                "prompt_length": numbers(np.array([each.prompt_length for each in encoded])),
+            }
+        )
+
+    def objective(self) -> ChatObjective:
+        """The next token of the assistant's turns."""
+        return ChatObjective(self.recipe.longest_answer, self.encoder.max_length, self.writes)
+
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Give the loss of each row's answers with the number of their tokens, and the written text."""
+        found: list[Prediction] = []
+        texts = read_out(self.encoder.tokenizer, [answer[2:].astype(np.int64) for answer in answers])
+        for answer, text in zip(answers, texts, strict=True):
+            measured = (
+                {"loss": round(float(answer[0]), DIGITS), "tokens": int(answer[1])} if answer[1] else {}
+            )
+            found.append(measured | ({"text": text.strip()} if self.writes or not measured else {}))
+        return found
+
+    def references(self, rows: Dataset) -> list[str]:
+        """The last answers."""
+        return last_answers(dialogues_in(rows, self.recipe, labelled=True))
+
+    def score(self, predictions: Sequence[Prediction], references: Sequence[str]) -> dict[str, float]:
+        """Give the mean loss of a token of an answer, and compare the texts that were written."""
+        scores = {"loss": ratio_of_sums(predictions)}
+        if all("text" in each for each in predictions):
+            scores |= text_scores(texts_in(predictions), references, self.facts["tokenization"])
+        return scores
+
+    def score_of_rows(
+        self, predictions: Sequence[Prediction], references: Sequence[str]
+    ) -> Callable[[np.ndarray], float]:
+        """Give a function that computes the criterion of some rows; each text is compared once."""
+        if self.metric_for_best_model != "loss":
+            texts, tokenization = texts_in(predictions), self.facts["tokenization"]
+            return score_of_rows(self.metric_for_best_model, texts, references, tokenize=tokenization)
+        sums = np.array([(each["loss"], each["tokens"]) for each in predictions])
+        return lambda rows: float(np.divide(*sums[rows].sum(axis=0)))
+
+    def error(self, predictions: Sequence[Prediction], references: Sequence[str]) -> np.ndarray:
+        """The mean loss of a token of the row, or how much of the longest common subsequence is missing."""
+        if self.metric_for_best_model == "loss":
+            return np.array([each["loss"] / each["tokens"] for each in predictions])
+        return 1 - rouge_of_each(texts_in(predictions), references)["rougeL"]
+
+    def format_prediction(self, prediction: Prediction) -> str:
+        """The text, or how surprising the answers were."""
+        surprise = f"{prediction['loss'] / prediction['tokens']:.2f} nats per token"
+        return f"{prediction['text']} ({surprise})" if "text" in prediction else surprise
+
+    def format_reference(self, reference: str) -> str:
+        """The answer."""
+        return reference
+
+    def show(self, row: Row, prediction: Prediction, reference: str, *, is_right: bool = False) -> Shown:
+        """Lay out the dialogue before the last answer, the answer, and what the model makes of it."""
+        dialogue = without_last_answer(dialogue_of(row, self.recipe))
+        said = [Line(message["role"], [Run(shortened(message["content"]))]) for message in dialogue]
+        expected = Line("reference", [Run(shortened(reference), "right")])
+        role = "right" if is_right else "wrong"
+        found = Line("prediction", [Run(shortened(self.format_prediction(prediction)), role)])
+        return Shown([*said, expected, found])
+
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict each token by how frequent it is in the answers of the training rows, plus one."""
+        learned, measured = (self.examples(each, self.encoder).fields["labels"] for each in (train, rows))
+        counts = Counter(learned.values[learned.values != IGNORE].tolist())
+        total = counts.total() + len(self.encoder.tokenizer)
+        found = []
+        for labels in measured:
+            targets = labels[1:][labels[1:] != IGNORE]
+            shares = np.array([counts[token] + 1 for token in targets.tolist()]) / total
+            found.append({"loss": float(-np.log(shares).sum()), "tokens": len(targets)})
+        return found
+
+
+def dialogues_in(rows: Dataset, recipe: ChatRecipe, *, labelled: bool) -> list[Dialogue]:
+    """Give the dialogue of each row, with the completion if it is labelled.
+
+    Raises:
+        RowError: A row has no dialogue, or one without an answer although it is labelled.
+    """
+    if recipe.prompt is not None:
+        prompts = texts_of(rows, recipe.prompt)
+        completions = texts_of(rows, recipe.completion) if labelled else [None] * len(prompts)
+        return [exchange(*pair) for pair in zip(prompts, completions, strict=True)]
+    found, column = [], recipe.messages
+    for row, messages in enumerate(lists_of(rows, column, "messages")):
+        for message in messages:
+            if not is_message(message):
+                raise RowError(
+                    row,
+                    f"has {str(message)[:80]} in column {column!r}, which is no message with a role and a "
+                    "content: correct it",
+                    f"has what is no message in column {column!r}",
+                )
+        dialogue = plain(messages)
+        if not dialogue or (labelled and all(each["role"] != ASSISTANT for each in dialogue[1:])):
+            wanted = f"no message of {ASSISTANT} that answers another one" if labelled else "no messages"
+            raise RowError(row, f"has {wanted} in column {column!r}: take it out, or add one")
+        found.append(dialogue)
+    return found
+
+
+def is_message(message: Any) -> bool:
+    """Tell whether a value is a message: a role, and a content that is not blank."""
+    if not isinstance(message, dict):
+        return False
+    return all(isinstance(text := message.get(key), str) and text.strip() for key in ("role", "content"))
+
+
+def plain(messages: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Keep the role and the content of messages."""
+    return [{key: message[key] for key in ("role", "content")} for message in messages]
+
+
+def exchange(prompt: str, completion: str | None) -> list[dict[str, str]]:
+    """Make a dialogue of a prompt and, if there is one, its completion."""
+    answer = [] if completion is None else [{"role": ASSISTANT, "content": completion}]
+    return [{"role": "user", "content": prompt}, *answer]
+
+
+def dialogue_of(row: Row, recipe: ChatRecipe) -> Dialogue:
+    """Give the dialogue of a row that was checked."""
+    if recipe.prompt is None:
+        return plain(row[recipe.messages])
+    return exchange(str(row[recipe.prompt]), str(row[recipe.completion]))
+
+
+def without_last_answer(dialogue: Dialogue) -> Dialogue:
+    """Give a dialogue up to its last answer; all of it if something follows that."""
+    return dialogue[:-1] if dialogue[-1]["role"] == ASSISTANT and len(dialogue) > 1 else dialogue
+
+
+def last_answers(dialogues: Sequence[Dialogue]) -> list[str]:
+    """Give the last answer of each dialogue."""
+    return [[each["content"] for each in own if each["role"] == ASSISTANT][-1] for own in dialogues]
+
+
+def texts_in(predictions: Sequence[Prediction]) -> list[str]:
+    """Take the texts out of predictions."""
+    return [each["text"] for each in predictions]
+
+
+def ratio_of_sums(predictions: Sequence[Prediction]) -> float:
+    """Give the mean loss of a token over all rows."""
+    return sum(each["loss"] for each in predictions) / sum(each["tokens"] for each in predictions)

@@ -1,0 +1,201 @@
+"""A decoder learns the assistant's turns and nothing else, and answers afterwards as it learned to."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+from transformers import pipeline
+
+import tercet
+from tercet.configs.recipe import parse_recipe
+from tercet.finetune.chat import Chat
+from tercet.finetune.chat_encoding import DEFAULT_TEMPLATE, encode, encode_dialogues
+from tercet.finetune.chat_objective import ChatObjective
+from tercet.finetune.prediction import predict_file
+from tercet.finetune.prepared import prepare
+from tercet.finetune.recipe import FineTuningRecipe
+from tercet.finetune.run import finetune
+from tercet.text.bad_records import RowError
+from tercet.training.examples import pick
+from tercet.training.objective import IGNORE
+
+from .conftest import WORDS, write_rows
+
+CHATML = (
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>' }}{% if message['role'] == 'assistant' %}"
+    "{% generation %}{{ message['content'] + '<|end|>\n' }}{% endgeneration %}{% else %}"
+    "{{ message['content'] + '<|end|>\n' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+
+def dialogue(draw, turns):
+    """Make turns in which the assistant repeats the last word that it was told."""
+    messages = [{"role": "system", "content": "repeat"}] if draw.random() < 0.5 else []
+    for _ in range(turns):
+        words = draw.choices(WORDS, k=draw.randint(1, 3))
+        messages += [
+            {"role": "user", "content": " ".join(words)},
+            {"role": "assistant", "content": words[-1]},
+        ]
+    return messages
+
+
+def rows(count, seed):
+    draw = random.Random(seed)
+    return [{"messages": dialogue(draw, draw.randint(1, 2))} for _ in range(count)]
+
+
+@pytest.fixture
+def recipe_on(bases, tmp_path):
+    """Make a recipe for the tiny decoder on rows."""
+
+    def make(train, held_out, task=None, **training):
+        files = {
+            name: str(write_rows(tmp_path / f"{name}.jsonl", own))
+            for name, own in (("train", train), ("validation", held_out))
+        }
+        return parse_recipe(
+            FineTuningRecipe,
+            {
+                "model": {"path": str(bases / "decoder")},
+                "task": {"kind": "chat", **(task or {})},
+                "data": files,
+                "training": {"epochs": 1, "batch_size": 4, "precision": "fp32", **training},
+                "output": str(tmp_path / "run"),
+            },
+        )
+
+    return make
+
+
+@pytest.mark.parametrize("template", [DEFAULT_TEMPLATE, CHATML])
+def test_answers_found_by_prefixes_are_those_that_the_template_marks(template, families):
+    """Both are transformers' mask where each character has a token; wordpiece has none for a line break."""
+    unmarked = template.replace("{% generation %}", "").replace("{% endgeneration %}", "")
+    draw = random.Random(0)
+    for name in ("byte_bpe", "unigram", "wordpiece", "roberta"):
+        tokenizer = families[name]
+        for turns in (1, 2, 3, 3):
+            messages = dialogue(draw, turns)
+            tokenizer.chat_template = unmarked
+            found = encode(messages, tokenizer)
+            tokenizer.chat_template = template
+            expected = encode(messages, tokenizer)
+            assert found.ids.tolist() == expected.ids.tolist()
+            assert found.is_target.tolist() == expected.is_target.tolist()
+            assert np.diff(np.concatenate(([0], found.is_target, [0]))).tolist().count(1) == turns
+            if name in ("byte_bpe", "roberta"):
+                told = tokenizer.apply_chat_template(
+                    messages, return_dict=True, return_assistant_tokens_mask=True
+                )
+                assert found.ids.tolist() == told["input_ids"]
+                assert found.is_target.tolist() == list(map(bool, told["assistant_masks"]))
+        tokenizer.chat_template = None
+
+
+def test_packed_dialogues_have_the_losses_and_gradients_of_each_alone(recipe_on):
+    prepared = prepare(recipe_on(rows(12, 0), rows(4, 1)))
+    model, examples = prepared.pretrained.model.train(), prepared.splits["train"].examples
+    objective = prepared.task.objective()
+    assert isinstance(objective, ChatObjective)
+    batch = objective.collate(pick(examples, np.arange(len(examples))), np.random.default_rng(0))
+    packed = objective.losses(model, batch)["token"]
+    packed.backward()
+    gradients = {name: own.grad.clone() for name, own in model.named_parameters() if own.grad is not None}
+    model.zero_grad()
+    alone = []
+    for index in range(len(examples)):
+        ids = torch.from_numpy(examples[index]["input_ids"])[None]
+        labels = torch.from_numpy(examples[index]["labels"])
+        scores = model(input_ids=ids).logits[0, :-1].log_softmax(-1)
+        targets = labels[1:] != IGNORE
+        alone.append(-scores[targets, labels[1:][targets]].sum())
+    torch.stack(alone).sum().backward()
+    assert packed.item() == pytest.approx(torch.stack(alone).sum().item(), rel=1e-5)
+    for name, own in model.named_parameters():
+        if name in gradients:
+            torch.testing.assert_close(gradients[name], own.grad, rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        outputs = objective.outputs(model.eval(), batch)
+    np.testing.assert_allclose(outputs.losses, torch.stack(alone).detach(), rtol=1e-4, atol=1e-5)
+    assert int(outputs.counts.sum()) == int(objective.targets(batch)["token"])
+
+
+def test_prompts_and_completions_are_dialogues_of_one_turn(recipe_on):
+    pairs = [{"prompt": f"the {word}", "completion": word} for word in WORDS]
+    dialogues = [
+        {
+            "messages": [
+                {"role": "user", "content": row["prompt"]},
+                {"role": "assistant", "content": row["completion"]},
+            ]
+        }
+        for row in pairs
+    ]
+    fields = [
+        prepare(recipe_on(own, own, task)).splits["train"].examples.fields
+        for own, task in ((pairs, {"prompt": "prompt"}), (dialogues, {}))
+    ]
+    for name in fields[0]:
+        assert fields[0][name].values.tolist() == fields[1][name].values.tolist()
+
+
+def test_a_model_that_learned_answers_as_pipelines_ask_it(recipe_on, tmp_path):
+    parrot = [{"messages": dialogue(random.Random(seed), 1)[-2:]} for seed in range(120)]
+    for row in parrot:
+        row["messages"][1]["content"] = "the dog ran"
+    recipe = recipe_on(
+        parrot[20:], parrot[:20], {"generate": True, "longest_answer": 8}, epochs=3, learning_rate=5e-3
+    )
+    folder = finetune(recipe)
+    scores = json.loads((recipe.folder / "scores.json").read_text())
+    best = scores["seeds"]["0"]["validation"]
+    low, high = scores["interval"]
+    assert low <= best["loss"] <= high
+    assert (
+        best["loss"]
+        < scores["baselines"]["frequency of tokens"]["loss"]
+        < scores["baselines"]["untrained"]["loss"]
+    )
+    assert best["exact_match"] > 0.5 > scores["baselines"]["untrained"]["exact_match"]
+    predictions = [
+        json.loads(line) for line in (recipe.folder / "predictions.jsonl").read_text().splitlines()
+    ]
+    total = sum(each["loss"] for each in predictions) / sum(each["tokens"] for each in predictions)
+    assert total == pytest.approx(best["loss"], rel=1e-4)
+
+    asked = [row["messages"][:-1] for row in parrot[:20]]
+    chat = pipeline("text-generation", str(folder), max_new_tokens=8, do_sample=False)
+    assert chat.tokenizer.chat_template == DEFAULT_TEMPLATE
+    replies = [chat(messages)[0]["generated_text"][-1]["content"].strip() for messages in asked]
+    assert replies == [each["text"] for each in predictions]
+    source = write_rows(tmp_path / "asked.jsonl", [{"messages": messages} for messages in asked])
+    predict_file(str(folder), str(source), str(tmp_path / "replies.jsonl"))
+    written = [json.loads(line)["text"] for line in (tmp_path / "replies.jsonl").read_text().splitlines()]
+    assert written == replies
+
+
+def test_what_is_no_dialogue_is_refused(recipe_on, families):
+    good = rows(8, 0)
+    for messages, complaint in [
+        ([{"role": "user", "content": "the cat"}], "no message of assistant that answers another one"),
+        ([{"role": "user", "content": " "}], "which is no message with a role and a content"),
+        ([{"from": "user", "value": "the cat"}], "which is no message with a role and a content"),
+    ]:
+        with pytest.raises(ValueError, match=rf"train.jsonl, line 9: row 9 has .*{complaint}"):
+            prepare(recipe_on([*good, {"messages": messages}], good))
+    long = [{"role": "user", "content": "the cat " * 80}, {"role": "assistant", "content": "cat"}]
+    with pytest.raises(ValueError, match="row 9 has no answer within 64 tokens: shorten it"):
+        prepare(recipe_on([*good, {"messages": long}], good))
+    with pytest.raises(ValueError, match=r"needs generated answers: set task\.generate=true"):
+        recipe_on(good, good, {"metric_for_best_model": "rougeL"})
+    tokenizer = families["byte_bpe"]
+    tokenizer.chat_template = "{{ raise_exception('roles must alternate') }}"
+    with pytest.raises(RowError, match=r"row 1 cannot be written by .* \(roles must alternate\): correct it"):
+        encode_dialogues([good[0]["messages"]], tokenizer, 64)
+    tokenizer.chat_template = None
+    assert Chat.head == "ForCausalLM"
+    assert tercet.TercetDecoderForCausalLM
