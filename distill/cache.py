@@ -37,7 +37,6 @@ from ..pretraining.recipe import CorpusRecipe
 from ..text.cache import cache_folder, name_of
 from ..text.corpus import offsets, token_kind
 from ..text.paths import named_path
-from ..training.batches import cut_evenly
 from ..training.disk import explaining_a_full_disk
 from ..training.examples import (
     Examples,
@@ -50,6 +49,7 @@ from ..training.examples import (
 )
 from ..training.objective import Batch, Example, on_device
 from ..training.packing import Ragged
+from ..training.step_planning import cut_evenly
 from .recipe import CacheRecipe, GeneralRecipe
 from .teacher import LiveTeacher
 

@@ -19,17 +19,17 @@ from torch.nn import functional as F
 from ..finetune.evaluation import evaluate_rows
 from ..finetune.splits import encoder_of
 from ..finetune.task import Prediction, Task
-from ..interop.run import load_ours
-from ..metrics.bootstrap import bootstrap_interval
+from ..interop.own_model import load_ours
+from ..metrics.bootstrap import bootstrap_interval, bootstrap_scores, percentile_interval
 from ..metrics.texts import score_of_rows
 from ..modeling import TercetPreTrainedModel
 from ..modeling.cross_entropy import at_least_float32
 from ..objectives.token_objective import TokenObjective
-from ..training.batches import cut_evenly
 from ..training.evaluation import ratio
 from ..training.examples import ExampleSource, pick
 from ..training.objective import on_device
 from ..training.precision import choose_precision, products_in
+from ..training.step_planning import cut_evenly
 from .model_outputs import RequiredOutputs, compute_outputs
 from .task_step import PreparedTaskStep
 
@@ -90,9 +90,6 @@ def scores_by_sequence(
 def keep_of_examples(own: np.ndarray, teachers: np.ndarray) -> dict[str, Kept]:
     """Compare accuracy and perplexity on the same examples, (E, 3) each."""
 
-    def accuracy(rows: np.ndarray) -> float:
-        return ratio(float(rows[:, 2].sum()), rows[:, 0].sum())
-
     def perplexity(rows: np.ndarray) -> float:
         return float(np.exp(ratio(float(rows[:, 1].sum()), rows[:, 0].sum())))
 
@@ -109,6 +106,44 @@ def keep_of_translations(
     """Compare BLEU, 0 to 100, of what was written for the same sources."""
     scores = [score_of_rows("bleu", texts, references, lowercase=lowercase) for texts in (own, teachers)]
     return keep_of_rows(scores, len(own), is_better_high=True)
+
+
+def lead(
+    scores: Sequence[Callable[[np.ndarray], float]], num_rows: int, *, resamples: int = 1000
+) -> list[float] | None:
+    """Give the 95 % interval of how far the first score is above the second, on the same rows drawn.
+
+    There is none if on some rows a score is not defined.
+    """
+    own, others = (bootstrap_scores(score, num_rows, resamples=resamples) for score in scores)
+    low, high = percentile_interval(own - others)
+    return None if math.isnan(low) or math.isnan(high) else [low, high]
+
+
+def lead_of_predictions(
+    task: Task, own: Sequence[Prediction], others: Sequence[Prediction], references: Sequence[Any]
+) -> list[float] | None:
+    """Compare the score by which a task is judged, on the same rows."""
+    scores = [task.score_of_rows(predictions, references) for predictions in (own, others)]
+    return lead(scores, len(own), resamples=RESAMPLES)
+
+
+def lead_of_examples(own: np.ndarray, others: np.ndarray) -> list[float] | None:
+    """Compare accuracies on the same examples, (E, 3) each."""
+    return lead([lambda rows, of=examples: accuracy(of[rows]) for examples in (own, others)], len(own))
+
+
+def lead_of_translations(
+    own: Sequence[str], others: Sequence[str], references: Sequence[str], *, lowercase: bool
+) -> list[float] | None:
+    """Compare BLEU of what was written for the same sources."""
+    scores = [score_of_rows("bleu", texts, references, lowercase=lowercase) for texts in (own, others)]
+    return lead(scores, len(own))
+
+
+def accuracy(rows: np.ndarray) -> float:
+    """Give the share of hits among all targets of some examples, (E, 3)."""
+    return ratio(float(rows[:, 2].sum()), rows[:, 0].sum())
 
 
 def keep_of_rows(

@@ -89,7 +89,7 @@ def prepare_general(recipe: GeneralRecipe, folder: Path) -> PreparedGeneralStep:
     if not isinstance(base, TokenObjective):
         raise ValueError(
             f"general.objective is {kind}, which has targets other than tokens: use "
-            f"masked_language_modeling, without next-sentence prediction"
+            f"masked_language_modeling, without sentence pairs"
         )
     texts = open_texts(pretraining)
     source = training_source(pretraining, texts["train"], teacher.tokenizer)(corpus.sequence_length)

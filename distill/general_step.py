@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
 from ..objectives.token_objective import TokenObjective
+from ..pretraining.model import SavedModel
 from ..pretraining.prepared import extent_of
-from ..pretraining.run import save
+from ..pretraining.run import save_models, save_summary
 from ..pretraining.text import UNKNOWN, identify
 from ..text.special_tokens import tell_of_unknown
 from ..text.texts_read import keep_texts
@@ -23,10 +24,11 @@ from ..training.checkpoint import latest
 from ..training.disk import replace_text
 from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
+from ..training.final_weights import each_kind
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator
-from ..training.run_folder import EVALUATION, TEXTS, write_recipe
-from ..training.sharding import whole_weights
+from ..training.recipe import TrainingRecipe
+from ..training.run_folder import EVALUATION, MODEL, TEXTS, write_recipe
 from ..training.stages import prepare_data
 from .cached_teacher import CachedTeacher
 from .general_prepared import PreparedGeneralStep, build_setup, source_of
@@ -87,7 +89,7 @@ def learn_general(
     if isinstance(objective.teacher, CachedTeacher) and accelerator.is_main_process:
         told = {"missing": objective.teacher.missing}
         replace_text(folder / CACHE, json.dumps(told, indent=2) + "\n")
-    keep_student(learner, step, folder, outcome, accelerator)
+    keep_student(learner, step, general.training, folder, outcome, accelerator)
     told = results_of(folder)
     assert told is not None
     return told
@@ -118,13 +120,22 @@ def of_student(held_out: HeldOut, base: TokenObjective) -> HeldOut:
 
 
 def keep_student(
-    learner: Learner, step: PreparedGeneralStep, folder: Path, outcome: Outcome, accelerator: Accelerator
+    learner: Learner,
+    step: PreparedGeneralStep,
+    training: TrainingRecipe,
+    folder: Path,
+    outcome: Outcome,
+    accelerator: Accelerator,
 ) -> None:
     """Write the finished student with the teacher's tokenizer, and what it came to."""
-    weights = of_prefix(whole_weights(learner, accelerator), "student.")
+    models: dict[str, SavedModel] = {}
+    for kind, weights in each_kind(learner, training, outcome.checkpoint, accelerator):
+        if accelerator.is_main_process:
+            models = {MODEL: (learner.student, of_prefix(weights, "student."))}
+            save_models(folder, models, step.teacher.tokenizer, training, kind)
     if accelerator.is_main_process:
         told = environment_of(learner, accelerator)
-        save(folder, learner.student, weights, step.teacher.tokenizer, outcome, step.held_out, told)
+        save_summary(folder, models, outcome, training, step.held_out, told)
     accelerator.wait_for_everyone()
 
 

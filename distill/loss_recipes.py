@@ -211,10 +211,11 @@ def require_one_width(name: str, student: TercetConfig, teacher: TercetConfig) -
 def require_comparable_maps(student: TercetConfig, teacher: TercetConfig) -> None:
     """Raise a `ValueError` if two models differ in their heads of attention, or do not read whole texts."""
     for own, theirs in zip(stack_configs(student), stack_configs(teacher), strict=True):
-        if "sliding_attention" in {*(own.layer_types or []), *(theirs.layer_types or [])}:
+        others = {*(own.layer_types or []), *(theirs.layer_types or [])} - {"full_attention"}
+        if others:
             raise ValueError(
-                "attention_maps needs full attention, but there are layers with sliding windows: choose "
-                "hidden_states"
+                f"attention_maps needs full attention, but there are layers of {', '.join(sorted(others))}: "
+                "choose hidden_states"
             )
         if own.num_attention_heads != theirs.num_attention_heads:
             raise ValueError(

@@ -15,9 +15,8 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from ..modeling.cross_entropy import at_least_float32
+from ..modeling.cross_entropy import cross_entropy_sum
 from ..objectives.token_objective import TokenObjective, token_scores
 from ..training.examples import gather
 from ..training.objective import Batch, Example, Objective
@@ -108,11 +107,8 @@ class Distillation(Objective):
             losses = {loss.name: loss.compute(found, right, batch) for loss in self.teacher_losses}
         if self.base.term in self.weights:
             assert found.logits is not None
-            losses[self.base.term] = F.cross_entropy(
-                at_least_float32(found.logits),
-                places.labels,
-                reduction="sum",
-                label_smoothing=self.base.label_smoothing,
+            losses[self.base.term] = cross_entropy_sum(
+                found.logits, places.labels, self.base.label_smoothing, self.base.z_loss
             )
         return losses
 

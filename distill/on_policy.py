@@ -210,8 +210,8 @@ def refusal(
     """Say why a student cannot write its targets, if there is a reason."""
     if not isinstance(base, CausalLanguageModeling | TeacherForcing):
         return (
-            f"a student of {general.objective.kind} writes nothing: choose a decoder, or a "
-            "sequence-to-sequence model"
+            f"a student of {general.objective.kind} has no text to go on with: use causal_language_modeling, "
+            "or an objective of sequence-to-sequence models"
         )
     if general.cache is not None:
         return (

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from ..finetune.recipe import DataRecipe, FineTuningSchedule
 from ..objectives.base_recipe import Share
-from ..objectives.recipes import ObjectiveRecipe
+from ..objectives.recipes import SingleObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe
 from ..text.paths import named_path
 from ..training.recipe import NonNegative, Positive, TrainingRecipe
@@ -91,7 +91,7 @@ class GeneralRecipe:
     import."""
     corpus: CorpusRecipe
     """The text."""
-    objective: ObjectiveRecipe
+    objective: SingleObjectiveRecipe
     """The training objective on the text itself."""
     training: TrainingRecipe
     """Optimization."""

@@ -7,9 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
-from matplotlib.figure import Figure as Drawing
-
 from ..interop.scores import METRICS, what_is_scored
 from ..reporting.blocks import (
     Bar,
@@ -21,15 +18,15 @@ from ..reporting.blocks import (
     Prose,
     Report,
     Table,
-    as_markdown,
+    first_block,
     format_score,
     name_of_model,
 )
-from ..reporting.charts import drawn
-from ..reporting.curves import FIRST, INK, LOOK, THIRD
+from ..reporting.markdown import as_markdown
 from ..reporting.page import as_page
 from ..training.disk import replace_text
 from ..training.run_folder import MARKDOWN, PAGE
+from .charts import draw_comparison
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .recipe import DistillationRecipe
 from .size_and_speed import PUBLISHED, about_speed, less, saved_time, share_of, size_table, times_of
@@ -61,6 +58,7 @@ def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> Repo
         f"{less(sizes[STUDENT]['parameters'], sizes[TEACHER]['parameters'])} fewer parameters",
         f"A student of {name_of_model(step.teacher)}, compared with it on the same held-out rows or texts.",
         [
+            *first_block(summary["verdicts"]),
             Cards([*cards(summary)]),
             Prose(explanation(summary)),
             kept_table(summary),
@@ -89,12 +87,23 @@ def cards(summary: Mapping[str, Any]) -> Iterator[Card]:
     kept, sizes = kept_of(summary), summary["sizes"]
     shares = {name: each["share"] for name, each in kept.items() if name != TEACHER}
     shares["DistilBERT, published"] = PUBLISHED["kept"]
+    intervals = {name: each.get("interval") for name, each in kept.items()}
+    ends = [end for interval in intervals.values() for end in interval or ()]
+    scale = max([1.0, *(share for share in shares.values() if share is not None), *ends])
     yield Card(
         "Kept of the teacher's score",
         shown_share(kept[STUDENT]["share"]),
         about_share(kept[STUDENT]),
         [
-            Bar(NAMES.get(name, name), min(max(share or 0.0, 0.0), 1.0), shown_share(share), name == STUDENT)
+            Bar(
+                NAMES.get(name, name),
+                max(share or 0.0, 0.0) / scale,
+                shown_share(share),
+                name == STUDENT,
+                tuple(max(end, 0.0) / scale for end in interval)
+                if (interval := intervals.get(name))
+                else None,
+            )
             for name, share in shares.items()
         ],
     )
@@ -124,7 +133,7 @@ def cards(summary: Mapping[str, Any]) -> Iterator[Card]:
                 Bar(
                     name,
                     min(share, 1.0),
-                    ", ".join(saved_time(share)),
+                    saved_time(share)[0].removesuffix(" time"),
                     name == "32 at once",
                 )
                 for name, share in times.items()
@@ -200,28 +209,23 @@ def score_name(summary: Mapping[str, Any]) -> str:
 
 
 def figure(folder: Path, summary: Mapping[str, Any]) -> Figure:
-    """Draw the deciding scores."""
-    scores = {NAMES[name]: each["score"] for name, each in kept_of(summary).items()}
+    """Draw the deciding scores, and where the student's may lie beside the teacher's."""
+    kept = kept_of(summary)
     title = score_name(summary)
-    return Figure(COMPARISON, draw_comparison(scores, title, folder / COMPARISON), title)
+    teacher = kept[TEACHER]["score"]
+    intervals = {
+        NAMES[name]: tuple(teacher * end for end in each["interval"])
+        for name, each in kept.items()
+        if each.get("interval") and is_better_high(summary)
+    }
+    scores = {NAMES[name]: kept[name]["score"] for name in summary["students"]}
+    drawing = draw_comparison(scores, teacher, intervals, title, folder / COMPARISON)
+    return Figure(COMPARISON, drawing, title)
 
 
-def draw_comparison(scores: Mapping[str, float], title: str, file: Path) -> str:
-    """Draw a bar for each score, the teacher's as a line that all are measured by."""
-    names = [name for name in scores if name != NAMES[TEACHER]]
-    with rc_context(LOOK):
-        drawing = Drawing(figsize=(10, 0.9 + 0.5 * len(names)), layout="constrained")
-        axes = drawing.subplots()
-        axes.set_title(title, loc="left", fontsize=10.5, color=INK, pad=12)
-        colours = [FIRST if name == NAMES[STUDENT] else THIRD for name in names]
-        axes.barh(names, [scores[name] for name in names], color=colours, height=0.55)
-        axes.axvline(scores[NAMES[TEACHER]], color=INK, linewidth=1.2, linestyle=(0, (4, 3)))
-        for place, name in enumerate(names):
-            axes.text(scores[name], place, f" {scores[name]:.3g}", va="center", color=INK)
-        axes.set_xlabel(f"teacher: {scores[NAMES[TEACHER]]:.3g} (dashed)")
-        axes.invert_yaxis()
-        axes.tick_params(length=0)
-        return drawn(drawing, file)
+def is_better_high(summary: Mapping[str, Any]) -> bool:
+    """Tell whether more of the deciding score is better, so that a share is of the score itself."""
+    return TASK not in summary or summary[TASK]["is_higher_better"]
 
 
 def scores_of_steps(summary: Mapping[str, Any]) -> Iterator[Block]:

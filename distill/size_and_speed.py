@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ..interop.run import load_ours
+from ..interop.own_model import load_ours
 from ..modeling import TercetPreTrainedModel
 from ..reporting.blocks import Table
 from ..training.tracking import peak_memory

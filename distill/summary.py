@@ -15,6 +15,7 @@ from ..finetune.summary import read_predictions
 from ..interop.messages import quietly
 from ..interop.model_folder import load_config
 from ..pretraining.translation_scores import TranslationMeasure
+from ..reporting.verdicts import as_data
 from ..text.texts_read import read_texts
 from ..training.disk import replace_text
 from ..training.precision import join_processes
@@ -23,6 +24,9 @@ from .comparison import (
     keep_of_examples,
     keep_of_predictions,
     keep_of_translations,
+    lead_of_examples,
+    lead_of_predictions,
+    lead_of_translations,
     load_all,
     predict_split,
     score_examples,
@@ -36,6 +40,7 @@ from .report import kept_of, write_report
 from .size_and_speed import measure_speeds, size_of
 from .task_step import PreparedTaskStep
 from .teacher import Source, moved
+from .verdicts import verdicts
 
 Summary = dict[str, Any]
 """Plain data: what `scores.json` holds."""
@@ -60,6 +65,7 @@ def summarize(recipe: DistillationRecipe, prepared: Prepared) -> None:
     if task is not None:
         summary[TASK] = compare_task(task, {name: folder / name / TASK for name in students})
     summary |= compare_models(recipe, prepared.last.teacher, models[STUDENT])
+    summary["verdicts"] = as_data(verdicts(summary))
     replace_text(folder / SCORES, json.dumps(summary, indent=2) + "\n")
     replace_text(folder / TEXTS, json.dumps(texts_of(general, task, folder), indent=2) + "\n")
     told = json.loads((folder / STUDENT / last / EVALUATION).read_text(encoding="utf-8"))
@@ -79,8 +85,13 @@ def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summ
         name: score_examples(model, step.base, step.held_out.source) for name, model in models.items()
     }
     kept = {name: keep_of_examples(rows, expected[TEACHER]) for name, rows in expected.items()}
+    leads = {name: lead_of_examples(expected[STUDENT], expected[name]) for name in folders if name != STUDENT}
     if isinstance(measure := step.held_out.measure, TranslationMeasure):
         written = {name: measure.translate(model) for name, model in models.items()}
+        for name in leads:
+            leads[name] = lead_of_translations(
+                written[STUDENT], written[name], measure.references, lowercase=measure.is_lowercase
+            )
         for name, texts in written.items():
             kept[name]["bleu"] = keep_of_translations(
                 texts, written[TEACHER], measure.references, lowercase=measure.is_lowercase
@@ -90,6 +101,7 @@ def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summ
         found[name]["evaluation"] = json.loads((path / EVALUATION).read_text(encoding="utf-8"))["scores"]
     found[TEACHER] = {key: {"score": each.score} for key, each in kept[TEACHER].items()}
     told: Summary = {"term": step.base.term, "examples": len(expected[TEACHER]), "scores": found}
+    told["leads"] = leads
     if (cache := folders[STUDENT] / CACHE).exists():
         told["cache"] = json.loads(cache.read_text(encoding="utf-8"))
     return told
@@ -101,9 +113,9 @@ def compare_task(step: PreparedTaskStep, folders: dict[str, Path]) -> Summary:
     references = step.task.references(step.rows[split])
     teachers = predict_split(step, moved(step.teacher.model, present_device()), split)
     found: Summary = {}
+    predictions = {name: read_predictions(folder / "predictions.jsonl") for name, folder in folders.items()}
     for name, folder in folders.items():
-        own = read_predictions(folder / "predictions.jsonl")
-        found[name] = asdict(keep_of_predictions(step.task, own, teachers, references))
+        found[name] = asdict(keep_of_predictions(step.task, predictions[name], teachers, references))
         told = json.loads((folder / SCORES).read_text(encoding="utf-8"))
         found[name] |= {key: told[key][split] for key in ("mean", "standard_deviation")}
     found[TEACHER] = {"score": step.task.score(teachers, references)[step.task.metric_for_best_model]}
@@ -114,6 +126,12 @@ def compare_task(step: PreparedTaskStep, folders: dict[str, Path]) -> Summary:
         "rows": {name: len(rows) for name, rows in step.rows.items()},
         "unlabelled": 0 if step.unlabelled is None else len(step.unlabelled),
         "scores": found,
+        "is_higher_better": step.task.metrics[step.task.metric_for_best_model],
+        "leads": {
+            name: lead_of_predictions(step.task, predictions[STUDENT], own, references)
+            for name, own in predictions.items()
+            if name != STUDENT
+        },
     }
 
 

@@ -5,7 +5,6 @@ teacher's task -> rows -> examples                   what all runs of the step h
    +-> student ->  TaskDistillation -> as in fine-tuning: seeds, best checkpoints, report
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,10 +21,10 @@ from ..finetune.model import load_pretrained_model
 from ..finetune.output import seed_folder
 from ..finetune.prepared import Prepared
 from ..finetune.recipe import FineTuningRecipe, PretrainedModelRecipe
-from ..finetune.splits import Split, encode_splits, encoder_of, read_splits
+from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
 from ..finetune.summary import conclude, keep_rows
 from ..finetune.task import Task
-from ..finetune.tasks import load_task
+from ..finetune.tasks import TASKS, load_task
 from ..interop.messages import quietly
 from ..interop.model_folder import find_folder
 from ..modeling import TercetPreTrainedModel
@@ -53,8 +52,7 @@ class PreparedTaskStep:
     teacher: Source
     task: Task
     """The teacher's."""
-    rows: Mapping[str, Dataset]
-    """`train`, `validation` and, if there is one, `test`."""
+    rows: SplitRows
     unlabelled: Dataset | None
 
     @property
@@ -82,10 +80,17 @@ def prepare_task(recipe: TaskStepRecipe) -> PreparedTaskStep:
     unlabelled = None
     if recipe.unlabelled is not None:
         require_answers(task)
-        columns = task.inputs_in(task.recipe)
-        unlabelled = read_rows(recipe.unlabelled, columns, "task.unlabelled")
+        unlabelled, _, tally = read_rows(
+            recipe.unlabelled,
+            task.inputs_in(task.recipe),
+            "task.unlabelled",
+            on_bad_row=recipe.data.on_bad_row,
+            check=partial(TASKS[type(task.recipe)].require_inputs, task.recipe),
+        )
+        if tally.has_bad_rows:
+            rows.bad_rows["unlabelled"] = tally.facts
     step = PreparedTaskStep(recipe, teacher, task, rows, unlabelled)
-    encode_splits(recipe.data, rows, task, step.encoder)  # raises what is wrong with the rows
+    encode_splits(rows, task, step.encoder)  # raises what is wrong with the rows
     if unlabelled is not None:
         encode_unlabelled(step, unlabelled)
     require_no_leakage(recipe.teacher, teacher.folder, task, recipe.data, rows)
@@ -152,13 +157,13 @@ def learn_task(
         own = load_pretrained_model(recipe.model, step.task, recipe.training.seeds[0])
     require_same_input(step, own.model, own.tokenizer)
     encoder = encoder_of(own.model, own.tokenizer, recipe.data.max_length)
-    splits = encode_splits(recipe.data, step.rows, step.task, encoder)
+    splits = encode_splits(step.rows, step.task, encoder)
     teach = partial(taught, step) if is_taught else None
     whole = training_split(step)
     read = {**splits, "train": whole} if is_taught else splits
     # Of the control, too: it takes as many steps, and has as many checkpoints to choose from.
     pace = whole.examples
-    prepared = Prepared(step.task, splits, own)
+    prepared = Prepared(step.task, splits, own, step.rows.bad_rows)
     if processes.is_main_process:
         keep_rows(recipe, prepared)
     seeds = recipe.training.seeds

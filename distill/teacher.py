@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from ..interop.conversion import from_stock
 from ..interop.messages import quietly
 from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
-from ..interop.run import load_ours
+from ..interop.own_model import load_ours
 from ..modeling import TercetPreTrainedModel
 from ..modeling.pretrained_tercet import TercetLMHeadModel
 from ..training.objective import Batch

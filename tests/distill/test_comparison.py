@@ -11,7 +11,7 @@ from tercet.distill.comparison import keep_of_examples, keep_of_predictions, kee
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.report import build_report, kept_table
 from tercet.distill.summary import for_card
-from tercet.reporting.blocks import as_markdown
+from tercet.reporting.markdown import as_markdown
 
 SIZES = {
     "teacher": {"parameters": 100, "inner_parameters": 80, "disk": 400},
@@ -107,6 +107,7 @@ def test_translators_are_judged_by_bleu(recipe_of, tmp_path):
     summary = {
         "students": ["student"],
         "sizes": SIZES,
+        "verdicts": [],
         "general": {"term": "translation", "scores": {"student": scores, "teacher": scores}},
     }
     page = as_markdown(build_report(recipe, summary))
@@ -123,6 +124,7 @@ def test_reports_and_cards_show_a_dash_and_no_number(tmp_path, recipe_of):
     summary = {
         "students": ["student"],
         "sizes": SIZES,
+        "verdicts": [],
         "general": {
             "term": "clm",
             "scores": {

@@ -18,8 +18,8 @@ from tercet.distill.objective import Distillation
 from tercet.distill.on_policy import BEGINNINGS, DRAWS, OnPolicy, choose
 from tercet.distill.recipe import DistillationRecipe, OnPolicyRecipe
 from tercet.distill.run import distill
-from tercet.training.batches import share
 from tercet.training.packing import select_sequences, sequence_lengths, slice_sequences
+from tercet.training.step_planning import share
 from tercet.training.tracking import LOG, read_log
 
 MEMBERS = ["decoder", "seq2seq"]
@@ -254,7 +254,7 @@ def test_the_control_without_a_teacher_reads_what_is_given(recipe_of):
 @pytest.mark.parametrize(
     ("member", "general", "message"),
     [
-        ("encoder", {}, "a student of masked_language_modeling writes nothing"),
+        ("encoder", {}, "a student of masked_language_modeling has no text to go on with"),
         ("decoder", {"cache": {"top_k": None}}, "a cache holds what the teacher expects of given text"),
         ("decoder", {"objective_weight": 1.0}, r"objective_weight is 1\.0: set it to 0"),
         ("seq2seq", {"losses": [{"kind": "cosine"}]}, "cosine compares all tokens that are read"),

@@ -97,7 +97,7 @@ def test_a_teacher_without_the_needed_outputs_is_refused(recipe_of, teachers, tm
         ({"general": {"losses": [{"kind": "relations", "heads": 5}]}}, r"relations\.heads is 5"),
         ({"general": {"sequences": 2}}, "which only translation has"),
         ({"general": {"cache": {}}}, r"set general\.objective\.masking=static"),
-        ({"general": {"on_policy": {}}}, "writes nothing"),
+        ({"general": {"on_policy": {}}}, "has no text to go on with"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_an_earlier_run_is_replaced(parts, message, recipe_of):
@@ -151,7 +151,7 @@ def test_maps_of_attention_are_compared_of_whole_sequences_and_equal_heads_in_ea
     with pytest.raises(ValueError, match="but the student has 2 and the teacher 4"):
         build_losses(losses, TercetSeq2SeqConfig(**sizes, decoder_num_attention_heads=2), teacher)
     types = ["full_attention", "sliding_attention"]
-    with pytest.raises(ValueError, match="there are layers with sliding windows"):
+    with pytest.raises(ValueError, match="there are layers of sliding_attention"):
         build_losses(losses, teacher, TercetSeq2SeqConfig(**sizes, layer_types=types, sliding_window=4))
 
 
