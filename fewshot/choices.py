@@ -2,10 +2,8 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from .boundary import Prompt
 from .comparison import Comparison
@@ -13,7 +11,7 @@ from .items import Item
 from .prompted_model import PromptedModel
 from .prompting import Query
 from .row_answers import place_of, texts_in
-from .task import Record, majority
+from .task import majority
 from .task_recipes import (
     HOLE,
     Choosing,
@@ -194,13 +192,6 @@ class MinimalPair(Comparison):
         sentences = texts_in("task.good and task.bad", [self.good(row), self.bad(row)])
         return Item(number, (Prompt("", tuple(sentences)),))
 
-    def record(self, item: Item, values: Mapping[str, np.ndarray]) -> Record:
-        """Count a tie as wrong, and say that it is one."""
-        return super().record(item, values) | {
-            "is_right": {name: bool(good > bad) for name, (good, bad) in values.items()},
-            "is_tied": bool(values["none"][0] == values["none"][1]),
-        }
-
-    def details(self, records: Sequence[Record]) -> dict[str, Any]:
-        """Give a reliability diagram, and the number of ties."""
-        return super().details(records) | {"ties": sum(record["is_tied"] for record in records)}
+    def is_correct(self, item: Item, choice: int) -> bool:
+        """Tell whether it is the good sentence; a bad one that reads like it is not."""
+        return choice == item.target

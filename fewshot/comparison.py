@@ -1,5 +1,8 @@
 """Tasks whose answers are compared: the answer with the highest normalized log-likelihood is the prediction.
 
+A tie is wrong: a correct answer has to be strictly likelier than every other one. A model that tells nothing
+apart would otherwise be as right as the order of the answers lets it be.
+
 Every answer is scored in its context, and where the kind has them in two others: without the query, for
 `pmi`, and behind the same demonstrations in a prompt without content, for `calibrated` (`normalization.py`).
 """
@@ -60,14 +63,20 @@ class Comparison(Task):
 
     def record(self, item: Item, values: Mapping[str, np.ndarray]) -> Record:
         """Say which answer each normalization chooses, and how confident the one that counts is."""
-        choices = {name: int(own.argmax()) for name, own in values.items()}
+        is_correct = np.array([self.is_correct(item, number) for number in range(len(item.answers))])
+        leads = {name: lead_of(own, is_correct) for name, own in values.items()}
         return {
             "values": {name: own.tolist() for name, own in values.items()},
-            "choices": choices,
+            "choices": {name: int(own.argmax()) for name, own in values.items()},
             "right": item.target,
-            "is_right": {name: item.is_correct(choice) for name, choice in choices.items()},
+            "is_right": {name: lead > 0 for name, lead in leads.items()},
+            "is_tied": leads[self.normalization] == 0,
             "confidence": float(probabilities(values[self.normalization]).max()),
         }
+
+    def is_correct(self, item: Item, choice: int) -> bool:
+        """Tell whether an answer is the correct one, or reads just like it."""
+        return item.is_correct(choice)
 
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
         """Give the accuracy by every normalization, and the calibration error of the one that counts."""
@@ -91,8 +100,9 @@ class Comparison(Task):
         return np.array([record["confidence"] for record in records]), is_correct
 
     def details(self, records: Sequence[Record]) -> dict[str, Any]:
-        """Give a reliability diagram."""
-        return {"reliability": reliability(*self.confidences(records))}
+        """Give a reliability diagram, and the number of ties."""
+        ties = sum(record["is_tied"] for record in records)
+        return {"reliability": reliability(*self.confidences(records)), "ties": ties}
 
     def baselines(self, items: Sequence[Item]) -> dict[str, float]:
         """Give the accuracy of a random answer."""
@@ -100,8 +110,22 @@ class Comparison(Task):
 
     def show(self, record: Mapping[str, Any]) -> Iterator[Line]:
         """Lay out the answers with the values that are compared, and the chosen one."""
-        choice = None if record.get("is_tied") else record["choices"][self.normalization]
+        choice = None if record["is_tied"] else record["choices"][self.normalization]
         return answer_lines(record, record["values"][self.normalization], choice)
+
+
+def lead_of(values: np.ndarray, is_correct: np.ndarray) -> float:
+    """Say by how much the best correct answer leads the best incorrect one; 0: a tie.
+
+    Values that are equal, infinite ones too, are tied. Without any incorrect answer the lead is infinite.
+
+    >>> lead_of(np.array([2.0, 1.0, 2.0]), np.array([True, False, False]))
+    0.0
+    """
+    best, other = values[is_correct].max(), values[~is_correct].max(initial=-np.inf)
+    if is_correct.all():
+        return float("inf")
+    return 0.0 if best == other else float(best - other)
 
 
 def encode_each(model: PromptedModel, prompts: Sequence[list[Prompt]]) -> list[list[list[Request]]]:

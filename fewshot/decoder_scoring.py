@@ -40,8 +40,8 @@ class TreeScorer(Scorer):
         self.model, self.tokens_at_once = model, tokens_at_once
         config = model.config
         is_masked = str(config._attn_implementation) in ("sdpa", "eager")
-        # A bias counts indices of keys, which in a tree are no distances.
-        self.may_branch = is_masked and not config.has_score_bias
+        # A bias counts indices of keys, which in a tree are no distances; a shared prefix needs dot products.
+        self.may_branch = is_masked and not config.has_score_bias and config.has_dot_products
         self.may_cache = self.may_branch and set(config.types_of_layers) == {"full_attention"}
 
     @torch.inference_mode()

@@ -59,4 +59,6 @@ def score_of(logits: Tensor, answer: tuple[int, ...]) -> Score:
     """Score an answer of T tokens by their logits (T, V)."""
     tokens = torch.tensor(answer, device=logits.device)
     chosen = logits.float().log_softmax(dim=-1).gather(-1, tokens[:, None])[:, 0]
-    return Score(tuple(chosen.tolist()), bool((logits.argmax(dim=-1) == tokens).all()))
+    best = logits.topk(2, dim=-1).values
+    is_greedy = (logits.gather(-1, tokens[:, None])[:, 0] == best[:, 0]) & (best[:, 0] > best[:, 1])
+    return Score(tuple(chosen.tolist()), bool(is_greedy.all()))

@@ -27,7 +27,7 @@ def explain(recipe: FewShotRecipe, *, trust_remote_code: bool = False) -> str:
     drawn = [draw(items.test[0], max(prompting.num_fewshot), prompting.seeds[0])]
     lines = []
     for name in recipe.models:
-        subject = load_subject(name, trust_remote_code=trust_remote_code)
+        subject = load_subject(name, head=prompting.head, trust_remote_code=trust_remote_code)
         prompter = prompter_of(recipe, items, subject)
         (query,) = items.task.queries(prompter, items.test[:1], drawn)
         lines += explain_query(subject, query)

@@ -72,13 +72,15 @@ def some_at_a_time(states: Tensor, head: Callable[[Tensor], Tensor], vocab_size:
 
 
 def are_likeliest(logits: Tensor, row: Tensor, token: Tensor) -> Tensor:
-    """Tell which tokens (k,) in which rows of logits (n, V) are the likeliest, the first one among equals.
+    """Tell which tokens (k,) in which rows of logits (n, V) are likelier than all others; of equals, none is.
 
-    A maximum is found much faster than its position, which is computed where it may matter only.
+    A maximum is found much faster than how often it occurs, which is counted where it may matter only.
     """
-    is_highest = logits[row, token] == logits.amax(dim=-1)[row]
+    most = logits.amax(dim=-1)
+    is_highest = logits[row, token] == most[row]
     highest = is_highest.nonzero()[:, 0]
-    is_highest[highest] = logits[row[highest]].float().argmax(dim=-1) == token[highest]
+    rows = row[highest]
+    is_highest[highest] = (logits[rows] == most[rows, None]).sum(dim=-1) == 1
     return is_highest
 
 
@@ -106,7 +108,8 @@ def scores_of_ours(model: TercetLMHeadModel, targets: Targets, inputs: dict[str,
         if model.config.is_encoder_decoder:
             states = model.base_model(**inputs).last_hidden_state.flatten(0, 1)[targets.positions]
         else:
-            states = model.base_model(**inputs, output_positions=targets.positions).last_hidden_state[0]
+            positions = model.state_positions(targets.positions)
+            states = model.base_model(**inputs, output_positions=positions).last_hidden_state[0]
         return targets.scores(states, model.compute_logits, vocabulary_size(model))
 
 

@@ -13,6 +13,9 @@ from .subject import Subject, hash_settings
 from .templates import Row
 from .writing import Writer
 
+EDITION = 1
+"""To be raised whenever the same request gets another score."""
+
 
 class PromptedModel:
     """A model that is prompted.
@@ -40,7 +43,7 @@ class PromptedModel:
         hiding = recipe.pseudo_log_likelihood if subject.member == "encoder" else ""
         settings = hash_settings(subject.model)
         self.name = name_of_cache(
-            weights, settings, subject.member, subject.precision, hiding, recipe.one_by_one
+            EDITION, weights, settings, subject.member, subject.precision, hiding, recipe.one_by_one
         )
 
     def score_cache(self) -> ScoreCache:

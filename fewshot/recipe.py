@@ -16,6 +16,7 @@ from ..text.paths import named_path
 from ..training.recipe import Positive
 from .boundary import Opening, SpecialTokenPolicy
 from .encoder_scoring import Hiding
+from .member import Head
 from .subject import Precision
 from .task_recipes import TaskRecipe
 
@@ -28,7 +29,7 @@ class DataRecipe:
 
     test: str
     """File to evaluate (.jsonl, .json, .csv, .tsv, .parquet, optionally with .gz or .zst), or a split of
-    `dataset`."""
+    `dataset`. A .txt file has a row of one column, `text`, between two blank lines."""
     demonstrations: str | None = None
     """File or split to sample demonstrations from; by default `test`, without the row of the query."""
     folder: str = "data"
@@ -73,6 +74,9 @@ class PromptingRecipe:
     `<extra_id_0>`, and the target has the answer after it, up to `<extra_id_1>` in generation."""
     pseudo_log_likelihood: Hiding = "within_word"
     """Tokens of an answer that are masked together, for encoders."""
+    head: Head = "auto"
+    """How decoders of Tercet are read: with the head that they were saved with, causally (`causal_lm`), or in
+    both directions by masking (`masked_lm`), which a model of hybrid language modeling has learned, too."""
     precision: Precision = "fp32"
     """Precision of weights and matrix products."""
     tokens_at_once: Positive = 4096

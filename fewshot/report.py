@@ -16,14 +16,17 @@ from ..reporting.blocks import (
     Prose,
     Report,
     Table,
+    counted,
+    first_block,
     name_of_model,
 )
-from ..reporting.blocks import as_markdown as in_markdown
+from ..reporting.markdown import as_markdown as in_markdown
 from ..reporting.page import as_page
 from ..training.disk import replace_text
 from ..training.run_folder import MARKDOWN, PAGE
 from .charts import Band, draw_reliability, draw_shots
 from .output import RELIABILITY, SHOTS
+from .protocol import protocol
 from .recipe import FewShotRecipe
 from .report_prompts import some_items, truncation
 from .task import Task
@@ -65,9 +68,10 @@ def build_report(recipe: FewShotRecipe, task: Task, results: Results) -> Report:
     best = best_of(task, results["models"])
     return Report(
         f"{task.title}: {NAMES[task.metric]} {best:.3g}",
-        f"{recipe.folder.name}: {results['items']:,} items, without training; number of demonstrations: "
-        f"{', '.join(map(str, all_shots(results)))}.",
+        f"{recipe.folder.name}: {counted(results['items'], 'item')}, without training; number of "
+        f"demonstrations: {', '.join(map(str, all_shots(results)))}.",
         [
+            *first_block(results["verdicts"]),
             Cards([glance(task, model, results) for model in results["models"]]),
             Prose(doubts(results)),
             *shots(recipe, results),
@@ -75,6 +79,7 @@ def build_report(recipe: FewShotRecipe, task: Task, results: Results) -> Report:
             *calibration(recipe, results),
             *groups(results),
             *contamination(results),
+            *protocol(results, [label(model, results) for model in results["models"]]),
             *some_items(recipe, task),
             *models_and_prompts(results),
         ],
@@ -96,12 +101,19 @@ def glance(task: Task, model: Mapping[str, Any], results: Results) -> Card:
     """Show a model's score for every K beside what needs no model."""
     criterion = results["criterion"]
     values = {f"K = {count}": own["mean"] for count, own in model["shots"].items()} | results["baselines"]
-    scale = max([1.0, *map(abs, values.values())])
+    intervals = {f"K = {count}": own["interval"] for count, own in model["shots"].items()}
+    scale = max([1.0, *map(abs, values.values()), *(high for _, high in intervals.values())])
     best = best_of(task, [model])
     count = next(count for count, own in model["shots"].items() if own["mean"] == best)
     low, high = model["shots"][count]["interval"]
     bars = [
-        Bar(name, max(value, 0.0) / scale, f"{value:.3g}", name == f"K = {count}")
+        Bar(
+            name,
+            max(value, 0.0) / scale,
+            f"{value:.3g}",
+            name == f"K = {count}",
+            (max(intervals[name][0], 0.0) / scale, intervals[name][1] / scale) if name in intervals else None,
+        )
         for name, value in values.items()
     ]
     about = f"{NAMES[criterion]} with K = {count}; 95 % interval {low:.3g} to {high:.3g}."
@@ -116,7 +128,8 @@ def doubts(results: Results) -> str:
         "The interval is a percentile bootstrap over rows (Efron and Tibshirani, 1993). The standard error "
         "is over samples of demonstrations. The baseline majority always gives the most frequent answer, "
         "and random a random one. Equal hashes of all weights before and after show that the evaluation did "
-        "not change them."
+        "not change them. Cards show the best number of demonstrations, which was chosen on the same rows: "
+        "where there are several, its score is slightly optimistic."
     )
 
 
@@ -156,14 +169,16 @@ def shots(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
 
 
 def ties(results: Results) -> Iterator[Block]:
-    """Say how many minimal pairs a model cannot tell apart."""
+    """Say how often a model cannot tell a correct answer from a wrong one."""
     found = {
         label(model, results): sum(own.get("ties", 0) for own in model["shots"].values())
         for model in results["models"]
     }
     if any(found.values()):
         counts = ", ".join(f"{count:,} ({name})" for name, count in found.items())
-        yield Prose(f"Ties (pairs with equally likely sentences), which count as wrong: {counts}.")
+        yield Prose(
+            f"Ties (a correct and a wrong answer are equally likely), which count as wrong: {counts}."
+        )
 
 
 def label(model: Mapping[str, Any], results: Results) -> str:

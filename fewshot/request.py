@@ -45,7 +45,7 @@ class Score:
     log_likelihoods: tuple[float, ...]
     """Of each token, in nats."""
     is_greedy: bool
-    """Whether each token is the likeliest one in its place."""
+    """Whether each token is likelier in its place than every other one; of equals, none is."""
 
     @property
     def total(self) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from pyarrow.parquet import ParquetFile
 
 from ..text.corpus_files import ending
+from ..text.documents import open_documents
 from ..text.row_files import TABLES, find_file, number_of, stream_file
 from ..text.rows import read_split
 from .items import Item, require_labels, row_error
@@ -95,10 +96,16 @@ def items_of(task: Task, data: DataRecipe, split: str, rows: list[Row]) -> list[
 
 
 def read_rows(data: DataRecipe, split: str) -> list[Row]:
-    """Read all columns of a file, or of a split of a data set on the Hub."""
+    """Read all columns of a file, or of a split of a data set on the Hub.
+
+    A plain text has one column, `text`: a row is what stands between two blank lines.
+    """
     if data.dataset is not None:
         return cast(list[Row], read_split(data.dataset, data.subset, split).to_list())
-    path = find_file(data.resolve(split))
+    source = data.resolve(split)
+    if ending(Path(source)) == ".txt":
+        return [{"text": text} for text in open_documents(source)]
+    path = find_file(source)
     names: list[str] = ParquetFile(path).schema_arrow.names if ending(path) == ".parquet" else []
     rows = list(stream_file(str(path), names))
     if not rows:

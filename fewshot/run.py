@@ -10,18 +10,22 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import torch
+from tqdm import tqdm
 
+from ..reporting.verdicts import as_data
 from ..training.disk import partial_path, replace_text
 from ..training.run_folder import writing
 from ..training.threads import prepared_cpu
 from .contamination import Contamination, find_contamination
-from .evaluation import Evaluation, Outcome
+from .evaluation import Evaluation, Outcome, conditions_of
 from .output import ANSWERS, ITEMS, RESULTS, run_folder
+from .protocol import protocol_of, reading_of
 from .recipe import FewShotRecipe
-from .report import write_report
+from .report import label, write_report
 from .rows import Items, read_items
 from .subject import hash_weights, load_subject
 from .summary import summarize_model
+from .verdicts import verdicts
 
 
 def fewshot(
@@ -57,18 +61,22 @@ def evaluate_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trus
     models: list[dict[str, Any]] = []
     with prepared_cpu(recipe.prompting, device), partial_items(recipe.folder / ITEMS) as log:
         for number, name in enumerate(recipe.models):
-            subject = load_subject(name, recipe.prompting.precision, trust_remote_code=trust_remote_code)
+            prompting = recipe.prompting
+            subject = load_subject(
+                name, prompting.precision, prompting.head, trust_remote_code=trust_remote_code
+            )
             before = hash_weights(subject.model)
             evaluation = Evaluation(recipe, items, subject, before, recipe.folder / ANSWERS)
             if not number:
                 output.claim(resume=resume, overwrite=overwrite)
-            outcomes = []
-            for outcome in evaluation.outcomes():
+            outcomes, conditions = [], conditions_of(recipe)
+            for outcome in tqdm(evaluation.outcomes(), name, len(conditions), disable=None, leave=False):
                 outcomes.append(outcome)
                 log(name, outcome)
             weights = before, hash_weights(subject.model)
             assert weights[0] == weights[1], "evaluation has changed weights"
-            models.append(summarize_model(items.task, subject, weights, outcomes, contamination))
+            own = summarize_model(items.task, subject, weights, outcomes, contamination)
+            models.append(own | {"protocol": reading_of(recipe, subject, evaluation.prompter.encoder)})
     conclude(recipe, items, models, contamination)
     return recipe.folder
 
@@ -102,10 +110,14 @@ def conclude(
     results = {
         "task": recipe.task.kind,
         "criterion": items.task.metric,
+        "protocol": protocol_of(recipe, items.task),
         "items": len(items.test),
         "baselines": items.task.baselines(items.test),
         "models": models,
         "contamination": None if contamination is None else contamination.as_data(),
     }
+    names = {model["name"]: label(model, results) for model in models}
+    judged = verdicts(results, names, is_higher_better=items.task.is_higher_better)
+    results["verdicts"] = as_data(judged)
     replace_text(recipe.folder / RESULTS, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
     write_report(recipe, items.task, results)

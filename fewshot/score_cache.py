@@ -11,6 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from ..training.disk import replace_text
 from .request import Request, Score, Scorer
 
@@ -43,7 +45,10 @@ class AnswerCache:
         if unknown:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with self.file.open("a", encoding="utf-8") as lines:
-                for place, answer in find(unknown):
+                bar = tqdm(
+                    find(unknown), "answers", len(unknown), disable=None, leave=False, dynamic_ncols=True
+                )
+                for place, answer in bar:
                     key = keys[unknown[place]]
                     self.answers[key] = answer
                     lines.write(json.dumps([key, answer]) + "\n")

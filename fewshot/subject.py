@@ -1,7 +1,7 @@
 """The model that is evaluated: found, loaded, and known by a hash of its weights, which do not change."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -9,14 +9,17 @@ from typing import Any, Literal
 
 import torch
 import transformers
-from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..interop.examined_model import Member, classes_of
+from ..interop.examined_model import Member
 from ..interop.messages import quietly, shortened
 from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
-from ..interop.run import load_ours
+from ..interop.own_model import load_ours
 from ..interop.stored_weights import inspect_weights
-from ..modeling import TercetDecoderForCausalLM
+from ..modeling import (
+    TercetDecoderForCausalLM,
+    TercetDecoderForMaskedLM,
+)
 from .boundary import (
     DecoderPrompts,
     EncoderPrompts,
@@ -29,6 +32,7 @@ from .decoder_scoring import CacheScorer, TreeScorer
 from .definition import OneByOne
 from .encoder_scoring import EncoderScorer, Hiding
 from .layout import ROBERTA_LIKE
+from .member import HEADS, Head, member_of, require_choice_of_head
 from .request import Request, Scorer
 from .seq2seq_scoring import Seq2SeqScorer
 
@@ -42,14 +46,11 @@ AUTO_CLASSES: dict[Member, str] = {
 """What loads a stock member with its LM head."""
 
 OURS: dict[Member, tuple[str, ...]] = {
-    "encoder": ("TercetEncoderForMaskedLM", "TercetEncoderForPreTraining"),
+    "encoder": ("TercetEncoderForMaskedLM", "TercetEncoderForPreTraining", "TercetDecoderForMaskedLM"),
     "decoder": ("TercetDecoderForCausalLM",),
     "seq2seq": ("TercetSeq2SeqForConditionalGeneration",),
 }
 """Classes of ours with an LM head."""
-
-NEITHER = ("flaubert", "xlm", "xlnet")
-"""Types of models whose language head is called like a decoder's, and is none."""
 
 UNLIMITED = 10**6
 """Tokens that a tokenizer must claim to read for nobody to have set its limit."""
@@ -106,6 +107,8 @@ class Subject:
             start = self.model.config.decoder_start_token_id
             forced = self.model.generation_config.forced_bos_token_id  # pyright: ignore[reportOptionalMemberAccess]
             return Seq2SeqPrompts(self.tokenizer, policy, start, forced)
+        if isinstance(self.model, TercetDecoderForMaskedLM):  # whose first token nothing predicts
+            policy = replace(policy, opening="bos")
         return (DecoderPrompts if self.member == "decoder" else EncoderPrompts)(self.tokenizer, policy)
 
     def scorer(self, tokens_at_once: int, hiding: Hiding, *, one_by_one: bool = False) -> Scorer:
@@ -147,25 +150,32 @@ class Subject:
         return max(0, length - self.max_length)
 
 
-def load_subject(name: str, precision: Precision = "fp32", *, trust_remote_code: bool = False) -> Subject:
+def load_subject(
+    name: str, precision: Precision = "fp32", head: Head = "auto", *, trust_remote_code: bool = False
+) -> Subject:
     """Load a model with its LM head, and its tokenizer, onto the GPU if there is one.
 
     Args:
         name: A folder, or an id on the Hub; of Tercet's, or stock.
         precision: Number format of weights and products.
+        head: How a decoder of ours is read.
         trust_remote_code: Run the code that the model brings along.
 
     Raises:
         FileNotFoundError: There is no such model.
-        ValueError: It has no LM head or no tokenizer, or its files are damaged or incomplete.
+        ValueError: It has no LM head or no tokenizer, its files are damaged or incomplete, or `head` is given
+            for a model that is no decoder of ours.
     """
     folder = find_folder(name)
     config = load_config(folder, trust_remote_code=trust_remote_code)
     member = member_of(config)
+    require_choice_of_head(head, name, config)
     inspect_weights(folder)
     tokenizer = require_tokenizer(folder, name, trust_remote_code=trust_remote_code)
     if config.model_type.startswith("tercet"):
-        model: PreTrainedModel = load_ours(str(folder))
+        model: PreTrainedModel = load_ours(str(folder), HEADS.get(head))
+        if isinstance(model, TercetDecoderForMaskedLM):
+            member = "encoder"
         require_lm_head(name, model, member)
     else:
         model = load_foreign(folder, name, member, trust_remote_code)
@@ -176,28 +186,6 @@ def load_subject(name: str, precision: Precision = "fp32", *, trust_remote_code:
     if model.can_generate():
         model.generation_config = naming_tokens_only(model.generation_config)
     return Subject(name, model.eval().to(device=device, dtype=dtype), tokenizer, member, precision)  # pyright: ignore[reportCallIssue]
-
-
-def member_of(config: PreTrainedConfig) -> Member:
-    """Tell which of the three Transformers a configuration describes.
-
-    Raises:
-        ValueError: It describes none of them.
-    """
-    if config.model_type in NEITHER:
-        raise ValueError(
-            f"a model of type {config.model_type} is not supported, because it masks or permutes tokens in "
-            f"a special way: name an encoder, a decoder or a sequence-to-sequence model"
-        )
-    if config.is_encoder_decoder:
-        return "seq2seq"
-    if config.model_type.startswith("tercet"):
-        return "decoder" if config.model_type == "tercet_decoder" else "encoder"
-    named = (config.architectures or [""])[0]
-    if named.endswith(("ForCausalLM", "LMHeadModel")):
-        return "decoder"
-    heads = classes_of(config)
-    return "encoder" if "AutoModelForMaskedLM" in heads or "AutoModelForCausalLM" not in heads else "decoder"
 
 
 def require_lm_head(name: str, model: PreTrainedModel, member: Member) -> None:

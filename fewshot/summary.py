@@ -1,6 +1,7 @@
 """What the conditions of a model have come to: mean, spread and interval for every K, and of some items."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from .contamination import Contamination
 from .evaluation import Outcome
 from .subject import Subject
 from .task import Record, Task
+
+GAIN_RESAMPLES = 300
+"""How often rows are drawn for a gain: two scores are computed each time."""
 
 
 def summarize_model(
@@ -45,6 +49,13 @@ def summarize_model(
             f"{subject.max_length:,} tokens: add 0 to prompting.num_fewshot, shorten the templates, or name "
             f"a model with a larger maximum length"
         )
+    gained = {
+        count: interval_of_gain(task, by_count[int(count)], by_count[0])
+        for count in summaries
+        if "0" in summaries and count != "0"
+    }
+    for count, interval in gained.items():
+        summaries[count]["gain"] = interval
     return {
         "name": subject.name,
         "member": subject.member,
@@ -149,6 +160,25 @@ def by_group(task: Task, records: Sequence[Record]) -> dict[str, float]:
     return {group: task.scores(own)[task.metric] for group, own in sorted(groups.items())}
 
 
+def interval_of_gain(
+    task: Task, outcomes: Sequence[Outcome], others: Sequence[Outcome]
+) -> list[float] | None:
+    """Give the 95 % interval of how much the metric gains over other outcomes, on the same rows drawn.
+
+    Rows are those that count in both; there is no interval without any, or if the metric is not defined.
+    """
+    both = [[outcome.records for outcome in side] for side in (outcomes, others)]
+    counts = [np.array([[record is not None for record in own] for own in side]) for side in both]
+    shared = np.flatnonzero(np.logical_and.reduce([each.any(axis=0) for each in counts]))
+    if not len(shared):
+        return None
+    own, theirs = (mean_of_rows(task, side) for side in both)
+    low, high = bootstrap_interval(
+        lambda rows: own(shared[rows]) - theirs(shared[rows]), len(shared), resamples=GAIN_RESAMPLES
+    )
+    return [low, high] if math.isfinite(low) and math.isfinite(high) else None
+
+
 def interval_of(task: Task, conditions: Sequence[Sequence[Record | None]]) -> tuple[float, float]:
     """Give the 95 % interval of the metric: rows are drawn again, with what all seeds made of them.
 
@@ -157,13 +187,20 @@ def interval_of(task: Task, conditions: Sequence[Sequence[Record | None]]) -> tu
         conditions: The records of all rows in every condition, none where a row does not count.
     """
     counts = np.array([[record is not None for record in own] for own in conditions])
+    counted, mean_of = np.flatnonzero(counts.any(axis=0)), mean_of_rows(task, conditions)
+    return bootstrap_interval(lambda rows: mean_of(counted[rows]), len(counted))
+
+
+def mean_of_rows(task: Task, conditions: Sequence[Sequence[Record | None]]) -> Callable[[np.ndarray], float]:
+    """Give a function that computes the mean metric of all conditions on some rows, by their indices."""
+    counts = np.array([[record is not None for record in own] for own in conditions])
     scores = [task.metric_of_rows([record for record in own if record is not None]) for own in conditions]
     # Of each condition, where among its records those of a row stand, or -1.
-    places = np.where(counts, counts.cumsum(axis=1) - 1, -1)[:, counts.any(axis=0)]
+    places = np.where(counts, counts.cumsum(axis=1) - 1, -1)
 
     def mean_of(rows: np.ndarray) -> float:
         drawn = [own[rows] for own in places]
         parts = [own[own >= 0] for own in drawn]
         return float(np.mean([score(part) for score, part in zip(scores, parts, strict=True) if len(part)]))
 
-    return bootstrap_interval(mean_of, places.shape[1])
+    return mean_of

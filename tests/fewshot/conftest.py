@@ -73,6 +73,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "biased": {"position_embedding_type": "relative_bias", "relative_attention_max_distance": 20},
     "sliding": {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 7},
     "eager": {"attn_implementation": "eager"},
+    "additive": {"attention_score": "additive"},
 }
 """Decoders that read trees in other ways than the plain one, or not at all."""
 
@@ -164,7 +165,8 @@ def subject(saved) -> Callable[[str], Subject]:
 
     def load(name: str) -> Subject:
         if name not in loaded:
-            loaded[name] = load_subject(str(saved(name)))
+            base = name.removesuffix("-masked")
+            loaded[name] = load_subject(str(saved(base)), head="auto" if base == name else "masked_lm")
             if name.endswith("-eager"):
                 loaded[name].model.set_attn_implementation("eager")
         return loaded[name]

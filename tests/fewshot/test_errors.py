@@ -7,11 +7,12 @@ import pytest
 from transformers import AutoTokenizer, BigBirdConfig, BigBirdForMaskedLM, XLMConfig, XLNetConfig
 
 from tercet.configs.recipe import parse_recipe
+from tercet.fewshot.member import member_of
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.request import Request, Score, Scorer
 from tercet.fewshot.run import fewshot
 from tercet.fewshot.score_cache import ScoreCache
-from tercet.fewshot.subject import load_subject, member_of, require_scorable
+from tercet.fewshot.subject import load_subject, require_scorable
 from tercet.modeling import TercetDecoderForSequenceClassification
 from tercet.text.tokenizer import train_tokenizer
 
@@ -291,3 +292,8 @@ def test_what_is_wrong_is_one_line_with_a_remedy(name, model_of, tmp_path):
         fewshot(recipe)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run" / "results.json").exists()
+
+
+def test_a_head_is_chosen_for_decoders_of_ours_alone(saved):
+    with pytest.raises(ValueError, match=r"prompting\.head is masked_lm, but .* is a tercet_encoder"):
+        load_subject(str(saved("encoder")), head="masked_lm")

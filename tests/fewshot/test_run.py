@@ -1,5 +1,6 @@
 """Evaluations from recipe to report: all kinds of tasks, all members, and what the report says of them."""
 
+import math
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from transformers import AutoTokenizer
 from tercet.__main__ import main
 from tercet.fewshot.explanation import explain
 from tercet.fewshot.run import fewshot
+from tercet.interop.own_model import load_ours
 
 from .conftest import TASKS, WITHOUT_SHOTS, read, rows_of
 
@@ -72,6 +74,72 @@ def test_sentences_that_a_model_cannot_tell_apart_are_not_right(recipe_of, saved
     assert own["mean"] == own["interval"][1] == 0
     assert own["ties"] == len(items) == 12
     assert "which count as wrong: 12 (encoder)" in (recipe.folder / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("kind", "task"),
+    [
+        ("classification", {"choices": ["cat", "dog"]}),
+        ("cloze", {"choices": ["cat", "dog"], "target": "0 if label == 'yes' else 1"}),
+        ("partial_evaluation", {}),
+        ("minimal_pair", {"good": "{{ text }} cat", "bad": "{{ text }} dog"}),
+        ("completion", {"answer": "{{ 'cat' if text }}"}),
+    ],
+)
+def test_what_tells_nothing_apart_is_never_right(kind, task, recipe_of, saved, tmp_path):
+    """A model whose logits are all equal; no normalization makes ties right."""
+    model = load_ours(str(saved("decoder")))
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    model.save_pretrained(tmp_path / "blank")
+    AutoTokenizer.from_pretrained(saved("decoder")).save_pretrained(tmp_path / "blank")
+    results, items = read(fewshot(recipe_of(kind, [tmp_path / "blank"], task=task)))
+    for own in results["models"][0]["shots"].values():
+        accuracies = [value for name, value in own["scores"].items() if name.startswith("accuracy")]
+        assert accuracies == [0] * len(accuracies)
+        assert accuracies
+        assert kind == "completion" or own["ties"] == 12
+    assert kind == "completion" or all(item["is_tied"] for item in items)
+
+
+def test_report_and_results_say_how_was_scored(recipe_of, saved):
+    models = [saved("decoder"), saved("encoder"), saved("seq2seq")]
+    prompting = {"seeds": [0, 3], "opening": "bos", "num_fewshot": [0, 8]}
+    results, _ = read(fewshot(recipe := recipe_of("classification", models, prompting=prompting)))
+    protocol = results["protocol"]
+    assert protocol["task"]["context"] == TASKS["classification"]["context"]
+    assert "separator" not in protocol["task"], "a default"
+    assert (protocol["normalization"], protocol["seeds"], protocol["draw"]) == ("none", [0, 3], "fixed")
+    readings = [model["protocol"]["reading"] for model in results["models"]]
+    assert readings == ["causal_lm", "masked_lm", "seq2seq_lm"]
+    report = (recipe.folder / "report.md").read_text()
+    dropped = sum(own["dropped"] for own in results["models"][2]["shots"].values())
+    assert dropped
+    for text in (
+        "Protocol", "K = 0, 8; fixed draw, seeds 0, 3, orders: 1, not balanced; from shots.jsonl", "fp32",
+        "an answer that ties with a wrong one is wrong", r"masked together: within\_word", "opening: bos",
+        r"texts begin with \[CLS\]", rf"targets begin with \</s\>; at most 192 tokens; {dropped} demo",
+    ):  # fmt: skip
+        assert text in report
+
+
+def test_perplexity_per_word_is_a_sum_over_sub_words_of_a_plain_text(recipe_of, saved, tmp_path):
+    (tmp_path / "data").mkdir()
+    texts = ["the unbelievable cat sat\nunder the tree", "= a dog ="]
+    (tmp_path / "data" / "rows.txt").write_text("\n\n".join(texts) + "\n")
+    recipe = recipe_of(
+        "perplexity",
+        [saved("decoder"), saved("seq2seq")],
+        task={"text": "{{ text }}"},
+        data={"test": "rows.txt"},
+    )
+    results, items = read(fewshot(recipe))
+    for number, model in enumerate(results["models"]):
+        own = items[2 * number : 2 * number + 2]
+        assert [item["num_words"] for item in own] == [7, 4]
+        assert sum(item["num_tokens"] for item in own) > 11
+        nats = -sum(item["log_likelihood"] for item in own)
+        assert model["shots"]["0"]["scores"]["perplexity_per_word"] == pytest.approx(math.exp(nats / 11))
 
 
 def test_slow_and_fast_evaluations_are_equal(recipe_of, saved, tmp_path):

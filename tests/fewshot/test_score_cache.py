@@ -4,8 +4,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -100,11 +98,13 @@ run.fewshot(parse_recipe(FewShotRecipe, json.loads(sys.argv[1])))
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_killed_evaluation_goes_on_or_is_replaced(overwrite, recipe_of, saved, tmp_path, monkeypatch):
+def test_killed_evaluation_goes_on_or_is_replaced(
+    overwrite, recipe_of, saved, tmp_path, monkeypatch, fork_server
+):
     recipe = recipe_of("classification", [saved("decoder")])
     expected = read(fewshot(replace(recipe, output=str(tmp_path / "straight"))))
-    command = [sys.executable, "-c", KILLED, json.dumps(recipe_data(recipe))]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    killed = fork_server.start(KILLED, json.dumps(recipe_data(recipe)))
+    assert fork_server.wait(killed) == -signal.SIGKILL
     assert (recipe.folder / ".items.jsonl.partial").exists()
     with pytest.raises(ValueError, match=r"holds an earlier run .*--resume"):
         fewshot(recipe)

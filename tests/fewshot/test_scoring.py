@@ -7,7 +7,7 @@ import torch
 
 from tercet.fewshot import few_positions, shared_prefix
 from tercet.fewshot.boundary import Prompt, SpecialTokenPolicy
-from tercet.fewshot.definition import OneByOne
+from tercet.fewshot.definition import OneByOne, score_of
 from tercet.fewshot.prefix_tree import find_families, grow_trees
 
 from .conftest import WORDS
@@ -18,6 +18,7 @@ DECODERS = [
     "decoder-biased",
     "decoder-sliding",
     "decoder-eager",
+    "decoder-additive",
     "gpt2",
     "llama",
     "roberta",
@@ -25,7 +26,7 @@ DECODERS = [
 ]
 HIDINGS = ["original", "within_word", "whole_answer"]
 WAYS = [(name, "original") for name in (*DECODERS, "seq2seq", "bart", "t5")]
-WAYS += [(name, hiding) for name in ("encoder", "bert") for hiding in HIDINGS]
+WAYS += [(name, hiding) for name in ("encoder", "bert", "decoder-masked") for hiding in HIDINGS]
 
 SHARED = "Question: what is unbelievable? Answer: the newspapers were. " * 2
 """A description that all prompts begin with, longer than the least prefix that is cached."""
@@ -66,7 +67,9 @@ def test_scores_are_those_of_the_definition(name, hiding, shared, subject):
     assert_equal(found, asked.scorer(1, hiding, one_by_one=True).score_all(requests))
 
 
-@pytest.mark.parametrize("name", ["decoder", "decoder-sliding", "gpt2", "seq2seq", "bart", "encoder", "bert"])
+@pytest.mark.parametrize(
+    "name", ["decoder", "decoder-sliding", "gpt2", "seq2seq", "bart", "encoder", "bert", "decoder-masked"]
+)
 def test_batches_and_their_pads_change_nothing(name, subject):
     asked = subject(name)
     requests = requests_of(asked)
@@ -128,11 +131,13 @@ def test_logits_may_come_in_several_parts(name, subject, monkeypatch):
     assert_equal(asked.scorer(400, "original").score_all(requests), together)
 
 
-def test_of_equal_logits_the_first_is_the_likeliest():
+def test_of_equal_logits_none_is_the_likeliest():
     logits = torch.tensor([[0.0, 2.0, 2.0], [1.0, 1.0, 3.0]])
     row, token = torch.tensor([0, 0, 1, 1]), torch.tensor([1, 2, 2, 0])
-    expected = logits.argmax(dim=-1)[row] == token
-    assert few_positions.are_likeliest(logits, row, token).tolist() == expected.tolist()
+    likeliest = few_positions.are_likeliest(logits, row, token).tolist()
+    assert likeliest == [False, False, True, False]
+    pairs = zip(row.tolist(), token.tolist(), strict=True)
+    assert likeliest == [score_of(logits[[row]], (token,)).is_greedy for row, token in pairs]
 
 
 def test_clozes_that_hide_the_same_are_read_once(subject, monkeypatch):
