@@ -16,44 +16,44 @@ import torch
 from ..pretraining.comparison import Scores
 from ..pretraining.recipe import PretrainingRecipe
 from ..reporting.blocks import (
-    Bar,
     Block,
-    Card,
     Cards,
     Figure,
     Heading,
     Prose,
     Report,
     Table,
+    Verdicts,
     number,
     percent,
 )
 from ..reporting.curves import draw, panel_of
+from ..reporting.verdicts import Verdict
 from ..training.tracking import Record
+from .continuing import Continuations
 from .distilling import DistillationResult, distillation_chapter
 from .finetuning import TaskResult
-from .prompting import PromptingResult, prompting_chapter
+from .gaps import Gaps
+from .glance import cards
 from .sample_blocks import example_blocks
 from .samples import Sample
-from .task_chapters import task_chapters
+from .task_chapters import continuations_chapter, gaps_chapter, packages_chapter, telegrams_chapter
+from .telegrams import Telegrams
 
 NAMES = {"encoder": "Encoder", "decoder": "Decoder", "seq2seq": "Sequence to sequence"}
 TERMS = {
     "mlm": "masked token",
-    "nsp": "next sentence",
     "clm": "next token",
-    "span_corruption": "token of masked spans",
+    "translation": "next token of the sentence",
 }
 TASKS = {
-    "encoder": "Its objectives: to predict masked tokens, and whether one passage follows another (masked "
-    "language modeling and next-sentence prediction; Devlin et al., 2019). A tenth of the masked tokens are "
-    "unchanged in the input, and an untrained model, which repeats its input, predicts these correctly.",
+    "encoder": "Its objective: to predict masked tokens from the text on both sides (masked language "
+    "modeling; Devlin et al., 2019). A tenth of the masked tokens are unchanged in the input, and an "
+    "untrained model, which repeats its input, predicts these correctly.",
     "decoder": "Its objective: to predict the next token from the preceding ones (causal language modeling; "
-    "Radford "
-    "et al., 2019).",
-    "seq2seq": "Its objective: to generate the spans that were removed from a text (span corruption; Raffel "
-    "et al., "
-    "2020).",
+    "Radford et al., 2019).",
+    "seq2seq": "Its objective: to write one text for another, from random weights (as in translation; "
+    "Vaswani et al., 2017).",
 }
 LEAST_GAIN = 0.02
 """Nats below the unigram's loss from which something was learned from context."""
@@ -70,11 +70,14 @@ class Findings:
     log: Sequence[Record]
     parameters: int
     vocabulary: int
+    prompted: Sequence[Sample]
+    """What it did with the texts of `prompts.py`."""
     examples: Sequence[Sample]
+    """What it did with held-out texts."""
     words: int
     """Of the training text."""
-    seconds: float
-    """From the tokenizer to the last example."""
+    measured: Gaps | Telegrams | None
+    """What was measured besides its objective."""
 
     @property
     def terms(self) -> list[str]:
@@ -99,60 +102,62 @@ class Findings:
 
 def build_report(
     findings: Sequence[Findings],
-    results: Sequence[TaskResult],
+    placed: TaskResult,
     distilled: DistillationResult,
-    prompted: PromptingResult,
+    continued: Continuations,
+    verdicts: Sequence[Verdict],
     folder: Path,
     *,
     seconds: float,
+    cpu_seconds: float,
 ) -> Report:
-    """Tell everything in order; curves go into `folder` as PNG files."""
+    """Tell everything in order; charts go into `folder` as PNG files."""
     minutes = max(round(seconds / 60), 1)
-    words = findings[0].words
+    encoder, decoder, seq2seq = findings
+    gaps, telegrams = measured_of(findings)
     return Report(
         f"What three small Transformers learned in {minutes} minute{'s' if minutes > 1 else ''}",
-        f"Trained from random weights on {words / 1e6:.1f} million words of software documentation that is "
-        f"installed on this machine, then fine-tuned on a task each, and evaluated on held-out documents.",
+        f"Trained from random weights on {encoder.words / 1e6:.1f} million words of software documentation "
+        "that is installed on this machine, and evaluated on documentation that none of them has read.",
         [
-            Cards([glance(found) for found in findings]),
+            Cards(cards(gaps, placed, continued)),
+            Verdicts(verdicts),
             Prose(
-                "Untrained is the same architecture with random weights. Unigram predicts every token by "
-                "its frequency, without context. A model that is better than both has learned from context. "
-                "A perplexity of 30 means that the model is as uncertain as if 30 tokens were equally likely."
+                "The first bar of each card is the model, the others are what it must beat. Intervals are "
+                "95 % bootstrap intervals over the test rows, those of differences on the same rows. They "
+                "cover other rows, but not other seeds: each run is done once. The bag of words learns "
+                "from the same examples as the encoder; the published model is cited, not run."
             ),
-            *(block for found in findings for block in chapter(found, folder)),
-            *task_chapters(results, folder),
+            *chapter(encoder, folder),
+            *gaps_chapter(gaps),
+            *examples_of(encoder),
+            *packages_chapter(placed, folder),
             *distillation_chapter(distilled),
-            *prompting_chapter(prompted),
-            *what_was_run(findings, seconds),
-            what_was_learned(results),
+            *chapter(decoder, folder),
+            *examples_of(decoder),
+            *continuations_chapter(continued),
+            *chapter(seq2seq, folder),
+            *telegrams_chapter(telegrams),
+            *what_was_run(findings, seconds, cpu_seconds),
+            what_was_learned(placed),
             Prose(
-                f"Both students of the encoder took {distilled.seconds:,.0f} seconds, prompting all members "
-                f"{prompted.seconds:,.0f}."
+                f"Both students of the encoder took {distilled.seconds:,.0f} seconds, the continuations "
+                f"{continued.seconds:,.0f}."
             ),
         ],
     )
 
 
-def glance(found: Findings) -> Card:
-    """Say in a card how often a member is right, beside what needs no learning."""
-    term = found.terms[0]
-    trained, unigram = found.scores["trained"], found.scores["unigram"]
-    bars = [
-        Bar(name, scores[f"{term}/accuracy"], percent(scores[f"{term}/accuracy"]), name == "trained")
-        for name, scores in found.scores.items()
-        if f"{term}/accuracy" in scores
-    ]
-    about = (
-        f"accuracy for a {TERMS[term]}. Perplexity "
-        f"{number(trained[f'{term}/perplexity'])}; unigram baseline: "
-        f"{number(unigram[f'{term}/perplexity'])}."
-    )
-    return Card(NAMES[found.member], percent(trained[f"{term}/accuracy"]), about, bars)
+def measured_of(findings: Sequence[Findings]) -> tuple[Gaps, Telegrams]:
+    """Give what was measured of the encoder and of the sequence-to-sequence model."""
+    encoder, _, seq2seq = findings
+    assert isinstance(encoder.measured, Gaps)
+    assert isinstance(seq2seq.measured, Telegrams)
+    return encoder.measured, seq2seq.measured
 
 
 def chapter(found: Findings, folder: Path) -> Iterable[Block]:
-    """Tell of one member."""
+    """Tell how a member learned."""
     yield Heading(NAMES[found.member])
     yield Prose(TASKS[found.member])
     yield curves(found, folder)
@@ -161,9 +166,18 @@ def chapter(found: Findings, folder: Path) -> Iterable[Block]:
         if found.scores["unigram"][f"{term}/loss"] - found.scores["trained"][f"{term}/loss"] < LEAST_GAIN:
             yield Prose(
                 f"It does not predict the {TERMS[term]} better than frequencies do: that needs longer "
-                f"training."
+                "training."
             )
-    yield from example_blocks(found.examples)
+    yield Prose(
+        "Untrained is the same architecture with random weights. Unigram predicts every token by its "
+        "frequency, without context. A perplexity of 30 means that the model is as uncertain as if 30 "
+        "tokens were equally likely."
+    )
+
+
+def examples_of(found: Findings) -> Iterable[Block]:
+    """Show what a member does."""
+    yield from example_blocks(found.prompted, found.examples)
 
 
 def curves(found: Findings, folder: Path) -> Figure:
@@ -190,8 +204,6 @@ def score_table(found: Findings, term: str) -> Table:
     """Put a term's scores beside those of what needs no learning."""
     columns = {"loss": "loss (nats)", "perplexity": "perplexity", "accuracy": "accuracy"}
     shown = {"loss": "{:.3f}".format, "perplexity": number, "accuracy": percent}
-    if term == "nsp":  # of two answers, a perplexity says nothing
-        del columns["perplexity"], shown["perplexity"]
     if f"{term}/bits_per_byte" in found.scores["trained"]:
         columns["bits_per_byte"], shown["bits_per_byte"] = "bits per byte", "{:.3f}".format
     rows = [
@@ -207,7 +219,7 @@ def score_table(found: Findings, term: str) -> Table:
     return Table([TERMS[term], *columns.values()], rows, strong=len(rows) - 1)
 
 
-def what_was_run(findings: Sequence[Findings], seconds: float) -> Iterable[Block]:
+def what_was_run(findings: Sequence[Findings], seconds: float, cpu_seconds: float) -> Iterable[Block]:
     """Say on what, with what and how fast."""
     yield Heading("Run")
     libraries = ", ".join(f"{name} {version(name)}" for name in ("tercet", "torch", "transformers"))
@@ -217,9 +229,9 @@ def what_was_run(findings: Sequence[Findings], seconds: float) -> Iterable[Block
     yield Prose(
         f"{libraries}, Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
         f"{os.cpu_count()} cores; trained on {device}. {seconds / 60:.1f} minutes in total, including "
-        f"tokenizers, evaluations and examples. Each model was loaded from its folder with its Auto class "
-        f"before the evaluation. The text depends on the installed packages, so figures of different "
-        f"machines cannot be compared."
+        f"tokenizers, evaluations and examples, and {cpu_seconds / 60:.1f} minutes of processor time. Each "
+        "model was loaded from its folder with its Auto class before the evaluation. The text depends on "
+        "the installed packages, so figures of different machines cannot be compared."
     )
     columns = ["", "parameters", "vocabulary", "steps", "tokens read", "training", "tokens/s", "of peak"]
     rows = []
@@ -241,16 +253,13 @@ def what_was_run(findings: Sequence[Findings], seconds: float) -> Iterable[Block
     yield Table(columns, rows)
 
 
-def what_was_learned(results: Sequence[TaskResult]) -> Table:
-    """Say how the models were fine-tuned, and how long the two runs of each took."""
-    rows = [
-        [
-            NAMES[result.member],
-            f"{result.num_rows:,}",
-            f"{result.recipe.training.epochs:g}",
-            f"{result.recipe.training.learning_rate:g}",
-            f"{result.seconds:,.0f} s",
-        ]
-        for result in results
+def what_was_learned(result: TaskResult) -> Table:
+    """Say how the encoder was fine-tuned, and how long both runs took."""
+    row = [
+        NAMES["encoder"],
+        f"{result.num_rows:,}",
+        f"{result.recipe.training.epochs:g}",
+        f"{result.recipe.training.learning_rate:g}",
+        f"{result.seconds:,.0f} s",
     ]
-    return Table(["fine-tuned", "rows", "epochs", "learning rate", "both runs"], rows)
+    return Table(["fine-tuned", "rows", "epochs", "learning rate", "both runs"], [row])

@@ -1,28 +1,27 @@
 """The demonstration: three small models learn from text that this machine already has; a report says what.
 
-    recipes -> pretrain each -> read it back by its Auto class -> compare, show ---+
-                    |                                                              +--> report.md, .html, PNG
-    rows of tasks --+--> fine-tune each, beside random weights --> compare, show --+
-                    +--> distill the fine-tuned encoder to half its layers --------+
-                    +--> prompt each pretrained one: zero-, one- and few-shot -----+
+    pretrain the encoder -> fill gaps -> fine-tune it, beside random weights -> distill it --+
+    pretrain the decoder -> find continuations ----------------------------------------------+--> report.md,
+    teach a sequence-to-sequence model -> write telegrams out -------------------------------+    .html, PNG
 
-Nothing is downloaded. The encoder learns masked language modeling and next-sentence prediction, the decoder
-causal language modeling, the sequence-to-sequence model span corruption. Then the first two learn to tell
-which package a paragraph documents, and the last one to write the first lines of docstrings. A student of
-half the layers learns from the first one, and all three are prompted without training.
+Nothing is downloaded. The encoder learns masked language modeling, then to tell which package a paragraph
+documents, and a student of half its layers learns from it. The decoder learns causal language modeling, and
+is measured at finding what continues a paragraph. The sequence-to-sequence model learns to write telegrams
+out as sentences.
 """
 
+import resource
+import shlex
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
-    AutoModelForNextSentencePrediction,
     AutoModelForPreTraining,
-    AutoModelForSeq2SeqLM,
     AutoTokenizer,
 )
 
@@ -35,35 +34,42 @@ from ..pretraining.comparison import compare
 from ..pretraining.recipe import PretrainingRecipe
 from ..pretraining.run import pretrain
 from ..pretraining.text import open_text
-from ..reporting.blocks import as_markdown
+from ..reporting.markdown import as_markdown
 from ..reporting.page import as_page
 from ..text.cache import cache_folder
 from ..text.documentation import SPLITS, Document, read_documentation
 from ..text.paths import named_path
 from ..training.disk import replace_text
 from ..training.ownership import OWN, begin, is_ours, is_unfinished, remove
-from ..training.run_folder import HIDDEN, MODEL, writing
+from ..training.run_folder import HIDDEN, MODEL, SCORES, writing
 from ..training.tracking import LOG, read_log
+from .continuing import CONTINUING, choose_continuations, load_continuing
 from .distilling import DISTILLED, distill_encoder, load_distillation
-from .finetuning import FINETUNED, ROWS, TASKS, TaskResult, finetune_member, load_tasks
-from .prompting import PROMPTING, load_prompting, prompt_members
-from .report import Findings, build_report
-from .samples import Sample, continue_texts, fill_masks, judge_pairs, restore_spans
+from .expected_time import telling_expected_time
+from .finetuning import FINETUNED, ROWS, finetune_encoder, load_finetuning
+from .gaps import Gaps, measure_gaps
+from .prompts import BEGINNINGS, GAPS
+from .report import Findings, build_report, measured_of
+from .samples import Sample, continue_texts, fill_mask, fill_masks, go_on_from
+from .scores import scores_as_json
 from .task_chapters import CONFUSIONS
 from .tasks import write_tasks
+from .telegrams import Telegrams, with_rows, write_telegrams_out
+from .verdicts import verdicts
 
-MEMBERS = ("encoder", "decoder", "seq2seq")
-STAGES = 2 * len(MEMBERS) + 2
+MEMBERS = {"encoder": "encoder-demo", "decoder": "decoder-demo", "seq2seq": "telegrams-demo"}
+"""Member -> its recipe."""
+STAGES = len(MEMBERS) + 3
 PAGE = "report.html"
 MARKDOWN = "report.md"
 CURVES = tuple(f"curves-{member}.png" for member in MEMBERS)
-WRITTEN = (*MEMBERS, ROWS, FINETUNED, DISTILLED, PROMPTING, *CURVES, CONFUSIONS, MARKDOWN, PAGE)
+WRITTEN = (*MEMBERS, ROWS, FINETUNED, DISTILLED, CONTINUING, *CURVES, CONFUSIONS, SCORES, MARKDOWN, PAGE)
 """Everything that a demonstration writes."""
 
 
 def load_recipes(overrides: Iterable[str] = ()) -> list[PretrainingRecipe]:
     """Read the three shipped recipes: of the encoder, the decoder, the sequence-to-sequence model."""
-    return [load_recipe(PretrainingRecipe, f"{member}-demo", overrides) for member in MEMBERS]
+    return [load_recipe(PretrainingRecipe, name, overrides) for name in MEMBERS.values()]
 
 
 def run_demo(
@@ -71,20 +77,21 @@ def run_demo(
     *,
     overwrite: bool = False,
     recipes: Sequence[PretrainingRecipe] | None = None,
-    tasks: Mapping[str, FineTuningRecipe] | None = None,
+    finetuning: FineTuningRecipe | None = None,
     distillation: DistillationRecipe | None = None,
-    prompting: FewShotRecipe | None = None,
+    continuing: FewShotRecipe | None = None,
     documents: Mapping[str, Sequence[Document]] | None = None,
 ) -> Path:
-    """Train the three members, fine-tune each on a task, and return the path of the report's page.
+    """Train the three members, measure what they can do, and return the path of the report's page.
 
     Args:
         output: Folder of everything.
         overwrite: Replace an earlier demonstration there.
-        recipes: Other recipes of pretraining than the shipped ones, in the same order.
-        tasks: Other recipes of the tasks, by name.
+        recipes: Other recipes of the members than the shipped ones, in the same order; the rows of the last
+            one are always those of the demonstration.
+        finetuning: Another recipe of the encoder's task.
         distillation: Another recipe of the student.
-        prompting: Another recipe of the questions.
+        continuing: Another recipe of the decoder's task.
         documents: Other modules for the tasks, by split of pretraining, than those of this machine.
 
     Raises:
@@ -96,7 +103,7 @@ def run_demo(
         claim_folder(folder, overwrite=overwrite)
         members = recipes or load_recipes()
         try:
-            return show_all(folder, members, tasks, distillation, prompting, documents)
+            return show_all(folder, members, finetuning, distillation, continuing, documents)
         except KeyboardInterrupt:  # a run within it says --resume, which no demo has
             raise KeyboardInterrupt("stopped; a demo begins anew: add --overwrite") from None
 
@@ -104,58 +111,78 @@ def run_demo(
 def show_all(
     folder: Path,
     recipes: Sequence[PretrainingRecipe],
-    tasks: Mapping[str, FineTuningRecipe] | None,
+    finetuning: FineTuningRecipe | None,
     distillation: DistillationRecipe | None,
-    prompting: FewShotRecipe | None,
+    continuing: FewShotRecipe | None,
     documents: Mapping[str, Sequence[Document]] | None,
 ) -> Path:
     """Carry out the demonstration in a folder that nobody else writes; the arguments are `run_demo`'s."""
-    began = time.perf_counter()
-    members = {
-        member: replace(recipe, output=str(folder / member))
-        for member, recipe in zip(MEMBERS, recipes, strict=True)
-    }
-    findings = study_all(members)
-    write_tasks(folder / ROWS, documents or documents_of(members["encoder"]))
-    results = finetune_members(members, tasks or load_tasks(), folder)
-    say(f"[{STAGES - 1}/{STAGES}] encoder: distilling half its layers, with and without a teacher")
-    with quietly():
-        distilled = distill_encoder(distillation or load_distillation(), results[0], folder)
-    say(f"[{STAGES - 1}/{STAGES}] encoder: {distilled.in_one_line}")
-    say(f"[{STAGES}/{STAGES}] all: prompting without training")
-    with quietly():
-        models = [recipe.folder / MODEL for recipe in members.values()]
-        prompted = prompt_members(prompting or load_prompting(), models, folder)
-    say(f"[{STAGES}/{STAGES}] {prompted.in_one_line}")
-    report = build_report(findings, results, distilled, prompted, folder, seconds=time.perf_counter() - began)
+    began, began_cpu = time.perf_counter(), cpu_seconds()
+    encoder, decoder, seq2seq = (
+        replace(recipe, output=str(folder / member)) for member, recipe in zip(MEMBERS, recipes, strict=True)
+    )
+    say("reading the documentation that is installed on this machine")
+    write_tasks(folder / ROWS, documents or documents_of(encoder))
+    with telling_expected_time(encoder, began, say):
+        findings = [study(1, "encoder", encoder)]
+    findings += [study(2, "decoder", decoder), study(3, "seq2seq", with_rows(seq2seq, folder))]
+    with stage(4, "encoder: fine-tuning on packages, with and without pretraining"):
+        placed = finetune_encoder(finetuning or load_finetuning(), encoder, folder)
+    say(f"[4/{STAGES}] encoder: {placed.in_one_line}")
+    with stage(5, "encoder: distilling half its layers, with and without a teacher"):
+        distilled = distill_encoder(distillation or load_distillation(), placed, folder)
+    say(f"[5/{STAGES}] encoder: {distilled.in_one_line}")
+    with stage(6, "decoder: finding what continues a paragraph, without training"):
+        continued = choose_continuations(continuing or load_continuing(), decoder, folder)
+    say(f"[6/{STAGES}] decoder: {continued.in_one_line}")
+    gaps, telegrams = measured_of(findings)
+    judged = gaps, placed, distilled, continued, telegrams
+    told = [*verdicts(*judged)]
+    for verdict in told:
+        say(verdict.text)
+    replace_text(folder / SCORES, scores_as_json(*judged, told))
+    report = build_report(
+        findings,
+        placed,
+        distilled,
+        continued,
+        told,
+        folder,
+        seconds=time.perf_counter() - began,
+        cpu_seconds=cpu_seconds() - began_cpu,
+    )
     replace_text(folder / MARKDOWN, as_markdown(report))
     replace_text(folder / PAGE, as_page(report))
     return folder / PAGE
 
 
-def study_all(members: Mapping[str, PretrainingRecipe]) -> list[Findings]:
-    """Pretrain all members and measure them."""
-    findings = []
-    for number, (member, recipe) in enumerate(members.items(), start=1):
-        say(f"[{number}/{STAGES}] {member}: tokenizer, corpus, {recipe.training.steps:,} steps")
-        with quietly():
-            findings.append(study(member, recipe))
-        say(f"[{number}/{STAGES}] {member}: {findings[-1].in_one_line}")
-    return findings
+@contextmanager
+def stage(number: int, doing: str) -> Iterator[None]:
+    """Announce a stage, and let nothing but us speak in it."""
+    say(f"[{number}/{STAGES}] {doing}")
+    with quietly():
+        yield
 
 
-def finetune_members(
-    members: Mapping[str, PretrainingRecipe], tasks: Mapping[str, FineTuningRecipe], folder: Path
-) -> list[TaskResult]:
-    """Teach each member its task."""
-    results = []
-    for number, (member, recipe) in enumerate(members.items(), start=len(members) + 1):
-        task = TASKS[member]
-        say(f"[{number}/{STAGES}] {member}: fine-tuning on {task}, with and without pretraining")
-        with quietly():
-            results.append(finetune_member(member, tasks[task], recipe, folder))
-        say(f"[{number}/{STAGES}] {member}: {results[-1].in_one_line}")
-    return results
+def cpu_seconds() -> float:
+    """Give the processor time of this process and of those that it has waited for."""
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def next_steps(page: Path) -> list[str]:
+    """Give three commands that go on from a finished demonstration, the first of which opens its models."""
+    folder = page.parent
+
+    def path(*parts: str) -> str:
+        return shlex.quote(str(folder.joinpath(*parts)))
+
+    return [
+        f"tercet play {path('encoder', MODEL)} {path('decoder', MODEL)} {path('seq2seq', MODEL)}",
+        f"tercet predict {path(FINETUNED, 'encoder', MODEL)} {path(ROWS, 'packages-test.jsonl')} --output "
+        f"{path('packages.jsonl')}",
+        f"tercet doctor {path('encoder', MODEL)}",
+    ]
 
 
 def documents_of(recipe: PretrainingRecipe) -> dict[str, list[Document]]:
@@ -193,43 +220,50 @@ def claim_folder(folder: Path, *, overwrite: bool) -> None:
     begin(folder, WRITTEN)
 
 
-def study(member: str, recipe: PretrainingRecipe) -> Findings:
+def study(number: int, member: str, recipe: PretrainingRecipe) -> Findings:
     """Train a member, read it back, measure it beside what needs no learning, and let it show what it can."""
-    began = time.perf_counter()
-    model_folder = pretrain(recipe)
-    tokenizer = AutoTokenizer.from_pretrained(model_folder)
-    model = AutoModelForPreTraining.from_pretrained(model_folder).eval()
-    say(f"{member}: loading it, and comparing it with an untrained model and n-gram baselines")
-    return Findings(
-        member=member,
-        recipe=recipe,
-        scores=compare(recipe, model, tokenizer),
-        log=read_log(recipe.folder / LOG),
-        parameters=model.num_parameters(),
-        vocabulary=model.config.vocab_size,
-        examples=show(member, recipe),
-        words=sum(len(text.split()) for text in open_text(recipe, "train")[0]),
-        seconds=time.perf_counter() - began,
-    )
+    with stage(number, f"{member}: tokenizer, corpus, {recipe.training.steps:,} steps"):
+        model_folder = pretrain(recipe)
+    with stage(number, f"{member}: comparing it with an untrained model and with counting"):
+        tokenizer = AutoTokenizer.from_pretrained(model_folder)
+        model = AutoModelForPreTraining.from_pretrained(model_folder).eval()
+        measured, prompted, examples = show(member, recipe)
+        found = Findings(
+            member=member,
+            recipe=recipe,
+            scores=compare(recipe, model, tokenizer),
+            log=read_log(recipe.folder / LOG),
+            parameters=model.num_parameters(),
+            vocabulary=model.config.vocab_size,
+            prompted=prompted,
+            examples=examples,
+            words=sum(len(text.split()) for text in open_text(recipe, "train")[0]),
+            measured=measured,
+        )
+    say(f"[{number}/{STAGES}] {member}: {found.in_one_line}")
+    return found
 
 
-def show(member: str, recipe: PretrainingRecipe) -> Sequence[Sample]:
-    """Let a member do what it is for, on held-out text."""
+def show(
+    member: str, recipe: PretrainingRecipe
+) -> tuple[Gaps | Telegrams | None, Sequence[Sample], Sequence[Sample]]:
+    """Let a member do what it is for: measured, with made-up texts, and with held-out ones."""
     folder = recipe.folder / MODEL
+    if member == "seq2seq":
+        return write_telegrams_out(recipe), [], []
     documents = list(open_text(recipe, "validation")[0])
     tokenizer = AutoTokenizer.from_pretrained(folder)
     if member == "encoder":
         filler = AutoModelForMaskedLM.from_pretrained(folder).eval()
-        judge = AutoModelForNextSentencePrediction.from_pretrained(folder).eval()
-        return [
-            *fill_masks(filler, tokenizer, documents, count=8),
-            *judge_pairs(judge, tokenizer, documents, count=4),
+        made_up = [
+            fill_mask(filler, tokenizer, before + word + after, "", len(before), len(before + word))
+            for before, word, after in GAPS
         ]
-    if member == "decoder":
-        writer = AutoModelForCausalLM.from_pretrained(folder).eval()
-        return continue_texts(writer, tokenizer, documents, count=4)
-    restorer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    return restore_spans(restorer, tokenizer, documents, count=4)
+        measured = measure_gaps(filler, tokenizer, documents, open_text(recipe, "train")[0])
+        return measured, made_up, fill_masks(filler, tokenizer, documents, count=8)
+    writer = AutoModelForCausalLM.from_pretrained(folder).eval()
+    prompted = [go_on_from(writer, tokenizer, beginning) for beginning in BEGINNINGS]
+    return None, prompted, continue_texts(writer, tokenizer, documents, count=4)
 
 
 def say(message: str) -> None:

@@ -1,7 +1,8 @@
-"""What finished models do with held-out text, for people to read: fill masks, judge pairs, continue, restore.
+"""What finished models do with texts, for people to read: fill masks and continue.
 
-Whatever is shown is chosen by a rule and never by success: texts stand evenly spaced in the held-out
-documents, and in each, the same position is shown. Models come from the Auto classes, as any user's would.
+Whatever is shown is chosen by a rule and never by success: first the prompts of `prompts.py`, then texts that
+stand evenly spaced in the held-out documents, and in each, the same position is shown. Models come from the
+Auto classes, as any user's would.
 
 Legend: V vocabulary, T tokens of a text.
 """
@@ -11,15 +12,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, cast
 
-import numpy as np
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..objectives.span_corruption import SpanCorruption, splice
 from ..text.sentences import split_sentences
-from ..text.special_tokens import required_token_id, sentinel_ids
 from ..text.tokenizer import frame_ids
-from ..training.objective import Example
 
 SHORTEST_WORD = 5
 """Letters of a word that is worth hiding: shorter ones are mostly grammar."""
@@ -27,8 +25,6 @@ SHORTEST_WORD = 5
 NUM_GUESSES = 5
 PROMPT_WORDS = 14
 CONTINUATION_TOKENS = 32
-PASSAGE_TOKENS = 45
-RESTORED_TOKENS = 60
 SEED = 0
 
 
@@ -46,34 +42,17 @@ class FilledMask:
 
 
 @dataclass(frozen=True)
-class JudgedPair:
-    """Two passages, and how likely a model thinks that the second follows the first."""
-
-    first: str
-    second: str
-    follows: bool
-    probability: float
-
-
-@dataclass(frozen=True)
 class Continuation:
     """The beginning of a text, how it goes on, and how a model goes on."""
 
     prompt: str
     truth: str
+    """Empty where a prompt is made up."""
     greedy: str
     sampled: str
 
 
-@dataclass(frozen=True)
-class RestoredSpans:
-    """A text cut where spans begin and end: what stood there, and what a model wrote there."""
-
-    pieces: Sequence[tuple[str, str | None]]
-    """The true text, and the model's in its place; `None` where nothing was hidden."""
-
-
-Sample = FilledMask | JudgedPair | Continuation | RestoredSpans
+Sample = FilledMask | Continuation
 """Anything that a model did for people to read."""
 
 
@@ -121,6 +100,12 @@ def middle_word(sentence: str, tokenizer: PreTrainedTokenizerBase) -> tuple[int,
     return min(whole, key=lambda place: abs(sum(place) - len(sentence)), default=None)
 
 
+def long_words(tokenizer: PreTrainedTokenizerBase) -> Tensor:
+    """Tell which tokens are words of five letters or more, (V,)."""
+    words = [decode(tokenizer, [token]).strip() for token in range(len(tokenizer))]
+    return torch.tensor([len(word) >= SHORTEST_WORD and word.isalpha() for word in words])
+
+
 @torch.no_grad()
 def fill_mask(
     model: PreTrainedModel,
@@ -129,11 +114,25 @@ def fill_mask(
     following: str,
     start: int,
     stop: int,
+    *,
+    allowed: Tensor | None = None,
 ) -> FilledMask:
-    """Hide a word of a sentence and predict it."""
-    hidden = f"{sentence[:start]}{tokenizer.mask_token}{sentence[stop:]}"
-    inputs = tokenizer(hidden, following, truncation="only_second", return_tensors="pt").to(model.device)
+    """Hide a word of a sentence and predict it; the model also reads what follows the sentence.
+
+    Args:
+        model: From `AutoModelForMaskedLM`.
+        tokenizer: Its own.
+        sentence: With the word.
+        following: The next sentence, or nothing.
+        start: Where the word begins.
+        stop: Where it ends.
+        allowed: Which tokens may be guessed, (V,); all if left out.
+    """
+    hidden = f"{sentence[:start]}{tokenizer.mask_token}{sentence[stop:]} {following}".strip()
+    inputs = tokenizer(hidden, truncation=True, return_tensors="pt").to(model.device)
     logits = model(**inputs).logits[inputs["input_ids"] == tokenizer.mask_token_id][0]  # (V,)
+    if allowed is not None:
+        logits = logits.masked_fill(~allowed, -torch.inf)
     best = logits.float().softmax(dim=-1).topk(NUM_GUESSES)
     guesses = [
         (decode(tokenizer, [token]).strip(), probability)
@@ -142,46 +141,6 @@ def fill_mask(
     truth = sentence[start:stop]
     as_token = decode(tokenizer, tokenizer(truth, add_special_tokens=False)["input_ids"]).strip()
     return FilledMask(sentence[:start], truth, sentence[stop:], guesses, as_token)
-
-
-@torch.no_grad()
-def judge_pairs(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, documents: Sequence[str], count: int
-) -> list[JudgedPair]:
-    """Ask of pairs of passages whether they belong together: in turns a true pair, and the same one's first
-    passage with the second one of another document.
-
-    Args:
-        model: From `AutoModelForNextSentencePrediction`.
-        tokenizer: Its own.
-        documents: Held-out texts.
-        count: How many first passages; there are twice as many pairs.
-    """
-    pairs = [pair for text in documents if (pair := passages(text, tokenizer)) is not None]
-    chosen = evenly_spaced(pairs, count)
-    judged = []
-    for (first, second), (_, other) in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
-        for follows, candidate in ((True, second), (False, other)):
-            inputs = tokenizer(first, candidate, truncation=True, return_tensors="pt").to(model.device)
-            probability = model(**inputs).logits[0].float().softmax(dim=-1)[0].item()
-            judged.append(JudgedPair(first, candidate, follows, probability))
-    return judged
-
-
-def passages(text: str, tokenizer: PreTrainedTokenizerBase) -> tuple[str, str] | None:
-    """Cut two passages of whole sentences from the middle of a text, the second right after the first."""
-    sentences = split_sentences(text)
-    lengths = [len(ids) for ids in tokenizer(sentences, add_special_tokens=False)["input_ids"]]
-    found, start = [], len(sentences) // 2
-    for _ in range(2):
-        stop, tokens = start, 0
-        while stop < len(sentences) and tokens < PASSAGE_TOKENS:
-            tokens, stop = tokens + lengths[stop], stop + 1
-        if tokens < PASSAGE_TOKENS:
-            return None
-        found.append(" ".join("".join(sentences[start:stop]).split()))
-        start = stop
-    return found[0], found[1]
 
 
 def paragraphs(documents: Sequence[str], fewest_words: int) -> list[str]:
@@ -210,11 +169,18 @@ def continue_texts(
 def continue_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, paragraph: str) -> Continuation:
     """Let a model go on from the first words of a paragraph."""
     words = paragraph.split()
-    prompt = " ".join(words[:PROMPT_WORDS])
+    prompt, rest = " ".join(words[:PROMPT_WORDS]), " ".join(words[PROMPT_WORDS:])
+    truth = tokenizer(rest, add_special_tokens=False)["input_ids"][:CONTINUATION_TOKENS]
+    return go_on_from(model, tokenizer, prompt, decode(tokenizer, truth))
+
+
+@torch.no_grad()
+def go_on_from(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: str, truth: str = ""
+) -> Continuation:
+    """Let a model go on from a prompt, to the end of the paragraph at most."""
     ids = [*frame_ids(tokenizer)[0], *tokenizer(prompt, add_special_tokens=False)["input_ids"]]
     inputs = torch.tensor([ids], device=model.device)
-    rest = " ".join(words[PROMPT_WORDS:])
-    truth = tokenizer(rest, add_special_tokens=False)["input_ids"][:CONTINUATION_TOKENS]
 
     def go_on(**options) -> str:
         torch.manual_seed(SEED)
@@ -225,61 +191,15 @@ def continue_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pa
             pad_token_id=tokenizer.pad_token_id,
             **options,
         )
-        return decode(tokenizer, written[0, len(ids) :], skip_special_tokens=True)
+        text = decode(tokenizer, written[0, len(ids) :], skip_special_tokens=True)
+        return text.lstrip("\n").partition("\n")[0]
 
     return Continuation(
         prompt,
-        decode(tokenizer, truth),
+        truth,
         go_on(do_sample=False),
         go_on(do_sample=True, temperature=0.8, top_p=0.9),
     )
-
-
-@torch.no_grad()
-def restore_spans(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, documents: Sequence[str], count: int
-) -> list[RestoredSpans]:
-    """Hide spans of paragraphs as span corruption does, and let a model write them.
-
-    Args:
-        model: From `AutoModelForSeq2SeqLM`.
-        tokenizer: Its own.
-        documents: Held-out texts.
-        count: How many paragraphs, of 30 words or more, cut to `RESTORED_TOKENS`.
-    """
-    chosen = evenly_spaced(paragraphs(documents, fewest_words=30), count)
-    options = {"add_special_tokens": False, "truncation": True, "max_length": RESTORED_TOKENS}
-    ids = [np.array(tokenizer(text, **options)["input_ids"]) for text in chosen]
-    objective = SpanCorruption(tokenizer, model.config.decoder_start_token_id, longest=RESTORED_TOKENS)
-    examples: list[Example] = [{"input_ids": row} for row in ids]
-    restored = []
-    for source, target in zip(*objective.pairs(examples, np.random.default_rng(SEED)), strict=True):
-        written = cast(Any, model).generate(
-            torch.tensor(source[None], device=model.device), max_new_tokens=len(target) + 8, do_sample=False
-        )
-        truth = pieces(tokenizer, source, target.tolist())
-        guess = pieces(tokenizer, source, written[0, 1:].tolist())
-        is_hidden = np.isin(source[source != tokenizer.eos_token_id], sentinel_ids(tokenizer))
-        restored.append(
-            RestoredSpans(
-                [
-                    (true, guessed if hidden else None)
-                    for true, guessed, hidden in zip(truth, guess, is_hidden, strict=True)
-                ]
-            )
-        )
-    return restored
-
-
-def pieces(tokenizer: PreTrainedTokenizerBase, source: np.ndarray, target: Sequence[int]) -> list[str]:
-    """Put a target's runs into their places, and cut the text by the tokens of the source.
-
-    A token's text depends on those before it (a space, half a character), so prefixes are compared.
-    """
-    signs, end = sentinel_ids(tokenizer), required_token_id(tokenizer, "eos", "span corruption")
-    source = source[source != end]
-    texts = [decode(tokenizer, splice(source[:stop], target, signs, end)) for stop in range(len(source) + 1)]
-    return [text[len(earlier) :] for earlier, text in pairwise(texts)]
 
 
 def decode(tokenizer: PreTrainedTokenizerBase, ids: Any, **options: bool) -> str:

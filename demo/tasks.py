@@ -1,11 +1,11 @@
-"""What the models are fine-tuned on and prompted with after pretraining: rows from the embedded corpus.
+"""What the models learn, or are measured on, besides running text: rows from the embedded corpus.
 
-packages     which of eight packages does a paragraph document?     text -> label
-summaries    what is a docstring's first line, given the others?    document -> summary
-questions    the first task in ten words, for prompting            text, choices -> label
+packages         which of eight packages does a paragraph document?      text -> label
+telegrams        what was a sentence before its small words were cut?    telegram -> sentence
+continuations    which of four texts continues a paragraph?              text, choices -> target
 
-Rows to learn from, and rows to choose by, come from different modules of those that pretraining has read;
-test rows come from the modules that it has not. Where there are more than enough, rows stand evenly spaced.
+Rows to learn from, and rows to choose by, come from different modules of those that pretraining reads; test
+rows come from the modules that it does not. Where there are more than enough, rows stand evenly spaced.
 """
 
 import json
@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..text.documentation import Docstring, Document, package_of
+from ..text.documentation import Document, package_of
+from ..text.sentences import split_sentences
 from .samples import evenly_spaced
 
 Row = dict[str, Any]
@@ -37,20 +38,32 @@ NICKNAMES = ("np", "pd", "nx", "plt", "mpl")
 STAND_IN = "package"
 """What stands in a paragraph for the name of a package."""
 
-SUMMARIES = {"train": 2000, "validation": 100, "test": 200}
-LONGEST_SUMMARY = 20
-SHORTEST_REST = 20
-LONGEST_REST = 70
-"""In words: what a model of 128 positions can read."""
+TELEGRAMS = {"train": 60_000, "validation": 300, "test": 300}
+SENTENCE = re.compile(r"[A-Z][A-Za-z ,;:'()-]*\.")
+"""A sentence of words alone."""
+WORD = re.compile(r"[A-Za-z]+(?:'[a-z]+)?")
+SENTENCE_WORDS = range(6, 21)
+"""Words of a sentence."""
+FEWEST_CUT = 2
+"""Small words that a telegram lacks, at least."""
+SMALL_WORDS = frozenset({
+    "a", "an", "the", "of", "to", "in", "on", "at", "by", "for", "from", "with", "into", "as", "and", "or",
+    "is", "are", "was", "were", "be", "been", "being", "it", "its", "this", "that", "these", "those",
+    "which", "has", "have", "do", "does",
+})  # fmt: skip
+"""What a telegram leaves out."""
 
-QUESTIONS = {"train": 100, "validation": 0, "test": 15}
-"""Of each package."""
-QUESTION = 10
-"""Words of a paragraph that a question shows: five of them fit into 128 positions."""
+CONTINUATIONS = 500
+CHOICES = 4
+CUT_WORDS = 30
+"""Words of a paragraph that is cut, at least."""
+READ_WORDS = 15
+CONTINUED_WORDS = 12
+"""Words before the cut and behind it: so few that words in common do not give the answer away."""
 
 
 def write_tasks(folder: Path, documents: Modules) -> None:
-    """Write the rows of all tasks into a folder: `packages-train.jsonl`, ..., `questions-test.jsonl`.
+    """Write the rows of all tasks into a folder: `packages-train.jsonl`, ..., `continuations-test.jsonl`.
 
     Args:
         folder: To be made.
@@ -61,12 +74,12 @@ def write_tasks(folder: Path, documents: Modules) -> None:
     packages = package_rows(modules)
     tasks = {
         "packages": packages,
-        "summaries": summary_rows(modules),
-        "questions": {split: question_rows(rows, QUESTIONS[split]) for split, rows in packages.items()},
+        "telegrams": telegram_rows(modules),
+        "continuations": {"test": continuation_rows(modules["test"])},
     }
     for task, rows in tasks.items():
-        for split in SPLITS:
-            lines = (f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows[split])
+        for split, own in rows.items():
+            lines = (f"{json.dumps(row, ensure_ascii=False)}\n" for row in own)
             (folder / f"{task}-{split}.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
@@ -119,40 +132,67 @@ def pattern_of_names(packages: Sequence[str]) -> re.Pattern[str]:
     return re.compile(rf"[\w.~]*(?:(?i:{names})|\b(?:{'|'.join(NICKNAMES)})\b)\w*(?:\.\w+)*")
 
 
-def question_rows(rows: Sequence[Row], number: int) -> list[Row]:
-    """Shorten rows of the first task, so many of each package, and name the packages beside each."""
-    packages = sorted({row["label"] for row in rows})
-    return [
-        {"text": " ".join(row["text"].split()[:QUESTION]), "label": package, "choices": packages}
-        for package in packages
-        for row in evenly_spaced([row for row in rows if row["label"] == package], number)
-    ]
+def telegram_rows(modules: Modules) -> dict[str, list[Row]]:
+    """Make the rows of the second task; no sentence stands in two of them."""
+    seen: set[str] = set()
+    found = {split: list(telegrams(modules[split], seen)) for split in ("test", "validation", "train")}
+    return {split: evenly_spaced(found[split], TELEGRAMS[split]) for split in SPLITS}
 
 
-def summary_rows(modules: Modules) -> dict[str, list[Row]]:
-    """Make the rows of the second task."""
-    return {
-        split: evenly_spaced(list(summaries(documents)), SUMMARIES[split])
-        for split, documents in modules.items()
-    }
-
-
-def summaries(documents: Sequence[Document]) -> Iterator[Row]:
-    """Find docstrings with a first line and enough besides."""
+def telegrams(documents: Sequence[Document], seen: set[str]) -> Iterator[Row]:
+    """Find sentences of words alone that lack something without their small words, and are not in `seen`."""
     for module, docstrings in documents:
         for docstring in docstrings:
-            rest = rest_of(docstring)
-            is_long_enough = len(rest.split()) >= SHORTEST_REST
-            if docstring.summary and is_long_enough and len(docstring.summary.split()) <= LONGEST_SUMMARY:
-                yield {"document": rest, "summary": docstring.summary, "module": module}
+            for sentence in (part.strip() for text in docstring.paragraphs for part in split_sentences(text)):
+                telegram = cut_small_words(sentence)
+                cut = len(sentence.split()) - len(telegram.split())
+                is_suited = SENTENCE.fullmatch(sentence) and len(sentence.split()) in SENTENCE_WORDS
+                if is_suited and telegram and cut >= FEWEST_CUT and sentence not in seen:
+                    seen.add(sentence)
+                    yield {"telegram": telegram, "sentence": sentence, "module": module}
 
 
-def rest_of(docstring: Docstring) -> str:
-    """Join what follows a first line: whole paragraphs, as many as can be read."""
-    kept, num_words = [], 0
-    for paragraph in docstring.details:
-        num_words += len(paragraph.split())
-        if num_words > LONGEST_REST:
-            break
-        kept.append(paragraph)
-    return " ".join(kept)
+def cut_small_words(sentence: str) -> str:
+    """Leave a sentence's other words, in lower case and without punctuation.
+
+    >>> from tercet.demo.tasks import cut_small_words
+    >>> cut_small_words("Return the number of elements in the list.")
+    'return number elements list'
+    """
+    words = (word.lower() for word in WORD.findall(sentence))
+    return " ".join(word for word in words if word not in SMALL_WORDS)
+
+
+def continuation_rows(documents: Sequence[Document]) -> list[Row]:
+    """Make the rows of the third task: how a paragraph goes on, among three others of the same package.
+
+    The right answer stands in turns in each place. Before rows are chosen, each text is the right answer once
+    and a wrong one three times. Packages with fewer than four paragraphs have none.
+    """
+    halves = defaultdict(list)
+    for module, docstrings in documents:
+        halves[package_of(module)] += [
+            (module, *cut_in_the_middle(paragraph))
+            for docstring in docstrings
+            for paragraph in docstring.paragraphs
+            if len(paragraph.split()) >= CUT_WORDS
+        ]
+    rows = [row for own in halves.values() if len(own) >= CHOICES for row in rows_of_package(own)]
+    return evenly_spaced(rows, CONTINUATIONS)
+
+
+def rows_of_package(halves: Sequence[tuple[str, str, str]]) -> Iterator[Row]:
+    """Put the second half of each paragraph among those of three others, each a quarter further on."""
+    for number, (module, read, continued) in enumerate(halves):
+        places = [(number + step * len(halves) // CHOICES) % len(halves) for step in range(1, CHOICES)]
+        choices, target = [halves[place][2] for place in places], number % CHOICES
+        choices.insert(target, continued)
+        yield {"text": read, "choices": choices, "target": target, "module": module}
+
+
+def cut_in_the_middle(paragraph: str) -> tuple[str, str]:
+    """Give the words before the middle of a paragraph and those behind it, as many as are read."""
+    words = paragraph.split()
+    middle = len(words) // 2
+    before, behind = words[max(0, middle - READ_WORDS) : middle], words[middle : middle + CONTINUED_WORDS]
+    return " ".join(before), " ".join(behind)

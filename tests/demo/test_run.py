@@ -3,21 +3,26 @@
 import json
 import random
 import re
-from dataclasses import replace
+import shlex
+from pathlib import Path
 
 import pytest
 import yaml
 from safetensors.torch import load_file
 
+from tercet.__main__ import main
+from tercet.command_line import parse
 from tercet.configs.recipe import load_recipe
-from tercet.demo import run as demo
+from tercet.demo.continuing import load_continuing
 from tercet.demo.distilling import load_distillation
-from tercet.demo.finetuning import load_tasks
-from tercet.demo.prompting import load_prompting
-from tercet.demo.run import CURVES, MEMBERS, claim_folder, load_recipes, run_demo
+from tercet.demo.finetuning import load_finetuning
+from tercet.demo.prompts import BEGINNINGS, GAPS, PARAGRAPHS
+from tercet.demo.run import CURVES, MEMBERS, claim_folder, load_recipes, next_steps, run_demo
+from tercet.demo.telegrams import with_rows
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.documentation import Docstring
 
+RUNS = ("encoder", "encoder-from-scratch")
 WORDS = [
     "function",
     "returns",
@@ -57,7 +62,7 @@ def recipes(tmp_path_factory):
     return [
         load_recipe(
             PretrainingRecipe,
-            f"{member}-demo",
+            name,
             [
                 f"model.overrides={json.dumps(TINY)}",
                 "tokenizer.vocab_size=400",
@@ -72,7 +77,7 @@ def recipes(tmp_path_factory):
                 "training.log_every=1",
             ],
         )
-        for member in MEMBERS
+        for name in MEMBERS.values()
     ]
 
 
@@ -82,7 +87,7 @@ def documents():
     draw = random.Random(0)
 
     def docstring() -> Docstring:
-        summary, *details = (" ".join(draw.choices(WORDS, k=size)).capitalize() + "." for size in (8, 15, 15))
+        summary, *details = (" ".join(draw.choices(WORDS, k=size)).capitalize() + "." for size in (8, 15, 44))
         return Docstring(summary, details)
 
     sizes = {"train": 20, "validation": 4}
@@ -100,9 +105,9 @@ def finished(recipes, documents, tmp_path_factory):
     return run_demo(
         tmp_path_factory.mktemp("demo") / "new",
         recipes=recipes,
-        tasks=load_tasks(["training.epochs=1"]),
+        finetuning=load_finetuning(["training.epochs=1"]),
         distillation=load_distillation(["task.training.epochs=1", "report.speed=false"]),
-        prompting=load_prompting(["prompting.num_fewshot=[0,1]", "prompting.seeds=[0]", "data.limit=4"]),
+        continuing=load_continuing(),
         documents=documents,
     )
 
@@ -112,10 +117,41 @@ def test_report_shows_all_members_beside_what_needs_no_learning(finished):
     for name in ("Encoder", "Decoder", "Sequence to sequence"):
         assert f"## {name}" in markdown
     for row in ("untrained", "unigram", "trained"):
-        assert len(re.findall(rf"^\| \*{{0,2}}{row}\*{{0,2}} \|", markdown, flags=re.MULTILINE)) == 4
-    assert len(re.findall(r"^\| trigram \|", markdown, flags=re.MULTILINE)) == 1
-    for label in ("sentence", "true next", "elsewhere", "greedy", "sampled", "restored"):
+        assert len(re.findall(rf"^\| \*{{0,2}}{row}\*{{0,2}} \|", markdown, flags=re.MULTILINE)) == 3
+    assert len(re.findall(r"^\| trigram \|", markdown, flags=re.MULTILINE)) == 2
+    for label in ("sentence", "greedy", "sampled", "goes on", "telegram"):
         assert f"> {label}: " in markdown
+
+
+def test_three_cards_come_first_and_made_up_texts_before_held_out_ones(finished):
+    markdown = (finished.parent / "report.md").read_text()
+    titles = ("Fills a gap", "Knows where a paragraph is from", "Knows what comes next")
+    places = [markdown.index(f"**{title}: ") for title in titles]
+    assert places == sorted(places)
+    assert places[-1] < markdown.index("## Encoder")
+    assert markdown.count("95 % interval ") >= len(titles)
+    for texts, kind in (
+        (BEGINNINGS, "prompt"),
+        (PARAGRAPHS, "paragraph"),
+        ([each[0] for each in GAPS], "sentence"),
+    ):
+        shown = [line for line in markdown.splitlines() if line.startswith(f"> {kind}: ")]
+        assert all(text.strip() in line for text, line in zip(texts, shown, strict=False))
+
+
+def test_sentences_say_what_the_scores_show(finished):
+    markdown = (finished.parent / "report.md").read_text()
+    written = json.loads((finished.parent / "scores.json").read_text())
+    texts = [verdict["text"] for verdict in written["verdicts"]]
+    assert len(texts) == 6
+    assert all(text in markdown for text in texts)
+    scores = written["scores"]["packages"]
+    pair = " against ".join(f"{100 * scores[name]['score']:.1f} %" for name in ("pretrained", "bag of words"))
+    assert any(f" a bag of words ({pair}; difference from " in text for text in texts)
+    for answers in written["scores"].values():
+        for own in answers.values():
+            low, high = own.get("interval", (0, 1))
+            assert low <= own["score"] <= high
 
 
 def test_page_is_self_contained(finished):
@@ -124,9 +160,8 @@ def test_page_is_self_contained(finished):
     assert "<script" not in page
     links = re.findall(r'(?:src|href)="([^"]*)"', page) + re.findall(r"url\(([^)]*)\)", page)
     files = {link for link in links if not link.startswith(("#", "data:"))}
-    runs = [run for member in MEMBERS for run in (member, f"{member}-from-scratch")]
-    pages = {f"finetuned/{run}/report.html" for run in runs}
-    assert files == pages | {"distilled/report.html", "prompting/report.html"}
+    pages = {f"finetuned/{run}/report.html" for run in RUNS}
+    assert files == pages | {"distilled/report.html", "continuations/report.html"}
     assert all((finished.parent / file).exists() for file in files)
     assert page.count("<svg") == len(MEMBERS) + 1
 
@@ -145,31 +180,35 @@ def test_models_read_back_score_what_their_runs_measured(finished):
 
 def test_report_shows_every_task_beside_what_is_no_transformer(finished):
     markdown = (finished.parent / "report.md").read_text()
-    names = ("pretrained", "random weights", "bag of words", "most frequent", "first sentence")
+    names = (
+        "pretrained",
+        "random weights",
+        "bag of words",
+        "most frequent",
+        "counting neighbours",
+        "shared words",
+    )
     rows = [len(re.findall(rf"^\| \*{{0,2}}{name}\*{{0,2}} \|", markdown, re.MULTILINE)) for name in names]
-    assert rows == [2, 2, 1, 1, 1]
-    assert markdown.count("The pretrained ") == len(MEMBERS)
+    assert rows == [1, 1, 1, 1, 2, 1]
 
 
 def test_fine_tuned_models_score_what_their_runs_measured(finished):
     markdown = (finished.parent / "report.md").read_text()
-    for member in MEMBERS:
-        for run in (member, f"{member}-from-scratch"):
-            summary = json.loads((finished.parent / "finetuned" / run / "scores.json").read_text())
-            score = summary["seeds"]["0"]["test"][summary["criterion"]]
-            ends = [f"{100 * end:.1f}" for end in summary["interval"]]
-            assert f"{100 * score:.1f} ({' to '.join(ends)})" in markdown
+    for run in RUNS:
+        summary = json.loads((finished.parent / "finetuned" / run / "scores.json").read_text())
+        score = summary["seeds"]["0"]["test"][summary["criterion"]]
+        ends = [f"{100 * end:.1f}" for end in summary["interval"]]
+        assert f"{100 * score:.1f} ({' to '.join(ends)})" in markdown
 
 
-def test_both_runs_of_a_member_differ_in_their_beginning_alone(finished):
-    for member in MEMBERS:
-        runs = [finished.parent / "finetuned" / run for run in (member, f"{member}-from-scratch")]
-        recipes = [yaml.safe_load((run / "recipe.yaml").read_text()) for run in runs]
-        models = [recipe.pop("model") for recipe in recipes]
-        assert recipes[0] | {"output": ""} == recipes[1] | {"output": ""}
-        assert models[0] | {"from_scratch": True} == models[1]
-        weights = [load_file(run / "model" / "model.safetensors") for run in runs]
-        assert any((weights[0][name] != weights[1][name]).any() for name in weights[0])
+def test_both_runs_differ_in_their_beginning_alone(finished):
+    runs = [finished.parent / "finetuned" / run for run in RUNS]
+    recipes = [yaml.safe_load((run / "recipe.yaml").read_text()) for run in runs]
+    models = [recipe.pop("model") for recipe in recipes]
+    assert recipes[0] | {"output": ""} == recipes[1] | {"output": ""}
+    assert models[0] | {"from_scratch": True} == models[1]
+    weights = [load_file(run / "model" / "model.safetensors") for run in runs]
+    assert any((weights[0][name] != weights[1][name]).any() for name in weights[0])
 
 
 def test_report_shows_what_a_student_of_half_the_layers_keeps(finished):
@@ -185,29 +224,31 @@ def test_report_shows_what_a_student_of_half_the_layers_keeps(finished):
     assert "## Half the layers" in markdown
 
 
-def test_report_shows_what_prompting_gives_without_training(finished):
+def test_report_shows_how_the_decoder_continues_beside_counting(finished):
     markdown = (finished.parent / "report.md").read_text()
-    results = json.loads((finished.parent / "prompting" / "results.json").read_text())
-    assert [model["member"] for model in results["models"]] == list(MEMBERS)
-    for count in ("0", "1"):
-        scores = [model["shots"][count] for model in results["models"]]
-        cells = [
-            f"{100 * own['mean']:.1f} ({100 * own['interval'][0]:.1f} to {100 * own['interval'][1]:.1f})"
-            for own in scores
-        ]
-        assert f"| K = {count} | {' | '.join(cells)} |" in markdown
+    results = json.loads((finished.parent / "continuations" / "results.json").read_text())
+    own = results["models"][0]["shots"]["0"]
+    low, high = own["interval"]
+    assert f"| **{100 * own['mean']:.1f} ({100 * low:.1f} to {100 * high:.1f})** |" in markdown
+    for name in ("trigram", "shared words", "chance"):
+        assert re.search(rf"^\| {name} \| [\d.]+ \([\d.]+ to [\d.]+\) \|", markdown, re.MULTILINE)
+
+
+def test_next_steps_are_commands_that_work(finished):
+    steps = [shlex.split(step) for step in next_steps(finished)]
+    assert [step[:2] for step in steps] == [["tercet", name] for name in ("play", "predict", "doctor")]
+    for _, *arguments in steps:
+        options = parse(arguments)
+        named = [options.model] if isinstance(options.model, str) else options.model
+        assert all(Path(model, "config.json").exists() for model in named)
+    predict = steps[1][1:]
+    assert main(predict) == 0
+    Path(predict[-1]).unlink()
 
 
 def test_earlier_demo_is_replaced_only_if_asked(finished):
     with pytest.raises(ValueError, match="--overwrite"):
         claim_folder(finished.parent, overwrite=False)
-
-
-def test_folder_that_no_demo_wrote_is_never_deleted(tmp_path):
-    (tmp_path / "thesis.txt").write_text("two years of work")
-    with pytest.raises(ValueError, match=r"thesis\.txt, which was not written by a demo"):
-        claim_folder(tmp_path, overwrite=True)
-    assert (tmp_path / "thesis.txt").exists()
 
 
 def test_demo_with_a_file_of_somebody_else_is_never_deleted(finished):
@@ -221,41 +262,9 @@ def test_demo_with_a_file_of_somebody_else_is_never_deleted(finished):
     assert finished.exists()
 
 
-@pytest.mark.parametrize("name", ["", " ", "~nobody-of-that-name/demo"])
-def test_a_name_that_means_no_folder_is_refused(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo, "show_all", lambda folder, *others: folder)
-    with pytest.raises(ValueError, match=r"^--output is '"):
-        run_demo(name)
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_interrupted_demo_does_not_speak_of_resuming(tmp_path, monkeypatch):
-    def interrupted(*arguments):
-        raise KeyboardInterrupt("stopped by SIGTERM; continue with --resume")
-
-    monkeypatch.setattr(demo, "show_all", interrupted)
-    with pytest.raises(KeyboardInterrupt, match=r"^stopped; a demo begins anew: add --overwrite$"):
-        run_demo(tmp_path / "demo")
-
-
-def test_folder_without_the_list_of_a_demo_is_none(tmp_path):
-    (tmp_path / "encoder").mkdir()
-    (tmp_path / "encoder" / "recipe.yaml").write_text("flour: 500 g")
-    with pytest.raises(ValueError, match=r"has no \.tercet\.json, the list of what a demo wrote there"):
-        claim_folder(tmp_path, overwrite=True)
-    assert (tmp_path / "encoder" / "recipe.yaml").exists()
-
-
-def test_demo_is_replaced_whole(tmp_path):
-    claim_folder(tmp_path, overwrite=False)
-    (tmp_path / "encoder").mkdir()
-    (tmp_path / "encoder" / "log.jsonl").write_text("{}")
-    claim_folder(tmp_path, overwrite=True)
-    assert [path.name for path in tmp_path.iterdir()] == [".tercet.json"]
-
-
 def test_shipped_recipes_read_the_embedded_corpus():
-    for recipe in load_recipes():
+    *pretraining, telegrams = load_recipes()
+    for recipe in pretraining:
         assert recipe.corpus.train == recipe.corpus.validation == "documentation"
-        assert replace(recipe, output="elsewhere") != recipe
+    own = with_rows(telegrams, Path("elsewhere"))
+    assert own.corpus.train == str(Path("elsewhere") / Path(*Path(str(telegrams.corpus.train)).parts[-2:]))

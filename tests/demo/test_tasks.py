@@ -1,19 +1,24 @@
 """The rows of the demonstration's tasks: nothing gives an answer away, nothing of a test was read before."""
 
 import json
+from collections import Counter
 
 import pytest
 
 from tercet.demo.tasks import (
+    CHOICES,
+    FEWEST_CUT,
     NICKNAMES,
     ROWS_PER_PACKAGE,
+    SMALL_WORDS,
     SPLITS,
     STAND_IN,
+    WORD,
+    continuation_rows,
     divide,
     package_rows,
     pattern_of_names,
-    rest_of,
-    summary_rows,
+    telegram_rows,
     write_tasks,
 )
 from tercet.text.documentation import Docstring
@@ -30,6 +35,9 @@ def module_of(package: str, number: int) -> tuple[str, list[Docstring]]:
     docstrings = [
         Docstring("Return a number.", sentences[:3]),
         Docstring(None, sentences[3:]),
+        Docstring(
+            None, [f"Find the {chr(97 + number % 26) * (1 + number // 26)} of a {package} in the list."]
+        ),
     ]
     return f"{package}.m{number}", docstrings
 
@@ -76,7 +84,7 @@ def test_words_with_a_name_are_replaced(text, left):
     assert pattern_of_names(["torch", "numpy"]).sub(STAND_IN, text) == left
 
 
-@pytest.mark.parametrize("make", [package_rows, summary_rows])
+@pytest.mark.parametrize("make", [package_rows, telegram_rows])
 def test_splits_share_no_module_and_test_rows_were_not_read(make, documents, modules):
     found = {split: {row["module"] for row in rows} for split, rows in make(modules).items()}
     read = {module for module, _ in documents["train"]}
@@ -94,19 +102,32 @@ def test_labels_are_the_largest_packages_and_balanced(modules):
     assert max(len(found) for found in rows.values()) <= 8 * ROWS_PER_PACKAGE["train"]
 
 
-def test_a_row_holds_no_more_than_can_be_read():
-    paragraphs = ["one " * 30, "two " * 30, "three " * 30]
-    assert rest_of(Docstring("A summary.", paragraphs)).split() == ["one"] * 30 + ["two"] * 30
+def test_telegrams_lack_small_words_alone_and_no_sentence_stands_twice(modules):
+    rows = telegram_rows(modules)
+    sentences = [row["sentence"] for split in SPLITS for row in rows[split]]
+    assert len(sentences) == len(set(sentences)) > 0
+    for row in rows["train"]:
+        words = [word.lower() for word in WORD.findall(row["sentence"])]
+        assert row["telegram"].split() == [word for word in words if word not in SMALL_WORDS]
+        assert len(row["telegram"].split()) <= len(words) - FEWEST_CUT
 
 
-def test_first_lines_do_not_stand_in_what_is_read(modules):
-    for rows in summary_rows(modules).values():
-        assert all(row["summary"] not in row["document"] for row in rows)
+def test_every_continuation_is_right_once_and_wrong_three_times():
+    paragraphs = [" ".join(f"{letter}{number}" for number in range(50)) for letter in "abcdefghijkl"]
+    modules = [(f"json.{text[0]}", [Docstring(None, [text])]) for text in paragraphs]
+    alone = ("torch.alone", [Docstring(None, paragraphs[:1])])
+    rows = continuation_rows([*modules, alone])
+    assert [row["text"].split()[-1][1:] for row in rows] == ["24"] * 12
+    right = [row["choices"][row["target"]] for row in rows]
+    assert all(own.split()[0] == f"{row['text'][0]}25" for own, row in zip(right, rows, strict=True))
+    wrong = Counter(text for row in rows for text in row["choices"]) - Counter(right)
+    assert set(wrong.values()) == {CHOICES - 1}
+    assert Counter(row["target"] for row in rows) == dict.fromkeys(range(CHOICES), 3)
 
 
-def test_rows_are_files_for_tercet_finetune(documents, tmp_path):
+def test_rows_are_files_for_the_recipes(documents, tmp_path):
     write_tasks(tmp_path / "tasks", documents)
-    for task, columns in (("packages", {"text", "label"}), ("summaries", {"document", "summary"})):
+    for task, columns in (("packages", {"text", "label"}), ("telegrams", {"telegram", "sentence"})):
         for split in SPLITS:
             lines = (tmp_path / "tasks" / f"{task}-{split}.jsonl").read_text().splitlines()
             assert all(set(json.loads(line)) == columns | {"module"} for line in lines)

@@ -1,0 +1,47 @@
+"""The folder of a demonstration: what it may replace, and what it never deletes."""
+
+import pytest
+
+from tercet.demo import run as demo
+from tercet.demo.run import claim_folder, run_demo
+
+
+def test_folder_that_no_demo_wrote_is_never_deleted(tmp_path):
+    (tmp_path / "thesis.txt").write_text("two years of work")
+    with pytest.raises(ValueError, match=r"thesis\.txt, which was not written by a demo"):
+        claim_folder(tmp_path, overwrite=True)
+    assert (tmp_path / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["", " ", "~nobody-of-that-name/demo"])
+def test_a_name_that_means_no_folder_is_refused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "show_all", lambda folder, *others: folder)
+    with pytest.raises(ValueError, match=r"^--output is '"):
+        run_demo(name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_demo_does_not_speak_of_resuming(tmp_path, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt("stopped by SIGTERM; continue with --resume")
+
+    monkeypatch.setattr(demo, "show_all", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=r"^stopped; a demo begins anew: add --overwrite$"):
+        run_demo(tmp_path / "demo")
+
+
+def test_folder_without_the_list_of_a_demo_is_none(tmp_path):
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "recipe.yaml").write_text("flour: 500 g")
+    with pytest.raises(ValueError, match=r"has no \.tercet\.json, the list of what a demo wrote there"):
+        claim_folder(tmp_path, overwrite=True)
+    assert (tmp_path / "encoder" / "recipe.yaml").exists()
+
+
+def test_demo_is_replaced_whole(tmp_path):
+    claim_folder(tmp_path, overwrite=False)
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "log.jsonl").write_text("{}")
+    claim_folder(tmp_path, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == [".tercet.json"]
