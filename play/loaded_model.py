@@ -1,0 +1,194 @@
+"""A model to play with: loaded once, with its tokenizer, its task and what is known of its origin."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..finetune.prediction import Predictor
+from ..finetune.task import Task
+from ..interop.admission import load_examined_model
+from ..interop.card_sections import KINDS, origin
+from ..interop.examined_model import ExaminedModel, Member
+from ..interop.finished_run import TASK, FinishedRun, find_run
+from ..interop.messages import quietly
+from ..interop.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer
+from ..interop.run import load_ours
+from ..reporting.blocks import name_of_model
+
+UNLIMITED = 10**6
+"""Length from which on a tokenizer has no limit of its own."""
+
+DEFAULT_LENGTH = 2048
+"""Tokens that a model reads that has no limit either."""
+
+NAMES_OF_MEMBERS: dict[Member, str] = {
+    "encoder": "encoder",
+    "decoder": "decoder",
+    "seq2seq": "sequence-to-sequence Transformer",
+}
+"""What pages call the members."""
+
+NAMES_OF_DEPTH = ("num_hidden_layers", "decoder_num_hidden_layers", "decoder_layers")
+"""What they call the layers of the encoder, or the only ones, and those of the decoder."""
+
+NAMES_OF_LENGTH = ("max_position_embeddings", "n_positions", "n_ctx")
+"""What configurations call the number of positions."""
+
+
+class LoadedModel:
+    """A model in evaluation mode, on the GPU if there is one.
+
+    Args:
+        name: The folder or the Hub id, as the user gave it.
+        examined: The model with its tokenizer.
+        run: What is known of its training.
+        predictor: What answers rows of its task, if `tercet finetune` made it.
+    """
+
+    def __init__(self, name: str, examined: ExaminedModel, run: FinishedRun, predictor: Predictor | None):
+        assert examined.tokenizer is not None
+        self.name = name
+        self.title = name_of_model(name)
+        """A short name for headings."""
+        self.examined = examined
+        self.run = run
+        self.predictor = predictor
+        self.model: PreTrainedModel = examined.model
+        self.tokenizer: PreTrainedTokenizerBase = examined.tokenizer
+        self._lock = Lock()
+
+    @property
+    def config(self) -> Any:
+        """The configuration."""
+        return self.model.config
+
+    @property
+    def member(self) -> Member:
+        """Encoder, decoder or seq2seq."""
+        return self.examined.member
+
+    @property
+    def task(self) -> Task | None:
+        """What `tercet finetune` made of the model."""
+        return self.predictor.task if self.predictor else None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model runs."""
+        return self.model.device
+
+    @cached_property
+    def has_lm_head(self) -> bool:
+        """Whether the model gives probabilities of tokens."""
+        return self.task is None and self.model.get_output_embeddings() is not None
+
+    @cached_property
+    def max_length(self) -> int:
+        """Tokens that the model reads at once."""
+        limits = [getattr(self.config, name, None) for name in NAMES_OF_LENGTH]
+        positions = next((limit for limit in limits if limit), DEFAULT_LENGTH)
+        if "roberta" in self.config.model_type:  # whose first positions are those of its pads
+            positions -= self.config.pad_token_id + 1
+        told = self.tokenizer.model_max_length
+        return min(positions, int(told)) if told < UNLIMITED else positions
+
+    @cached_property
+    def facts(self) -> dict[str, str]:
+        """Say what the model is: names of facts and their values."""
+        number, config = self.model.num_parameters(), self.config
+        layers = [getattr(config, name, None) for name in NAMES_OF_DEPTH]
+        shape = " + ".join(str(each) for each in layers if each)
+        return {
+            "kind": KINDS.get(config.model_type, f"{NAMES_OF_MEMBERS[self.member]} ({config.model_type})"),
+            "class": type(self.model).__name__,
+            "parameters": f"{number / 1e6:,.1f} million" if number >= 1e5 else f"{number:,}",
+            "layers": f"{shape} of width {getattr(config, 'hidden_size', '?')}",
+            "vocabulary": f"{config.vocab_size:,} tokens",
+            "reads at most": f"{self.max_length:,} tokens",
+        } | ({"origin": about} if (about := origin(self.run).replace("\\", "")) else {})
+
+    def inputs(self, *texts: str, special: bool = True) -> dict[str, Tensor]:
+        """Encode a text, or a pair, as a batch of one.
+
+        Raises:
+            ValueError: The text is longer than what the model reads, or leaves no token.
+        """
+        encoded = self.tokenizer(*texts, return_tensors="pt", add_special_tokens=special, verbose=False)
+        self.require_length(encoded["input_ids"].shape[1])  # pyright: ignore[reportAttributeAccessIssue]
+        accepted = {"input_ids", "attention_mask"}
+        if getattr(self.config, "type_vocab_size", 0):
+            accepted.add("token_type_ids")
+        return {name: value.to(self.device) for name, value in encoded.items() if name in accepted}
+
+    def require_length(self, length: int) -> None:
+        """Raise a `ValueError` if the model cannot read so many tokens."""
+        if length == 0:
+            raise ValueError("the text has no token that the model knows: write another text")
+        if length > self.max_length:
+            raise ValueError(
+                f"the text has {length:,} tokens, but {self.title} reads at most {self.max_length:,}: "
+                "shorten the text"
+            )
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let one thread use the model at a time, without gradients, whatever the others want of it."""
+        with self._lock, torch.no_grad(), quietly():
+            yield
+
+    @contextmanager
+    def recording_attention(self) -> Iterator[None]:
+        """Compute attention by its definition, since fast kernels keep no weights."""
+        kernel = self.config._attn_implementation
+        self.model.set_attn_implementation("eager")
+        try:
+            yield
+        finally:
+            self.model.set_attn_implementation(kernel)
+
+
+def load_model(name: str) -> LoadedModel:
+    """Load a model with the head that its weights are for.
+
+    Args:
+        name: A folder that `save_pretrained` wrote, a run's folder, or the name of a model on the Hub.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: It has no tokenizer, needs code of its own, or its files are damaged.
+    """
+    within = Path(name).expanduser() / "model"
+    folder = within if (within / CONFIG).is_file() else find_folder(name)
+    run = find_run(folder)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    tokenizer = require_tokenizer(folder, name)
+    with quietly():
+        predictor = Predictor(folder, device) if (folder / TASK).exists() else None
+        model = predictor.model if predictor else load_any(folder)
+    require_fit(tokenizer, model.config)
+    examined = ExaminedModel(name, model.to(device).eval(), tokenizer, {})  # pyright: ignore[reportArgumentType]
+    return LoadedModel(name, examined, run, predictor)
+
+
+def load_any(folder: Path) -> PreTrainedModel:
+    """Load one of our models, or a stock one, in float32.
+
+    Raises:
+        ValueError: A stock model lacks weights, which would be drawn at random.
+    """
+    if load_config(folder).model_type.startswith("tercet"):
+        return load_ours(str(folder)).float()
+    examined = load_examined_model(str(folder))
+    missing = [name for name in examined.loading["missing_keys"] if "pooler" not in name]
+    if missing:
+        raise ValueError(
+            f"{folder} lacks {len(missing)} tensors, such as {sorted(missing)[0]}: name a whole model"
+        )
+    return examined.model

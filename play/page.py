@@ -1,0 +1,191 @@
+"""The page: one tab for each ability, with fields on top and the answers of all models below.
+
+Gradio serves it. Nothing of it comes from the network, and nothing is reported to anybody.
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .ability import Ability, NumberField, TextField
+from .html import as_html, header
+from .page_style import STYLE
+from .sessions import Session
+
+FONTS = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "DejaVu Sans", "sans-serif")
+MONOSPACE = ("ui-monospace", "DejaVu Sans Mono", "Consolas", "monospace")
+
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+
+def build_page(session: Session) -> Any:
+    """Build the page of a session, a `gradio.Blocks`.
+
+    Raises:
+        ImportError: Gradio is not installed.
+    """
+    import gradio
+
+    title = " and ".join(model.title for model in session.models)
+    with gradio.Blocks(title=f"{title} | Tercet", analytics_enabled=False) as page:
+        gradio.HTML(header(session.models), elem_classes="play")
+        with gradio.Tabs():
+            opened = [add_tab(gradio, session, ability) for ability in session.abilities.values()]
+        answer, inputs, output = opened[0]
+        page.load(answer, inputs, output, show_progress="hidden", api_visibility="private")
+    return page
+
+
+def add_tab(gradio: Any, session: Session, ability: Ability) -> tuple[Callable[..., str], list[Any], Any]:
+    """Add the tab of an ability; give the function that answers, its inputs and its output."""
+    fields = session.fields(ability.name)
+    answer = answering(session, ability.name, sum(isinstance(field, TextField) for field in fields))
+    with gradio.Tab(ability.title, elem_id=f"tab-{ability.name}"):
+        gradio.HTML(f'<p class="about">{about(session, ability)}</p>', elem_classes="play")
+        texts = [
+            text_box(gradio, ability, field, value)
+            for field, value in zip(fields, ability.examples[0], strict=False)
+            if isinstance(field, TextField)
+        ]
+        add_examples(gradio, ability, texts)
+        numbers = add_numbers(gradio, ability, [f for f in fields if isinstance(f, NumberField)])
+        button = gradio.Button(
+            ability.action, variant="primary", elem_id=f"run-{ability.name}", elem_classes="run"
+        )
+        output = gradio.HTML(
+            '<p class="placeholder">The answer appears here.</p>',
+            elem_classes="play",
+            elem_id=f"answer-{ability.name}",
+        )
+    inputs = [*texts, *numbers]
+    options: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private"}
+    button.click(answer, inputs, output, **options)
+    for text in texts:
+        text.submit(answer, inputs, output, **options)
+    return answer, inputs, output
+
+
+def text_box(gradio: Any, ability: Ability, field: TextField, value: str) -> Any:
+    """Add a field for a text."""
+    return gradio.Textbox(
+        value, label=field.label, lines=field.lines, max_lines=20, elem_id=f"{ability.name}-{field.name}"
+    )
+
+
+def add_numbers(gradio: Any, ability: Ability, fields: Sequence[NumberField]) -> list[Any]:
+    """Add sliders, in a part of the tab that is closed at first."""
+    if not fields:
+        return []
+    is_open = ability.name == "attention"
+    with gradio.Accordion("Settings", open=is_open, elem_classes="settings"), gradio.Row():
+        return [
+            gradio.Slider(
+                field.least,
+                field.most,
+                field.default,
+                step=field.step,
+                label=field.label,
+                min_width=140,
+                elem_id=f"{ability.name}-{field.name}",
+            )
+            for field in fields
+        ]
+
+
+def add_examples(gradio: Any, ability: Ability, texts: Sequence[Any]) -> None:
+    """Add examples, which a click writes into the fields; what is the same in all of them is left out."""
+    columns = [*zip(*ability.examples, strict=True)]
+    shown = [number for number, column in enumerate(columns) if len(set(column)) > 1]
+    if shown:
+        rows = [[each[number] for number in shown] for each in ability.examples]
+        gradio.Examples(rows, [texts[number] for number in shown], label="Examples")
+
+
+def about(session: Session, ability: Ability) -> str:
+    """Say what an ability shows, and which models have it if not all do."""
+    able = session.able(ability.name)
+    if len(able) == len(session.models):
+        return ability.about
+    return f"{ability.about} Only {' and '.join(model.title for model in able)} can do this."
+
+
+def answering(session: Session, name: str, num_texts: int) -> Callable[..., str]:
+    """Make the function behind a button: from the values of the fields to the HTML of all answers."""
+    numbers = [field.name for field in session.fields(name) if isinstance(field, NumberField)]
+
+    def answer(*values: Any) -> str:
+        texts = [value or "" for value in values[:num_texts]]
+        return as_html(session.answers(name, texts, dict(zip(numbers, values[num_texts:], strict=True))))
+
+    return answer
+
+
+def theme() -> Any:
+    """Give Gradio's plainest theme, with the fonts of the reader's machine and the colours of `STYLE`."""
+    from gradio import themes
+
+    plain = themes.Base(primary_hue="blue", neutral_hue="stone", font=FONTS, font_mono=MONOSPACE)
+    colours = {
+        "body_background_fill": "var(--page)",
+        "body_text_color": "var(--ink)",
+        "block_background_fill": "transparent",
+        "block_title_text_color": "var(--quiet)",
+        "border_color_primary": "var(--line)",
+        "input_background_fill": "var(--sheet)",
+        "input_border_color": "var(--line)",
+        "button_primary_background_fill": "var(--button)",
+        "button_primary_background_fill_hover": "var(--accent)",
+        "button_secondary_background_fill": "var(--sheet)",
+    }
+    colours |= {f"{name}_dark": value for name, value in colours.items()}
+    shape = {"block_border_width": "0px", "input_border_width": "1px", "block_padding": "0px"}
+    return plain.set(**colours, **shape, input_radius="10px", button_large_radius="10px")
+
+
+def serve(
+    session: Session,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    share: bool = False,
+    wait: bool = True,
+) -> tuple[Any, str]:
+    """Serve the page, and give it with its address.
+
+    Args:
+        session: The models.
+        host: Address to listen on; the default is reached from this machine alone.
+        port: Port to listen on; the first free one from 7860 by default.
+        share: Let Gradio make a public address for the page.
+        wait: Return only when the user interrupts.
+
+    Raises:
+        ValueError: The port is not free, or the address is none of this machine's.
+    """
+    warnings.filterwarnings("ignore", module=r"gradio\b")  # what it says of its own code
+    page = build_page(session)
+    try:
+        _, local, public = page.launch(
+            server_name=host,
+            server_port=port,
+            share=share,
+            quiet=True,
+            prevent_thread_lock=True,
+            footer_links=[],
+            ssr_mode=False,
+            enable_monitoring=False,
+            theme=theme(),
+            css=STYLE,
+        )
+    except OSError as error:
+        raise ValueError(
+            f"the page cannot be served at {host}, port {port or 7860} ({error}): choose another --port or "
+            "--host"
+        ) from error
+    address = public or local
+    if wait:
+        print(f"{address}  (Ctrl-C ends the page)", flush=True)
+        page.block_thread()
+    return page, address

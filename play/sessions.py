@@ -1,0 +1,107 @@
+"""Models side by side: their common abilities, and all answers to a question."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..interop.messages import first_line
+from .abilities import ABILITIES, abilities_of
+from .ability import Ability, Field, NumberField, TextField
+from .loaded_model import LoadedModel, load_model
+from .results import Result
+
+
+class Session:
+    """One model or several, and what they can do.
+
+    Args:
+        models: In the order in which they are shown.
+    """
+
+    def __init__(self, models: Sequence[LoadedModel]):
+        assert models
+        self.models = models
+        self._of_model = [abilities_of(model) for model in models]
+
+    @property
+    def abilities(self) -> dict[str, Ability]:
+        """Give each ability by name, as the first model has it that has it at all."""
+        names = [kind.name for kind in ABILITIES]
+        found: dict[str, Ability] = {}
+        for own in reversed(self._of_model):
+            found |= own
+        return {name: found[name] for name in names if name in found}
+
+    def fields(self, name: str) -> list[Field]:
+        """List the fields of an ability, with numbers up to the largest that any model takes.
+
+        A model that does not take a number says so in its answer.
+        """
+        of_models = [own[name].fields for own in self._of_model if name in own]
+        widened = [widest(fields) for fields in zip(*of_models, strict=True)]
+        return [field for field in widened if not is_fixed(field)]
+
+    def able(self, name: str) -> list[LoadedModel]:
+        """List the models that have an ability."""
+        return [model for model, own in zip(self.models, self._of_model, strict=True) if name in own]
+
+    def answers(
+        self, name: str, texts: Sequence[str], numbers: Mapping[str, Any]
+    ) -> Iterator[tuple[LoadedModel, list[Result] | str]]:
+        """Let each model that has an ability answer; a question that it cannot answer gives a message."""
+        for model, own in zip(self.models, self._of_model, strict=True):
+            if name in own:
+                yield model, answer_or_message(own[name], texts, numbers)
+
+
+def is_fixed(field: Field) -> bool:
+    """Tell whether a field leaves no choice."""
+    return isinstance(field, NumberField) and field.least == field.most
+
+
+def widest(fields: Sequence[Field]) -> Field:
+    """Give the first of the same fields of several models, with the widest range of numbers."""
+    first = fields[0]
+    if isinstance(first, TextField):
+        return first
+    return replace(first, most=max(field.most for field in fields if isinstance(field, NumberField)))
+
+
+def answer_or_message(
+    ability: Ability, texts: Sequence[str], numbers: Mapping[str, Any]
+) -> list[Result] | str:
+    """Answer, or say in one sentence why that is impossible."""
+    try:
+        return ability.answer(texts, numbers)
+    except ValueError as error:
+        message = " ".join(str(error).split())
+        return message[:1].upper() + message[1:]
+    except Exception as error:  # whatever a foreign model raises
+        return f"{ability.model.title} failed ({type(error).__name__}: {first_line(error)})."
+
+
+def open_session(names: Sequence[str]) -> Session:
+    """Load models and find out what they can do.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: A model cannot be loaded, or two of them are the same.
+    """
+    if len(set(names)) < len(names):
+        raise ValueError(f"{' '.join(names)} names a model twice: name different ones to compare them")
+    models = [load_model(name) for name in names]
+    if len({model.title for model in models}) < len(models):
+        for model in models:
+            model.title = model.name
+    return Session(models)
+
+
+def described(model: LoadedModel) -> str:
+    """Say in one line what a model is."""
+    facts = model.facts
+    origin = f", {facts['origin']}" if "origin" in facts else ""
+    return (
+        f"{facts['kind']} ({facts['class']}), {facts['parameters']} parameters, layers: {facts['layers']}, "
+        f"vocabulary of {facts['vocabulary']}, reads at most {facts['reads at most']}"
+        f"{origin}"
+    )

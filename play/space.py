@@ -1,0 +1,149 @@
+"""The page as a Space on the Hugging Face Hub: a folder that holds the program, its needs and a description.
+
+    app.py               opens the page of the model in the repository of the same name
+    requirements.txt     what Tercet needs; Gradio comes with the Space
+    README.md            the Space's settings as a YAML header
+    tercet/              the part of Tercet that the page needs, so that nothing else has to be installed
+    tercet-*.dist-info/  its name and version
+
+The model is read from its own repository when the Space starts. The variable MODEL names another one.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+import yaml
+
+from ..interop.finished_run import FinishedRun
+from ..interop.model_card import read_own_card
+from ..interop.publication import Publication, PublishedFile
+
+ROOT = __name__.partition(".")[0]
+"""Name of the package."""
+
+PARTS = (
+    "configs",
+    "modeling",
+    "training",
+    "interop",
+    "text",
+    "objectives",
+    "metrics",
+    "reporting",
+    "pretraining",
+    "finetune",
+    "play",
+)
+"""Its folders that the page needs."""
+
+GRADIO = "6.31.0"
+"""Version that a Space asks for where Gradio is not installed."""
+
+APP = '''\
+"""The page of a model. The variable MODEL names another one: a repository on the Hub, or a folder."""
+
+import os
+
+from tercet.play.page import serve
+from tercet.play.sessions import open_session
+
+if __name__ == "__main__":
+    model = os.environ.get("MODEL", {model})
+    port = int(os.environ.get("GRADIO_SERVER_PORT", "7860"))
+    serve(open_session([model]), host=os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0"), port=port)
+'''
+
+README = """\
+---
+{header}---
+
+# {title}
+
+This Space shows the model [{repo}](https://huggingface.co/{repo}) with Tercet: what it can do, how it cuts a
+text into tokens, and its attention maps. On your own machine: `tercet play {repo}`.
+"""
+
+
+def prepare_space(model: Publication, run: FinishedRun) -> Publication:
+    """Gather the files of a Space that shows a model; nothing is sent and nothing written.
+
+    Args:
+        model: The publication of the model; the Space has the same name.
+        run: What is known of the model.
+    """
+    needs = "".join(f"{line}\n" for line in requirements())
+    files = [
+        PublishedFile("README.md", readme(model.repo, run).encode()),
+        PublishedFile("app.py", APP.format(model=json.dumps(model.repo)).encode()),
+        PublishedFile("requirements.txt", needs.encode()),
+        *sources(),
+    ]
+    ordered = sorted(files, key=lambda file: file.path)
+    return Publication(model.repo, model.folder, ordered, [], repo_type="space")
+
+
+def readme(repo: str, run: FinishedRun) -> str:
+    """Write the description of the Space, with its settings in front."""
+    title = repo.partition("/")[2]
+    card = read_own_card(run)
+    license_name = card.data.to_dict().get("license") if card else None
+    settings = {
+        "title": title,
+        "emoji": "\N{JIGSAW PUZZLE PIECE}",
+        "colorFrom": "blue",
+        "colorTo": "gray",
+        "sdk": "gradio",
+        "sdk_version": gradio_version(),
+        "python_version": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "app_file": "app.py",
+        "models": [repo],
+        "pinned": False,
+        "short_description": "Try the model in the browser",
+    } | ({"license": license_name} if license_name else {})
+    header = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    return README.format(header=header, title=title, repo=repo)
+
+
+def gradio_version() -> str:
+    """Give the version of Gradio that is installed, or one that is known to do."""
+    try:
+        return version("gradio")
+    except PackageNotFoundError:
+        return GRADIO
+
+
+def requirements() -> list[str]:
+    """List what Tercet needs, without its extras."""
+    return [line for line in requires(ROOT) or () if "extra ==" not in line]
+
+
+def sources() -> Iterator[PublishedFile]:
+    """List the sources of Tercet that the page needs, and what names their version."""
+    top = Path(str(import_module(ROOT).__file__)).parent
+    yield PublishedFile(f"{ROOT}/__init__.py", top / "__init__.py")
+    for part in PARTS:
+        folder = Path(str(import_module(f"{ROOT}.{part}").__file__)).parent
+        for path in sorted(folder.glob("*.py")):
+            yield PublishedFile(f"{ROOT}/{part}/{path.name}", path)
+    told = f"Metadata-Version: 2.1\nName: {ROOT}\nVersion: {version(ROOT)}\n"
+    yield PublishedFile(f"{ROOT}-{version(ROOT)}.dist-info/METADATA", told.encode())
+
+
+def write_space(space: Publication, folder: str) -> Path:
+    """Write the files of a Space into a new folder, and give it.
+
+    Raises:
+        ValueError: There is something in the folder already.
+    """
+    output = Path(folder).expanduser()
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ValueError(f"{folder} is not empty: choose another --space-folder")
+    for file in space.files:
+        path = output / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.source if isinstance(file.source, bytes) else file.source.read_bytes())
+    return output

@@ -1,0 +1,170 @@
+"""The terminal's way to play: a line is a text, and an answer follows; commands begin with a slash."""
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+from .ability import Ability, NumberField, TextField
+from .plain_text import as_text
+from .sessions import Session, described
+
+HELP = """\
+  A line of text is answered by the chosen ability. Commands:
+  /NAME [TEXT]       choose an ability (and use it): {names}
+  /set FIELD VALUE   change a setting: {settings}
+  /examples          show texts to try
+  /models            say what the models are
+  /help              show this
+  /quit              leave (as does Ctrl-D)"""
+
+SEVERAL_LINES = 5
+"""Lines of a field from which on it holds several texts."""
+
+
+class Conversation:
+    """A session in the terminal.
+
+    Args:
+        session: The models, whose answers are printed one after the other.
+        read: Shows a prompt and gives the next line; raises `EOFError` at the end.
+        say: Prints.
+    """
+
+    def __init__(self, session: Session, read: Callable[[str], str], say: Callable[[str], None]):
+        self.session = session
+        self.read = read
+        self.say = say
+        self.chosen = next(iter(self.session.abilities))
+        self.numbers: dict[str, str] = {}
+        self.has_left = False
+
+    @property
+    def ability(self) -> Ability:
+        """The chosen ability, of the first model that has it."""
+        return self.session.abilities[self.chosen]
+
+    def run(self) -> None:
+        """Converse until the input ends or the user leaves."""
+        self.models()
+        self.say(f"\n{self.help_text()}")
+        self.introduce()
+        with suppress(EOFError):
+            while not self.has_left:
+                self.respond(self.read(f"{self.chosen}> ").strip())
+
+    def respond(self, line: str) -> None:
+        """Carry out a command, or answer a text; an empty line changes nothing."""
+        if line.startswith("/"):
+            self.command(line[1:])
+        elif line:
+            self.answer(line)
+
+    def command(self, line: str) -> None:
+        """Carry out a command."""
+        name, _, rest = line.partition(" ")
+        commands = {
+            "help": lambda: self.say(self.help_text()),
+            "models": self.models,
+            "examples": self.examples,
+            "quit": self.leave,
+            "exit": self.leave,
+        }
+        if name == "set":
+            self.set(rest)
+        elif name in commands:
+            commands[name]()
+        elif name in self.session.abilities:
+            self.choose(name, rest.strip())
+        else:
+            self.say(f"  /{name} is no command: /help lists all")
+
+    def choose(self, name: str, text: str) -> None:
+        """Choose an ability, and use it if there is a text."""
+        self.chosen = name
+        if text:
+            self.answer(text)
+        else:
+            self.introduce()
+
+    def answer(self, first: str) -> None:
+        """Ask for the remaining texts of the ability, and print the answers of all models."""
+        fields = [field for field in self.ability.fields if isinstance(field, TextField)]
+        texts = [first, *map(self.ask, fields[1:])]
+        numbers = {name: value for name, value in self.numbers.items() if name in self.settings()}
+        for model, answer in self.session.answers(self.chosen, texts, numbers):
+            if len(self.session.models) > 1:
+                self.say(f"\n== {model.title} ==")
+            self.say(f"  {answer}" if isinstance(answer, str) else as_text(answer))
+        self.say("")
+
+    def ask(self, field: TextField) -> str:
+        """Ask for one more text, or for several lines up to an empty one."""
+        if field.lines <= SEVERAL_LINES:
+            return self.read(f"  {field.label}: ")
+        self.say(f"  {field.label} (an empty line ends them):")
+        lines: list[str] = []
+        with suppress(EOFError):
+            while line := self.read("  - ").strip():
+                lines.append(line)
+        return "\n".join(lines)
+
+    def set(self, line: str) -> None:
+        """Change a setting of the chosen ability."""
+        name, _, value = line.partition(" ")
+        fields = self.settings()
+        if name not in fields:
+            known = ", ".join(fields) or "none"
+            self.say(f"  {self.chosen} has no setting {name!r}: it has {known}")
+            return
+        try:
+            fields[name].parse(value)
+        except ValueError as error:
+            self.say(f"  {error}")
+            return
+        self.numbers[name] = value
+        self.say(f"  {name} is {value}")
+
+    def settings(self) -> dict[str, NumberField]:
+        """Give the settings of the chosen ability by their names."""
+        fields = self.session.fields(self.chosen)
+        return {field.name: field for field in fields if isinstance(field, NumberField)}
+
+    def introduce(self) -> None:
+        """Say what the chosen ability shows."""
+        self.say(f"\n  {self.ability.title}: {self.ability.about}")
+
+    def examples(self) -> None:
+        """Print texts to try."""
+        for texts in self.ability.examples:
+            self.say("  " + " | ".join(text.replace("\n", " / ") for text in texts))
+
+    def models(self) -> None:
+        """Say what the models are."""
+        for model in self.session.models:
+            self.say(f"{model.title}: {described(model)}")
+
+    def help_text(self) -> str:
+        """List abilities and settings."""
+        settings = ", ".join(self.settings()) or "none here"
+        return HELP.format(names=", ".join(self.session.abilities), settings=settings)
+
+    def leave(self) -> None:
+        """End the session."""
+        self.has_left = True
+
+
+def converse(session: Session) -> None:
+    """Converse on the terminal, or answer the lines of standard input."""
+    if sys.stdin.isatty():
+        with suppress(ImportError):
+            import readline  # noqa: F401  lets `input` edit lines and remember them
+        Conversation(session, input, print).run()
+    else:
+        Conversation(session, echoed, print).run()
+
+
+def echoed(prompt: str) -> str:
+    """Read a line that nobody typed, and print it behind the prompt, as a terminal would show it."""
+    line = input()
+    print(f"{prompt}{line}")
+    return line

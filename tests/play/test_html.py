@@ -1,0 +1,60 @@
+"""Results as HTML: nothing that a person or a model wrote becomes markup."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from tercet.play.html import as_html, body, header, html_of
+from tercet.play.loaded_model import LoadedModel
+from tercet.play.results import Entry, Heatmap, Note, Passage, Piece, Ranking, Token, Tokens
+
+EVIL = '<img src=x onerror="alert(1)">'
+RESULTS = [
+    Ranking(EVIL, [Entry(EVIL, 0.5)]),
+    Passage(EVIL, [Piece(EVIL), Piece(EVIL, "new"), Piece(EVIL, EVIL)]),
+    Tokens(EVIL, [Token(EVIL, 1, 0.5), Token(EVIL, 2)]),
+    Heatmap(EVIL, [EVIL], [EVIL], [[1.0]]),
+    Note(EVIL),
+]
+
+
+@pytest.mark.parametrize("result", [*RESULTS, EVIL], ids=lambda result: type(result).__name__)
+def test_texts_are_escaped(result):
+    written = body(result) if isinstance(result, str) else html_of(result)
+    assert "<img" not in written
+    assert "&lt;img" in written
+
+
+def test_what_a_run_says_of_itself_is_escaped(load):
+    model = load("encoder")
+    run = replace(model.run, recipe={"model": {"path": EVIL}, "objective": {"kind": EVIL}})
+    evil = LoadedModel(EVIL, model.examined, run, None)
+    written = header([evil]) + as_html([(evil, "no")])
+    assert "<img" not in written
+
+
+def test_a_bar_is_as_long_as_its_share():
+    written = html_of(Ranking("Best", [Entry("a", 0.5), Entry("b", 0.25), Entry("c", -1, is_share=False)]))
+    assert re.findall(r"width:([\d.]+)%", written) == ["50.00", "25.00", "0.00"]
+    assert re.findall(r"<em>([^<]+)</em>", written) == ["50.0 %", "25.0 %", "-1.000"]
+
+
+def test_a_cell_is_as_dark_as_its_weight_is_large():
+    written = html_of(Heatmap("Map", ["a", "b"], ["a", "b"], [[0.8, 0.2], [0.4, 0.6]]))
+    assert re.findall(r'fill-opacity="([\d.]+)"', written) == ["1.000", "0.250", "0.500", "0.750"]
+    assert "<title>b → a: 40.0 %</title>" in written
+
+
+def test_models_have_columns_and_one_alone_has_the_whole_width(load):
+    answers = [(load("encoder"), RESULTS), (load("decoder"), "Too long.")]
+    assert as_html(answers).count('<section class="answer">') == 2
+    assert 'class="refusal" role="alert">Too long.' in as_html(answers)
+    assert 'class="answers alone"' in as_html(answers[:1])
+
+
+def test_the_header_says_what_the_models_are(load):
+    written = header([load("encoder"), load("spans")])
+    assert "<h1>encoder and spans</h1>" in written
+    assert "An encoder." in written
+    assert "2 + 2 of width 32" in written

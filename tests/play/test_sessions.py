@@ -1,0 +1,104 @@
+"""Which abilities models have, and what they answer side by side."""
+
+import shutil
+
+import pytest
+
+from tercet.play.abilities import abilities_of
+from tercet.play.loaded_model import load_model
+from tercet.play.sessions import Session, described, open_session
+
+READING = ["tokens", "attention"]
+COMMON = ["similar", *READING]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("encoder", ["fill", *COMMON]),
+        ("decoder", ["continue", *COMMON]),
+        ("denoiser", ["restore", *COMMON]),
+        ("spans", ["restore", *COMMON]),
+        ("classifier", ["classify", *READING]),
+        ("tagger", ["tag", *READING]),
+        ("reader", ["answer", *READING]),
+        ("chooser", ["choose", *READING]),
+        ("searcher", ["similar", *READING]),
+        ("writer", ["write", *READING]),
+    ],
+)
+def test_abilities_follow_from_the_head_and_the_task(name, expected, load):
+    assert list(abilities_of(load(name))) == expected
+
+
+def test_every_example_of_every_ability_is_answered(load, folders):
+    for folder in folders.iterdir():
+        for ability in abilities_of(load(folder.name)).values():
+            for example in ability.examples:
+                assert ability.answer(example, {}), (folder.name, ability.name)
+
+
+def test_models_answer_side_by_side(load):
+    session = Session([load("encoder"), load("classifier"), load("decoder")])
+    assert list(session.abilities) == ["classify", "fill", "continue", *COMMON]
+    assert [model.title for model in session.able("similar")] == ["encoder", "decoder"]
+    answered = dict(session.answers("similar", ["a cat", "the cat\nthe dog"], {}))
+    for model, results in answered.items():
+        assert results == abilities_of(model)["similar"].answer(["a cat", "the cat\nthe dog"], {})
+
+
+def test_a_question_that_one_model_cannot_answer_is_a_message_beside_the_answer_of_the_other(load):
+    session = Session([load("encoder"), load("spans")])
+    text = "Two young men are walking on the street. " * 2
+    answers = [answer for _, answer in session.answers("tokens", [text], {})]
+    assert isinstance(answers[0], list)
+    assert isinstance(answers[1], str)
+    assert answers[1].startswith("The text has ")
+    assert answers[1].endswith("spans reads at most 64: shorten the text")
+
+
+def test_a_number_that_one_of_the_models_takes_can_be_chosen(load, monkeypatch):
+    model = load("decoder")
+    monkeypatch.setattr(model.config, "num_hidden_layers", 5)
+    session = Session([load("encoder"), model])
+    assert [field.most for field in session.fields("attention")[1:]] == [5, 4]
+    (_, encoder), _ = session.answers("attention", ["The cat sat."], {"layer": 3})
+    assert encoder == "Layer is 3: choose a number from 1 to 2"
+
+
+def test_a_model_that_raises_is_a_message(load, monkeypatch):
+    def fail(*arguments, **options):
+        raise IndexError("index out of range in self")
+
+    monkeypatch.setattr(load("encoder"), "inputs", fail)
+    ((_, answer),) = Session([load("encoder")]).answers("tokens", ["a cat"], {})
+    assert answer == "encoder failed (IndexError: index out of range in self)."
+
+
+def test_a_run_is_opened_by_its_folder(folders):
+    assert load_model(str(folders / "encoder")).title == "encoder"
+
+
+def test_models_of_the_same_name_have_their_whole_paths_as_titles(folders, tmp_path):
+    shutil.copytree(folders / "encoder", tmp_path / "encoder")
+    names = [str(folders / "encoder"), str(tmp_path / "encoder")]
+    assert [model.title for model in open_session(names).models] == names
+
+
+def test_a_model_is_not_compared_with_itself(folders):
+    with pytest.raises(ValueError, match="names a model twice"):
+        open_session([str(folders / "encoder")] * 2)
+
+
+def test_a_model_without_a_tokenizer_is_refused(folders, tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(folders / "encoder" / "model" / name, tmp_path)
+    with pytest.raises(ValueError, match="has no tokenizer"):
+        load_model(str(tmp_path))
+
+
+def test_a_model_is_described_in_a_line(load):
+    assert described(load("spans")) == (
+        "sequence-to-sequence Transformer (TercetSeq2SeqForConditionalGeneration), 51,744 parameters, "
+        "layers: 2 + 2 of width 32, vocabulary of 69 tokens, reads at most 64 tokens"
+    )
