@@ -37,7 +37,18 @@ def bound_spinning() -> None:
         os.environ["GOMP_SPINCOUNT"] = "10000"
 
 
+def hide_bars() -> None:
+    """Keep libraries from drawing progress bars where no terminal shows them; to be called before they load.
+
+    Our own bars look for themselves. What the user has set stays.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        for library in ("HF_HUB", "HF_DATASETS"):  # transformers follows the first
+            os.environ.setdefault(f"{library}_DISABLE_PROGRESS_BARS", "1")
+
+
 if is_command_line(sys.orig_argv):
     bound_spinning()
+    hide_bars()
 else:
     from .modeling import *  # noqa: F403

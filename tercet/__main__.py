@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """The command line's entry: what went wrong becomes one line, and the exit code says whose fault it was.
 
 Exit codes: 0 done, 1 failure, 2 wrong usage (of an option, a recipe, a file), 130 interrupted, 141 nobody
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from .command_line import parse
+from .warning_lines import warnings_in_lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +33,12 @@ def carry_out(arguments: Sequence[str]) -> int:
     """Run one command, and say in one line what went wrong."""
     options = parse(arguments)
     try:
-        options.run(options)
+        if {"recipe", "model", "folder", "source"} & vars(options).keys():
+            from .early_checks import check_early  # not for every command: reading YAML takes a moment, too
+
+            check_early(options)
+        with warnings_in_lines(options.command):
+            options.run(options)
         leave_processes()
     except KeyboardInterrupt as interruption:
         print(f"tercet {options.command}: {interruption or 'interrupted'}", file=sys.stderr)

@@ -3,13 +3,17 @@
 Whatever is heavy is imported by the command that needs it, so that help and listings answer at once.
 """
 
-import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter, _SubParsersAction
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from inspect import getdoc
 
 from . import __version__
-from .model_commands import doctor, export, import_, push
+from .completion import complete, key_completions, offer, recipe_completions
+from .endings import tell
+from .listing import LISTED
+from .model_commands import convert, doctor, export, import_, play, push
+from .pretraining_commands import plan, pretrain, tokenizer, verify_resume
 from .task_commands import distill, fewshot, finetune, predict
 
 ABOUT = """\
@@ -23,6 +27,8 @@ set its corpus to your text, and pretrain. The result is a folder that transform
 def parse(arguments: Sequence[str]) -> Namespace:
     """Read the command line; overrides and options may stand in any order. Wrong usage exits with code 2."""
     parser = build_parser()
+    complete(parser)
+    check_command(parser, arguments)
     options, rest = parser.parse_known_args(arguments)
     unknown = [word for word in rest if word.startswith("-") or "overrides" not in options]
     if unknown:
@@ -34,6 +40,17 @@ def parse(arguments: Sequence[str]) -> Namespace:
     return options
 
 
+def check_command(parser: ArgumentParser, arguments: Sequence[str]) -> None:
+    """Answer an unknown command with the one that was probably meant; exits with code 2."""
+    word = arguments[0] if arguments else "-"
+    known = next(action.choices for action in parser._actions if action.dest == "command") or {}
+    if word.startswith("-") or word in known:
+        return
+    near = " or ".join(get_close_matches(word, known, n=2))
+    meant = f"did you mean {near}?" if near else f"known: {', '.join(known)}"
+    parser.error(f"unknown command {word!r}; {meant}")
+
+
 def build_parser() -> ArgumentParser:
     """Build the parser of all commands."""
     parser = ArgumentParser(prog="tercet", description=ABOUT, formatter_class=RawDescriptionHelpFormatter)
@@ -42,12 +59,12 @@ def build_parser() -> ArgumentParser:
     command = add_command(commands, demo)
     command.add_argument("--output", default="runs/demo", metavar="DIR", help="where to write (%(default)s)")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier demo there")
-    add_command(commands, recipes)
-    command = add_command(commands, plan)
-    command.add_argument("recipe", metavar="RECIPE", help="a shipped recipe's name, or a YAML file")
+    command = add_command(commands, recipes)
     command.add_argument(
-        "overrides", metavar="key=value", nargs="*", help="describes the machines, or overrides a value"
+        "kind", nargs="?", choices=LISTED, metavar="KIND", help=f"list one kind only: {', '.join(LISTED)}"
     )
+    command = add_command(commands, plan)
+    add_recipe(command, "describes the machines, or overrides a value")
     for run in (tokenizer, pretrain, finetune, distill):
         command = add_command(commands, run)
         add_recipe(command)
@@ -109,6 +126,7 @@ def add_fewshot(commands: "_SubParsersAction[ArgumentParser]") -> None:
 
 def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:
     """Add the commands about finished models."""
+    add_play(commands)
     command = add_command(commands, import_)
     command.add_argument("source", metavar="SOURCE", help="a folder, or a repository on the Hub")
     command.add_argument("output", metavar="OUTPUT", help="the folder to write")
@@ -121,6 +139,7 @@ def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "--to", metavar="TYPE", help="bert, gpt2, llama, bart, ... (default: the first that fits)"
     )
     command.add_argument("--overwrite", action="store_true", help="replace an earlier model there")
+    add_convert(commands)
     command = add_command(commands, doctor)
     command.add_argument("model", metavar="MODEL", help="a folder that save_pretrained wrote, or a Hub name")
     command.add_argument("--json", action="store_true", help="print the findings as JSON")
@@ -134,12 +153,46 @@ def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:
     command.add_argument("--dry-run", action="store_true", help="upload nothing, list what would be uploaded")
     command.add_argument("--revision", help="branch to commit to, created if it does not exist (main)")
     command.add_argument("--message", help="commit message")
+    command.add_argument("--space", action="store_true", help="also make a Space that shows the model")
+    command.add_argument(
+        "--space-folder", metavar="DIR", help="write the files of the Space to DIR, and upload nothing"
+    )
 
 
-def add_recipe(command: ArgumentParser) -> None:
+def add_convert(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """Add the command that reads a model as another member."""
+    command = add_command(commands, convert)
+    command.add_argument("model", metavar="MODEL", help="a folder, or a repository on the Hub")
+    command.add_argument("--to", required=True, choices=("encoder", "decoder", "seq2seq"), help="the member")
+    command.add_argument("--output", required=True, metavar="FOLDER", help="the folder to write")
+    command.add_argument("--decoder", metavar="MODEL", help="the decoder of a seq2seq (default: MODEL again)")
+    command.add_argument("--text", metavar="FILE", help="text on which predictions are compared")
+    command.add_argument("--seed", type=int, default=0, help="of new weights (%(default)s)")
+    command.add_argument("--overwrite", action="store_true", help="replace an earlier model there")
+
+
+def add_play(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """Add the command that tries models."""
+    command = add_command(commands, play)
+    command.add_argument(
+        "model", metavar="MODEL", nargs="+", help="folders or Hub names; several are compared"
+    )
+    command.add_argument("--terminal", action="store_true", help="answer in the terminal, without a page")
+    command.add_argument(
+        "--host", default="127.0.0.1", help="address of the page (%(default)s: this machine alone)"
+    )
+    command.add_argument("--port", type=int, help="port of the page (the first free one from 7860)")
+    command.add_argument(
+        "--share", action="store_true", help="let Gradio give the page a public address for everybody"
+    )
+
+
+def add_recipe(command: ArgumentParser, about_overrides: str = "overrides a value of the recipe") -> None:
     """Let a command take a recipe, and overrides of its values."""
-    command.add_argument("recipe", metavar="RECIPE", help="a shipped recipe's name, or a YAML file")
-    command.add_argument("overrides", metavar="key=value", nargs="*", help="overrides a value of the recipe")
+    recipe = command.add_argument("recipe", metavar="RECIPE", help="a shipped recipe's name, or a YAML file")
+    overrides = command.add_argument("overrides", metavar="key=value", nargs="*", help=about_overrides)
+    offer(recipe, recipe_completions)
+    offer(overrides, key_completions)
 
 
 def add_command(
@@ -159,121 +212,36 @@ def add_command(
 
 
 def demo(options: Namespace) -> None:
-    """Pretrain and fine-tune three tiny models on text found on this machine, and write a report.
+    """Train three tiny models on text found on this machine, and write a report of what they can do.
 
     The text is the English documentation of Python's standard library and of installed packages, so that
-    nothing is downloaded. An encoder, a decoder and a sequence-to-sequence model are pretrained on it for
-    about ten minutes on two cores. Then the encoder and the decoder are fine-tuned to classify which package
-    a paragraph documents, and the sequence-to-sequence model to write the first lines of docstrings. The
-    report compares each model with an untrained one and with baselines; its path is printed last.
+    nothing is downloaded. An encoder learns to fill gaps, then to place paragraphs in their packages, and
+    teaches that to a student of half its size. A decoder learns to write, and finds what continues a
+    paragraph. A sequence-to-sequence model writes telegrams out as sentences. The report compares each model
+    with baselines; its path is printed last, after commands that go on from there.
 
     Examples:
       tercet demo
       tercet demo --output runs/first-look
     """
-    from .demo.run import run_demo
+    from .demo.run import next_steps, run_demo
 
-    print(run_demo(options.output, overwrite=options.overwrite))
+    page = run_demo(options.output, overwrite=options.overwrite)
+    tell(lambda page: (f"next: {step}" for step in next_steps(page)), page)
+    print(page)
 
 
 def recipes(options: Namespace) -> None:
     """List the recipes and model presets that come with Tercet.
 
     A recipe is a YAML file with all settings of a run. Pass its name to `tercet pretrain`, or copy its file
-    and edit the copy. A preset is an architecture, selected by a recipe's `model.preset`.
+    and edit the copy. A preset is an architecture, selected by a recipe's `model.preset`. With KIND, only the
+    recipes of one command are listed, or the model presets.
 
     Examples:
       tercet recipes
-      tercet pretrain encoder-demo    (runs one of them)
+      tercet recipes finetune
     """
     from .listing import list_configs
 
-    list_configs()
-
-
-def plan(options: Namespace) -> None:
-    """Estimate the FLOPs, memory, communication, time and cost of a run on given machines.
-
-    Reads no text and trains nothing. Prints parameters and FLOPs. For one device, DDP, ZeRO and FSDP2 it
-    also prints the memory of a device by component, its communication, the speed at an assumed share of peak
-    FLOPs (MFU), and device-hours. If a run does not fit, it prints what would. The tables are Markdown.
-
-    key=value describes the machines: devices, device (a100, h100, h200, cpu), mfu, peak_flops,
-    device_memory, usable_memory, bandwidth, devices_per_node, price_per_device_hour. Keys with a dot override
-    values of the recipe, as in `tercet pretrain`.
-
-    Examples:
-      tercet plan decoder-english devices=64 model.preset=decoder-1.3b training.tokens_per_step=1048576
-      tercet plan my-recipe.yaml devices=8 device=a100 mfu=0.35 price_per_device_hour=1.80
-    """
-    from .planning.plan import plan_run
-    from .planning.recipe import load_plan
-    from .planning.report import report_plan
-
-    print(report_plan(plan_run(*load_plan(options.recipe, options.overrides))))
-
-
-def tokenizer(options: Namespace) -> None:
-    """Train the tokenizer that a recipe describes, and nothing else.
-
-    Reads the recipe's training corpus and writes OUTPUT/tokenizer, a folder that AutoTokenizer loads. Other
-    recipes can share it with `tokenizer.path`. `tercet pretrain` trains a tokenizer itself if the recipe has
-    no `tokenizer.path`.
-
-    Examples:
-      tercet tokenizer encoder-demo
-      tercet tokenizer my-recipe.yaml tokenizer.kind=unigram tokenizer.vocab_size=16000 output=runs/unigram
-    """
-    from .configs.recipe import load_recipe
-    from .pretraining.recipe import PretrainingRecipe
-    from .pretraining.run import train_recipe_tokenizer
-
-    recipe = load_recipe(PretrainingRecipe, options.recipe, options.overrides)
-    print(train_recipe_tokenizer(recipe, overwrite=options.overwrite))
-
-
-def pretrain(options: Namespace) -> None:
-    """Pretrain a model on raw text.
-
-    Trains or loads the tokenizer, tokenizes the corpus once, trains, evaluates, and writes OUTPUT/model: a
-    folder with the model, the tokenizer and the recipe, which the Auto classes load. RECIPE is the name of a
-    shipped recipe (`tercet recipes` lists them) or a YAML file, and key=value overrides any of its values.
-    On several devices: `accelerate launch -m tercet pretrain RECIPE`.
-
-    Examples:
-      tercet pretrain encoder-demo training.steps=200 output=runs/short
-      tercet pretrain my-recipe.yaml corpus.train=books.txt corpus.validation=held-out.txt --resume
-    """
-    from accelerate import PartialState
-
-    from .configs.recipe import load_recipe
-    from .pretraining.recipe import PretrainingRecipe
-    from .pretraining.run import pretrain as run
-
-    recipe = load_recipe(PretrainingRecipe, options.recipe, options.overrides)
-    folder = run(recipe, resume=options.resume, overwrite=options.overwrite)
-    PartialState().print(folder)  # once, however many processes there are
-
-
-def verify_resume(options: Namespace) -> None:
-    """Verify on your recipe that a killed and resumed run equals an uninterrupted one.
-
-    Runs the recipe's first steps without interruption, and again with two kills (SIGKILL): one as soon as a
-    checkpoint is complete, one at a random moment. Compares losses, gradients, learning rates and the data,
-    step by step, then weights, optimizer and random generators, bit by bit. Writes to a temporary folder and
-    leaves your runs alone. Exit code 0: equal; 1: different.
-
-    Examples:
-      tercet verify-resume encoder-demo
-      tercet verify-resume my-recipe.yaml --steps 30 training.num_workers=2 training.precision=fp32
-    """
-    from .configs.recipe import load_recipe
-    from .pretraining.recipe import PretrainingRecipe
-    from .pretraining.verification import verify_resume as verify
-    from .pretraining.verification_report import report
-
-    recipe = load_recipe(PretrainingRecipe, options.recipe, options.overrides)
-    verification = verify(recipe, steps=options.steps, say=lambda line: print(line, file=sys.stderr))
-    print(report(verification))
-    if not verification.is_exact:
-        raise SystemExit(1)
+    list_configs(options.kind)

@@ -1,37 +1,62 @@
 """The recipes and model presets that come with Tercet, each with the description in its file."""
 
+import sys
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from shutil import get_terminal_size
 from textwrap import shorten
 
 from . import configs
-from .configs.recipe import PRESETS, describe_recipe, preset_names, recipe_names
 
 NAME_WIDTH = 27
 """Columns for a name."""
 
+COMMANDS = ("pretrain", "finetune", "distill", "fewshot")
+"""The commands that run recipes."""
 
-def list_configs() -> None:
-    """Print the recipes and the presets, and the folder of their files."""
-    folder = files(configs)
-    told = {name: describe_recipe(name).splitlines() for name in recipe_names()}
-    for command in ("pretrain", "finetune", "distill", "fewshot"):
-        print(f"recipes (tercet {command} RECIPE):")
-        for name, (own_command, *about) in told.items():
-            if own_command == f"tercet {command} {name}":
-                print_entry(name, about)
+PRESETS = "presets"
+"""What stands for the model presets beside the commands."""
+
+LISTED = (*COMMANDS, PRESETS)
+"""What can be listed."""
+
+
+def list_configs(kind: str | None = None) -> None:
+    """Print the recipes and the presets, or those of one kind of `LISTED`, and the folder of their files."""
+    for listed in LISTED if kind is None else [kind]:
+        print_presets() if listed == PRESETS else print_recipes(listed)
         print()
+    print(f"their files: {files(configs)}")
+
+
+def print_recipes(command: str) -> None:
+    """Print the recipes that a command runs."""
+    from .configs.recipe import describe_recipe, recipe_names
+
+    print(f"recipes (tercet {command} RECIPE):")
+    for name in recipe_names():
+        own_command, *about = describe_recipe(name).splitlines()
+        if own_command == f"tercet {command} {name}":
+            print_entry(name, about)
+
+
+def print_presets() -> None:
+    """Print the model presets."""
+    from .configs.recipe import PRESETS as FOLDER
+    from .configs.recipe import preset_names
+
     print("model presets (model.preset in a recipe):")
     for name in preset_names():
-        print_entry(name, opening_comment(folder / PRESETS / f"{name}.yaml"))
-    print(f"\ntheir files: {folder}")
+        print_entry(name, opening_comment(files(configs) / FOLDER / f"{name}.yaml"))
 
 
 def print_entry(name: str, about: list[str]) -> None:
-    """Print a name and what fits into a line about it."""
-    width = max(get_terminal_size().columns - NAME_WIDTH - 4, 84)
-    print(f"  {name:<{NAME_WIDTH}} {shorten(' '.join(about), width, placeholder=' ...')}")
+    """Print a name and what is said about it: all of it, or what fits into a line of a terminal."""
+    text = " ".join(about)
+    if sys.stdout is not None and sys.stdout.isatty():
+        width = max(get_terminal_size().columns - NAME_WIDTH - 4, 84)
+        text = shorten(text, width, placeholder=" ...")
+    print(f"  {name:<{NAME_WIDTH}} {text}")
 
 
 def opening_comment(file: Traversable) -> list[str]:

@@ -1,7 +1,45 @@
-"""The commands for trained models: import, export, doctor, and upload to the Hub."""
+"""The commands for trained models: play, import, export, conversion, doctor, and upload to the Hub."""
 
 import sys
 from argparse import Namespace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .interop.publication import Publication
+
+
+def play(options: Namespace) -> None:
+    """Try models in the browser or in a terminal, alone or side by side.
+
+    MODEL is the folder of a run, any folder that `save_pretrained` wrote, or a name on the Hub; Tercet's or
+    stock. Shows what the model can do: fill gaps, continue a text, translate or restore one, classify, label
+    words, answer questions, find similar texts; and its tokens and attention maps. Several models answer side
+    by side. The page needs Gradio (`pip install 'tercet[play]'`); without it, or with --terminal, the models
+    answer in the terminal. The page is reached from this machine alone, unless --host or --share says
+    otherwise.
+
+    Examples:
+      tercet play runs/encoder-demo/model
+      tercet play runs/encoder-demo/model runs/encoder-english/model --terminal
+    """
+    from importlib.util import find_spec
+
+    from .play.sessions import open_session
+
+    in_terminal = options.terminal
+    if not in_terminal and find_spec("gradio") is None:
+        print("the page needs Gradio (pip install 'tercet[play]'): this is the terminal", file=sys.stderr)
+        in_terminal = True
+    print("loading ...", file=sys.stderr)
+    session = open_session(options.model)
+    if in_terminal:
+        from .play.terminal import converse
+
+        converse(session)
+        return
+    from .play.page import serve
+
+    serve(session, host=options.host, port=options.port, share=options.share)
 
 
 def import_(options: Namespace) -> None:
@@ -45,6 +83,33 @@ def export(options: Namespace) -> None:
     print(certificate.table())
 
 
+def convert(options: Namespace) -> None:
+    """Read a model as another member: a decoder as an encoder, an encoder as a decoder, two as seq2seq.
+
+    MODEL is Tercet's, or a stock model that `tercet import` supports. All weights stay as they are; what a
+    position sees changes, and a sequence-to-sequence model gets new cross-attention. Prints which parameters
+    are kept, new (initialized randomly) and dropped, and by how much the predictions change on a few
+    sentences, or on the text of --text. Writes the model, its tokenizer and a README.md to --output. The
+    folder can be the `model.path` of a recipe for pretraining or fine-tuning.
+
+    Examples:
+      tercet convert runs/decoder-demo/model --to encoder --output runs/decoder-as-encoder
+      tercet convert runs/encoder-demo/model --decoder runs/my-decoder/model --to seq2seq --output runs/pair
+    """
+    from .interop.member_run import convert_model
+
+    report = convert_model(
+        options.model,
+        options.to,
+        options.output,
+        decoder=options.decoder,
+        text=options.text,
+        seed=options.seed,
+        overwrite=options.overwrite,
+    )
+    print(report.table())
+
+
 def doctor(options: Namespace) -> None:
     """Check any transformers model for faults, and print findings with remedies.
 
@@ -75,6 +140,9 @@ def push(options: Namespace) -> None:
     Tercet is not installed, but no checkpoints or logs. The model card is built from the files of the run.
     All files are checked before the upload starts. To continue an interrupted upload, repeat the command.
 
+    --space also makes a Space of the same name, where everybody can try the model in a browser, as with
+    `tercet play`. --space-folder writes the Space into a folder instead, and uploads nothing.
+
     The access token is the one of `hf auth login`, or HF_TOKEN.
 
     Examples:
@@ -84,10 +152,35 @@ def push(options: Namespace) -> None:
     from .interop.hub import push as send
     from .interop.publication import describe, prepare
 
-    publication = prepare(options.folder, options.repo)
-    if options.dry_run:
-        print(describe(publication, options.revision))
+    publications = [prepare(options.folder, options.repo)]
+    if options.space or options.space_folder is not None:
+        publications.append(space_of(publications[0], options))
+    if options.space_folder is not None:
+        from .play.space import write_space
+
+        print(write_space(publications[1], options.space_folder))
         return
-    for missing in publication.missing:
+    if options.dry_run:
+        print("\n\n".join(describe(publication, options.revision) for publication in publications))
+        return
+    for missing in publications[0].missing:
         print(f"the card lacks {missing}", file=sys.stderr)
-    print(send(publication, private=options.private, revision=options.revision, message=options.message))
+    for publication in publications:
+        print(send(publication, private=options.private, revision=options.revision, message=options.message))
+
+
+def space_of(publication: "Publication", options: Namespace) -> "Publication":
+    """Prepare the Space beside a model.
+
+    Raises:
+        ValueError: The model is to go to a branch, which no Space reads.
+    """
+    from .interop.finished_run import find_run
+    from .play.space import prepare_space
+
+    if options.revision is not None:
+        raise ValueError(
+            f"--revision is {options.revision!r}, but a Space shows the main branch: leave --space or "
+            "--revision out"
+        )
+    return prepare_space(publication, find_run(publication.folder))

@@ -3,6 +3,8 @@
 import json
 from argparse import Namespace
 
+from .endings import distillation_ending, finetuning_ending, prompting_ending, tell
+
 
 def finetune(options: Namespace) -> None:
     """Fine-tune a pretrained model on labelled rows, and report its scores with intervals and baselines.
@@ -24,7 +26,9 @@ def finetune(options: Namespace) -> None:
 
     recipe = load_recipe(FineTuningRecipe, options.recipe, options.overrides)
     folder = run(recipe, resume=options.resume, overwrite=options.overwrite)
-    PartialState().print(folder)  # once, however many processes there are
+    if PartialState().is_main_process:
+        tell(finetuning_ending, recipe.folder)
+        print(folder)
 
 
 def distill(options: Namespace) -> None:
@@ -48,7 +52,9 @@ def distill(options: Namespace) -> None:
 
     recipe = load_recipe(DistillationRecipe, options.recipe, options.overrides)
     folder = run(recipe, resume=options.resume, overwrite=options.overwrite)
-    PartialState().print(folder)  # once, however many processes there are
+    if PartialState().is_main_process:
+        tell(distillation_ending, recipe.folder)
+        print(folder)
 
 
 def predict(options: Namespace) -> None:
@@ -73,7 +79,7 @@ def predict(options: Namespace) -> None:
         overwrite=options.overwrite,
         precision=options.precision,
     )
-    print(f"{rows:,} rows", file=sys.stderr)
+    print(f"{rows:,} {'row' if rows == 1 else 'rows'}", file=sys.stderr)
 
 
 def fewshot(options: Namespace) -> None:
@@ -100,4 +106,6 @@ def fewshot(options: Namespace) -> None:
     if options.explain:
         print(explain(recipe, trust_remote_code=trusted))
         return
-    print(run(recipe, resume=options.resume, overwrite=options.overwrite, trust_remote_code=trusted))
+    folder = run(recipe, resume=options.resume, overwrite=options.overwrite, trust_remote_code=trusted)
+    tell(prompting_ending, folder)
+    print(folder)

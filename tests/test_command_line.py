@@ -11,7 +11,7 @@ from tercet import command_line, is_command_line
 from tercet.__main__ import main
 
 COMMANDS = ["demo", "recipes", "plan", "tokenizer", "pretrain", "verify-resume"]
-COMMANDS += ["finetune", "distill", "fewshot", "import", "export", "doctor", "push"]
+COMMANDS += ["finetune", "distill", "fewshot", "play", "import", "export", "convert", "doctor", "push"]
 
 
 def fail_with(error: BaseException):
@@ -41,7 +41,7 @@ def test_help_lists_every_command(capsys):
     assert all(f"\n    {command}" in listed for command in COMMANDS)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["pretrain", "--help"], ["plan", "--help"], ["recipes"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["pretrain", "--help"], ["play", "--help"], ["recipes"]])
 def test_light_commands_do_not_wait_for_torch(arguments):
     done = subprocess.run(
         [sys.executable, "-m", "tercet", *arguments],
@@ -68,14 +68,6 @@ def test_light_commands_do_not_wait_for_torch(arguments):
 )
 def test_only_the_command_line_is_taken_for_it(arguments, expected):
     assert is_command_line(arguments) is expected
-
-
-def test_importing_the_package_registers_the_models():
-    program = (
-        "import tercet, transformers; print(transformers.AutoConfig.for_model('tercet_encoder').model_type)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "tercet_encoder\n"
 
 
 @pytest.mark.parametrize("error", [ValueError("steps is 0:\n  choose 1"), FileNotFoundError("no such file")])
@@ -122,6 +114,12 @@ def test_overrides_and_options_stand_in_any_order():
     assert options.debug
 
 
+def test_unknown_command_is_answered_with_the_one_that_was_meant(capsys):
+    with pytest.raises(SystemExit):
+        main(["pretrian", "encoder-demo"])
+    assert "unknown command 'pretrian'; did you mean pretrain?" in capsys.readouterr().err
+
+
 def test_unknown_recipe_is_refused(capsys):
     assert main(["pretrain", "no-such-recipe"]) == 2
     assert "no-such-recipe" in capsys.readouterr().err
@@ -152,11 +150,12 @@ def test_another_pipe_that_breaks_is_a_failure(monkeypatch, capfd):
 
 
 def test_a_closed_output_is_no_failure():
-    program = "import sys; sys.stdout = None; from tercet.__main__ import main; sys.exit(main(['recipes']))"
+    program = "import sys; sys.stdout = None; sys.orig_argv = ['python', '-m', 'tercet']\n"
+    program += "from tercet.__main__ import main; sys.exit(main(['recipes']))"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
-def test_a_command_leaves_the_processes_of_its_launch(capsys):
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+def test_a_command_leaves_the_processes_of_its_launch(tmp_path, capsys):
+    distributed.init_process_group("gloo", f"file://{tmp_path}/meeting", rank=0, world_size=1)
     assert main(["recipes"]) == 0
     assert not distributed.is_initialized()
