@@ -30,12 +30,14 @@ MAY_IMPORT = {
     "distill": BASE | {"pretraining", "finetune"},
     "fewshot": BASE,
     "demo": BASE | {"pretraining", "finetune", "distill", "fewshot"},
+    "play": BASE | {"pretraining", "finetune"},
 }
 FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]
 LIBRARY = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.py"))
 SHELL = sorted((ROOT / "tercet").glob("*.py"))
+DOCUMENTATION = sorted((ROOT / "documentation").glob("*.py"))
 SOURCES = [*LIBRARY, *SHELL]
-EVERYWHERE = [*SOURCES, *sorted(path for path in (ROOT / "tests").rglob("*.py"))]
+EVERYWHERE = [*SOURCES, *DOCUMENTATION, *sorted(path for path in (ROOT / "tests").rglob("*.py"))]
 PRESETS = sorted((ROOT / "configs" / "model").glob("*.yaml"))
 COMMANDS = {"pretraining": "pretrain"} | {name: name for name in ("finetune", "distill", "fewshot")}
 RECIPES = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(PRESETS))
@@ -128,12 +130,13 @@ def test_constraints_pin_every_dependency() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
     extras = setup()["options.extras_require"]
-    wanted = " ".join([setup()["options"]["install_requires"], extras["tracking"], extras["test"]]).split()
+    named = [extras[name] for name in ("tracking", "completion", "docs", "test")]
+    wanted = " ".join([setup()["options"]["install_requires"], *named]).split()
     assert {requirement.partition(">")[0] for requirement in wanted} <= pinned
 
 
 def test_every_extra_that_is_named_can_be_installed() -> None:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *SOURCES]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *SOURCES]
     named = {
         name for page in pages for name in re.findall(r"tercet\[(\w+)\]", page.read_text(encoding="utf-8"))
     }
@@ -194,7 +197,8 @@ def test_recipe_loads(path: Path) -> None:
         assert load_recipe(kind, path.stem).output == f"runs/{path.stem}"
     else:
         recipe = load_recipe(PretrainingRecipe, path.stem)
-        assert recipe.model.preset in {preset.stem for preset in PRESETS}
+        is_preset = recipe.model.preset in {preset.stem for preset in PRESETS}
+        assert is_preset != (recipe.model.path is not None)
 
 
 @pytest.mark.parametrize("path", PRESETS, ids=name)
@@ -202,3 +206,18 @@ def test_preset_says_what_it_is(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# ")
     assert yaml.safe_load(text)["model_type"].startswith("tercet_")
+
+
+def nav_pages(entry: str | dict | list) -> list[str]:
+    """List the pages that a part of the documentation's navigation names."""
+    if isinstance(entry, str):
+        return [entry]
+    parts = entry.values() if isinstance(entry, dict) else entry
+    return [page for part in parts for page in nav_pages(part)]
+
+
+def test_navigation_names_every_page_of_the_documentation() -> None:
+    named = nav_pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+    written = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert len(named) == len(set(named))
+    assert written <= set(named), "add the page to `nav` in mkdocs.yml"

@@ -14,12 +14,14 @@ ROOT = Path(__file__).parents[1]
 SOURCES = [
     path for folder in ROOT.iterdir() if (folder / "__init__.py").exists() for path in folder.glob("*.py")
 ]
+OF_THEIR_OWN = {"tercet", "documentation"}
+"""Folders that are no subpackage of `tercet`."""
 WITH_EXAMPLES = sorted(path for path in SOURCES if ">>> " in path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_examples_print_what_they_say(path: Path) -> None:
-    folder = "tercet" if path.parent.name == "tercet" else f"tercet.{path.parent.name}"
+    folder = path.parent.name if path.parent.name in OF_THEIR_OWN else f"tercet.{path.parent.name}"
     module = import_module(folder if path.stem == "__init__" else f"{folder}.{path.stem}")
     outcome = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert outcome.attempted > 0

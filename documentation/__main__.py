@@ -1,0 +1,43 @@
+"""`python -m documentation`: write the pages of the site; `--check` reads the finished site."""
+
+import shutil
+from argparse import ArgumentParser
+from pathlib import Path
+
+from .checking import check_site
+from .command_pages import command_page
+from .module_pages import module_pages
+from .notebooks import notebooks
+from .pages import ROOT, WrittenPages
+from .recipe_pages import Reference
+
+
+def write_pages(folder: Path) -> None:
+    """Write all pages into a folder, which is emptied before."""
+    shutil.rmtree(folder, ignore_errors=True)
+    texts = WrittenPages().write() | Reference().write() | module_pages()
+    for path, text in (texts | notebooks() | {"reference/commands.md": command_page()}).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    for image in (ROOT / "docs").rglob("*.png"):
+        place = folder / image.relative_to(ROOT / "docs")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(image, place)
+    shutil.copytree(Path(__file__).parent / "assets", folder / "assets")
+
+
+def main() -> None:
+    """Write the pages, or check the site."""
+    parser = ArgumentParser(prog="python -m documentation", description=__doc__)
+    parser.add_argument(
+        "--check", type=Path, metavar="SITE", help="check the links of a finished site instead"
+    )
+    options = parser.parse_args()
+    if options.check is None:
+        write_pages(ROOT / "build" / "documentation")
+    elif problems := check_site(options.check):
+        raise SystemExit("\n".join(problems))
+
+
+if __name__ == "__main__":
+    main()
