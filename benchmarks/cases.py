@@ -34,8 +34,9 @@ from tercet.modeling import (
     TercetSeq2SeqForConditionalGeneration,
 )
 from tercet.objectives.causal_language_modeling import CausalLanguageModeling
-from tercet.objectives.masked_language_modeling import Corruption, DynamicMasking, MaskedLanguageModeling
-from tercet.objectives.next_sentence import MaskedLanguageModelingWithNextSentence
+from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
+from tercet.objectives.masked_pairs import MaskedLanguageModelingWithPairs
+from tercet.objectives.masking import Corruption, DynamicMasking
 from tercet.objectives.translation import Translation
 from tercet.training.objective import Batch, Example, Objective
 from tercet.training.packing import select_sequences, sequence_lengths
@@ -164,7 +165,7 @@ class EncoderCase(Case):
             unk_token="[UNK]",
         )
         masking = DynamicMasking(Corruption(tokenizer))
-        return MaskedLanguageModelingWithNextSentence(MaskedLanguageModeling(masking))
+        return MaskedLanguageModelingWithPairs(MaskedLanguageModeling(masking), "nsp")
 
     def stock(self) -> PreTrainedModel:
         """Build BERT with both heads."""

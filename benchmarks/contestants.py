@@ -21,6 +21,7 @@ from torch.optim import AdamW
 from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedTokenizerBase, get_scheduler
 
+from tercet.modeling import TercetPreTrainedModel
 from tercet.pretraining.model import build_model
 from tercet.pretraining.prepared import find_inputs, load_or_train_tokenizer
 from tercet.pretraining.recipe import PretrainingRecipe
@@ -65,6 +66,7 @@ def race_tercet(contest: Contest, recipe: PretrainingRecipe, folder: Path) -> di
         held_out=HeldOut(held_out_sample(recipe, tokenizer), measure=judge),
     )
     fit(model, learned, data, recipe.training, folder, accelerator, width=model.config.hidden_size)
+    assert isinstance(model, TercetPreTrainedModel)
     return {"parameters": model.num_parameters(), "curve": curve_of(read_log(folder / LOG))}
 
 

@@ -29,7 +29,7 @@ from tercet.configs.recipe import load_recipe
 from tercet.objectives.recipes import (
     CausalLanguageModelingRecipe,
     MaskedLanguageModelingRecipe,
-    ObjectiveRecipe,
+    SingleObjectiveRecipe,
 )
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import examples_of, open_text, tokenize
@@ -61,7 +61,7 @@ class Contest(ABC):
     warmup_ratio: float = 0.1
     """Share of its steps in which its rate rises."""
 
-    judged: ClassVar[ObjectiveRecipe]
+    judged: ClassVar[SingleObjectiveRecipe]
     """What the deciding loss is the mean of."""
 
     @abstractmethod

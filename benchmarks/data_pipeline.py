@@ -32,6 +32,7 @@ from torch.utils.data import DataLoader
 
 from tercet.training.batches import StepDataset, endless_steps
 from tercet.training.heap import retain_heap
+from tercet.training.workers import DataCursor
 
 RESULTS = Path(__file__).parent / "results" / "data_pipeline.json"
 CPU = torch.device("cpu")
@@ -106,7 +107,7 @@ class Pass:
     def __call__(self) -> int:
         """Make them all, cut into micro-batches; the tokens of it."""
         tokens, last = 0, self.epoch + EPOCHS
-        for step in endless_steps(self.steps, (self.epoch, 0)):
+        for step in endless_steps(self.steps, DataCursor(self.epoch, 0)):
             if step.cursor[0] == last:
                 break
             step.micro_batches(CPU)
@@ -131,7 +132,7 @@ def speed(make_batches: Callable[[], int], clock: Callable[[], float]) -> float:
 
 def speed_with_workers(steps: StepDataset, num_workers: int = 2, num_steps: int = 300) -> float:
     """Time our loader by the clock, with workers that have begun already."""
-    batches = endless_steps(steps, (0, 0), num_workers=num_workers)
+    batches = endless_steps(steps, DataCursor(0, 0), num_workers=num_workers)
     next(batches)
 
     def take() -> int:

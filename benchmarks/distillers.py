@@ -26,8 +26,9 @@ from tercet.distill.recipe import CacheRecipe, GeneralRecipe
 from tercet.distill.state_losses import CosineLoss
 from tercet.distill.teacher import LiveTeacher
 from tercet.modeling import TercetEncoderForMaskedLM
-from tercet.objectives.masked_language_modeling import MaskedLanguageModeling, StaticMasking
-from tercet.objectives.next_sentence import MaskedLanguageModelingWithNextSentence
+from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
+from tercet.objectives.masked_pairs import MaskedLanguageModelingWithPairs
+from tercet.objectives.masking import StaticMasking
 from tercet.objectives.recipes import MaskedLanguageModelingRecipe
 from tercet.pretraining.recipe import CorpusRecipe
 from tercet.training.loop import Progress, train
@@ -51,7 +52,7 @@ class DistillationCase(EncoderCase):
 
     def objective(self) -> MaskedLanguageModeling:
         """Hide tokens, always the same ones, so that a teacher may have read them before."""
-        own = cast(MaskedLanguageModelingWithNextSentence, super().objective()).masked_language_modeling
+        own = cast(MaskedLanguageModelingWithPairs, super().objective()).masked_language_modeling
         return MaskedLanguageModeling(StaticMasking(own.masking.corruption, seed=0))
 
     def stock(self) -> PreTrainedModel:

@@ -30,7 +30,7 @@ from tercet.objectives.recipes import (
     DenoisingRecipe,
     MaskedLanguageModelingRecipe,
     NextSentenceRecipe,
-    ObjectiveRecipe,
+    SingleObjectiveRecipe,
     SpanCorruptionRecipe,
     TranslationRecipe,
 )
@@ -102,7 +102,7 @@ class Flow:
     """One way from a corpus to batches."""
 
     name: str
-    recipe: ObjectiveRecipe
+    recipe: SingleObjectiveRecipe
     sequence_length: int
     draw: Draw
     collator: Callable[[PreTrainedTokenizerBase], Any] | None = None

@@ -13,15 +13,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from publishing import publish
+from samples import row_sample
 
 from tercet.configs.recipe import load_recipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
 from tercet.finetune.tasks import columns_of
 from tercet.interop.scores import METRICS
-from tercet.text.row_files import read_file
 
 MEMBERS = ("encoder", "decoder", "seq2seq")
 TASKS = ("cola", "mrpc", "stsb", "sst2", "trec", "rte", "conll2003")
@@ -66,12 +65,7 @@ def fewer_rows(task: str, options: Namespace) -> list[str]:
     if options.rows is None:
         return []
     file = options.folder / f"{task}-{options.rows}.jsonl"
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        rows = read_file(recipe.data.train, columns_of(recipe.task))
-        chosen = np.random.default_rng(0).permutation(len(rows))[: options.rows]
-        rows.select(np.sort(chosen)).to_json(file)
-    return [f"data.train={file}"]
+    return [f"data.train={row_sample(recipe.data.train, columns_of(recipe.task), options.rows, file)}"]
 
 
 def render(told: dict[tuple[str, str, str], dict[str, Any]], options: Namespace) -> str:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 
-from tercet.training.batches import Step, share
+from tercet.training.batches import Part, Step
 from tercet.training.loop import Progress, train
 from tercet.training.objective import Batch, Objective
 from tercet.training.optimizers import build_optimizer
@@ -33,7 +33,9 @@ from tercet.training.packing import select_sequences, sequence_lengths
 from tercet.training.precision import build_accelerator, choose_precision, fastest_float32_products
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from tercet.training.schedules import build_schedule
+from tercet.training.step_planning import share
 from tercet.training.threads import thread_adapter
+from tercet.training.workers import DataCursor
 
 LEARNING_RATE = 1e-4
 
@@ -145,9 +147,8 @@ def as_step(batch: Batch, objective: Objective) -> Step:
     lengths = sequence_lengths(batch)
     order, edges = share(lengths, int(lengths.sum()), 1, 0)
     return Step(
-        cursor=(0, 0),
-        batch=select_sequences(batch, order),
-        edges=edges,
+        cursor=DataCursor(0, 0),
+        parts=(Part(select_sequences(batch, order), edges),),
         targets={name: int(number) for name, number in objective.targets(batch).items()},
         examples=len(lengths),
         tokens=int(lengths.sum()),

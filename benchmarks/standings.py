@@ -61,7 +61,8 @@ def draw(result: dict[str, Any], file: Path) -> None:
 def _pilots(name: str, race: dict[str, Any]) -> str:
     """Tell the target, and what the stock side's rates had led to when it chose."""
     trials = ", ".join(f"{rate}: {last['loss']:.3f}" for rate, last in race["pilots"].items())
-    chosen = f"; the stock side's rates after {race['pilot_minutes']:g} minutes: {trials}" if trials else ""
+    minutes = f"{race['pilot_minutes']:g} minute{'s' if race['pilot_minutes'] != 1 else ''}"
+    chosen = f"; the stock side's rates after {minutes}: {trials}" if trials else ""
     return f"- {name}: the target is {race['target']:.3f} nats{chosen}."
 
 

@@ -12,17 +12,16 @@ A run that is finished is kept in --folder and not repeated. The data are a fold
 `validation`: text files, one sentence per line, a blank line between documents. Let the machine rest.
 """
 
-import json
 import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from cells import cell_folder, once
 from command_line import benchmark_parser
 from contestants import race_stock, race_tercet
 from contests import CONTESTS, Contest
@@ -77,14 +76,16 @@ def race(contest: Contest, conditions: Conditions, options: Namespace) -> dict[s
     def stock(rate: float, minutes: float, judgements: int) -> dict[str, Any]:
         depends_on = (conditions, contest, recipe.tokenizer, recipe.corpus, rate, minutes, judgements)
         run = partial(race_stock, contest, recipe, rate=rate, minutes=minutes, judgements=judgements)
-        return once(folder, f"stock-{rate:g}-{minutes:g}-minutes", depends_on, conditions, run)
+        cell = cell_folder(folder, f"stock-{rate:g}-{minutes:g}-minutes", depends_on)
+        return once(cell, partial(afresh, conditions, run))
 
     rates = options.rates or contest.rates
     pilots = {rate: stock(rate, options.pilot_minutes, 1) for rate in rates} if len(rates) > 1 else {}
     best = min(rates, key=lambda rate: pilots[rate]["curve"][-1]["loss"] if pilots else 0)
     theirs = stock(best, options.minutes, JUDGEMENTS)
     depends_on = (conditions, contest, recipe)
-    ours = once(folder, "tercet", depends_on, conditions, partial(race_tercet, contest, recipe))
+    race_ours = partial(race_tercet, contest, recipe)
+    ours = once(cell_folder(folder, "tercet", depends_on), partial(afresh, conditions, race_ours))
     if abs(ours["parameters"] / theirs["parameters"] - 1) > MOST_DIFFERENCE:
         raise ValueError(f"parameters: {ours['parameters']:,} against {theirs['parameters']:,}")
     target = theirs["curve"][-1]["loss"]
@@ -101,28 +102,17 @@ def race(contest: Contest, conditions: Conditions, options: Namespace) -> dict[s
     }
 
 
+def afresh(conditions: Conditions, run: Callable[[Path], dict[str, Any]], cell: Path) -> dict[str, Any]:
+    """Call a run in a process of its own, without what an interrupted one has left."""
+    print(f"racing: {cell} ...", file=sys.stderr, flush=True)
+    shutil.rmtree(cell)
+    return in_fresh_process(conditions, run, cell)
+
+
 def without_places(recipe: dict[str, Any]) -> dict[str, Any]:
     """Leave out of a recipe where this machine keeps things: the paths of text, cache and output."""
     corpus = {name: value for name, value in recipe["corpus"].items() if name not in PLACES}
     return {name: value for name, value in recipe.items() if name not in PLACES} | {"corpus": corpus}
-
-
-def once(
-    folder: Path,
-    name: str,
-    depends_on: tuple[Any, ...],
-    conditions: Conditions,
-    run: Callable[[Path], dict[str, Any]],
-) -> dict[str, Any]:
-    """Call a run in a process of its own and keep its result, or find what an equal one gave before."""
-    digest = sha256(repr(depends_on).encode()).hexdigest()[:8]
-    kept = folder / f"{name}-{digest}" / "result.json"
-    if not kept.exists():
-        print(f"racing: {kept.parent} ...", file=sys.stderr, flush=True)
-        shutil.rmtree(kept.parent, ignore_errors=True)  # what an interrupted run left
-        result = in_fresh_process(conditions, run, kept.parent)
-        kept.write_text(json.dumps(result) + "\n", encoding="utf-8")
-    return json.loads(kept.read_text(encoding="utf-8"))
 
 
 def parse(arguments: list[str]) -> Namespace:

@@ -4,7 +4,7 @@
 
 Prints the tables of docs/scaling.md. Each model learns from 20 tokens per parameter (Hoffmann et al., 2022,
 section 3), in steps as large as GPT-3's (Brown et al., 2020, table 2.1), four sequences at a time.
-Other machines: python examples/compare_sizes.py devices=256 device=a100
+Other machines: python examples/compare_sizes.py device=a100 devices=256
 """
 
 import sys
@@ -85,4 +85,4 @@ def main(machines: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["devices=64"])
+    main(sys.argv[1:] or ["devices=64", "device=h100"])

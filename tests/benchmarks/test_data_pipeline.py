@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tercet.training.workers import DataCursor
+
 ROOT = Path(__file__).parents[2]
 PEERS = ["encoder", "encoder, pairs", "decoder", "seq2seq, translation"]
 
@@ -23,8 +25,9 @@ def test_both_sides_make_batches_of_the_same_tokens(flow, module, tmp_path):
     pipeline, steps = module("data_pipeline"), flow.steps(tmp_path / "corpus")
     examples = steps.source.epoch(0)
     found = [
-        restored(step.batch["input_ids"], step.batch["labels"], "translation" in flow.name)
-        for step in map(steps.__getitem__, ((0, number) for number in range(len(steps.plan(0)[1]))))
+        restored(part.batch["input_ids"], part.batch["labels"], "translation" in flow.name)
+        for number in range(len(steps.plan(0)[1]))
+        for part in steps[DataCursor(0, number)].parts
     ]
     expected = [
         restored(batch["input_ids"], batch["labels"], "translation" in flow.name)

@@ -39,6 +39,8 @@ def test_the_table_tells_times_and_their_ratio(module, result):
     assert (
         "- encoder: the target is 4.000 nats; the stock side's rates after 2 minutes: 0.001: 6.000." in text
     )
+    result["contests"]["encoder"]["pilot_minutes"] = 1.0
+    assert "rates after 1 minute: 0.001" in module("standings").render(result)
     assert text.endswith("| encoder | tercet, fast | 101 | 2 | 20 | 2.0 min | 4.000 | 2.0 min | 10.0x |")
 
 
