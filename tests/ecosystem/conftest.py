@@ -56,7 +56,7 @@ MODELS = {
 }
 
 LAYOUTS = {
-    "modern": {"use_qk_norm": True},
+    "modern": {"use_qk_norm": True, "attention_gate": "elementwise"},
     "classic": {
         "position_embedding_type": "learned",
         "norm_type": "layer_norm",
@@ -74,8 +74,9 @@ LAYOUTS = {
         "position_embedding_type": "relative_bias",
         "relative_attention_num_buckets": 8,
         "relative_attention_max_distance": 6,
+        "attention_gate": "headwise",
         "feed_forward_type": "plain",
-        "hidden_act": "relu",
+        "hidden_act": "relu2",
         "tie_word_embeddings": False,
     },
     "sliding": {

@@ -8,6 +8,9 @@ from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache, StaticCache
 
+from ..corners import corners
+
+MEMBERS = ("encoder", "decoder", "seq2seq")
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
@@ -26,6 +29,7 @@ def gradients(model, inputs) -> dict[str, torch.Tensor]:
     return {name: weight.grad.clone() for name, weight in model.named_parameters()}
 
 
+@pytest.mark.parametrize("member", corners(MEMBERS, keep=lambda member: member == "encoder"))
 @pytest.mark.ecosystem("torch", "`torch.compile(fullgraph=True)`: the gradients")
 def test_a_compiled_model_learns_the_same(member, build, batch_for):
     model, inputs = build(member).train(), batch_for(member)
@@ -34,7 +38,11 @@ def test_a_compiled_model_learns_the_same(member, build, batch_for):
     assert_close(gradients(model, inputs), expected, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("layout", ["modern", "biased"], indirect=True)
+@pytest.mark.parametrize(
+    ("member", "layout"),
+    corners(MEMBERS, ("modern", "biased"), keep=lambda *point: point == ("decoder", "biased")),
+    indirect=["layout"],
+)
 @pytest.mark.ecosystem("torch", "`torch.compile(fullgraph=True, dynamic=True)`: one graph for all shapes")
 def test_one_graph_reads_batches_of_all_shapes(member, layout, build, batch_for):
     model, counter = build(member, **layout), CompileCounter()
@@ -56,6 +64,7 @@ def test_the_default_compiler_computes_the_same(member, build, batch_for):
         assert_close(compiled, model(**inputs).logits, **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["biased"], indirect=True)
 @pytest.mark.ecosystem("torch", "`torch.compile(fullgraph=True)` with a `StaticCache`", member="decoder")
 def test_a_compiled_step_needs_no_positions(layout, build, batch_for):

@@ -1,10 +1,6 @@
 """Models on several devices: plans name what there is, and two processes compute and learn what one does."""
 
-import os
 import re
-import socket
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -76,7 +72,7 @@ def test_blocks_are_kept_together_and_all_their_linear_layers_shared_out(member,
 
 
 @pytest.fixture(scope="module")
-def shared_out(build, batch_for, layouts, tmp_path_factory):
+def shared_out(build, batch_for, layouts, tmp_path_factory, fork_server):
     """Let two processes share out a model of every member and layout; give the folder of their results."""
     folder = tmp_path_factory.mktemp("shared")
     for member in ("encoder", "decoder", "seq2seq"):
@@ -86,21 +82,9 @@ def shared_out(build, batch_for, layouts, tmp_path_factory):
                 parameter.data += 0.1 * torch.randn_like(parameter)  # biases start at zero, all alike
             model.save_pretrained(folder / f"{member}-{layout}")
             torch.save((type(model).__name__, batch_for(member)), folder / f"{member}-{layout}" / "batch.pt")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", PROCESS, folder],
-            env=os.environ | common | {"RANK": rank, "LOCAL_RANK": rank},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in ("0", "1")
-    ]
-    errors = [process.communicate()[1] for process in processes]
-    assert not any(process.returncode for process in processes), errors[0] or errors[1]
+    processes = fork_server.start(PROCESS, str(folder), processes=2)
+    status, said = fork_server.wait(processes), processes.output.read_text()
+    assert status == 0, said
     return folder
 
 

@@ -1,10 +1,16 @@
 """TRL trains our decoder: its losses and steps are those of a plain computation on the same texts."""
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
 from torch.optim import SGD
 from torch.testing import assert_close
+
+from tercet.finetune.chat import Chat
+from tercet.finetune.encoding import TextEncoder
+from tercet.finetune.task_recipes import ChatRecipe
+from tercet.training.examples import pick
 
 pytest.importorskip("trl", reason="TRL is not installed")
 from trl.trainer.dpo_config import DPOConfig
@@ -101,3 +107,36 @@ def test_preferences_are_weighed_by_their_definition(build, writer, tmp_path):
         ratios.append(ours - theirs)
     expected = -torch.nn.functional.logsigmoid(0.1 * (ratios[0] - ratios[1]))
     assert trainer.state.log_history[0]["loss"] == pytest.approx(expected.item(), rel=1e-3)
+
+
+def test_chat_has_the_loss_of_the_trainer(build, writer, tmp_path):
+    texts = [
+        ("she saw", "a white bird"),
+        ("in the cold night the", "old king"),
+        ("the old king", "saw a bird"),
+    ]
+    dialogues = [
+        [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
+        * (1 + (answer == "old king"))
+        for prompt, answer in texts
+    ]
+    model = build("decoder")
+    recipe = ChatRecipe(kind="chat")
+    Chat.prepare_tokenizer(writer)
+    rows = Dataset.from_dict({"messages": dialogues})
+    task = Chat(recipe, Chat.find(recipe, rows))
+    examples = task.examples(rows, TextEncoder(writer, 64, has_token_types=False))
+    objective = task.objective()
+    batch = objective.collate(pick(examples, np.arange(3)), np.random.default_rng(0))
+    loss = objective.losses(model.train(), batch)["token"] / objective.targets(batch)["token"]
+
+    arguments = SFTConfig(
+        output_dir=str(tmp_path),
+        **STANDARD,
+        gradient_checkpointing=False,
+        assistant_only_loss=True,
+        per_device_train_batch_size=3,
+    )
+    trainer = SFTTrainer(build("decoder"), args=arguments, train_dataset=rows, processing_class=writer)
+    trainer.train()
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(loss.item(), rel=1e-5)
