@@ -203,7 +203,7 @@ def curves(found: Findings, folder: Path) -> Figure:
 def score_table(found: Findings, term: str) -> Table:
     """Put a term's scores beside those of what needs no learning."""
     columns = {"loss": "loss (nats)", "perplexity": "perplexity", "accuracy": "accuracy"}
-    shown = {"loss": "{:.3f}".format, "perplexity": number, "accuracy": percent}
+    shown = {"loss": "{:.3f}".format, "perplexity": number, "accuracy": "{:.1%}".format}
     if f"{term}/bits_per_byte" in found.scores["trained"]:
         columns["bits_per_byte"], shown["bits_per_byte"] = "bits per byte", "{:.3f}".format
     rows = [

@@ -41,7 +41,7 @@ code { font: .88em ui-monospace, "DejaVu Sans Mono", monospace; overflow-wrap: a
 dt, .bars, table, nav, .outcome {
   font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
 .about { font-size: 1.12rem; color: var(--quiet); margin-bottom: 1.6rem; }
-.verdicts { list-style: none; margin: 0 0 2rem; padding: 0; display: grid; gap: .5rem; }
+.verdicts { list-style: none; margin: 1rem 0 2rem; padding: 0; display: grid; gap: .5rem; }
 .verdicts li { background: var(--card); border: 1px solid var(--line); border-left: 4px solid var(--third);
   border-radius: 6px; padding: .65rem 1rem .7rem; line-height: 1.45; }
 .verdicts .better { border-left-color: var(--right-ink); }
