@@ -46,13 +46,20 @@ def load_recipe(cls: type[Recipe], source: str | Path, overrides: Iterable[str] 
         raise ValueError(f"recipe {name}: {error}") from None
 
 
-def read_recipe(source: str | Path, overrides: Iterable[str] = ()) -> tuple[str, dict[str, Any]]:
+def read_recipe(
+    source: str | Path, overrides: Iterable[str] = (), *, kind: str | None = None
+) -> tuple[str, dict[str, Any]]:
     """Read a recipe's name and its plain data, with overrides; nothing is checked against a dataclass.
+
+    Args:
+        source: A shipped recipe's name, or a YAML file.
+        overrides: `key=value`, with dotted keys.
+        kind: Folder of the shipped recipes that are suggested instead of an unknown one; all by default.
 
     Raises:
         ValueError: The recipe is unknown, no YAML, or no keys with values; or an override is none.
     """
-    name, text = _read(source)
+    name, text = _read(source, kind)
     try:
         data = read_document(text)
         if not isinstance(data, dict):
@@ -134,15 +141,20 @@ def load_preset(name: str) -> dict[str, Any]:
     return read_document(presets[name].read_text(encoding="utf-8"))
 
 
-def _read(source: str | Path) -> tuple[str, str]:
-    """Name a recipe, and give its text."""
+def _read(source: str | Path, kind: str | None = None) -> tuple[str, str]:
+    """Name a recipe, and give its text; an unknown one is answered with shipped ones of a kind."""
     shipped = _shipped_recipes()
     if str(source) in shipped:
         return str(source), shipped[str(source)].read_text(encoding="utf-8")
     path = Path(source)
+    if path.is_dir():
+        raise ValueError(f"recipe {source}: a folder; name a YAML file, or a shipped recipe (tercet recipes)")
+    if not path.is_file() and (path.suffix in (".yaml", ".yml") or len(path.parts) > 1):
+        raise ValueError(f"recipe {source}: there is no such file; `tercet recipes` lists the shipped ones")
     if not path.is_file():
+        names = [name for name, folder in recipe_folders().items() if kind in (None, folder)]
         raise ValueError(
-            f"recipe {source}: neither a file nor a shipped recipe; {_nearest(path.stem, list(shipped))}"
+            f"recipe {source}: neither a file nor a shipped recipe; {_nearest(path.stem, names)}"
         )
     try:
         return str(source), path.read_text(encoding="utf-8")

@@ -7,7 +7,14 @@ the same student without a teacher that of the difference.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..reporting.verdicts import Outcome, Verdict, difference_in_words, outcome_of_difference, shown
+from ..reporting.verdicts import (
+    Outcome,
+    Verdict,
+    about_few_rows,
+    difference_in_words,
+    outcome_of_difference,
+    shown,
+)
 from .output import GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .report import kept_of, score_name
 
@@ -29,6 +36,9 @@ CONTROLS = {
 def verdicts(summary: Mapping[str, Any]) -> Iterator[Verdict]:
     """Compare the student with its teacher, and with the same student without the teacher's help."""
     told = summary[TASK] if TASK in summary else summary[GENERAL]
+    if TASK in summary and (few := about_few_rows(told["rows"][told["split"]])):
+        yield few
+        return
     kept = kept_of(summary)
     own, teacher = kept[STUDENT], kept[TEACHER]["score"]
     name = score_name(summary)

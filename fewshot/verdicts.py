@@ -9,6 +9,7 @@ from typing import Any
 
 from ..reporting.verdicts import (
     Verdict,
+    about_few_rows,
     difference_in_words,
     outcome_against,
     outcome_of_difference,
@@ -35,6 +36,9 @@ def verdicts(
         names: Path or id of a model -> what the report calls it.
         is_higher_better: Whether more of the metric is better.
     """
+    if few := about_few_rows(results["items"]):
+        yield few
+        return
     for model in results["models"]:
         name, scores = names[model["name"]], model["shots"]
         yield from beside_baselines(name, scores, results, is_higher_better=is_higher_better)

@@ -29,6 +29,9 @@ MEASURED = ("validation", "test")
 SEED = 0
 """Of the rows that are held out."""
 
+DRAWN = ", or name validation rows (data.validation): this one was held out of the training rows at random"
+"""What else to do about a row that does not go with the training rows."""
+
 
 @dataclass(frozen=True)
 class Split:
@@ -47,6 +50,8 @@ class SplitRows(dict[str, Dataset]):
         """Where the rows of each split stand."""
         self.bad_rows: dict[str, dict[str, Any]] = {}
         """How many rows of each file were bad, and why, where there were any."""
+        self.held_out: set[str] = set()
+        """Splits that were drawn from the training rows."""
 
     def add(self, split: str, rows: Dataset, places: Places) -> None:
         """Add a split."""
@@ -85,6 +90,7 @@ def read_splits(recipe: FineTuningRecipe) -> SplitRows:
             learned, measured = split_off(rows, data.validation_share, SEED)
             splits.add("train", learned, places.select(rest))
             splits.add("validation", measured, places.select(held_out))
+            splits.held_out.add("validation")
     return splits
 
 
@@ -117,7 +123,7 @@ def naming_rows(split: str, rows: SplitRows) -> Iterator[None]:
     try:
         yield
     except RowError as error:
-        raise rows.places[split].refusal(error) from None
+        raise rows.places[split].refusal(error, DRAWN if split in rows.held_out else "") from None
     except ValueError as error:
         raise ValueError(f"data.{split}: {error}") from None
 

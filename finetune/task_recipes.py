@@ -13,12 +13,18 @@ kind: classification        one label for a text, or for a pair of texts
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-Columns = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
-"""One column of texts, or two, which are read as a pair."""
+
+def as_columns(value: Any) -> Any:
+    """Put a single name into a tuple, and names of a list; leave all else to the check that follows."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+Columns = Annotated[tuple[str, ...], Field(min_length=1, max_length=2), BeforeValidator(as_columns)]
+"""One column of texts, whose name may stand alone, or two, which are read as a pair."""
 
 Modules = tuple[Annotated[str, Field(min_length=1)], ...]
 """Modules of the `evaluate` library: names on the Hub, or local folders or scripts."""

@@ -12,6 +12,7 @@ from ..interop.scores import METRICS
 from ..metrics.bootstrap import percentile_interval
 from ..reporting.verdicts import (
     Verdict,
+    about_few_rows,
     difference_in_words,
     outcome_against,
     outcome_of_difference,
@@ -58,6 +59,9 @@ def verdicts(task: Task, summary: Mapping[str, Any]) -> Iterator[Verdict]:
     The last is left out where it goes without saying: a random head is worse than what beats a guess.
     """
     criterion, split = summary["criterion"], summary["split"]
+    if few := about_few_rows(summary["rows"][split]):
+        yield few
+        return
     score = summary["seeds"][str(summary["best_seed"])][split][criterion]
     told: list[Verdict] = []
     for name, found in summary["compared"].items():

@@ -40,6 +40,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
     if folder.is_file():
         raise ValueError(f"{name} is a file: name its folder")
     if not folder.exists():
+        require_repository_name(name)
         try:
             folder = Path(
                 snapshot_download(name, revision=revision, allow_patterns=WANTED, ignore_patterns="*/*")
@@ -55,6 +56,16 @@ def find_folder(name: str, revision: str | None = None) -> Path:
             "its `model`)"
         )
     return folder
+
+
+def require_repository_name(name: str) -> None:
+    """Raise a `FileNotFoundError` if a model that is no folder cannot be one on the Hub either."""
+    path = Path(name)
+    if len(path.parts) <= 2 and not name.startswith((".", "~", "/")):
+        return
+    is_unfinished = path.name == "model" and (path.expanduser().parent / "recipe.yaml").is_file()
+    remedy = "its run has not ended: continue it with --resume" if is_unfinished else "check the path"
+    raise FileNotFoundError(f"{name} does not exist: {remedy}")
 
 
 def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTrainedConfig:

@@ -36,7 +36,7 @@ class ShowTokens(Ability):
     action = "Show the tokens"
     about = (
         "How the tokenizer cuts your text, with the number of each token. Of a decoder, the percentage is "
-        "the token's probability after those before it: the redder, the less expected."
+        "the token's probability after those before it: the lower, the less expected."
     )
 
     @staticmethod

@@ -11,6 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+FEWEST_ROWS = 10
+"""Rows of which a bootstrap interval says something: that of a single row has no width."""
+
 Outcome = Literal["better", "worse", "unclear"]
 
 Interval = tuple[float, float]
@@ -22,6 +25,13 @@ class Verdict:
 
     text: str
     outcome: Outcome = "unclear"
+
+
+def about_few_rows(num_rows: int) -> Verdict | None:
+    """Refuse to judge by too few rows; `None` if there are enough."""
+    if num_rows >= FEWEST_ROWS:
+        return None
+    return Verdict(f"Too few rows to compare scores: {num_rows}, where at least {FEWEST_ROWS} are needed.")
 
 
 def outcome_of_difference(interval: Interval, *, is_higher_better: bool = True) -> Outcome:

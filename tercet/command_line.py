@@ -68,11 +68,12 @@ def build_parser() -> ArgumentParser:
     for run in (tokenizer, pretrain, finetune, distill):
         command = add_command(commands, run)
         add_recipe(command)
-        command.add_argument(
+        choices = command.add_mutually_exclusive_group()
+        choices.add_argument(
             "--overwrite", action="store_true", help="replace an earlier run in the output folder"
         )
         if run is not tokenizer:
-            command.add_argument(
+            choices.add_argument(
                 "--resume", action="store_true", help="continue from the newest checkpoint, if there is one"
             )
     add_predict(commands)
@@ -102,8 +103,9 @@ def add_predict(commands: "_SubParsersAction[ArgumentParser]") -> None:
         default="fp32",
         help="precision of matrix products (%(default)s)",
     )
-    command.add_argument("--resume", action="store_true", help="continue an unfinished file")
-    command.add_argument("--overwrite", action="store_true", help="replace an earlier file")
+    choices = command.add_mutually_exclusive_group()
+    choices.add_argument("--resume", action="store_true", help="continue an unfinished file")
+    choices.add_argument("--overwrite", action="store_true", help="replace an earlier file")
 
 
 def add_fewshot(commands: "_SubParsersAction[ArgumentParser]") -> None:
@@ -117,8 +119,9 @@ def add_fewshot(commands: "_SubParsersAction[ArgumentParser]") -> None:
         help="model to evaluate: a folder or a Hub name; repeatable",
     )
     command.add_argument("--explain", action="store_true", help="only show which tokens are scored")
-    command.add_argument("--resume", action="store_true", help="continue an earlier evaluation")
-    command.add_argument("--overwrite", action="store_true", help="replace an earlier evaluation")
+    choices = command.add_mutually_exclusive_group()
+    choices.add_argument("--resume", action="store_true", help="continue an earlier evaluation")
+    choices.add_argument("--overwrite", action="store_true", help="replace an earlier evaluation")
     command.add_argument(
         "--trust-remote-code", action="store_true", help="run the code in the model's folder or repository"
     )
@@ -191,6 +194,7 @@ def add_recipe(command: ArgumentParser, about_overrides: str = "overrides a valu
     """Let a command take a recipe, and overrides of its values."""
     recipe = command.add_argument("recipe", metavar="RECIPE", help="a shipped recipe's name, or a YAML file")
     overrides = command.add_argument("overrides", metavar="key=value", nargs="*", help=about_overrides)
+    overrides.required = False  # argparse counts it among what is missing where the recipe is
     offer(recipe, recipe_completions)
     offer(overrides, key_completions)
 

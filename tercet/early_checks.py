@@ -100,7 +100,7 @@ def check_recipe(command: str, source: str, overrides: Iterable[str]) -> None:
     own = READS.get(command, command)
     if (shipped := command_of(source)) not in (None, own):
         raise ValueError(wrong_kind(source, str(shipped), command))
-    name, data = read_recipe(source, overrides)
+    name, data = read_recipe(source, overrides, kind=KINDS[own].folder)
     shape = KINDS[own].shape
     if not shipped and (better := other_kind(own, data)):
         raise ValueError(wrong_kind(source, better, command))

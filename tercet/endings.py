@@ -6,6 +6,7 @@ scripts.
 """
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -34,8 +35,8 @@ def pretraining_ending(folder: Path) -> Iterator[str]:
     loss = f"loss {number(scores.get('loss'))}"
     yield f"on held-out text: {told or loss}"
     yield f"report: {link(folder / 'report.html')}"
-    model = folder / "model"
-    yield f"next: tercet finetune text-classification model.path={model} data.train=FILE output=FOLDER"
+    path = shlex.quote(f"model.path={folder / 'model'}")
+    yield f"next: tercet finetune text-classification {path} data.train=FILE output=FOLDER"
     yield from verdicts(evaluation)
 
 
@@ -50,7 +51,7 @@ def finetuning_ending(folder: Path) -> Iterator[str]:
         f"{'row' if rows == 1 else 'rows'} (95 % interval {interval}; {', '.join(baselines)})"
     )
     yield f"report: {link(folder / 'report.html')}"
-    yield f"next: tercet predict {folder / 'model'} FILE"
+    yield f"next: tercet predict {shlex.quote(str(folder / 'model'))} FILE"
     yield from verdicts(summary)
 
 

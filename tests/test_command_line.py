@@ -159,3 +159,17 @@ def test_a_command_leaves_the_processes_of_its_launch(tmp_path, capsys):
     distributed.init_process_group("gloo", f"file://{tmp_path}/meeting", rank=0, world_size=1)
     assert main(["recipes"]) == 0
     assert not distributed.is_initialized()
+
+
+@pytest.mark.parametrize("command", ["pretrain", "finetune", "distill", "fewshot"])
+def test_a_run_is_continued_or_replaced_and_not_both(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command_line.parse([command, "some-recipe", "--resume", "--overwrite"])
+    assert ended.value.code == 2
+    assert "not allowed with argument --resume" in capsys.readouterr().err
+
+
+def test_a_missing_recipe_is_all_that_is_missing(capsys):
+    with pytest.raises(SystemExit):
+        command_line.parse(["pretrain"])
+    assert "required: RECIPE\n" in capsys.readouterr().err

@@ -76,7 +76,13 @@ def test_a_path_that_exists_and_one_of_nobody_are_left_to_the_command(tmp_path, 
     assert main(["predict", "runs/sst2/model", "rows.csv"]) == 2
     assert "first" not in capsys.readouterr().err
     assert main(["predict", "runs/mine/model", "rows.csv"]) == 2
-    assert "neither a folder nor a model on the Hub" in capsys.readouterr().err
+    assert "runs/mine/model does not exist: check the path" in capsys.readouterr().err
+    (tmp_path / "runs" / "mine").mkdir()
+    (tmp_path / "runs" / "mine" / "recipe.yaml").touch()
+    assert main(["doctor", "runs/mine/model"]) == 2
+    assert "its run has not ended: continue it with --resume" in capsys.readouterr().err
+    assert main(["predict", "mine", "rows.csv"]) == 2
+    assert "mine is neither a folder nor a model on the Hub" in capsys.readouterr().err
 
 
 def test_every_shipped_recipe_has_a_command():

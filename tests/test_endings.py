@@ -1,6 +1,7 @@
 """What commands say at their end, and how warnings look on the way."""
 
 import json
+import shlex
 import sys
 import warnings
 
@@ -26,6 +27,14 @@ def write(tmp_path):
         return tmp_path
 
     return write
+
+
+def test_the_next_command_can_be_pasted(tmp_path):
+    folder = tmp_path / "odd name"
+    folder.mkdir()
+    (folder / "evaluation.json").write_text(json.dumps({"scores": {"loss": 1.0}, "verdicts": []}))
+    _, _, following = pretraining_ending(folder)
+    assert f"model.path={folder / 'model'}" in shlex.split(following)
 
 
 def test_pretraining_ends_with_the_scores_of_each_term(write):

@@ -115,8 +115,8 @@ def foreign_character(text: str) -> str:
 
 
 def listed(names: Sequence[str] | dict[str, Any]) -> str:
-    """Name columns, the first few of many."""
-    shown = [" ".join(str(name).split())[:40] for name in names]
+    """Name columns, the first few of many; spaces that one might overlook are shown by quotes."""
+    shown = [(name if name == " ".join(name.split()) else repr(name))[:40] for name in map(str, names)]
     return f"({', '.join(shown[:8])}{', ...' if len(shown) > 8 else ''})"
 
 

@@ -272,7 +272,7 @@ def _problem_of_bytes(text: str) -> str:
     """Say what in a file's contents is no text."""
     character = foreign_character(text)
     if character == "\0":
-        return "a NUL byte is no text: is this UTF-16, or no text file at all?"
+        return "a NUL byte is no text (is the file UTF-16, or binary?)"
     return _not_utf8(ord(character) - 0xDC00) if character else ""
 
 
@@ -283,8 +283,9 @@ def _not_utf8(byte: int) -> str:
 def _require_columns(file: Path, names: Sequence[str], columns: Sequence[str]) -> None:
     for column in columns:
         if names.count(column) != 1:
-            has = "several columns" if column in names else "no column"
-            raise ValueError(f"{file} has {has} {column!r}: name one of its columns {listed(names)}")
+            if column in names:
+                raise ValueError(f"{file} has several columns {column!r}: give all but one another name")
+            raise ValueError(f"{file} has no column {column!r}: name one of its columns {listed(names)}")
 
 
 READERS: dict[str, tuple[str, Callable[[Path, Sequence[str], Limit], Iterator[Numbered]]]] = {

@@ -182,8 +182,9 @@ def split_off(rows: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]
     rest, held_out = divide(len(rows), share, seed)
     if not (len(rest) and len(held_out)):
         raise ValueError(
-            f"data.validation is left out, and data.validation_share = {share:g} of {len(rows)} rows leaves "
-            f"{len(rest)} training rows and {len(held_out)} validation rows: add more rows"
+            f"data.validation is left out, and data.validation_share = {share:g} of the rows ({len(rows)}) "
+            f"leaves {len(rest)} for training and {len(held_out)} for validation: name a file of validation "
+            "rows (data.validation), change the share, or add rows"
         )
     return rows.select(rest), rows.select(held_out)
 

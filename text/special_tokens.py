@@ -82,7 +82,7 @@ def tell_of_unknown(share: float, text: str) -> None:
     Warns:
         UserWarning: It is large.
     """
-    print(f"{text}: {share:.2%} of its tokens are unknown to the tokenizer", file=sys.stderr, flush=True)
+    print(f"{text}: {share:.2%} of the tokens are unknown to the tokenizer", file=sys.stderr, flush=True)
     if share > LARGE:
         warnings.warn(
             f"{share:.1%} of the tokens of {text} are unknown to the tokenizer and therefore easy to "

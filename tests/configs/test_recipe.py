@@ -14,6 +14,7 @@ from tercet.configs.recipe import (
     load_recipe,
     preset_names,
     read_overrides,
+    read_recipe,
     recipe_data,
     recipe_names,
 )
@@ -185,6 +186,16 @@ def test_a_file_that_is_no_recipe_is_refused(write):
 def test_a_missing_recipe_is_answered_with_the_shipped_ones():
     answer = refusal("no-such-recipe")
     assert answer.startswith("neither a file nor a shipped recipe; ")
+    for kind in ("finetune", "fewshot"):
+        with pytest.raises(ValueError, match=r"did you mean .*\?") as told:
+            read_recipe("colas", kind=kind)
+        assert ("cola" in str(told.value).split("mean")[1].split()) == (kind == "finetune")
+
+
+def test_a_missing_file_and_a_folder_are_answered_as_such(tmp_path):
+    for name in ("nope.yaml", "recipes/nope"):
+        assert refusal(name) == "there is no such file; `tercet recipes` lists the shipped ones"
+    assert refusal(tmp_path).startswith("a folder; name a YAML file")
 
 
 @pytest.mark.parametrize(

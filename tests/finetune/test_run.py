@@ -101,7 +101,7 @@ def test_the_share_of_unknown_tokens_is_told(recipe_of, capsys):
     evaluation = json.loads((recipe.folder / "evaluation.json").read_text())
     assert evaluation["held_out"] == {"unknown_tokens": share}
     assert (
-        f"the validation rows: {share:.2%} of its tokens are unknown to the tokenizer"
+        f"the validation rows: {share:.2%} of the tokens are unknown to the tokenizer"
         in capsys.readouterr().err
     )
 

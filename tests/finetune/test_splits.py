@@ -75,6 +75,17 @@ def test_every_split_needs_every_column(recipe):
         read_splits(recipe(task={"texts": ["sentence"]}, train=ROWS))
 
 
+def test_the_name_of_a_column_may_stand_alone(recipe):
+    alone, listed = (recipe(task={"texts": texts}, train=ROWS) for texts in ("text", ["text"]))
+    assert alone.task == listed.task
+
+
+def test_a_label_that_was_held_out_of_the_training_rows_is_told_as_such(recipe, encoder):
+    rows = [row | {"label": f"label {number}"} for number, row in enumerate(ROWS)]
+    with pytest.raises(ValueError, match="this one was held out of the training rows at random"):
+        encode_all(recipe(train=rows), encoder)
+
+
 def test_a_gap_is_told_with_the_row_of_the_file(recipe):
     rows = [*ROWS, {"text": "the house"}, *ROWS]
     with pytest.raises(

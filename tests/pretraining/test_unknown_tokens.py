@@ -31,7 +31,7 @@ def test_of_no_tokens_the_share_is_undefined():
 @pytest.mark.filterwarnings("error")
 def test_a_small_share_is_shown(capsys):
     tell_of_unknown(0.004, "the held-out text")
-    assert capsys.readouterr().err == "the held-out text: 0.40% of its tokens are unknown to the tokenizer\n"
+    assert capsys.readouterr().err == "the held-out text: 0.40% of the tokens are unknown to the tokenizer\n"
 
 
 def test_a_large_share_is_warned_of():
@@ -44,4 +44,4 @@ def test_a_run_shows_it_and_keeps_it_beside_the_scores(kind, texts, recipe_of, t
     pretrain(recipe_of(kind, texts, tmp_path / "run"))
     evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert evaluation["held_out"] == {"unknown_tokens": 0}
-    assert "the held-out text: 0.00% of its tokens are unknown" in capsys.readouterr().err
+    assert "the held-out text: 0.00% of the tokens are unknown" in capsys.readouterr().err

@@ -7,9 +7,10 @@ from tercet.distill.verdicts import about_teacher
 from tercet.distill.verdicts import verdicts as verdicts_of_students
 from tercet.fewshot.verdicts import verdicts as verdicts_of_prompts
 from tercet.finetune.verdicts import compared
+from tercet.finetune.verdicts import verdicts as verdicts_of_tasks
 from tercet.metrics.bootstrap import bootstrap_interval, bootstrap_scores, percentile_interval
 from tercet.pretraining.report import about_the_end, entropy, outcome_of_loss
-from tercet.reporting.verdicts import outcome_against, outcome_of_difference
+from tercet.reporting.verdicts import FEWEST_ROWS, outcome_against, outcome_of_difference
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def prompted(**shots) -> dict:
 
 
 def told_of(model: dict) -> list[str]:
-    results = {"models": [model], "baselines": {"random": 0.5, "majority": 0.55}}
+    results = {"items": 500, "models": [model], "baselines": {"random": 0.5, "majority": 0.55}}
     return [each.text for each in verdicts_of_prompts(results, {"gpt2": "GPT-2"}, is_higher_better=True)]
 
 
@@ -127,6 +128,20 @@ def test_demonstrations_that_did_not_fit_are_told():
     model = prompted(k0={"mean": 0.5, "interval": [0.45, 0.6]})
     model["fitted"]["4"] = {"prompts": 4, "without": 4}
     assert told_of(model)[-1] == "GPT-2, K = 4: no demonstration fitted."
+
+
+@pytest.mark.parametrize("count", [1, FEWEST_ROWS - 1])
+def test_few_rows_are_no_evidence(count):
+    """The bootstrap interval of one row has no width, so that any difference would be certain."""
+    expected = [f"Too few rows to compare scores: {count}, where at least {FEWEST_ROWS} are needed."]
+    prompts = verdicts_of_prompts({"items": count}, {}, is_higher_better=True)
+    assert [each.text for each in prompts] == expected
+    student = {"score": 1.0, "share": 1.0, "interval": [1.0, 1.0]}
+    told = {"criterion": "accuracy", "split": "test", "rows": {"test": count}}
+    told |= {"scores": {"student": student, "teacher": {"score": 1.0}}, "leads": {}}
+    assert [each.text for each in verdicts_of_students({"task": told})] == expected
+    summary = {"criterion": "accuracy", "split": "test", "rows": {"test": count}}
+    assert [each.text for each in verdicts_of_tasks(None, summary)] == expected
 
 
 def test_losses_count_from_a_least_difference():

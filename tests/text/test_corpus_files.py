@@ -53,7 +53,7 @@ BROKEN = [
         "text\na".encode("utf-16-le"),
         r", line 1: cannot be read from here on \(a NUL byte is no text",
     ),
-    ("zeros.txt", b"One.\n\nTwo.\n\0\0", r", line 4: a NUL byte is no text: is this UTF-16"),
+    ("zeros.txt", b"One.\n\nTwo.\n\0\0", r", line 4: a NUL byte is no text .is the file UTF-16"),
     ("zeros.jsonl", rb'{"text": "a\u0000"}', r", line 1: 'text' holds U\+0000, which is no character"),
     ("half.jsonl", rb'{"text": "a"}' b"\n" rb'{"text": "\ud83d"}', r", line 2: 'text' holds U\+D83D"),
     (
