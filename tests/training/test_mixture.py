@@ -91,6 +91,13 @@ def test_sources_that_cut_alike_are_read_once_between_them():
     assert first != second, "another share in every epoch"
 
 
+@pytest.mark.parametrize("shares", [(0.001, 0.999), (0.999, 0.001)])
+def test_a_share_of_less_than_one_example_is_refused(shares):
+    number = 1 + shares.index(0.001)
+    with pytest.raises(ValueError, match=rf"objective {number} .* share of 0\.001, none of its 300"):
+        MixedSource([Numbers(300, 0), Numbers(300, 0)], shares, seed=5).epoch(0)
+
+
 def test_evaluation_measures_every_objective_on_everything():
     examples = MixedSource([Numbers(30, 0), Numbers(20, 1)], SHARES, seed=5, whole=True).epoch(0)
     assert Counter(examples.components) == {0: 30, 1: 20}
