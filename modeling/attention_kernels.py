@@ -7,7 +7,7 @@ varlen        packed  sdpa            bounds             no    no       GPU, hal
 grouped       packed  eager, sdpa     bounds             yes   yes      all        written    no
 short         group   eager, sdpa     boolean            yes   yes      CPU        written    no
 fused         group   eager, sdpa     boolean            yes   yes      all        torch's    no
-pairs         padded  eager           additive           yes   yes      all        torch's    no
+pairs         padded  eager           boolean, additive  yes   yes      all        torch's    no
 blocked       padded  sdpa            boolean, additive  yes   yes      all        written    no
 blocked_group group   eager, sdpa     boolean            yes   yes      all        written    no
 

@@ -27,9 +27,11 @@ def pair_attention(
 ) -> tuple[Tensor, Tensor]:
     """The definition: the softmax of the scores by their definition weighs the values.
 
-    Takes and returns what `scaled_dot_product` does.
+    Takes and returns what `scaled_dot_product` does; the mask may also be boolean.
     """
     scores = cast(PairScore, module.score).define(query, key)
+    if attention_mask is not None and attention_mask.dtype == torch.bool:  # that of a step of decoding
+        attention_mask = additive(attention_mask, False, key.shape[2], like=scores)
     return weigh(scores, value, attention_mask, dropout)
 
 

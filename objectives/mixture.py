@@ -21,6 +21,7 @@ from ..text.tokenizer import Template
 from ..training.examples import ExampleSource
 from ..training.mixture import MixedObjective, MixedSource
 from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence
+from .hybrid_language_modeling import HybridLanguageModelingRecipe
 from .recipes import SingleObjectiveRecipe
 
 SERVES: dict[type[TercetPreTrainedModel], tuple[type[TercetPreTrainedModel], ...]] = {
@@ -91,12 +92,17 @@ class MixtureRecipe(BaseObjectiveRecipe):
         """Find the model that learns all objectives.
 
         Raises:
-            ValueError: There is none, there are fewer than two objectives, or some of them read pairs of
-                texts and others do not.
+            ValueError: There is none, there are fewer than two objectives, one of them is a mixture itself,
+                or some of them read pairs of texts and others do not.
         """
         if len(self.objectives) < 2:
             raise ValueError(f"objective.objectives has {len(self.objectives)} entries: give two or more")
         for recipe in self.recipes:
+            if isinstance(recipe, HybridLanguageModelingRecipe):
+                raise ValueError(
+                    f"{recipe.kind} is a mixture itself, so that it cannot be part of another one: name "
+                    "objectives of one kind, or train it alone"
+                )
             if type(recipe).build_model is not BaseObjectiveRecipe.build_model:
                 raise ValueError(
                     f"{recipe.kind} trains several models, so that it cannot be part of a mixture"

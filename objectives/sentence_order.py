@@ -60,6 +60,8 @@ class SentenceOrderPairs(SentencePairSource):
         sizes = np.minimum(fitting_a, fitting_b[other])
         is_cut = is_too_long | is_too_long[other] | (fitting_a != fitting_b[other])
         sizes = np.maximum(sizes - is_cut, np.minimum(sizes, 1))
+        excess = np.maximum(sizes + sizes[other] - self.budget, 0)  # a part of one token could not lose it
+        sizes = sizes - np.where(sizes > sizes[other], excess, 0)
         is_front = rng.random(len(a)) < 0.5
         cut_one_end(first, a - sizes, is_front)
         cut_one_end(second, b - sizes[other], is_front[other])

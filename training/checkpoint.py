@@ -34,7 +34,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from .averaging import WeightAverage
 from .disk import delete_folder, explaining_a_full_disk, flush, partial_path, removing_on_failure
 from .environment import environment_of
-from .final_weights import FILES, LAST
+from .final_weights import FILES, LAST, MEAN
 from .loop import Progress
 from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
 from .metric_accumulator import MetricAccumulator
@@ -218,6 +218,12 @@ def _criterion(checkpoint: Path) -> float:
 def was_due(checkpoint: Path) -> bool:
     """Tell whether a checkpoint was due by the recipe, and not left by a signal or an earlier end."""
     return read_state(checkpoint).get("is_due", True)
+
+
+def holds_mean(checkpoint: Path, number: int) -> bool:
+    """Tell whether a checkpoint has the mean of the weights of so many checkpoints."""
+    averaged = read_state(checkpoint)["recipe"]["training"].get("average_checkpoints")
+    return (checkpoint / FILES[MEAN]).exists() and averaged == number
 
 
 def prune(folder: Path, keep: int, keep_due: int = 0) -> None:

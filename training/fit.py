@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
 from .averaging import WeightAverage, moving_share
-from .checkpoint import RunState, load_checkpoint, read_state, save_checkpoint
+from .checkpoint import RunState, holds_mean, load_checkpoint, read_state, save_checkpoint
 from .checkpoint_retention import CheckpointRetention
 from .environment import tell_of_resuming
-from .final_weights import EMA, FILES, MEAN
+from .final_weights import EMA
 from .inspection import say_what_is_kept
 from .interruption import BrokenOff, Interruption, listening
 from .loop import Progress, train
@@ -267,8 +267,8 @@ class _Run:
         """Whether the run has ended, and the mean of its last checkpoints is wanted and not saved."""
         if not self.is_finished or self.recipe.average_checkpoints is None:
             return False
-        is_saved = self.checkpoint is not None and (self.checkpoint / FILES[MEAN]).exists()
-        return self.saved_step != self.progress.step or not is_saved
+        saved = self.checkpoint if self.saved_step == self.progress.step else None
+        return saved is None or not holds_mean(saved, self.recipe.average_checkpoints)
 
     def _average_checkpoints(self, number: int) -> None:
         """Average the weights at the end with those of the checkpoints before, and score the mean."""

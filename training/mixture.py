@@ -97,7 +97,11 @@ class MixedSource:
         self.whole = whole
 
     def epoch(self, number: int) -> MixedExamples:
-        """Choose the examples of epoch `number`."""
+        """Choose the examples of epoch `number`.
+
+        Raises:
+            ValueError: The share of an objective is less than one example.
+        """
         parts = [source.epoch(number) for source in self.sources]
         if self.whole:
             return MixedExamples(parts, [np.arange(len(part)) for part in parts])
@@ -107,6 +111,11 @@ class MixedSource:
             # The same permutation for lists of the same length: then no example is chosen twice.
             order = np.random.default_rng([2, self.seed, number]).permutation(len(part))
             chosen.append(np.sort(order[round(first * len(part)) : round(last * len(part))]))
+            if not len(chosen[-1]):
+                raise ValueError(
+                    f"objective {len(chosen)} of the mixture has a share of {last - first:.2g}, none "
+                    f"of its {len(part):,} examples: raise its share, or add more text"
+                )
         return MixedExamples(parts, chosen)
 
 

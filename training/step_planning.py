@@ -21,8 +21,9 @@ def plan_steps(
 
     Steps have at most `tokens_per_step` tokens, and nearly as many; no small one is left over at the end.
     Without `rng` the steps follow the examples' order. `components` (E,) number the objective of a mixture
-    that each example is for: every step then has the mixture of the epoch. A step's examples go from short to
-    long, as its micro-batches will: to cut these, nothing has to be moved.
+    that each example is for: every step then has the mixture of the epoch, and with `rng` an example of each
+    objective, if there are enough. A step's examples go from short to long, as its micro-batches will: to cut
+    these, nothing has to be moved.
 
     Raises:
         ValueError: There are fewer tokens than one step takes.
@@ -37,6 +38,8 @@ def plan_steps(
     if components is not None:
         order = interleave(order, lengths, components)
     steps = [order[first:last] for first, last in pairwise(_step_edges(lengths[order], tokens_per_step))]
+    if rng is not None and components is not None and fewest_examples(steps, components) == 0:
+        steps = cut_each(order, lengths, components, tokens_per_step) or steps
     for step in steps:
         step[:] = step[np.argsort(lengths[step], kind="stable")]
     return steps
@@ -62,6 +65,26 @@ def interleave(order: np.ndarray, lengths: np.ndarray, components: np.ndarray) -
         tokens = lengths[order[own]]
         place[own] = (np.cumsum(tokens) - tokens / 2) / tokens.sum()
     return order[np.argsort(place, kind="stable")]
+
+
+def cut_each(order: np.ndarray, lengths: np.ndarray, components: np.ndarray, limit: int) -> list[np.ndarray]:
+    """Cut each component of an order of examples (E,) by itself, into steps with an example of every one.
+
+    An example longer than its component's share of a step makes `interleave` leave some steps without that
+    component. These steps have all, but are less full. There are none if a component has too few examples.
+    """
+    each = [order[components[order] == component] for component in np.unique(components)]
+    parts = -(-int(lengths.sum()) // limit)
+    while parts <= min(map(len, each)):
+        edges = [cut_evenly(lengths[own], parts) for own in each]
+        sums = [
+            np.add.reduceat(lengths[own], own_edges[:-1]) for own, own_edges in zip(each, edges, strict=True)
+        ]
+        if np.sum(sums, axis=0).max() <= limit:
+            pieces = (np.split(own, own_edges[1:-1]) for own, own_edges in zip(each, edges, strict=True))
+            return [np.concatenate(step) for step in zip(*pieces, strict=True)]
+        parts += 1 + parts // 50
+    return []
 
 
 def _step_edges(lengths: np.ndarray, limit: int) -> list[int]:

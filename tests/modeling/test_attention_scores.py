@@ -209,6 +209,17 @@ def test_decoding_is_the_same_with_and_without_a_cache(score, member, builder, b
         assert torch.equal(model.generate(ids, **options), model.generate(ids, **options, use_cache=False))
 
 
+def test_steps_of_decoding_have_the_logits_of_a_forward_pass(builder, batch):
+    """The mask of such a step is boolean, also where the definition computes."""
+    ids, mask = batch.padded("left")
+    options = {"attention_mask": mask, "do_sample": False, "max_new_tokens": 3, "pad_token_id": 0}
+    options |= {"return_dict_in_generate": True, "output_logits": True}
+    model = with_weights(builder("decoder", attention_score="additive"), 2.0)
+    model.set_attn_implementation("eager")
+    steps = [model.generate(ids, **options, use_cache=use_cache) for use_cache in (True, False)]
+    assert_close(torch.stack(steps[0].logits), torch.stack(steps[1].logits), rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("score", OTHERS)
 def test_dropout_and_half_precision_leave_gradients_finite(score, builder, batch):
     ids, mask = batch.padded()

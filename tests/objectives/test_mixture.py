@@ -21,7 +21,7 @@ def test_shares_sum_to_one():
 
 
 def test_the_model_has_the_heads_of_all_objectives():
-    causal = {"kind": "hybrid_language_modeling"}
+    causal = {"kind": "fill_in_the_middle"}
     assert mixture(CAUSAL, causal).model_class is mixture(causal, CAUSAL).model_class
     recipe = mixture(MASKED, PAIRS)
     assert recipe.model_class is TercetEncoderForPreTraining
@@ -31,10 +31,11 @@ def test_the_model_has_the_heads_of_all_objectives():
     ("parts", "message"),
     [
         ((CAUSAL, MASKED), "objective.objectives train different models, causal_language_modeling"),
+        ((CAUSAL, {"kind": "hybrid_language_modeling"}), "hybrid_language_modeling is a mixture itself"),
         (({"kind": "translation"}, {"kind": "denoising"}), "of which only some read pairs of texts"),
     ],
 )
-def test_objectives_of_different_models_are_refused(parts, message):
+def test_objectives_that_make_no_mixture_are_refused(parts, message):
     with pytest.raises(ValidationError, match=message):
         mixture(*parts)
 

@@ -124,6 +124,15 @@ def test_pairs_fit_and_most_fill_the_sequence(pair_tokenizer):
     assert (pairs.lengths > 120).mean() > 0.75
 
 
+@pytest.mark.parametrize("length", [5, 6, 16])
+def test_pairs_with_parts_of_one_token_fit(pair_tokenizer, length):
+    rng = np.random.default_rng(0)
+    documents = [rng.choice([1, 1, 1, 5, 40], rng.integers(2, 12)).tolist() for _ in range(100)]
+    pairs = make_pairs(documents, pair_tokenizer, length)
+    assert pairs.lengths.max() == length
+    assert min(np.diff(pairs.first).min(), np.diff(pairs.second).min()) == 1
+
+
 def test_packed_pairs_equal_those_made_one_by_one(pair_tokenizer):
     pairs = make_pairs(random_documents(60), pair_tokenizer, 64)
     indices = np.random.default_rng(0).permutation(len(pairs))

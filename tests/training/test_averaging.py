@@ -157,6 +157,13 @@ def test_a_finished_run_can_be_averaged_afterwards(run):
     assert_same(weights(run("later", resume=True, **AVERAGES), "mean"), weights(straight, "mean"))
 
 
+def test_a_finished_run_can_be_averaged_over_another_number(run):
+    straight = run("straight", **AVERAGES | {"average_checkpoints": 2})
+    run("later", **AVERAGES)
+    again = run("later", resume=True, **AVERAGES | {"average_checkpoints": 2})
+    assert_same(weights(again, "mean"), weights(straight, "mean"))
+
+
 def test_damaged_checkpoints_are_left_out_of_the_mean(run, tmp_path):
     run(ema_decay=0.8)
     damaged = checkpoints(tmp_path / "run" / CHECKPOINTS)[-2]

@@ -14,7 +14,7 @@ from tercet.training.loop import accumulate_gradients
 from tercet.training.mixture import MixedObjective, MixedSource
 from tercet.training.objective import COMPONENT, Objective
 from tercet.training.packing import pack
-from tercet.training.step_planning import interleave
+from tercet.training.step_planning import fewest_examples, interleave, plan_steps
 
 CPU = torch.device("cpu")
 SHARES = (0.25, 0.75)
@@ -91,6 +91,13 @@ def test_sources_that_cut_alike_are_read_once_between_them():
     assert first != second, "another share in every epoch"
 
 
+@pytest.mark.parametrize("shares", [(0.001, 0.999), (0.999, 0.001)])
+def test_a_share_of_less_than_one_example_is_refused(shares):
+    number = 1 + shares.index(0.001)
+    with pytest.raises(ValueError, match=rf"objective {number} .* share of 0\.001, none of its 300"):
+        MixedSource([Numbers(300, 0), Numbers(300, 0)], shares, seed=5).epoch(0)
+
+
 def test_evaluation_measures_every_objective_on_everything():
     examples = MixedSource([Numbers(30, 0), Numbers(20, 1)], SHARES, seed=5, whole=True).epoch(0)
     assert Counter(examples.components) == {0: 30, 1: 20}
@@ -103,6 +110,22 @@ def test_every_step_has_the_mixture_of_the_epoch(steps):
     for numbers in planned:
         own = examples.lengths[numbers][examples.components[numbers] == 0].sum()
         assert abs(own - share * examples.lengths[numbers].sum()) <= 9, "one example at most"
+
+
+def test_long_examples_leave_no_step_without_an_objective():
+    rng = np.random.default_rng(0)
+    lengths = np.minimum(rng.lognormal(5, 0.9, 2000).astype(int) + 2, 512)
+    components = (np.arange(2000) >= 400).astype(int)
+    order = interleave(rng.permutation(2000), lengths, components)
+    ends = np.cumsum(lengths[order])
+    alike = np.split(order, np.searchsorted(ends, np.arange(2048, ends[-1], 2048)))
+    assert fewest_examples(alike, components) == 0, "what interleaving alone would do"
+    steps = plan_steps(lengths, 2048, np.random.default_rng(1), components)
+    assert fewest_examples(steps, components) > 0
+    assert sorted(np.concatenate(steps)) == list(range(2000))
+    tokens = np.array([lengths[step].sum() for step in steps])
+    assert tokens.max() <= 2048
+    assert tokens.mean() > 0.6 * 2048
 
 
 def test_interleaving_keeps_the_order_of_each_component():
