@@ -12,7 +12,7 @@ from threading import Event, Thread
 from ..pretraining.recipe import PretrainingRecipe
 from ..training.tracking import LOG, read_log
 
-SHARE_OF_FIRST = 0.33
+SHARE_OF_FIRST = 0.35
 """Share of the whole that the first member's steps take."""
 
 LOOKING = 0.5
