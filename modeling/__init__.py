@@ -50,10 +50,7 @@ from .seq2seq_tasks import (
     TercetSeq2SeqForTokenClassification,
 )
 
-TRANSFORMERS = (TercetEncoderConfig, TercetDecoderConfig, TercetSeq2SeqConfig)
-"""Configurations of the members with attention."""
-
-CONFIGURATIONS = (*TRANSFORMERS, TercetCharacterConfig)
+CONFIGURATIONS = (TercetEncoderConfig, TercetDecoderConfig, TercetSeq2SeqConfig, TercetCharacterConfig)
 
 AUTO_CLASSES = {
     AutoModel: (TercetEncoderModel, TercetDecoderModel, TercetSeq2SeqModel, TercetCharacterModel),

@@ -6,9 +6,17 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling import AUTO_CLASSES
+from tercet.modeling import AUTO_CLASSES, TercetPreTrainedModel
 
-ARCHITECTURES = sorted({model for models in AUTO_CLASSES.values() for model in models}, key=repr)
+ARCHITECTURES = sorted(
+    {
+        model
+        for models in AUTO_CLASSES.values()
+        for model in models
+        if issubclass(model, TercetPreTrainedModel)
+    },
+    key=repr,
+)
 PROCESS = """
 import sys
 from pathlib import Path

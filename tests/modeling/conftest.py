@@ -19,6 +19,7 @@ from tercet.modeling import (
     TercetEncoderForMaskedLM,
     TercetEncoderForPreTraining,
     TercetEncoderForReplacedTokenDetection,
+    TercetPreTrainedModel,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
@@ -143,7 +144,15 @@ VARIANTS = {
         "relative_attention_max_distance": 6,
     },
 }
-ARCHITECTURES = sorted({model for models in AUTO_CLASSES.values() for model in models}, key=repr)
+ARCHITECTURES = sorted(
+    {
+        model
+        for models in AUTO_CLASSES.values()
+        for model in models
+        if issubclass(model, TercetPreTrainedModel)
+    },
+    key=repr,
+)
 NOT_PARALLEL = {name: {"norm_placement": "pre"} for name in ("neox", "sliding_neox")}
 """What a variant is of, where a block also reads an encoder."""
 MODELS = {
