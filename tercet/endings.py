@@ -35,7 +35,10 @@ def pretraining_ending(folder: Path) -> Iterator[str]:
     yield f"on held-out text: {told or loss}"
     yield f"report: {link(folder / 'report.html')}"
     model = folder / "model"
-    yield f"next: tercet finetune text-classification model.path={model} data.train=FILE output=FOLDER"
+    if "Character" in evaluation.get("models", {}).get("model", ""):  # which no task has a head for
+        yield f"next: tercet play {model}"
+    else:
+        yield f"next: tercet finetune text-classification model.path={model} data.train=FILE output=FOLDER"
     yield from verdicts(evaluation)
 
 
