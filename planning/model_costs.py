@@ -71,15 +71,9 @@ def build_planned_model(recipe: PretrainingRecipe) -> Trainable:
     """Build what a recipe trains without storage; its vocabulary is the largest that its tokenizer may have.
 
     Raises:
-        ValueError: As in `build_config`, or the model is no Transformer, or the named tokenizer cannot be
-            loaded.
+        ValueError: As in `build_config`, or the named tokenizer cannot be loaded.
     """
     config = build_config(recipe)
-    if not isinstance(config, TercetConfig):
-        raise ValueError(
-            f"model.preset {recipe.model.preset} is a {config.model_type}, but only Transformers are "
-            "planned: train a few steps (training.steps=20) and read the speed in the log"
-        )
     if "vocab_size" not in recipe.model.overrides:
         path = recipe.tokenizer.path
         config.vocab_size = recipe.tokenizer.vocab_size if path is None else num_ids(load_tokenizer(path))

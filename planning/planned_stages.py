@@ -72,7 +72,7 @@ def plan_stages(
     def planned(steps: int, length: int, limit: int, where: str) -> PlannedStage:
         sequence = recipe.objective.full_sequence(length)
         sequences = sequences_per_step(training, sequence.tokens, limit, machines.devices, where)
-        parts = cast(Parts, recipe.objective.parts(model, length))  # `build_planned_model` refuses others
+        parts = cast(Parts, recipe.objective.parts(model, length))  # `plan_run` refuses others
         trace = partial(trace_parts, parts, precision=precision, is_cpu=is_cpu)
         load = Load(
             parameters=count([model]),
