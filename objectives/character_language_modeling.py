@@ -77,7 +77,7 @@ class CharacterLanguageModelingRecipe(BaseObjectiveRecipe):
     """Predict the next and the previous character (contextual string embeddings)."""
 
     model_class = TercetCharacterLanguageModel
-    template = "plain"
+    template = "both_ends"
 
     kind: Literal["character_language_modeling"]
     """Which objective this is."""
