@@ -1,14 +1,14 @@
 """The character language model: an LSTM reads a text forwards, another one reads it backwards.
 
-    text               the  green  house
-    forward states     t h e _ g r e e n_      has read everything up to the word's last character
-    backward states             g r e e n _ h o u s e   has read everything from its first character on
+    the green house
+    the green           read by the forward state behind the last character of "green"
+        green house     read by the backward state before its first character
 
-The vector of a word is the forward state behind its last character beside the backward state before its first
-one (Akbik et al., 2018, "Contextual String Embeddings for Sequence Labeling", section 2.3): it depends on the
-whole sentence, and there is no word without one.
+The vector of a word consists of these two states (Akbik et al., 2018, "Contextual String Embeddings for
+Sequence Labeling", section 2): it depends on the whole sentence, and there is no word without one.
 
-Deviations from the paper: both directions learn in one run, from the same stretches of text.
+Deviations from the paper: both directions learn in one run, from the same stretches of text, and each stretch
+is read with context instead of the state that the one before has left.
 
 Shapes: B batch, T positions, N characters, C states of one direction, V vocabulary, S sequences. Packed input
 is (1, N) instead of (B, T).

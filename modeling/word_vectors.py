@@ -1,4 +1,4 @@
-"""Vectors of words from the states of characters (Akbik et al., 2018, section 2.3).
+"""Vectors of words from the states of characters (Akbik et al., 2018, section 2).
 
     <end> the _ green _ house <end>          words joined by spaces, between two ends of a text
 

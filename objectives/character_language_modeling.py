@@ -1,4 +1,4 @@
-"""Character language modeling in both directions (Akbik et al., 2018, sections 2.1 and 2.2).
+"""Character language modeling in both directions (Akbik et al., 2018, section 2).
 
     forward    log p(x) = sum over t of log p(x_t | x_1 ... x_{t-1})
     backward   log p(x) = sum over t of log p(x_t | x_{t+1} ... x_T)
