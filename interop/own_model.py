@@ -1,8 +1,9 @@
-"""The model of ours in a folder or on the Hub, with the head that it was saved with."""
+"""A model of ours in a folder or on the Hub, with the head that it was saved with."""
 
 from transformers import AutoModel
 
 from .. import modeling
+from ..modeling.pretrained_neural import NeuralPreTrainedModel
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from .messages import quietly
 from .model_folder import find_folder, load_config
@@ -10,11 +11,28 @@ from .stored_weights import inspect_weights
 
 
 def load_ours(source: str, model_class: type[TercetPreTrainedModel] | None = None) -> TercetPreTrainedModel:
-    """Load a model of ours from a folder or the Hub.
+    """Load a Transformer of ours from a folder or the Hub.
 
     Args:
         source: The folder or id.
         model_class: What it is loaded as; by default with its own head.
+
+    Raises:
+        FileNotFoundError: There is no model.
+        ValueError: It is none of ours, or its weights are damaged, incomplete or pickled; or it is another
+            member, without attention.
+    """
+    model = load_member(source, model_class)
+    if not isinstance(model, TercetPreTrainedModel):
+        raise ValueError(
+            f"{source} is a {model.config.model_type}, which is no Transformer: use an encoder, a decoder "
+            "or a sequence-to-sequence model here"
+        )
+    return model
+
+
+def load_member(source: str, model_class: type[NeuralPreTrainedModel] | None = None) -> NeuralPreTrainedModel:
+    """Load a model of any member of the family, as `load_ours` does.
 
     Raises:
         FileNotFoundError: There is no model.

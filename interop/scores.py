@@ -16,6 +16,8 @@ TERMS = {
     "nsp": ("next sentences", "text-classification"),
     "sop": ("the order of two texts", "text-classification"),
     "clm": ("next tokens", "text-generation"),
+    "forward": ("next characters", "text-generation"),
+    "backward": ("previous characters", "other"),
     "fill_in_the_middle": ("next tokens, middles included", "text-generation"),
     "span_corruption": ("tokens of hidden spans", "text2text-generation"),
     "prefix_lm": ("tokens behind a prefix", "text2text-generation"),

@@ -16,6 +16,7 @@ from transformers import (
 from transformers.models.auto import modeling_auto
 
 from .bidirectional_decoder import TercetDecoderForMaskedLM
+from .configuration_character import TercetCharacterConfig
 from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
 from .decoder_tasks import (
     TercetDecoderForMultipleChoice,
@@ -31,6 +32,7 @@ from .encoder_tasks import (
     TercetEncoderForSequenceClassification,
     TercetEncoderForTokenClassification,
 )
+from .modeling_tercet_character import TercetCharacterLanguageModel, TercetCharacterModel
 from .modeling_tercet_decoder import TercetDecoderForCausalLM, TercetDecoderModel
 from .modeling_tercet_encoder import (
     TercetEncoderForMaskedLM,
@@ -48,14 +50,15 @@ from .seq2seq_tasks import (
     TercetSeq2SeqForTokenClassification,
 )
 
-CONFIGURATIONS = (TercetEncoderConfig, TercetDecoderConfig, TercetSeq2SeqConfig)
+CONFIGURATIONS = (TercetEncoderConfig, TercetDecoderConfig, TercetSeq2SeqConfig, TercetCharacterConfig)
 
 AUTO_CLASSES = {
-    AutoModel: (TercetEncoderModel, TercetDecoderModel, TercetSeq2SeqModel),
+    AutoModel: (TercetEncoderModel, TercetDecoderModel, TercetSeq2SeqModel, TercetCharacterModel),
     AutoModelForPreTraining: (
         TercetEncoderForPreTraining,
         TercetDecoderForCausalLM,
         TercetSeq2SeqForConditionalGeneration,
+        TercetCharacterLanguageModel,
     ),
     AutoModelForMaskedLM: (TercetEncoderForMaskedLM, TercetDecoderForMaskedLM),
     AutoModelForNextSentencePrediction: (TercetEncoderForNextSentencePrediction,),
@@ -109,6 +112,9 @@ for _auto_class, _table in (
         _names.setdefault(_model.config_class.model_type, _model.__name__)
 
 __all__ = [
+    "TercetCharacterConfig",
+    "TercetCharacterLanguageModel",
+    "TercetCharacterModel",
     "TercetConfig",
     "TercetDecoderConfig",
     "TercetDecoderForCausalLM",

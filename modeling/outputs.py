@@ -55,3 +55,24 @@ class TercetSentenceEmbeddingOutput(ModelOutput):
     sentence_embeddings: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
+
+
+@dataclass
+class TercetCharacterLanguageModelOutput(ModelOutput):
+    """The predictions of both directions of a character model, and their losses.
+
+    Args:
+        loss: Sum of the two losses that follow.
+        forward_loss: Cross-entropy of each character after those before it.
+        backward_loss: Cross-entropy of each character before those behind it.
+        forward_logits: Scores of the character that comes next, (B, T, V); absent in training with labels.
+        backward_logits: Scores of the character that comes before, (B, T, V).
+        last_hidden_state: States of both directions, (B, T, 2 C).
+    """
+
+    loss: Tensor | None = None
+    forward_loss: Tensor | None = None
+    backward_loss: Tensor | None = None
+    forward_logits: Tensor | None = None
+    backward_logits: Tensor | None = None
+    last_hidden_state: Tensor | None = None

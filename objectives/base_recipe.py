@@ -16,7 +16,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetConfig, TercetPreTrainedModel
+from ..modeling.configuration_neural import NeuralConfig
+from ..modeling.pretrained_neural import NeuralPreTrainedModel
 from ..text.corpus import TokenizedCorpus
 from ..text.tokenizer import Template
 from ..training.examples import ExampleSource
@@ -29,7 +30,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Smoothing = Annotated[float, Field(ge=0, lt=1)]
 ZLoss = Annotated[float, Field(ge=0)]
 
-Trainable = TercetPreTrainedModel | JointModel
+Trainable = NeuralPreTrainedModel | JointModel
 """A model, or several models that learn together."""
 
 Corpus = TokenizedCorpus | tuple[TokenizedCorpus, TokenizedCorpus]
@@ -61,7 +62,7 @@ class FullSequence:
 class BaseObjectiveRecipe(ABC):
     """What a recipe says of an objective. Abstract: each objective adds its fields, and builds itself."""
 
-    model_class: ClassVar[type[TercetPreTrainedModel]]
+    model_class: ClassVar[type[NeuralPreTrainedModel]]
     """The model that learns it, which a finished run leaves in its folder `model`."""
     saved: ClassVar[Mapping[str, str]] = {MODEL: ""}
     """Folders of a finished run -> the part of what is trained that is saved there; "" is the whole."""
@@ -100,7 +101,7 @@ class BaseObjectiveRecipe(ABC):
             ValueError: The tokenizer lacks a token, or a number of the recipe is impossible.
         """
 
-    def build_model(self, config: TercetConfig) -> Trainable:
+    def build_model(self, config: NeuralConfig) -> Trainable:
         """Build what is trained, by default a model of `model_class`; torch's seed decides its weights.
 
         Args:
@@ -113,9 +114,9 @@ class BaseObjectiveRecipe(ABC):
 
     def parts(
         self, model: Trainable, sequence_length: int
-    ) -> Sequence[tuple[TercetPreTrainedModel, FullSequence]]:
+    ) -> Sequence[tuple[NeuralPreTrainedModel, FullSequence]]:
         """List the models in what `build_model` gives, each with the longest sequence that it reads."""
-        assert isinstance(model, TercetPreTrainedModel)
+        assert isinstance(model, NeuralPreTrainedModel)
         return [(model, self.full_sequence(sequence_length))]
 
     @abstractmethod

@@ -10,6 +10,7 @@ causal_language_modeling                           decoder     running text
 masked_next_token_prediction                       decoder     running text
 hybrid_language_modeling                           decoder     running text
 fill_in_the_middle                                 decoder     running text
+character_language_modeling                        character   running text
 translation                                        seq2seq     pairs of texts
 span_corruption                                    seq2seq     running text
 prefix_language_modeling                           seq2seq     running text
@@ -22,6 +23,7 @@ from typing import Annotated
 from pydantic import Field
 
 from .causal_language_modeling import CausalLanguageModelingRecipe
+from .character_language_modeling import CharacterLanguageModelingRecipe
 from .denoising import DenoisingRecipe
 from .fill_in_the_middle import FillInTheMiddleRecipe
 from .hybrid_language_modeling import HybridLanguageModelingRecipe
@@ -46,6 +48,7 @@ SingleObjectiveRecipe = Annotated[
     | MaskedNextTokenRecipe
     | HybridLanguageModelingRecipe
     | FillInTheMiddleRecipe
+    | CharacterLanguageModelingRecipe
     | TranslationRecipe
     | SpanCorruptionRecipe
     | PrefixLanguageModelingRecipe

@@ -8,6 +8,7 @@ layouts    who holds and sends what                  (`layouts.py`)    ->  a `Pl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from ..objectives.base_recipe import FullSequence
 from ..pretraining.recipe import PretrainingRecipe
 from .device_layouts import Layout, Memory, Share, layouts
@@ -102,8 +103,9 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
 
     Raises:
         ValueError: Parts of the recipe do not fit each other, a step has too few sequences for the devices,
-            or the device does not compute in the recipe's precision.
+            the device does not compute in the recipe's precision, or the model is no Transformer.
     """
+    require_transformer(recipe)
     wanted = recipe.training.precision
     precision = machines.automatic_precision if wanted == "auto" else wanted
     peak = machines.peak(precision)
@@ -120,6 +122,15 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
         stages=stages,
         outlooks=tuple(work.outlook(layout) for layout in layouts(machines.devices)),
     )
+
+
+def require_transformer(recipe: PretrainingRecipe) -> None:
+    """Raise a `ValueError` if a recipe trains a model without attention, of which no costs are known."""
+    if not issubclass(recipe.objective.model_class, TercetPreTrainedModel):
+        raise ValueError(
+            f"{recipe.objective.kind} trains a {recipe.objective.model_class.__name__}, but only "
+            "Transformers are planned: train a few steps (training.steps=20) and read the speed in the log"
+        )
 
 
 @dataclass(frozen=True)

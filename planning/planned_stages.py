@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 from ..objectives.base_recipe import FullSequence, Trainable
 from ..pretraining.prepared import require_shorter
@@ -12,6 +13,7 @@ from .device_layouts import Load
 from .machines import PlanRecipe
 from .model_costs import (
     DTYPES,
+    Parts,
     average_bytes,
     blocks_of,
     count,
@@ -70,7 +72,7 @@ def plan_stages(
     def planned(steps: int, length: int, limit: int, where: str) -> PlannedStage:
         sequence = recipe.objective.full_sequence(length)
         sequences = sequences_per_step(training, sequence.tokens, limit, machines.devices, where)
-        parts = recipe.objective.parts(model, length)
+        parts = cast(Parts, recipe.objective.parts(model, length))  # `plan_run` refuses others
         trace = partial(trace_parts, parts, precision=precision, is_cpu=is_cpu)
         load = Load(
             parameters=count([model]),

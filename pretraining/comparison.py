@@ -17,6 +17,7 @@ from accelerate import Accelerator
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..objectives.character_language_modeling import CharacterLanguageModeling, targets_of
 from ..objectives.masked_pairs import PAIR_LABELS
 from ..objectives.token_objective import TokenObjective
 from ..text.corpus import TokenizedCorpus
@@ -92,14 +93,18 @@ def batches_of(
 
 
 def answers(objective: Objective, batches: Iterable[Batch]) -> Answers:
-    """Collect the right answers of an objective's terms: first that on tokens, then that on pairs, if any."""
+    """Collect the right answers of an objective's terms: first those on tokens, then those on pairs, if any.
+
+    A model of characters has two terms of tokens, one for each direction.
+    """
     found = []
     for batch in batches:
-        if isinstance(objective, TokenObjective):
-            tokens = objective.output_positions(batch).labels
+        if isinstance(objective, CharacterLanguageModeling):
+            kinds = [targets[targets != IGNORE] for targets in targets_of(batch).values()]
+        elif isinstance(objective, TokenObjective):
+            kinds = [objective.output_positions(batch).labels, batch.get("next_sentence_label")]
         else:
-            tokens = batch["labels"][batch["labels"] != IGNORE]
-        kinds = [tokens, batch.get("next_sentence_label")]
+            kinds = [batch["labels"][batch["labels"] != IGNORE], batch.get("next_sentence_label")]
         found.append([labels.cpu().numpy() for labels in kinds if labels is not None])
     return dict(zip(objective.weights, map(np.concatenate, zip(*found, strict=True)), strict=True))
 

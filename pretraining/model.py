@@ -22,8 +22,10 @@ from ..interop.growth_requirements import require_growth
 from ..interop.inheritance import inherit
 from ..interop.messages import shortened
 from ..interop.model_folder import find_folder, load_config, num_ids
-from ..interop.own_model import load_ours
-from ..modeling import TercetConfig, TercetPreTrainedModel, TercetSeq2SeqConfig
+from ..interop.own_model import load_member
+from ..modeling import TercetConfig, TercetSeq2SeqConfig
+from ..modeling.configuration_neural import NeuralConfig
+from ..modeling.pretrained_neural import NeuralPreTrainedModel
 from ..objectives.base_recipe import Trainable
 from .recipe import PretrainingRecipe
 
@@ -35,7 +37,7 @@ SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 
 
 def build_model(
-    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, config: TercetConfig | None = None
+    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, config: NeuralConfig | None = None
 ) -> Trainable:
     """Build the untrained model of a recipe; its weights are a function of the recipe's seed.
 
@@ -54,17 +56,17 @@ def build_model(
     torch.manual_seed(recipe.training.seed)
     model = recipe.objective.build_model(config)
     if source is not None:
-        tell_of_fresh(source, inherit_parts(model, recipe, load_ours(source)))
+        tell_of_fresh(source, inherit_parts(model, recipe, load_member(source)))
     return model
 
 
-def inherit_parts(model: Trainable, recipe: PretrainingRecipe, source: TercetPreTrainedModel) -> list[str]:
+def inherit_parts(model: Trainable, recipe: PretrainingRecipe, source: NeuralPreTrainedModel) -> list[str]:
     """Give parts of what is trained the weights of a model, or its function; name what it does not have."""
     noise = recipe.model.grow_noise
-    take = inherit if recipe.model.grow_from is None else partial(grow_into, noise=noise)
+    take: Any = inherit if recipe.model.grow_from is None else partial(grow_into, noise=noise)
     fresh = {id(parameter): name for name, parameter in model.named_parameters()}
     for part in map(model.get_submodule, recipe.objective.inheriting):
-        assert isinstance(part, TercetPreTrainedModel)
+        assert isinstance(part, NeuralPreTrainedModel)
         missing = take(part, source)
         for name, parameter in part.named_parameters():
             if name not in missing:
@@ -98,7 +100,7 @@ def tell_of_fresh(path: str, fresh: list[str]) -> None:
         )
 
 
-def build_config(recipe: PretrainingRecipe) -> TercetConfig:
+def build_config(recipe: PretrainingRecipe) -> NeuralConfig:
     """Join a preset, or the configuration of a model that goes on learning, with a recipe's overrides.
 
     Raises:
@@ -107,7 +109,7 @@ def build_config(recipe: PretrainingRecipe) -> TercetConfig:
             no field or no possible value, or sequences are longer than the model's positions.
     """
     overrides, kind = recipe.model.overrides, recipe.objective.kind
-    config_class = cast(type[TercetConfig], recipe.objective.model_class.config_class)
+    config_class = cast(type[NeuralConfig], recipe.objective.model_class.config_class)
     origin, values = values_of(recipe)
     if (model_type := values.pop("model_type")) != config_class.model_type:
         raise ValueError(
@@ -121,7 +123,8 @@ def build_config(recipe: PretrainingRecipe) -> TercetConfig:
         raise ValueError(f"model.overrides: {str(error).splitlines()[-1].strip()}") from None
     require_positions(config, recipe.corpus.sequence_length)
     if recipe.model.grow_from is not None:
-        require_growth(config, smaller_config(recipe.model.grow_from))
+        smaller = smaller_config(recipe.model.grow_from)  # a Transformer, and so is the preset, of its member
+        require_growth(cast(TercetConfig, config), smaller)
     return config
 
 
@@ -162,15 +165,20 @@ def smaller_config(path: str) -> TercetConfig:
         raise ValueError(
             f"model.grow_from {path} is a {config.model_type}: import it with tercet import first"
         )
-    return cast(TercetConfig, config)
+    if not isinstance(config, TercetConfig):
+        raise ValueError(
+            f"model.grow_from {path} is a {config.model_type}, but only Transformers grow: leave "
+            "grow_from out"
+        )
+    return config
 
 
-def presets_of(config_class: type[TercetConfig]) -> list[str]:
+def presets_of(config_class: type[NeuralConfig]) -> list[str]:
     """Name the presets of one member."""
     return [name for name in preset_names() if load_preset(name)["model_type"] == config_class.model_type]
 
 
-def require_fields(config_class: type[TercetConfig], names: list[str]) -> None:
+def require_fields(config_class: type[NeuralConfig], names: list[str]) -> None:
     """Raise a `ValueError` if a name is no field: transformers would store such a value and not use it."""
     known = [field.name for field in fields(config_class)]
     for name in names:
@@ -182,17 +190,23 @@ def require_fields(config_class: type[TercetConfig], names: list[str]) -> None:
             )
 
 
-def require_positions(config: TercetConfig, sequence_length: int) -> None:
+def most_positions(config: NeuralConfig) -> int | None:
+    """Give the number of positions that a model has; `None` if it reads texts of any length."""
+    return getattr(config, "max_position_embeddings", None)
+
+
+def require_positions(config: NeuralConfig, sequence_length: int) -> None:
     """Raise a `ValueError` if sequences are longer than the model has positions for."""
-    if sequence_length > config.max_position_embeddings:
+    positions = most_positions(config)
+    if positions is not None and sequence_length > positions:
         raise ValueError(
             f"corpus.sequence_length is {sequence_length}, but the model has "
-            f"{config.max_position_embeddings} positions: shorten the sequences, or raise "
+            f"{positions} positions: shorten the sequences, or raise "
             "model.overrides.max_position_embeddings"
         )
 
 
-def fit_vocabulary(config: TercetConfig, tokenizer: PreTrainedTokenizerBase, *, is_size_given: bool) -> None:
+def fit_vocabulary(config: NeuralConfig, tokenizer: PreTrainedTokenizerBase, *, is_size_given: bool) -> None:
     """Give a configuration room for the tokenizer's ids, unless the recipe gives one, and its special ids.
 
     A decoder that begins with the preset's eos token (BART) will begin with the tokenizer's, and so on.

@@ -14,7 +14,7 @@ import numpy as np
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetConfig
+from ..modeling.configuration_neural import NeuralConfig
 from ..objectives.base_recipe import Trainable
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents
@@ -24,7 +24,7 @@ from ..training.evaluation import HeldOut
 from ..training.examples import ExampleSource
 from ..training.objective import Objective
 from ..training.stages import TrainingData, prepare_data, require_consistent
-from .model import build_config, build_model
+from .model import build_config, build_model, most_positions
 from .recipe import PretrainingRecipe
 from .text import Texts, build_held_out, open_texts, training_source
 
@@ -36,7 +36,7 @@ EDITION = 1
 class Inputs:
     """What a recipe names, found and checked; no text has been read."""
 
-    config: TercetConfig
+    config: NeuralConfig
     """Of the model, before the tokenizer has set the size of the vocabulary."""
     texts: Texts
     """The documents of both splits."""
@@ -125,17 +125,19 @@ def load_or_train_tokenizer(
     if inputs.tokenizer is not None:
         return inputs.tokenizer
     if trained is None:
-        trained = trained_tokenizer(recipe, inputs.texts["train"], inputs.config.max_position_embeddings)
+        trained = trained_tokenizer(recipe, inputs.texts["train"], most_positions(inputs.config))
     return load_tokenizer(str(trained))
 
 
-def trained_tokenizer(recipe: PretrainingRecipe, documents: Sequence[Documents], max_length: int) -> Path:
+def trained_tokenizer(
+    recipe: PretrainingRecipe, documents: Sequence[Documents], max_length: int | None
+) -> Path:
     """Train a tokenizer on documents, unless an earlier run has, and give its folder in the cache.
 
     Args:
         recipe: Says how it is trained.
         documents: The training text.
-        max_length: Tokens that the model reads at most.
+        max_length: Tokens that the model reads at most; `None` if there is no limit.
 
     Raises:
         ValueError: The text or the vocabulary's size is impossible.

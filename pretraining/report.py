@@ -15,6 +15,7 @@ import numpy as np
 from accelerate import Accelerator
 
 from ..interop.scores import METRICS, what_is_scored
+from ..objectives.character_language_modeling import CharacterLanguageModeling
 from ..objectives.masked_pairs import PAIR_LABELS, MaskedLanguageModelingWithPairs
 from ..objectives.token_objective import TokenObjective
 from ..reporting.blocks import (
@@ -55,8 +56,8 @@ def losses_without_context(
     recipe: PretrainingRecipe, objective: Objective, held_out: HeldOut, accelerator: Accelerator
 ) -> dict[str, float]:
     """Give the entropy of each term's held-out targets, in nats; none of mixtures."""
-    is_known = isinstance(objective, TokenObjective | MaskedLanguageModelingWithPairs)
-    if not is_known or held_out.source is None:
+    known = TokenObjective | MaskedLanguageModelingWithPairs | CharacterLanguageModeling
+    if not isinstance(objective, known) or held_out.source is None:
         return {}
     targets = answers(objective, batches_of(held_out.source, objective, recipe, accelerator))
     return {term: entropy(own) for term, own in targets.items() if len(own)}

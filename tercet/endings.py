@@ -35,8 +35,12 @@ def pretraining_ending(folder: Path) -> Iterator[str]:
     loss = f"loss {number(scores.get('loss'))}"
     yield f"on held-out text: {told or loss}"
     yield f"report: {link(folder / 'report.html')}"
-    path = shlex.quote(f"model.path={folder / 'model'}")
-    yield f"next: tercet finetune text-classification {path} data.train=FILE output=FOLDER"
+    model = folder / "model"
+    if "Character" in evaluation.get("models", {}).get("model", ""):  # which no task has a head for
+        yield f"next: tercet play {shlex.quote(str(model))}"
+    else:
+        path = shlex.quote(f"model.path={model}")
+        yield f"next: tercet finetune text-classification {path} data.train=FILE output=FOLDER"
     yield from verdicts(evaluation)
 
 

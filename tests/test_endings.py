@@ -53,6 +53,12 @@ def test_pretraining_ends_with_the_scores_of_each_term(write):
     assert f"model.path={folder / 'model'}" in following
 
 
+def test_pretraining_of_characters_names_what_such_a_model_can_do(write):
+    models = {"model": "TercetCharacterLanguageModel"}
+    folder = write("evaluation.json", {"scores": {"loss": 3.1}, "models": models, "verdicts": []})
+    assert [*pretraining_ending(folder)][-1] == f"next: tercet play {folder / 'model'}"
+
+
 def test_fine_tuning_ends_with_score_interval_and_baselines(write):
     summary = {
         "split": "test",

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ PROGRAMS = [
     for page in PAGES
     for program in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 ]
-TINY = ["model.overrides.hidden_size=32", "model.overrides.num_attention_heads=4", "tokenizer.vocab_size=400"]
+TINY = {"hidden_size": 32, "num_attention_heads": 4}
 
 
 @pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=lambda page: page.name)
@@ -69,7 +70,9 @@ def finished_runs(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     programs = "\n".join(program for _, program in PROGRAMS)
     for name in sorted(set(re.findall(r"runs/([\w-]+-demo)/model", programs))):
-        recipe = load_recipe(PretrainingRecipe, name, TINY)
+        recipe = load_recipe(PretrainingRecipe, name, ["tokenizer.vocab_size=400"])
+        own = {field.name for field in fields(recipe.objective.model_class.config_class)}
+        recipe.model.overrides.update({key: size for key, size in TINY.items() if key in own})
         tokenizer = train_tokenizer(
             ["The function returns a list of strings."] * 20,
             recipe.tokenizer.kind,

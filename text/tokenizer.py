@@ -20,7 +20,7 @@ from .special_tokens import SENTINEL
 from .vocabularies import KINDS, SpecialTokens, too_small
 
 Kind = Literal["wordpiece", "byte_bpe", "unigram", "characters"]
-Template = Literal["pair", "end", "plain"]
+Template = Literal["pair", "end", "both_ends", "plain"]
 
 DEFAULT_TEMPLATES: dict[str, Template] = {
     "wordpiece": "pair",
@@ -52,8 +52,9 @@ def train_tokenizer(
             ids, ascending.
         special_tokens: Names of further ones, e.g. `<fim_middle>`; their ids are those before the sentinels'.
         template: What a call of the tokenizer puts around a text: `pair` [CLS] A [SEP] B [SEP] with token
-            types, `end` A [SEP], as sequence-to-sequence models are fed, `plain` nothing, as decoders are. By
-            default `pair` for `wordpiece` and `characters`, `plain` for the others.
+            types, `end` A [SEP], as sequence-to-sequence models are fed, `both_ends` [SEP] A [SEP], as
+            models are that read from both ends, `plain` nothing, as decoders are. By default `pair` for
+            `wordpiece` and `characters`, `plain` for the others.
         model_max_length: Tokens to which `truncation=True` cuts.
 
     Raises:
@@ -89,6 +90,9 @@ def wrapped(
         backend.post_processor = processors.TemplateProcessing(
             f"$A {closing[0]}", f"$A {closing[0]} $B:1 {closing[0]}:1", [closing]
         )
+    elif template == "both_ends":
+        single = f"{closing[0]} $A {closing[0]}"
+        backend.post_processor = processors.TemplateProcessing(single, f"{single} $B {closing[0]}", [closing])
     options: dict[str, Any] = {} if model_max_length is None else {"model_max_length": model_max_length}
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,

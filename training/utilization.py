@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from . import recurrent_flops  # noqa: F401  registers formulas
 from .batches import Step
 from .evaluation import undisturbed_randomness
 from .loop import Progress

@@ -143,7 +143,7 @@ VARIANTS = {
         "relative_attention_max_distance": 6,
     },
 }
-ARCHITECTURES = sorted({model for models in AUTO_CLASSES.values() for model in models}, key=repr)
+ARCHITECTURES = sorted((each for each in {*sum(AUTO_CLASSES.values(), ())} if each._supports_sdpa), key=repr)
 NOT_PARALLEL = {name: {"norm_placement": "pre"} for name in ("neox", "sliding_neox")}
 """What a variant is of, where a block also reads an encoder."""
 MODELS = {

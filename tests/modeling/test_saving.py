@@ -15,11 +15,17 @@ from tercet.modeling import (
     TercetDecoderForCausalLM,
     TercetEncoderForMaskedLM,
     TercetEncoderForSequenceClassification,
+    TercetPreTrainedModel,
     TercetSeq2SeqForConditionalGeneration,
     TercetSeq2SeqForSequenceClassification,
 )
 
-ARCHITECTURES = [(auto, model) for auto, models in AUTO_CLASSES.items() for model in models]
+ARCHITECTURES = [
+    (auto, model)
+    for auto, models in AUTO_CLASSES.items()
+    for model in models
+    if issubclass(model, TercetPreTrainedModel)
+]
 
 
 @pytest.mark.parametrize(("auto", "architecture"), ARCHITECTURES, ids=lambda part: part.__name__)

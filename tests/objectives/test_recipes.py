@@ -206,6 +206,8 @@ def written(batch: dict, kind: str) -> list[np.ndarray]:
         return [np.where(before == IGNORE, ids, before)]
     if kind in ("causal_language_modeling", "fill_in_the_middle", "denoising"):
         return [labels]
+    if kind == "character_language_modeling":
+        return [labels[labels != IGNORE]]
     return [ids, labels]
 
 
@@ -216,7 +218,7 @@ def test_evaluated_losses_are_those_trained_on(kind, tokenizer):
     recipe = read({"kind": kind} | ({"label_smoothing": 0.0} if kind == "translation" else {}))
     config_class: Any = recipe.model_class.config_class
     config = config_class(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, dropout=0.0,
         num_attention_heads=2, max_position_embeddings=64, decoder_start_token_id=0, pad_token_id=0,
     )  # fmt: skip
     model = recipe.build_model(config).eval()

@@ -28,6 +28,7 @@ PRESETS = {
     "masked_next_token_prediction": ("decoder-tiny", "wordpiece"),
     "hybrid_language_modeling": ("decoder-tiny", "byte_bpe"),
     "fill_in_the_middle": ("decoder-tiny", "byte_bpe"),
+    "character_language_modeling": ("character-mini", "characters"),
     "mixture": ("encoder-tiny", "characters"),
     "translation": ("seq2seq-tiny", "characters"),
     "span_corruption": ("seq2seq-tiny", "unigram"),
@@ -58,6 +59,10 @@ TINY = {
     "num_attention_heads": 4,
     "max_position_embeddings": 64,
 }
+
+
+OVERRIDES = {"character_language_modeling": {"hidden_size": 32, "embedding_size": 16, "dropout": 0.0}}
+"""What makes models of other members tiny."""
 
 
 def write_texts(folder: Path, sizes: dict[str, int], words: Callable[[], int]) -> Path:
@@ -91,7 +96,7 @@ def recipe_data_of(kind: str, texts: Path, output: Path, **training) -> dict[str
     ending = "jsonl" if kind == "translation" else "txt"
     columns = {"source_column": "left", "target_column": "right"} if kind == "translation" else {}
     return {
-        "model": {"preset": preset, "overrides": TINY},
+        "model": {"preset": preset, "overrides": OVERRIDES.get(kind, TINY)},
         "tokenizer": {"kind": tokenizer, "vocab_size": 400},
         "corpus": {
             "train": str(texts / f"train.{ending}"),
@@ -124,7 +129,7 @@ def recipe_on(ragged_texts, tmp_path):
         data = recipe_data_of(
             kind, ragged_texts, tmp_path / name, **({"steps": 4, "log_every": 1} | training)
         )
-        data["model"] = data["model"] | {"overrides": TINY | {"dropout": dropout}}
+        data["model"]["overrides"] = data["model"]["overrides"] | {"dropout": dropout}
         if kind == "translation":
             data["objective"] = data["objective"] | {"label_smoothing": 0.1}
         file = tmp_path / f"{name}.yaml"

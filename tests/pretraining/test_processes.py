@@ -33,6 +33,8 @@ CASES = [
     pytest.param("causal_language_modeling", COPIES, id="decoder-copies", marks=SLOW),
     pytest.param("hybrid_language_modeling", PIECES, id="hybrid-pieces", marks=SLOW),
     pytest.param("hybrid_language_modeling", COPIES, id="hybrid-copies", marks=SLOW),
+    pytest.param("character_language_modeling", PIECES, id="characters-pieces", marks=SLOW),
+    pytest.param("character_language_modeling", COPIES, id="characters-copies", marks=SLOW),
     pytest.param("mixture", COPIES, id="mixture-copies", marks=SLOW),
 ]
 BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}

@@ -36,12 +36,22 @@ KINDS = [
     "masked_next_token_prediction",
     "hybrid_language_modeling",
     "fill_in_the_middle",
+    "character_language_modeling",
     "translation",
     "span_corruption",
     "prefix_language_modeling",
     "mixture_of_denoisers",
     "denoising",
 ]
+
+WITH_BYTES = {
+    "causal_language_modeling",
+    "hybrid_language_modeling",
+    "fill_in_the_middle",
+    "character_language_modeling",
+    "translation",
+}
+"""Those whose targets are whole texts."""
 
 
 def test_a_stage_may_have_shorter_sequences_and_not_longer_ones(texts, tmp_path, recipe_of):
@@ -70,9 +80,7 @@ def test_every_objective_gives_a_model_that_loads(kind, texts, tmp_path, recipe_
     assert load_recipe(PretrainingRecipe, folder / "recipe.yaml") == recipe
     scores = json.loads((tmp_path / "run" / "evaluation.json").read_text())["scores"]
     assert 0 < scores["loss"] < 10
-    assert any("bits_per_byte" in name for name in scores) == (
-        kind in ("causal_language_modeling", "hybrid_language_modeling", "fill_in_the_middle", "translation")
-    )
+    assert any("bits_per_byte" in name for name in scores) == (kind in WITH_BYTES)
     assert ("translation/bleu" in scores) == (kind == "translation")
 
 

@@ -104,14 +104,17 @@ def test_pairs_carry_token_types(kind):
 
 
 def test_templates_put_around_a_text_what_its_model_reads():
-    plain, end, pair = (
-        train_tokenizer(TEXTS, "byte_bpe", 350, template=name) for name in ("plain", "end", "pair")
+    plain, end, pair, both_ends = (
+        train_tokenizer(TEXTS, "byte_bpe", 350, template=name)
+        for name in ("plain", "end", "pair", "both_ends")
     )
     text = plain("old house")["input_ids"]
     opening, closing = frame_ids(plain)
     assert end("old house")["input_ids"] == text + closing
     assert pair("old house")["input_ids"] == opening + text + closing
-    assert (plain.padding_side, end.padding_side) == ("left", "right")
+    assert both_ends("old house")["input_ids"] == closing + text + closing
+    assert both_ends("old house", "old house")["input_ids"] == (closing + text) * 2 + closing
+    assert (plain.padding_side, end.padding_side, both_ends.padding_side) == ("left", "right", "right")
     assert "token_type_ids" not in plain("old house")
 
 

@@ -1,0 +1,11 @@
+"""Runs that cannot be planned."""
+
+import pytest
+
+from tercet.planning.plan import plan_run
+from tercet.planning.recipe import load_plan
+
+
+def test_a_model_without_attention_is_refused():
+    with pytest.raises(ValueError, match="trains a TercetCharacterLanguageModel, but only Transformers are"):
+        plan_run(*load_plan("flair-english", ["device=cpu"]))
