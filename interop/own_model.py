@@ -3,13 +3,13 @@
 from transformers import AutoModel
 
 from .. import modeling
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from ..modeling.pretrained_neural import NeuralPreTrainedModel
 from .messages import quietly
 from .model_folder import find_folder, load_config
 from .stored_weights import inspect_weights
 
 
-def load_ours(source: str, model_class: type[TercetPreTrainedModel] | None = None) -> TercetPreTrainedModel:
+def load_ours(source: str, model_class: type[NeuralPreTrainedModel] | None = None) -> NeuralPreTrainedModel:
     """Load a model of ours from a folder or the Hub.
 
     Args:

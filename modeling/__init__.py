@@ -16,6 +16,8 @@ from transformers import (
 from transformers.models.auto import modeling_auto
 
 from .bidirectional_decoder import TercetDecoderForMaskedLM
+from .configuration_neural import NeuralConfig
+from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
 from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
 from .decoder_tasks import (
     TercetDecoderForMultipleChoice,
@@ -38,7 +40,12 @@ from .modeling_tercet_encoder import (
     TercetEncoderForPreTraining,
     TercetEncoderModel,
 )
+from .modeling_tercet_recurrent_seq2seq import (
+    TercetRecurrentSeq2SeqForConditionalGeneration,
+    TercetRecurrentSeq2SeqModel,
+)
 from .modeling_tercet_seq2seq import TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqModel
+from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
 from .pretrained_tercet import TercetPreTrainedModel
 from .replaced_tokens import TercetEncoderForReplacedTokenDetection
 from .seq2seq_tasks import (
@@ -48,19 +55,23 @@ from .seq2seq_tasks import (
     TercetSeq2SeqForTokenClassification,
 )
 
-CONFIGURATIONS = (TercetEncoderConfig, TercetDecoderConfig, TercetSeq2SeqConfig)
+CONFIGURATIONS = (TercetEncoderConfig, TercetDecoderConfig, TercetSeq2SeqConfig, TercetRecurrentSeq2SeqConfig)
 
 AUTO_CLASSES = {
-    AutoModel: (TercetEncoderModel, TercetDecoderModel, TercetSeq2SeqModel),
+    AutoModel: (TercetEncoderModel, TercetDecoderModel, TercetSeq2SeqModel, TercetRecurrentSeq2SeqModel),
     AutoModelForPreTraining: (
         TercetEncoderForPreTraining,
         TercetDecoderForCausalLM,
         TercetSeq2SeqForConditionalGeneration,
+        TercetRecurrentSeq2SeqForConditionalGeneration,
     ),
     AutoModelForMaskedLM: (TercetEncoderForMaskedLM, TercetDecoderForMaskedLM),
     AutoModelForNextSentencePrediction: (TercetEncoderForNextSentencePrediction,),
     AutoModelForCausalLM: (TercetDecoderForCausalLM,),
-    AutoModelForSeq2SeqLM: (TercetSeq2SeqForConditionalGeneration,),
+    AutoModelForSeq2SeqLM: (
+        TercetSeq2SeqForConditionalGeneration,
+        TercetRecurrentSeq2SeqForConditionalGeneration,
+    ),
     AutoModelForSequenceClassification: (
         TercetEncoderForSequenceClassification,
         TercetDecoderForSequenceClassification,
@@ -109,6 +120,9 @@ for _auto_class, _table in (
         _names.setdefault(_model.config_class.model_type, _model.__name__)
 
 __all__ = [
+    "NeuralConfig",
+    "NeuralLMHeadModel",
+    "NeuralPreTrainedModel",
     "TercetConfig",
     "TercetDecoderConfig",
     "TercetDecoderForCausalLM",
@@ -131,6 +145,9 @@ __all__ = [
     "TercetEncoderForTokenClassification",
     "TercetEncoderModel",
     "TercetPreTrainedModel",
+    "TercetRecurrentSeq2SeqConfig",
+    "TercetRecurrentSeq2SeqForConditionalGeneration",
+    "TercetRecurrentSeq2SeqModel",
     "TercetSeq2SeqConfig",
     "TercetSeq2SeqForConditionalGeneration",
     "TercetSeq2SeqForMultipleChoice",

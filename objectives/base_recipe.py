@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetConfig, TercetPreTrainedModel
+from ..modeling import NeuralConfig, NeuralPreTrainedModel
 from ..text.corpus import TokenizedCorpus
 from ..text.tokenizer import Template
 from ..training.examples import ExampleSource
@@ -29,7 +29,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Smoothing = Annotated[float, Field(ge=0, lt=1)]
 ZLoss = Annotated[float, Field(ge=0)]
 
-Trainable = TercetPreTrainedModel | JointModel
+Trainable = NeuralPreTrainedModel | JointModel
 """A model, or several models that learn together."""
 
 Corpus = TokenizedCorpus | tuple[TokenizedCorpus, TokenizedCorpus]
@@ -61,8 +61,10 @@ class FullSequence:
 class BaseObjectiveRecipe(ABC):
     """What a recipe says of an objective. Abstract: each objective adds its fields, and builds itself."""
 
-    model_class: ClassVar[type[TercetPreTrainedModel]]
+    model_class: ClassVar[type[NeuralPreTrainedModel]]
     """The model that learns it, which a finished run leaves in its folder `model`."""
+    other_model_classes: ClassVar[Sequence[type[NeuralPreTrainedModel]]] = ()
+    """Other models that learn it, if a recipe begins with one of theirs."""
     saved: ClassVar[Mapping[str, str]] = {MODEL: ""}
     """Folders of a finished run -> the part of what is trained that is saved there; "" is the whole."""
     inheriting: ClassVar[Sequence[str]] = ("",)
@@ -100,8 +102,15 @@ class BaseObjectiveRecipe(ABC):
             ValueError: The tokenizer lacks a token, or a number of the recipe is impossible.
         """
 
-    def build_model(self, config: TercetConfig) -> Trainable:
-        """Build what is trained, by default a model of `model_class`; torch's seed decides its weights.
+    @property
+    def model_classes(self) -> Sequence[type[NeuralPreTrainedModel]]:
+        """List all models that learn it."""
+        return (self.model_class, *self.other_model_classes)
+
+    def build_model(self, config: NeuralConfig) -> Trainable:
+        """Build what is trained, by default that of `model_classes` which has such a configuration.
+
+        torch's seed decides its weights.
 
         Args:
             config: Of the model in the folder `model`; what the objective decides may be changed in it.
@@ -109,13 +118,13 @@ class BaseObjectiveRecipe(ABC):
         Raises:
             ValueError: The configuration does not suit the objective.
         """
-        return self.model_class(config)
+        return next(known for known in self.model_classes if known.config_class is type(config))(config)
 
     def parts(
         self, model: Trainable, sequence_length: int
-    ) -> Sequence[tuple[TercetPreTrainedModel, FullSequence]]:
+    ) -> Sequence[tuple[NeuralPreTrainedModel, FullSequence]]:
         """List the models in what `build_model` gives, each with the longest sequence that it reads."""
-        assert isinstance(model, TercetPreTrainedModel)
+        assert isinstance(model, NeuralPreTrainedModel)
         return [(model, self.full_sequence(sequence_length))]
 
     @abstractmethod

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import (
-    TercetConfig,
+    NeuralConfig,
     TercetEncoderConfig,
     TercetEncoderForReplacedTokenDetection,
     TercetPreTrainedModel,
@@ -115,7 +115,7 @@ class ReplacedTokenDetectionRecipe(MaskingRecipe):
     discriminator_weight: Annotated[float, Field(gt=0)] = 50.0
     """Weight of the discriminator's loss; the generator's is 1."""
 
-    def build_model(self, config: TercetConfig) -> ReplacedTokenPair:
+    def build_model(self, config: NeuralConfig) -> ReplacedTokenPair:
         """Build generator and discriminator."""
         assert isinstance(config, TercetEncoderConfig)
         return ReplacedTokenPair(config, self.generator_size)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import (
-    TercetConfig,
+    NeuralConfig,
     TercetEncoderConfig,
     TercetEncoderForSentenceEmbedding,
     TercetPreTrainedModel,
@@ -144,7 +144,7 @@ class SentenceDenoisingRecipe(BaseObjectiveRecipe):
     pooling: Literal["mean", "first"] = "mean"
     """The vector of a sentence: the `mean` of its states, or that of its `first` token ([CLS])."""
 
-    def build_model(self, config: TercetConfig) -> SentenceAutoencoder:
+    def build_model(self, config: NeuralConfig) -> SentenceAutoencoder:
         """Build the encoder with its decoder; the configuration gets the pooling."""
         assert isinstance(config, TercetEncoderConfig)
         config.classifier_pooling = self.pooling

@@ -23,7 +23,7 @@ from ..interop.inheritance import inherit
 from ..interop.messages import shortened
 from ..interop.model_folder import find_folder, load_config, num_ids
 from ..interop.own_model import load_ours
-from ..modeling import TercetConfig, TercetPreTrainedModel, TercetSeq2SeqConfig
+from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig
 from ..objectives.base_recipe import Trainable
 from .recipe import PretrainingRecipe
 
@@ -35,7 +35,7 @@ SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 
 
 def build_model(
-    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, config: TercetConfig | None = None
+    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, config: NeuralConfig | None = None
 ) -> Trainable:
     """Build the untrained model of a recipe; its weights are a function of the recipe's seed.
 
@@ -58,14 +58,14 @@ def build_model(
     return model
 
 
-def inherit_parts(model: Trainable, recipe: PretrainingRecipe, source: TercetPreTrainedModel) -> list[str]:
+def inherit_parts(model: Trainable, recipe: PretrainingRecipe, source: NeuralPreTrainedModel) -> list[str]:
     """Give parts of what is trained the weights of a model, or its function; name what it does not have."""
     noise = recipe.model.grow_noise
     take = inherit if recipe.model.grow_from is None else partial(grow_into, noise=noise)
     fresh = {id(parameter): name for name, parameter in model.named_parameters()}
     for part in map(model.get_submodule, recipe.objective.inheriting):
-        assert isinstance(part, TercetPreTrainedModel)
-        missing = take(part, source)
+        assert isinstance(part, NeuralPreTrainedModel)
+        missing = cast(Any, take)(part, source)  # growth is of Transformers, as `build_config` has checked
         for name, parameter in part.named_parameters():
             if name not in missing:
                 fresh.pop(id(parameter), None)
@@ -98,7 +98,7 @@ def tell_of_fresh(path: str, fresh: list[str]) -> None:
         )
 
 
-def build_config(recipe: PretrainingRecipe) -> TercetConfig:
+def build_config(recipe: PretrainingRecipe) -> NeuralConfig:
     """Join a preset, or the configuration of a model that goes on learning, with a recipe's overrides.
 
     Raises:
@@ -107,12 +107,16 @@ def build_config(recipe: PretrainingRecipe) -> TercetConfig:
             no field or no possible value, or sequences are longer than the model's positions.
     """
     overrides, kind = recipe.model.overrides, recipe.objective.kind
-    config_class = cast(type[TercetConfig], recipe.objective.model_class.config_class)
+    classes = [cast(type[NeuralConfig], model.config_class) for model in recipe.objective.model_classes]
     origin, values = values_of(recipe)
-    if (model_type := values.pop("model_type")) != config_class.model_type:
+    model_type = values.pop("model_type")
+    config_class = next((known for known in classes if known.model_type == model_type), None)
+    if config_class is None:
+        presets = (name for known in classes for name in presets_of(known))
         raise ValueError(
-            f"{origin} is a {model_type}, but {kind} trains a {config_class.model_type}: "
-            f"choose one of {', '.join(presets_of(config_class))}, or another objective"
+            f"{origin} is a {model_type}, but {kind} trains a "
+            f"{' or a '.join(known.model_type for known in classes)}: "
+            f"choose one of {', '.join(presets)}, or another objective"
         )
     require_fields(config_class, list(overrides))
     try:
@@ -121,6 +125,11 @@ def build_config(recipe: PretrainingRecipe) -> TercetConfig:
         raise ValueError(f"model.overrides: {str(error).splitlines()[-1].strip()}") from None
     require_positions(config, recipe.corpus.sequence_length)
     if recipe.model.grow_from is not None:
+        if not isinstance(config, TercetConfig):
+            raise ValueError(
+                f"model.grow_from is {recipe.model.grow_from}, but {origin} is a {model_type}, and only "
+                "Transformers grow: remove it"
+            )
         require_growth(config, smaller_config(recipe.model.grow_from))
     return config
 
@@ -165,12 +174,12 @@ def smaller_config(path: str) -> TercetConfig:
     return cast(TercetConfig, config)
 
 
-def presets_of(config_class: type[TercetConfig]) -> list[str]:
+def presets_of(config_class: type[NeuralConfig]) -> list[str]:
     """Name the presets of one member."""
     return [name for name in preset_names() if load_preset(name)["model_type"] == config_class.model_type]
 
 
-def require_fields(config_class: type[TercetConfig], names: list[str]) -> None:
+def require_fields(config_class: type[NeuralConfig], names: list[str]) -> None:
     """Raise a `ValueError` if a name is no field: transformers would store such a value and not use it."""
     known = [field.name for field in fields(config_class)]
     for name in names:
@@ -182,7 +191,7 @@ def require_fields(config_class: type[TercetConfig], names: list[str]) -> None:
             )
 
 
-def require_positions(config: TercetConfig, sequence_length: int) -> None:
+def require_positions(config: NeuralConfig, sequence_length: int) -> None:
     """Raise a `ValueError` if sequences are longer than the model has positions for."""
     if sequence_length > config.max_position_embeddings:
         raise ValueError(
@@ -192,7 +201,7 @@ def require_positions(config: TercetConfig, sequence_length: int) -> None:
         )
 
 
-def fit_vocabulary(config: TercetConfig, tokenizer: PreTrainedTokenizerBase, *, is_size_given: bool) -> None:
+def fit_vocabulary(config: NeuralConfig, tokenizer: PreTrainedTokenizerBase, *, is_size_given: bool) -> None:
     """Give a configuration room for the tokenizer's ids, unless the recipe gives one, and its special ids.
 
     A decoder that begins with the preset's eos token (BART) will begin with the tokenizer's, and so on.
@@ -207,7 +216,7 @@ def fit_vocabulary(config: TercetConfig, tokenizer: PreTrainedTokenizerBase, *, 
             f"model.overrides.vocab_size is {config.vocab_size:,}, but the tokenizer's ids need "
             f"{num_ids(tokenizer):,}: leave it out, or train a smaller tokenizer (tokenizer.vocab_size)"
         )
-    if isinstance(config, TercetSeq2SeqConfig):
+    if config.is_encoder_decoder:
         start = config.decoder_start_token_id
         role = next((name for name in SPECIAL_IDS if getattr(config, name) == start), "pad_token_id")
         config.decoder_start_token_id = getattr(tokenizer, role)

@@ -14,7 +14,7 @@ import numpy as np
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetConfig
+from ..modeling import NeuralConfig
 from ..objectives.base_recipe import Trainable
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents
@@ -36,7 +36,7 @@ EDITION = 1
 class Inputs:
     """What a recipe names, found and checked; no text has been read."""
 
-    config: TercetConfig
+    config: NeuralConfig
     """Of the model, before the tokenizer has set the size of the vocabulary."""
     texts: Texts
     """The documents of both splits."""
