@@ -27,11 +27,13 @@ class RecurrentEncoderOutput(ModelOutput):
         last_hidden_state: The last layer's states (B, S, C), or packed (1, M, C).
         final_state: Of each layer at the end of each direction, (B, L, P, C): the decoder's first.
         hidden_states: Embeddings and outputs of each layer, (B, S, C) each, if requested.
+        attentions: Always `None`: the encoder does not attend.
     """
 
     last_hidden_state: Tensor | None = None
     final_state: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
+    attentions: None = None
 
 
 class RecurrentEncoder(nn.Module):
