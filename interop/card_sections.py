@@ -23,6 +23,7 @@ KINDS = {
     "tercet_decoder": "decoder",
     "tercet_seq2seq": "sequence-to-sequence Transformer",
     "tercet_character": "character language model",
+    "tercet_recurrent_seq2seq": "recurrent sequence-to-sequence model",
 }
 """Type of a model -> what it is."""
 
@@ -31,6 +32,8 @@ SIZES = {
     "decoder_num_hidden_layers": "layers of the decoder",
     "hidden_size": "width",
     "num_attention_heads": "attention heads",
+    "cell_type": "recurrent layers",
+    "attention_score": "score of attention",
     "intermediate_size": "size of the feed-forward network",
     "vocab_size": "vocabulary",
     "max_position_embeddings": "tokens at most",

@@ -17,6 +17,8 @@ from transformers.models.auto import modeling_auto
 
 from .bidirectional_decoder import TercetDecoderForMaskedLM
 from .configuration_character import TercetCharacterConfig
+from .configuration_neural import NeuralConfig
+from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
 from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
 from .decoder_tasks import (
     TercetDecoderForMultipleChoice,
@@ -40,7 +42,12 @@ from .modeling_tercet_encoder import (
     TercetEncoderForPreTraining,
     TercetEncoderModel,
 )
+from .modeling_tercet_recurrent_seq2seq import (
+    TercetRecurrentSeq2SeqForConditionalGeneration,
+    TercetRecurrentSeq2SeqModel,
+)
 from .modeling_tercet_seq2seq import TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqModel
+from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
 from .pretrained_tercet import TercetPreTrainedModel
 from .replaced_tokens import TercetEncoderForReplacedTokenDetection
 from .seq2seq_tasks import (
@@ -50,20 +57,36 @@ from .seq2seq_tasks import (
     TercetSeq2SeqForTokenClassification,
 )
 
-CONFIGURATIONS = (TercetEncoderConfig, TercetDecoderConfig, TercetSeq2SeqConfig, TercetCharacterConfig)
+CONFIGURATIONS = (
+    TercetEncoderConfig,
+    TercetDecoderConfig,
+    TercetSeq2SeqConfig,
+    TercetCharacterConfig,
+    TercetRecurrentSeq2SeqConfig,
+)
 
 AUTO_CLASSES = {
-    AutoModel: (TercetEncoderModel, TercetDecoderModel, TercetSeq2SeqModel, TercetCharacterModel),
+    AutoModel: (
+        TercetEncoderModel,
+        TercetDecoderModel,
+        TercetSeq2SeqModel,
+        TercetCharacterModel,
+        TercetRecurrentSeq2SeqModel,
+    ),
     AutoModelForPreTraining: (
         TercetEncoderForPreTraining,
         TercetDecoderForCausalLM,
         TercetSeq2SeqForConditionalGeneration,
         TercetCharacterLanguageModel,
+        TercetRecurrentSeq2SeqForConditionalGeneration,
     ),
     AutoModelForMaskedLM: (TercetEncoderForMaskedLM, TercetDecoderForMaskedLM),
     AutoModelForNextSentencePrediction: (TercetEncoderForNextSentencePrediction,),
     AutoModelForCausalLM: (TercetDecoderForCausalLM,),
-    AutoModelForSeq2SeqLM: (TercetSeq2SeqForConditionalGeneration,),
+    AutoModelForSeq2SeqLM: (
+        TercetSeq2SeqForConditionalGeneration,
+        TercetRecurrentSeq2SeqForConditionalGeneration,
+    ),
     AutoModelForSequenceClassification: (
         TercetEncoderForSequenceClassification,
         TercetDecoderForSequenceClassification,
@@ -112,6 +135,9 @@ for _auto_class, _table in (
         _names.setdefault(_model.config_class.model_type, _model.__name__)
 
 __all__ = [
+    "NeuralConfig",
+    "NeuralLMHeadModel",
+    "NeuralPreTrainedModel",
     "TercetCharacterConfig",
     "TercetCharacterLanguageModel",
     "TercetCharacterModel",
@@ -137,6 +163,9 @@ __all__ = [
     "TercetEncoderForTokenClassification",
     "TercetEncoderModel",
     "TercetPreTrainedModel",
+    "TercetRecurrentSeq2SeqConfig",
+    "TercetRecurrentSeq2SeqForConditionalGeneration",
+    "TercetRecurrentSeq2SeqModel",
     "TercetSeq2SeqConfig",
     "TercetSeq2SeqForConditionalGeneration",
     "TercetSeq2SeqForMultipleChoice",

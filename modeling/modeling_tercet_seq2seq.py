@@ -26,10 +26,10 @@ from .generation import TercetGenerativeModel
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .outputs import Keywords
-from .packing import bounds_of, restarts
+from .packing import packed_bounds
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack import refuse_output_positions
-from .targets import IGNORE, checked_labels, without_pads
+from .targets import behind_start, without_pads
 from .tracing import is_tracing
 
 TABLE = "embeddings.embed_tokens.weight"
@@ -251,15 +251,7 @@ class TercetSeq2SeqForConditionalGeneration(
         Raises:
             ValueError: If the configuration names no token to start with, or a label is out of range.
         """
-        if self.config.decoder_start_token_id is None or self.config.pad_token_id is None:
-            raise ValueError(
-                "decoder_start_token_id or pad_token_id is None: set both in the configuration, "
-                "or pass decoder_input_ids"
-            )
-        labels = checked_labels(labels, self.config.vocab_size)
-        start = torch.full_like(labels[:, :1], self.config.decoder_start_token_id)
-        shifted = torch.cat((start, labels[:, :-1]), dim=1)
-        return shifted.masked_fill(shifted == IGNORE, self.config.pad_token_id)
+        return behind_start(labels, self.config)
 
 
 def require_target(decoder_input_ids: Tensor | None, decoder_inputs_embeds: Tensor | None) -> None:
@@ -284,14 +276,3 @@ def joined_output(
         encoder_hidden_states=source.hidden_states,
         encoder_attentions=source.attentions,
     )
-
-
-def packed_bounds(
-    position_ids: Tensor | None, decoder_position_ids: Tensor | None
-) -> tuple[Tensor | None, Tensor | None]:
-    """Cumulative lengths of packed sources and targets, from positions that restart; none if they do not."""
-    if position_ids is None or decoder_position_ids is None or len(position_ids) > 1:
-        return None, None
-    if not restarts(position_ids).any():
-        return None, None
-    return bounds_of(position_ids), bounds_of(decoder_position_ids)

@@ -193,6 +193,17 @@ def bounds_of(position_ids: Tensor) -> Tensor:
     return cumulative(torch.unique_consecutive(restarts(position_ids)[0], return_counts=True)[1])
 
 
+def packed_bounds(
+    position_ids: Tensor | None, decoder_position_ids: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """Cumulative lengths of packed sources and targets, from positions that restart; none if they do not."""
+    if position_ids is None or decoder_position_ids is None or len(position_ids) > 1:
+        return None, None
+    if not restarts(position_ids).any():
+        return None, None
+    return bounds_of(position_ids), bounds_of(decoder_position_ids)
+
+
 def within(sequences_q: Tensor, sequences_k: Tensor) -> Callable[..., Tensor]:
     """Allow pairs of one sequence only, as a mask function; `sequences_*` number them, (B, T)."""
 

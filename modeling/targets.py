@@ -9,6 +9,7 @@ check: there it becomes an index behind the last class, at which their kernels s
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from transformers import PreTrainedConfig
 
 from .packing import Masks, positions_in, positions_of
 from .tracing import is_tracing
@@ -51,6 +52,23 @@ def checked_labels(labels: Tensor, num_classes: int | None, name: str = "labels"
             )
         return labels
     return labels.masked_fill(is_wrong, torch.iinfo(torch.int32).max)
+
+
+def behind_start(labels: Tensor, config: PreTrainedConfig) -> Tensor:
+    """Shift labels (B, T) right, behind the start token: a decoder's input in training.
+
+    Raises:
+        ValueError: If the configuration names no token to start with, or a label is out of range.
+    """
+    if config.decoder_start_token_id is None or config.pad_token_id is None:
+        raise ValueError(
+            "decoder_start_token_id or pad_token_id is None: set both in the configuration, "
+            "or pass decoder_input_ids"
+        )
+    labels = checked_labels(labels, config.vocab_size)
+    start = torch.full_like(labels[:, :1], config.decoder_start_token_id)
+    shifted = torch.cat((start, labels[:, :-1]), dim=1)
+    return shifted.masked_fill(shifted == IGNORE, config.pad_token_id)
 
 
 def checked_shares(labels: Tensor) -> Tensor:

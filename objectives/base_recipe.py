@@ -16,8 +16,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling.configuration_neural import NeuralConfig
-from ..modeling.pretrained_neural import NeuralPreTrainedModel
+from ..modeling import NeuralConfig, NeuralPreTrainedModel
 from ..text.corpus import TokenizedCorpus
 from ..text.tokenizer import Template
 from ..training.examples import ExampleSource
@@ -64,6 +63,8 @@ class BaseObjectiveRecipe(ABC):
 
     model_class: ClassVar[type[NeuralPreTrainedModel]]
     """The model that learns it, which a finished run leaves in its folder `model`."""
+    other_model_classes: ClassVar[Sequence[type[NeuralPreTrainedModel]]] = ()
+    """Other models that learn it, if a recipe begins with one of theirs."""
     saved: ClassVar[Mapping[str, str]] = {MODEL: ""}
     """Folders of a finished run -> the part of what is trained that is saved there; "" is the whole."""
     inheriting: ClassVar[Sequence[str]] = ("",)
@@ -101,8 +102,15 @@ class BaseObjectiveRecipe(ABC):
             ValueError: The tokenizer lacks a token, or a number of the recipe is impossible.
         """
 
+    @property
+    def model_classes(self) -> Sequence[type[NeuralPreTrainedModel]]:
+        """List all models that learn it."""
+        return (self.model_class, *self.other_model_classes)
+
     def build_model(self, config: NeuralConfig) -> Trainable:
-        """Build what is trained, by default a model of `model_class`; torch's seed decides its weights.
+        """Build what is trained, by default that of `model_classes` which has such a configuration.
+
+        torch's seed decides its weights.
 
         Args:
             config: Of the model in the folder `model`; what the objective decides may be changed in it.
@@ -110,7 +118,7 @@ class BaseObjectiveRecipe(ABC):
         Raises:
             ValueError: The configuration does not suit the objective.
         """
-        return self.model_class(config)
+        return next(known for known in self.model_classes if known.config_class is type(config))(config)
 
     def parts(
         self, model: Trainable, sequence_length: int

@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetEncoderForMaskedLM, TercetEncoderForPreTraining
-from ..modeling.pretrained_neural import NeuralPreTrainedModel
+from ..modeling import NeuralPreTrainedModel, TercetEncoderForMaskedLM, TercetEncoderForPreTraining
 from ..text.tokenizer import Template
 from ..training.examples import ExampleSource
 from ..training.mixture import MixedObjective, MixedSource

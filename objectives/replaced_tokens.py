@@ -25,11 +25,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import (
+    NeuralConfig,
     TercetEncoderConfig,
     TercetEncoderForReplacedTokenDetection,
     TercetPreTrainedModel,
 )
-from ..modeling.configuration_neural import NeuralConfig
 from ..text.chunks import FullSequences
 from ..text.tokenizer import frame_ids
 from ..training.objective import IGNORE, Batch, Example, Objective

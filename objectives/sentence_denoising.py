@@ -22,11 +22,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import (
+    NeuralConfig,
     TercetEncoderConfig,
     TercetEncoderForSentenceEmbedding,
     TercetPreTrainedModel,
 )
-from ..modeling.configuration_neural import NeuralConfig
 from ..text.chunks import FullSequences
 from ..text.corpus import TokenizedCorpus
 from ..text.special_tokens import is_special

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetSeq2SeqForConditionalGeneration
+from ..modeling import TercetRecurrentSeq2SeqForConditionalGeneration, TercetSeq2SeqForConditionalGeneration
 from ..text.chunks import ParallelPairs
 from ..text.special_tokens import required_token_id
 from ..training.examples import ExampleSource, gather
@@ -44,9 +44,10 @@ class Translation(TeacherForcing):
 
 @dataclass(frozen=True)
 class TranslationRecipe(BaseObjectiveRecipe):
-    """Write the target text of a pair (Transformer)."""
+    """Write the target text of a pair (Transformer, or recurrent layers)."""
 
     model_class = TercetSeq2SeqForConditionalGeneration
+    other_model_classes = (TercetRecurrentSeq2SeqForConditionalGeneration,)
     template = "end"
     reads_pairs = True
 

@@ -12,7 +12,7 @@ and with a model that computes.
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +21,12 @@ from transformers import AttentionInterface, AutoModel, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..interop.model_folder import num_ids
-from ..modeling import TercetConfig
+from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig
 from ..modeling.attention import CrossAttention, SelfAttention
 from ..modeling.block import Block
 from ..modeling.cross_entropy import CHUNK_BYTES, LARGE_CHUNK_BYTES
 from ..modeling.modeling_tercet_decoder import TercetDecoderModel
-from ..modeling.pretrained_tercet import TercetLMHeadModel, TercetPreTrainedModel
+from ..modeling.pretrained_tercet import TercetLMHeadModel
 from ..modeling.short_attention import SHORT, short_attention
 from ..modeling.stack import TercetStack
 from ..objectives.base_recipe import FullSequence, Trainable
@@ -45,7 +45,7 @@ SHORT_KERNEL = "tercet_short"
 MASKLESS_KERNEL = "tercet_maskless"
 """Name of the fused kernel, for traces alone: transformers makes masks for kernels that it knows by name."""
 
-Parts = Sequence[tuple[TercetPreTrainedModel, FullSequence]]
+Parts = Sequence[tuple[NeuralPreTrainedModel, FullSequence]]
 """Models that learn together, each with the longest sequence that it reads."""
 
 FORWARD_AND_BACKWARD = 6
@@ -116,7 +116,7 @@ def average_bytes(model: nn.Module, recipe: TrainingRecipe) -> int:
     return 0 if recipe.ema_decay is None else torch.float32.itemsize * count([model])
 
 
-def count_flops(model: TercetPreTrainedModel, sequence: FullSequence) -> float:
+def count_flops(model: NeuralPreTrainedModel, sequence: FullSequence) -> float:
     """Count the operations of learning from one sequence, as `training.utilization` does.
 
     Those of every product of matrices, forward and backward: of all tokens in the stacks, of targets in the
@@ -216,10 +216,8 @@ def trace_parts(
     parts: Parts, *, precision: str, weights: torch.dtype = torch.float32, is_cpu: bool = False
 ) -> Kept:
     """Count what autograd keeps of all models that learn together; see `trace_kept`."""
-    traces = (
-        trace_kept(model.config, sequence, precision=precision, weights=weights, is_cpu=is_cpu)
-        for model, sequence in parts
-    )
+    options: Any = {"precision": precision, "weights": weights, "is_cpu": is_cpu}
+    traces = (trace_kept(cast(TercetConfig, model.config), each, **options) for model, each in parts)
     return sum(traces, start=Kept(0, 0))
 
 
@@ -268,7 +266,7 @@ def kept_bytes(model: PreTrainedModel, sequence: FullSequence, batch_size: int, 
 
 
 def loss_bytes(
-    config: TercetConfig,
+    config: NeuralConfig,
     sequence: FullSequence,
     products: torch.dtype,
     num_sequences: int,

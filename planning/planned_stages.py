@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
+import torch
+
+from ..modeling import NeuralPreTrainedModel
 from ..objectives.base_recipe import FullSequence, Trainable
 from ..pretraining.prepared import require_shorter
 from ..pretraining.recipe import PretrainingRecipe
@@ -13,6 +15,7 @@ from .device_layouts import Load
 from .machines import PlanRecipe
 from .model_costs import (
     DTYPES,
+    Kept,
     Parts,
     average_bytes,
     blocks_of,
@@ -22,6 +25,7 @@ from .model_costs import (
     parts_loss_bytes,
     trace_parts,
 )
+from .recurrent_costs import count_recurrent_flops, is_recurrent, layers_of, measure_kept
 
 
 @dataclass(frozen=True)
@@ -65,15 +69,19 @@ def plan_stages(
         ValueError: As in `plan_run`.
     """
     require_time(recipe.training)
-    training, longest, blocks = recipe.training, recipe.corpus.sequence_length, blocks_of(model)
+    training, longest, blocks = (
+        recipe.training,
+        recipe.corpus.sequence_length,
+        blocks_of(model) or layers_of(model),
+    )
     is_cpu = machines.kind.is_cpu
     remembered = optimizer_bytes(model, training) + average_bytes(model, training)
 
     def planned(steps: int, length: int, limit: int, where: str) -> PlannedStage:
         sequence = recipe.objective.full_sequence(length)
         sequences = sequences_per_step(training, sequence.tokens, limit, machines.devices, where)
-        parts = cast(Parts, recipe.objective.parts(model, length))  # `plan_run` refuses others
-        trace = partial(trace_parts, parts, precision=precision, is_cpu=is_cpu)
+        parts = recipe.objective.parts(model, length)
+        trace = partial(kept_by, parts, precision=precision, is_cpu=is_cpu)
         load = Load(
             parameters=count([model]),
             block_parameters=count(blocks),
@@ -89,7 +97,7 @@ def plan_stages(
             tokens_limit=limit,
             sequence=sequence,
             sequences=sequences,
-            flops_per_sequence=sum(count_flops(*part) for part in parts),
+            flops_per_sequence=sum(flops_of(*part) for part in parts),
             load=load,
         )
 
@@ -100,6 +108,19 @@ def plan_stages(
         stages.append(planned(stage.steps, length, limit, "training.stages: "))
     steps = training.steps - sum(stage.steps for stage in training.stages)
     return (*stages, planned(steps, longest, training.tokens_per_step, "training."))
+
+
+def flops_of(model: NeuralPreTrainedModel, sequence: FullSequence) -> float:
+    """Count the operations of learning from one sequence, of a model of any kind."""
+    return (count_recurrent_flops if is_recurrent(model) else count_flops)(model, sequence)
+
+
+def kept_by(parts: Parts, *, precision: str, is_cpu: bool, weights: torch.dtype = torch.float32) -> Kept:
+    """Count what autograd keeps of models that learn together, of any kind."""
+    recurrent = [part for part in parts if is_recurrent(part[0])]
+    others = [part for part in parts if part not in recurrent]
+    kept = (measure_kept(part.config, each, precision=precision, weights=weights) for part, each in recurrent)
+    return sum(kept, trace_parts(others, precision=precision, weights=weights, is_cpu=is_cpu))
 
 
 def sequences_per_step(training: TrainingRecipe, tokens: int, limit: int, devices: int, where: str) -> int:

@@ -174,5 +174,5 @@ def heads_of(recorded: Sequence[Tensor] | None, layer: int, model: str) -> Tenso
     if recorded and layer > len(recorded):
         raise ValueError(f"layer is {layer}: this stack has {len(recorded)}")
     if not recorded or recorded[layer - 1] is None:
-        raise ValueError(f"{model} keeps no attention weights: choose another model")
+        raise ValueError(f"{model} keeps no such attention weights: choose another map or model")
     return recorded[layer - 1][0].float()

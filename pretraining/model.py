@@ -23,9 +23,7 @@ from ..interop.inheritance import inherit
 from ..interop.messages import shortened
 from ..interop.model_folder import find_folder, load_config, num_ids
 from ..interop.own_model import load_member
-from ..modeling import TercetConfig, TercetSeq2SeqConfig
-from ..modeling.configuration_neural import NeuralConfig
-from ..modeling.pretrained_neural import NeuralPreTrainedModel
+from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig
 from ..objectives.base_recipe import Trainable
 from .recipe import PretrainingRecipe
 
@@ -109,12 +107,16 @@ def build_config(recipe: PretrainingRecipe) -> NeuralConfig:
             no field or no possible value, or sequences are longer than the model's positions.
     """
     overrides, kind = recipe.model.overrides, recipe.objective.kind
-    config_class = cast(type[NeuralConfig], recipe.objective.model_class.config_class)
+    classes = [cast(type[NeuralConfig], model.config_class) for model in recipe.objective.model_classes]
     origin, values = values_of(recipe)
-    if (model_type := values.pop("model_type")) != config_class.model_type:
+    model_type = values.pop("model_type")
+    config_class = next((known for known in classes if known.model_type == model_type), None)
+    if config_class is None:
+        presets = (name for known in classes for name in presets_of(known))
         raise ValueError(
-            f"{origin} is a {model_type}, but {kind} trains a {config_class.model_type}: "
-            f"choose one of {', '.join(presets_of(config_class))}, or another objective"
+            f"{origin} is a {model_type}, but {kind} trains a "
+            f"{' or a '.join(known.model_type for known in classes)}: "
+            f"choose one of {', '.join(presets)}, or another objective"
         )
     require_fields(config_class, list(overrides))
     try:
@@ -123,8 +125,12 @@ def build_config(recipe: PretrainingRecipe) -> NeuralConfig:
         raise ValueError(f"model.overrides: {str(error).splitlines()[-1].strip()}") from None
     require_positions(config, recipe.corpus.sequence_length)
     if recipe.model.grow_from is not None:
-        smaller = smaller_config(recipe.model.grow_from)  # a Transformer, and so is the preset, of its member
-        require_growth(cast(TercetConfig, config), smaller)
+        if not isinstance(config, TercetConfig):
+            raise ValueError(
+                f"model.grow_from is {recipe.model.grow_from}, but {origin} is a {model_type}, and only "
+                "Transformers grow: remove it"
+            )
+        require_growth(config, smaller_config(recipe.model.grow_from))
     return config
 
 
@@ -221,7 +227,7 @@ def fit_vocabulary(config: NeuralConfig, tokenizer: PreTrainedTokenizerBase, *, 
             f"model.overrides.vocab_size is {config.vocab_size:,}, but the tokenizer's ids need "
             f"{num_ids(tokenizer):,}: leave it out, or train a smaller tokenizer (tokenizer.vocab_size)"
         )
-    if isinstance(config, TercetSeq2SeqConfig):
+    if config.is_encoder_decoder:
         start = config.decoder_start_token_id
         role = next((name for name in SPECIAL_IDS if getattr(config, name) == start), "pad_token_id")
         config.decoder_start_token_id = getattr(tokenizer, role)

@@ -14,7 +14,7 @@ import numpy as np
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling.configuration_neural import NeuralConfig
+from ..modeling import NeuralConfig
 from ..objectives.base_recipe import Trainable
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents

@@ -50,8 +50,9 @@ CONFIGURATIONS = {
     "TercetDecoderConfig": "configuration_tercet",
     "TercetSeq2SeqConfig": "configuration_tercet",
     "TercetCharacterConfig": "configuration_character",
+    "TercetRecurrentSeq2SeqConfig": "configuration_recurrent",
 }
-"""Classes whose fields `model.overrides` may name, and their modules."""
+"""Classes whose fields `model.overrides` may name, and the modules of `modeling/` that define them."""
 
 WITH_OVERRIDES = ("model", "student")
 """Parts of recipes that have `overrides` of a configuration."""

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling import AUTO_CLASSES
+from ..architectures import ARCHITECTURES
 
-ARCHITECTURES = sorted((each for each in {*sum(AUTO_CLASSES.values(), ())} if each._supports_sdpa), key=repr)
 PROCESS = """
 import sys
 from pathlib import Path

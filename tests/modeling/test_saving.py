@@ -11,24 +11,17 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from tercet.modeling import (
-    AUTO_CLASSES,
     TercetDecoderForCausalLM,
     TercetEncoderForMaskedLM,
     TercetEncoderForSequenceClassification,
-    TercetPreTrainedModel,
     TercetSeq2SeqForConditionalGeneration,
     TercetSeq2SeqForSequenceClassification,
 )
 
-ARCHITECTURES = [
-    (auto, model)
-    for auto, models in AUTO_CLASSES.items()
-    for model in models
-    if issubclass(model, TercetPreTrainedModel)
-]
+from ..architectures import LOADED
 
 
-@pytest.mark.parametrize(("auto", "architecture"), ARCHITECTURES, ids=lambda part: part.__name__)
+@pytest.mark.parametrize(("auto", "architecture"), LOADED, ids=lambda part: part.__name__)
 def test_every_auto_class_loads_what_was_saved(auto, architecture, builder, tmp_path):
     member = architecture.config_class.model_type.removeprefix("tercet_")
     model = architecture(builder(member, "grouped").config).eval()

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet import TercetEncoderForMaskedLM
+from tercet import TercetEncoderForMaskedLM, TercetRecurrentSeq2SeqForConditionalGeneration
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.planning.model_costs import build_planned_model
@@ -107,6 +107,35 @@ def test_a_vocabulary_has_room_for_the_last_id_where_others_are_left_out(tmp_pat
 def test_sequences_over_the_positions_are_refused():
     recipe = recipe_of("encoder-tiny", "masked_language_modeling", 65, max_position_embeddings=64)
     with pytest.raises(ValueError, match=r"sequence_length is 65, but the model has 64 positions"):
+        build_config(recipe)
+
+
+def test_the_preset_chooses_the_kind_of_translator(tokenizer):
+    model = build_model(recipe_of("recurrent-mini", "translation"), tokenizer)
+    assert type(model) is TercetRecurrentSeq2SeqForConditionalGeneration
+    assert (model.config.vocab_size, model.config.decoder_start_token_id) == (40, 36)
+    with pytest.raises(
+        ValueError, match="a tercet_recurrent_seq2seq, but denoising trains a tercet_seq2seq: "
+    ):
+        build_config(recipe_of("recurrent-mini", "denoising"))
+    with pytest.raises(
+        ValueError, match=r"is a tercet_decoder, but translation trains a .* or a .*recurrent-mini"
+    ):
+        build_config(recipe_of("decoder-tiny", "translation"))
+
+
+def test_a_recurrent_translator_goes_on_learning(tmp_path, tokenizer):
+    saved(tmp_path, "recurrent-mini", "translation", tokenizer)
+    model = build_model(continuing(tmp_path, "translation"), tokenizer)
+    before = TercetRecurrentSeq2SeqForConditionalGeneration.from_pretrained(tmp_path).state_dict()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_a_recurrent_translator_does_not_grow(tmp_path, tokenizer):
+    saved(tmp_path, "recurrent-mini", "translation", tokenizer)
+    recipe = recipe_of("recurrent-mini", "translation")
+    recipe = replace(recipe, model=replace(recipe.model, grow_from=str(tmp_path)))
+    with pytest.raises(ValueError, match="only Transformers grow: remove it"):
         build_config(recipe)
 
 

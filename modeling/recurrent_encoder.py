@@ -1,0 +1,135 @@
+"""The recurrent encoder: layers that read the source in both directions (Bahdanau et al., 2015, section 3.2).
+
+Shapes: B batch, S source positions, M packed tokens, C width, L layers, P parts of a state.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from transformers.utils.generic import ModelOutput
+
+from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
+from .dropout import Dropout
+from .embeddings import Embeddings
+from .packing import require_bounds
+from .positions import NoPositions
+from .recurrent_layers import RecurrentLayer, build_layers
+from .time_steps import TimeSteps
+
+
+@dataclass
+class RecurrentEncoderOutput(ModelOutput):
+    """What a decoder needs of a source.
+
+    Args:
+        last_hidden_state: The last layer's states (B, S, C), or packed (1, M, C).
+        final_state: Of each layer at the end of each direction, (B, L, P, C): the decoder's first.
+        hidden_states: Embeddings and outputs of each layer, (B, S, C) each, if requested.
+        attentions: Always `None`: the encoder does not attend.
+    """
+
+    last_hidden_state: Tensor | None = None
+    final_state: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: None = None
+
+
+class RecurrentEncoder(nn.Module):
+    """The table of token vectors, which the decoder reads as well, and bidirectional layers."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self, config: TercetRecurrentSeq2SeqConfig):
+        super().__init__()
+        self.embeddings = Embeddings(config, NoPositions(config))
+        self.layers: Iterable[RecurrentLayer] = build_layers(
+            config.cell_type, config.hidden_size, config.num_hidden_layers, is_bidirectional=True
+        )
+        self.dropout = Dropout(config.dropout)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        cu_seq_lens: Tensor | None = None,
+        *,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+        return_dict: bool = True,
+    ) -> RecurrentEncoderOutput:
+        """Read sources (B, S), or packed (1, M) with their cumulative lengths.
+
+        Args:
+            input_ids: Of the sources.
+            attention_mask: (B, S), 0 at pads, on either side; `None`: there are none.
+            token_type_ids: Segments, of a model that has an embedding for them.
+            inputs_embeds: Token vectors (B, S, E) instead of ids.
+            cu_seq_lens: Cumulative lengths of packed sources.
+            output_attentions: Ignored: an encoder without attention has no weights of it.
+            output_hidden_states: Whether the states of all layers are returned.
+            return_dict: Ignored: outputs are always named.
+
+        Raises:
+            ValueError: If there is nothing to read, both or neither of ids and vectors are given, or a
+            sequence
+                is empty.
+        """
+        x = embed(self.embeddings, input_ids, inputs_embeds, token_type_ids)
+        steps = time_steps(x, attention_mask, cu_seq_lens)
+        states, finals = [x], []
+        for number, layer in enumerate(self.layers):
+            outputs, final = layer.read(steps.gather(self.dropout(x) if number else x), None)
+            x = steps.scatter(outputs)
+            states.append(x)
+            finals.append(final)
+        return RecurrentEncoderOutput(
+            last_hidden_state=x,
+            final_state=torch.stack(finals, dim=1),
+            hidden_states=tuple(states) if output_hidden_states else None,
+        )
+
+
+def embed(
+    embeddings: Embeddings,
+    input_ids: Tensor | None,
+    inputs_embeds: Tensor | None,
+    token_type_ids: Tensor | None = None,
+    prefix: str = "",
+) -> Tensor:
+    """Look token vectors up, or take those that are given: (B, T, C).
+
+    Raises:
+        ValueError: If both or neither of ids and vectors are given; `prefix` begins their names.
+    """
+    if (input_ids is None) == (inputs_embeds is None):
+        given = "both are given" if inputs_embeds is not None else "both are missing"
+        raise ValueError(f"pass either {prefix}input_ids or {prefix}inputs_embeds: {given}")
+    tokens = input_ids if inputs_embeds is None else inputs_embeds[..., 0]
+    assert tokens is not None
+    no_positions = torch.zeros(1, 1, dtype=torch.long, device=tokens.device)
+    return embeddings(input_ids, inputs_embeds, token_type_ids, no_positions)
+
+
+def time_steps(
+    x: Tensor, mask: Tensor | None, cu_seq_lens: Tensor | None, name: str = "cu_seq_lens_k"
+) -> TimeSteps:
+    """Find the order in which vectors (B, T, C) are read; `name` is that of the cumulative lengths.
+
+    Raises:
+        ValueError: If a mask or the cumulative lengths do not fit the vectors, or a sequence is empty.
+    """
+    if cu_seq_lens is not None:
+        require_bounds(name, cu_seq_lens, x.shape[:2])
+        return TimeSteps.of_bounds(cu_seq_lens, x.shape[1])
+    if mask is None:
+        mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+    if mask.shape != x.shape[:2]:
+        raise ValueError(
+            f"a mask of shape {tuple(mask.shape)} is given for tokens of shape {tuple(x.shape[:2])}: give "
+            "one number for each token, 0 at pads"
+        )
+    return TimeSteps.of_mask(mask)
