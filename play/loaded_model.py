@@ -19,7 +19,7 @@ from ..interop.examined_model import ExaminedModel, Member
 from ..interop.finished_run import TASK, FinishedRun, find_run
 from ..interop.messages import quietly
 from ..interop.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer
-from ..interop.run import load_ours
+from ..interop.own_model import load_ours
 from ..reporting.blocks import name_of_model
 
 UNLIMITED = 10**6
