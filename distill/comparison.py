@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from ..finetune.evaluation import evaluate_rows
 from ..finetune.splits import encoder_of
 from ..finetune.task import Prediction, Task
-from ..interop.own_model import load_ours
+from ..interop.own_model import load_transformer
 from ..metrics.bootstrap import bootstrap_interval, bootstrap_scores, percentile_interval
 from ..metrics.texts import score_of_rows
 from ..modeling import TercetPreTrainedModel
@@ -209,4 +209,4 @@ def keep_of_predictions(
 
 def load_all(folders: Mapping[str, str]) -> dict[str, TercetPreTrainedModel]:
     """Load models by their names."""
-    return {name: load_ours(folder) for name, folder in folders.items()}
+    return {name: load_transformer(folder) for name, folder in folders.items()}

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ..interop.own_model import load_ours
+from ..interop.own_model import load_transformer
 from ..modeling import TercetPreTrainedModel
 from ..reporting.blocks import Table
 from ..training.tracking import peak_memory
@@ -130,7 +130,7 @@ def pass_of(model: TercetPreTrainedModel, rows: int) -> Callable[[], None]:
 def measure_memory(folder: str, device: torch.device) -> float:
     """Load a model here and do a pass; the MiB that this took more at its height."""
     before = peak_memory(device)
-    pass_of(moved(load_ours(folder), device), BATCH)()
+    pass_of(moved(load_transformer(folder), device), BATCH)()
     return peak_memory(device) - before
 
 

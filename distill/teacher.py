@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from ..interop.conversion import from_stock
 from ..interop.messages import quietly
 from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
-from ..interop.own_model import load_ours
+from ..interop.own_model import load_transformer
 from ..modeling import TercetPreTrainedModel
 from ..modeling.pretrained_tercet import TercetLMHeadModel
 from ..training.objective import Batch
@@ -37,7 +37,7 @@ def load_source(name: str) -> Source:
     """
     folder = find_folder(name)
     if load_config(folder).model_type.startswith("tercet"):
-        model = load_ours(str(folder))
+        model = load_transformer(str(folder))
     else:
         with quietly():
             model = from_stock(str(folder))

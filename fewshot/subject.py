@@ -14,7 +14,7 @@ from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerB
 from ..interop.examined_model import Member
 from ..interop.messages import quietly, shortened
 from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
-from ..interop.own_model import load_ours
+from ..interop.own_model import load_transformer
 from ..interop.stored_weights import inspect_weights
 from ..modeling import (
     TercetDecoderForCausalLM,
@@ -173,7 +173,7 @@ def load_subject(
     inspect_weights(folder)
     tokenizer = require_tokenizer(folder, name, trust_remote_code=trust_remote_code)
     if config.model_type.startswith("tercet"):
-        model: PreTrainedModel = load_ours(str(folder), HEADS.get(head))
+        model: PreTrainedModel = load_transformer(str(folder), HEADS.get(head))
         if isinstance(model, TercetDecoderForMaskedLM):
             member = "encoder"
         require_lm_head(name, model, member)

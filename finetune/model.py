@@ -23,7 +23,7 @@ from ..interop.conversion import from_stock
 from ..interop.inheritance import inherit
 from ..interop.messages import quietly, shortened
 from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
-from ..interop.own_model import load_ours
+from ..interop.own_model import load_transformer
 from ..interop.source import load_stock
 from ..interop.stored_weights import inspect_weights
 from ..modeling import (
@@ -74,7 +74,7 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
     require_same_labels(config, task, recipe)
     torch.manual_seed(seed)
     is_ours = config.model_type.startswith("tercet")
-    source = load_ours(str(folder)) if is_ours else load_foreign(folder, config, task)
+    source = load_transformer(str(folder)) if is_ours else load_foreign(folder, config, task)
     tokenizer = require_tokenizer(folder, recipe.path)
     require_fit(tokenizer, source.config)
     task.prepare_tokenizer(tokenizer)

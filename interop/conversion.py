@@ -18,7 +18,7 @@ from .architecture import Counterpart
 from .architectures import architecture_for, architecture_of
 from .members import Member, Reading, read_as
 from .model_folder import find_folder, load_config
-from .own_model import load_ours
+from .own_model import load_transformer
 from .source import load_stock
 from .weights import Links, link
 
@@ -106,12 +106,12 @@ def as_ours(model: PreTrainedModel | str) -> TercetPreTrainedModel:
 
     Raises:
         FileNotFoundError: There is no such model.
-        ValueError: As in `load_ours` and `from_stock`.
+        ValueError: As in `load_transformer` and `from_stock`.
     """
     if isinstance(model, TercetPreTrainedModel):
         return model
     if isinstance(model, str) and load_config(find_folder(model)).model_type.startswith("tercet"):
-        return load_ours(model)
+        return load_transformer(model)
     return from_stock(model)
 
 

@@ -47,3 +47,21 @@ def load_member(source: str, model_class: type[NeuralPreTrainedModel] | None = N
     inspect_weights(folder)
     with quietly():
         return loader.from_pretrained(folder, use_safetensors=True).eval()
+
+
+def load_transformer(
+    source: str, model_class: type[TercetPreTrainedModel] | None = None
+) -> TercetPreTrainedModel:
+    """Load a model of ours as `load_ours` does, for what only Transformers can do.
+
+    Raises:
+        FileNotFoundError: There is no model.
+        ValueError: As in `load_ours`, or it is no Transformer.
+    """
+    model = load_ours(source, model_class)
+    if not isinstance(model, TercetPreTrainedModel):
+        raise ValueError(
+            f"{source} is a {model.config.model_type}, but this needs a Transformer: choose a "
+            "tercet_encoder, tercet_decoder or tercet_seq2seq"
+        )
+    return model

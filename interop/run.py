@@ -19,7 +19,7 @@ from .certificate import Certificate, certify
 from .conversion import from_stock, to_stock
 from .messages import quietly
 from .model_folder import find_folder, load_tokenizer, require_fit
-from .own_model import load_ours
+from .own_model import load_transformer
 from .source import load_stock
 
 
@@ -60,7 +60,7 @@ def export_model(
         ValueError: As in `to_stock`; the folder is in use; or the models are not one.
     """
     with claimed({"the model": source}, output, overwrite=overwrite) as folder:
-        ours = load_ours(source)
+        ours = load_transformer(source)
         tokenizer = load_tokenizer(find_folder(source))
         require_fit(tokenizer, ours.config)
         stock = to_stock(ours, model_type)

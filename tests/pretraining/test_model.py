@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from tercet import TercetEncoderForMaskedLM, TercetRecurrentSeq2SeqForConditionalGeneration
 from tercet.configs.recipe import parse_recipe, recipe_data
+from tercet.interop.own_model import load_transformer
 from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_config, build_model
@@ -137,6 +138,14 @@ def test_a_recurrent_translator_does_not_grow(tmp_path, tokenizer):
     recipe = replace(recipe, model=replace(recipe.model, grow_from=str(tmp_path)))
     with pytest.raises(ValueError, match="only Transformers grow: remove it"):
         build_config(recipe)
+
+
+def test_what_needs_a_transformer_refuses_a_recurrent_translator(tmp_path, tokenizer):
+    saved(tmp_path, "recurrent-mini", "translation", tokenizer)
+    with pytest.raises(
+        ValueError, match="is a tercet_recurrent_seq2seq, but this needs a Transformer: choose"
+    ):
+        load_transformer(str(tmp_path))
 
 
 def test_preset_of_another_member_is_refused():
