@@ -106,8 +106,9 @@ class TercetStack(TercetPreTrainedModel):
             and position_ids is not None
             and past_length is None
             and not (use_cache and is_tracing())
+            and (layout := self._lay_out_restarts(position_ids, size, by_kernel))
         ):
-            return self._lay_out_restarts(position_ids, size, by_kernel)
+            return layout
         if by_kernel and can_unpad and (padding := self.find_padding(attention_mask, size, device)):
             positions = padding.position_ids if position_ids is None else padding.pack(position_ids)
             bounds = padding.cu_seq_lens
@@ -139,11 +140,11 @@ class TercetStack(TercetPreTrainedModel):
         can_be_sparse = self.config.has_dot_products and not (self.config.has_score_bias or drops)
         return can_be_sparse and any(is_sparse(pattern, length) for pattern in self.patterns.values())
 
-    def _lay_out_restarts(self, position_ids: Tensor, size: torch.Size, by_kernel: bool) -> Layout:
-        """Tell packed rows from plain ones by their positions alone."""
+    def _lay_out_restarts(self, position_ids: Tensor, size: torch.Size, by_kernel: bool) -> Layout | None:
+        """Tell packed rows from plain ones, which have no layout yet, by their positions alone."""
         numbers = restarts(position_ids)
         if not is_tracing() and not numbers[:, -1].any():
-            return Layout(position_ids)
+            return None
         if by_kernel and size[0] == 1:
             bounds = bounds_of(position_ids)
             return Layout(position_ids, PackedSequences(bounds, bounds))

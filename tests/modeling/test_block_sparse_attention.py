@@ -160,10 +160,14 @@ def test_long_batches_are_computed_by_blocks(
     padded = model(ids, mask, **without_cache).logits[mask.bool()]
     alone = [model(ids[None], **without_cache).logits[0] for ids in long_batch.sequences]
     packed = model(**long_batch.packed()).logits[0]
-    assert sorted(lengths_by_blocks) == sorted([*LENGTHS[:2]] * 3)
+    counted = [
+        model(ids[None], position_ids=torch.arange(len(ids))[None], **without_cache).logits[0]
+        for ids in long_batch.sequences
+    ]
+    assert sorted(lengths_by_blocks) == sorted([*LENGTHS[:2]] * 4)
     definition = builder(member, "grouped", "eager", **fields_of(kind))
     expected = definition(ids, mask, output_attentions=True).logits[mask.bool()]
-    for found in (padded, torch.cat(alone), packed):
+    for found in (padded, torch.cat(alone), packed, torch.cat(counted)):
         assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
