@@ -66,6 +66,7 @@ def test_the_blocks_are_those_with_an_allowed_pair(kind, is_causal):
     for fields in ({}, {"attention_global_tokens": 16}, {"attention_random_blocks": 0, "sliding_window": 2}):
         pattern = pattern_of(kind, is_causal, **fields)
         size = pattern.block_size
+        assert size is not None
         for num_blocks in (1, 2, 9, 20):
             blocks = allowed_by(pattern, num_blocks * size).unflatten(1, (-1, size)).unflatten(0, (-1, size))
             expected = [row.nonzero().flatten().tolist() for row in blocks.any(3).any(1)]
