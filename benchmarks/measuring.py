@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
-from cases import Case
 from sides import Side
 
 from tercet.training.heap import retain_heap
@@ -85,7 +84,7 @@ def in_fresh_process(conditions: Conditions, function: Callable[..., Result], *a
 class Worker:
     """One side of a case in its own process, which works only when it is told to."""
 
-    def __init__(self, case: Case, side: Side, conditions: Conditions):
+    def __init__(self, case: Any, side: Side, conditions: Conditions):
         """Start it, and wait until it is prepared."""
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
@@ -113,7 +112,7 @@ class Worker:
             raise RuntimeError("a side of the measurement died: see its message above") from None
 
 
-def work(pipe: Connection, case: Case, side: Side, conditions: Conditions) -> None:
+def work(pipe: Connection, case: Any, side: Side, conditions: Conditions) -> None:
     """Be a side: answer every `True` with the seconds of a pass, and `False` with the peak of memory."""
     conditions.settle()
     device = present_device()
@@ -132,7 +131,7 @@ def work(pipe: Connection, case: Case, side: Side, conditions: Conditions) -> No
 
 
 def measure(
-    case: Case, sides: Mapping[str, Side], conditions: Conditions, rounds: int
+    case: Any, sides: Mapping[str, Side], conditions: Conditions, rounds: int
 ) -> dict[str, dict[str, Any]]:
     """Time sides in turns, after first passes that do not count: `seconds` and `memory_mib` of each."""
     workers = {name: Worker(case, side, conditions) for name, side in sides.items()}

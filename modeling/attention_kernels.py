@@ -6,6 +6,7 @@ flash         packed  flash*          bounds             no    its own  GPU     
 varlen        packed  sdpa            bounds             no    no       GPU, half  torch's    no
 grouped       packed  eager, sdpa     bounds             yes   yes      all        written    no
 short         group   eager, sdpa     boolean            yes   yes      CPU        written    no
+sparse        group   eager, sdpa     blocks             no    no       CPU        written    no
 fused         group   eager, sdpa     boolean            yes   yes      all        torch's    no
 pairs         padded  eager           boolean, additive  yes   yes      all        torch's    no
 blocked       padded  sdpa            boolean, additive  yes   yes      all        written    no
@@ -13,10 +14,11 @@ blocked_group group   eager, sdpa     boolean            yes   yes      all     
 
 A `padded` batch (B, T) has a mask of its pairs, a `packed` stream the bounds of its sequences. A `group` is a
 length-sorted batch of some of these sequences: `grouped` makes a few of a stream, since a block-diagonal mask
-would cost the square of it. The last three serve scores that are no dot products, and they alone, also in the
-groups that `grouped` makes. Everything else is left to the kernels that are registered with transformers'
-`AttentionInterface`, which compute dot products. There `eager` is the definition, `scaled_dot_product`, which
-alone returns weights; for other scores `pairs` is.
+would cost the square of it. `sparse` serves groups that are long, where the pattern leaves out enough blocks;
+a stack packs such texts, too, if there is no cache. The last three serve scores that are no dot products, and
+they alone, also in the groups that `grouped` makes. Everything else is left to the kernels registered with
+transformers' `AttentionInterface`, which compute dot products. There `eager` is the definition,
+`scaled_dot_product`, which alone returns weights; for other scores `pairs` is.
 
 Gradients that are written out here are unknown to compilers and to `torch.func`, for which a stack of blocks
 describes packed sequences by a mask, as it does where weights are to be returned.
@@ -33,10 +35,10 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .attention_patterns import PATTERNS, AttentionPattern
-from .configuration_tercet import TercetConfig
+from .attention_patterns import AttentionPattern
+from .block_sparse_attention import is_sparse
 from .dot_product import scaled_dot_product, single_query_attention
-from .packed_attention import flash_attention, fused_group, mask_of_group, short_group, stream_attention
+from .packed_attention import Group, flash_attention, fused_group, short_group, sparse_group, stream_attention
 from .packing import Mask, PackedSequences
 from .pair_attention import blocked_attention, blocked_group, pair_attention
 from .short_attention import SHORT
@@ -60,6 +62,7 @@ class Situation(NamedTuple):
         is_window: Whether direction and window say which pairs attend: see `AttentionPattern`.
         is_decode_step: Whether each sequence has a single query, behind a cache that grows.
         is_dot_product: Whether scores are dot products.
+        is_sparse: Whether a pattern leaves out enough of the pairs of a group: see `is_sparse`.
     """
 
     implementation: str
@@ -73,6 +76,7 @@ class Situation(NamedTuple):
     is_window: bool = True
     is_decode_step: bool = False
     is_dot_product: bool = True
+    is_sparse: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ class Kernel:
         takes_dropout: Whether it can drop weights.
         takes_bias: Whether it can add a bias.
         takes_pairs: Whether it can forbid any pairs, not only those outside a window.
+        is_for_sparse: Whether it serves sparse patterns only.
         scores: Which scores it takes: dot products, those of pairs, which are none, or all.
         is_available: Whether this machine has it.
     """
@@ -106,6 +111,7 @@ class Kernel:
     takes_dropout: bool = True
     takes_bias: bool = True
     takes_pairs: bool = True
+    is_for_sparse: bool = False
     scores: Literal["dot products", "pairs", "all"] = "dot products"
     is_available: Callable[[torch.device], bool] | None = None
 
@@ -114,6 +120,7 @@ class Kernel:
         return (
             self.layout == situation.layout
             and (situation.is_decode_step or not self.is_for_decode_steps)
+            and (situation.is_sparse or not self.is_for_sparse)
             and self.computes_for(situation.implementation)
             and self.scores in ("all", "dot products" if situation.is_dot_product else "pairs")
             and (self.takes_dropout or not situation.dropout)
@@ -213,27 +220,6 @@ def has_kernel(layout: Layout, implementation: str | None) -> bool:
     )
 
 
-def require_implementation(config: TercetConfig, implementation: str | None) -> None:
-    """Raise a `ValueError` if attention needs a score, bias or mask that an implementation does not take."""
-    if not config.has_dot_products and implementation not in (None, "eager", "sdpa"):
-        raise ValueError(
-            f"attn_implementation='{implementation}' computes dot products, which attention_score="
-            f"{config.attention_score!r} is not: choose attn_implementation='sdpa' or 'eager'"
-        )
-    takes_no_bias = any(kind in str(implementation) for kind in ("flash", "flex"))
-    if config.has_score_bias and takes_no_bias:
-        raise ValueError(
-            f"attn_implementation='{implementation}' does not support the bias of position_embedding_type="
-            f"{config.position_embedding_type!r}: choose attn_implementation='sdpa' or 'eager'"
-        )
-    needing = [kind for kind in dict.fromkeys(config.types_of_layers) if not PATTERNS[kind].is_window]
-    if needing and "flash" in str(implementation):
-        raise ValueError(
-            f"attn_implementation='{implementation}' takes no mask, as layers of type {needing[0]!r} "
-            "need one: choose attn_implementation='sdpa' or 'eager'"
-        )
-
-
 def grouped_attention(
     module: nn.Module,
     query: Tensor,
@@ -257,12 +243,13 @@ def grouped_attention(
     sides = ((groups.queries, query), (groups.keys, key), (groups.keys, value))
     parts = zip(*(slots.split(x.transpose(1, 2)[0]) for slots, x in sides), strict=True)  # (b, t, heads, D)
     results = []
-    for group, (q, k, v) in enumerate(parts):
-        compute = choose_kernel(situation._replace(layout="group", num_keys=k.shape[1]))
-        mask = mask_of_group(groups.keys, group, pattern)
-        bias = None if packed_bias is None else packed_bias[..., : k.shape[1], : k.shape[1]]
-        options = {"is_causal": pattern.is_causal, "scaling": scaling, "dropout": dropout}
-        results.append(compute(q, k, v, mask, bias, module=module, **options))
+    for number, (q, k, v) in enumerate(parts):
+        length = k.shape[1]
+        of_group = situation._replace(layout="group", num_keys=length, is_sparse=is_sparse(pattern, length))
+        compute = choose_kernel(of_group)
+        group = Group(groups.keys, number, pattern)
+        bias = None if packed_bias is None else packed_bias[..., :length, :length]
+        results.append(compute(q, k, v, group, bias, module=module, scaling=scaling, dropout=dropout))
     return groups.queries.join(results)[None], None
 
 
@@ -287,6 +274,9 @@ KERNELS: dict[str, Kernel] = {
     ),
     "grouped": Kernel(grouped_attention, "packed", scores="all"),
     "short": Kernel(short_group, "group", devices=("cpu",), most_keys=SHORT),
+    "sparse": Kernel(
+        sparse_group, "group", devices=("cpu",), takes_dropout=False, takes_bias=False, is_for_sparse=True
+    ),
     "fused": Kernel(fused_group, "group"),
     "pairs": Kernel(pair_attention, "padded", implementations=("eager",), scores="pairs"),
     "blocked": Kernel(blocked_attention, "padded", implementations=("sdpa",), scores="pairs"),

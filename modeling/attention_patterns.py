@@ -11,9 +11,8 @@ at once: their 128 is w = 64 here, and covers 64 tokens to the left, 64 to the r
 Shapes: B batch, T queries, S keys, C model width.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,77 +26,21 @@ from transformers.cache_utils import (
     StaticLayer,
 )
 from transformers.masking_utils import (
-    and_masks,
     create_bidirectional_mask,
     create_bidirectional_sliding_window_mask,
     create_causal_mask,
     create_sliding_window_causal_mask,
 )
 
-from .tracing import is_tracing
+from .abstract_pattern import AttentionPattern, MappedPattern
+from .big_bird_attention import BigBirdAttention
+from .packing import within
+
+SLIDING_BLOCK = 64
+"""Tokens of the blocks by which kernels compute long windows."""
 
 SMALLEST_WINDOW = 2
 """Of a window of 1, transformers' caches would keep everything instead of nothing."""
-
-
-class AttentionPattern(ABC):
-    """Which keys of its own sequence a query may attend to. Abstract.
-
-    Args:
-        config: A `TercetConfig`.
-        is_causal: Whether keys behind the query are forbidden, as in a decoder.
-    """
-
-    is_local: ClassVar[bool] = False
-    """Whether keys are near their query, for which rotary positions may have a base of their own."""
-    window: int | None = None
-    """What kernels are told that know windows: the keys on one side, the query included; `None`: no limit."""
-    is_window: ClassVar[bool] = True
-    """Whether direction and `window` say everything. Kernels that take no masks serve such patterns only."""
-    fields: ClassVar[tuple[str, ...]] = ()
-    """The fields of a configuration that the pattern reads, and that change nothing without it."""
-
-    def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
-        self.config = config
-        self.is_causal = is_causal
-
-    def toward(self, is_causal: bool | None) -> "AttentionPattern":
-        """Give the same pattern causal or bidirectional; `None` keeps its own direction."""
-        if is_causal is None or is_causal == self.is_causal:
-            return self
-        return type(self)(self.config, is_causal=is_causal)
-
-    @classmethod
-    @abstractmethod
-    def require(cls, config: PreTrainedConfig, layer_types: str) -> None:
-        """Raise a `ValueError` unless the fields suit the pattern; `layer_types` names that of the types."""
-
-    @abstractmethod
-    def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Tell which pairs may attend, by their positions in a sequence, which broadcast. The definition."""
-
-    @abstractmethod
-    def is_full(self, length: int) -> bool:
-        """Tell whether a sequence of a length has no pairs to forbid, but for those that `is_causal` does."""
-
-    @abstractmethod
-    def build_mask(
-        self,
-        config: PreTrainedConfig,
-        x: Tensor,
-        attention_mask: Tensor | None,
-        past_key_values: Cache | None,
-        and_mask_function: Callable[..., Tensor] | None,
-    ) -> Tensor | BlockMask | None:
-        """Build the mask of a padded batch, in the form that the kernel of `config` takes.
-
-        Args:
-            config: Whose `attn_implementation` tells the form.
-            x: States of the queries (B, T, C).
-            attention_mask: (B, S), 0 at pads.
-            past_key_values: The cache before the queries.
-            and_mask_function: What else must hold, as a mask function of transformers.
-        """
 
 
 class FullAttention(AttentionPattern):
@@ -122,13 +65,12 @@ class FullAttention(AttentionPattern):
         x: Tensor,
         attention_mask: Tensor | None,
         past_key_values: Cache | None,
-        and_mask_function: Callable[..., Tensor] | None,
+        sequence_ids: Tensor | None,
     ) -> Tensor | BlockMask | None:
         """Forbid pads, and what is behind a decoder's query."""
         create: Callable[..., Any] = create_causal_mask if self.is_causal else create_bidirectional_mask
-        return create(
-            config, x, attention_mask, past_key_values=past_key_values, and_mask_function=and_mask_function
-        )
+        apart = None if sequence_ids is None else within(sequence_ids, sequence_ids)
+        return create(config, x, attention_mask, past_key_values=past_key_values, and_mask_function=apart)
 
 
 class SlidingAttention(AttentionPattern):
@@ -139,6 +81,7 @@ class SlidingAttention(AttentionPattern):
 
     def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
         super().__init__(config, is_causal=is_causal)
+        self.block_size: int = SLIDING_BLOCK
         # Kernels count the query itself, which an encoder's window leaves out.
         self.window: int = config.sliding_window if is_causal else config.sliding_window + 1
 
@@ -156,6 +99,15 @@ class SlidingAttention(AttentionPattern):
         distances = queries - keys
         return (distances < self.window) & (distances >= 0 if self.is_causal else -distances < self.window)
 
+    def key_blocks(self, num_blocks: int) -> list[list[int]]:
+        """List the blocks that the windows of a block's queries touch."""
+        reach = -(-(self.window - 1) // self.block_size)
+        ahead = 0 if self.is_causal else reach
+        return [
+            list(range(max(0, block - reach), min(num_blocks, block + ahead + 1)))
+            for block in range(num_blocks)
+        ]
+
     def is_full(self, length: int) -> bool:
         """Short sequences fit into the window."""
         return length <= self.window
@@ -166,42 +118,13 @@ class SlidingAttention(AttentionPattern):
         x: Tensor,
         attention_mask: Tensor | None,
         past_key_values: Cache | None,
-        and_mask_function: Callable[..., Tensor] | None,
+        sequence_ids: Tensor | None,
     ) -> Tensor | BlockMask | None:
         """Forbid pads, what is far, and what is behind a decoder's query."""
         sliding, both_sides = create_sliding_window_causal_mask, create_bidirectional_sliding_window_mask
         create: Callable[..., Any] = sliding if self.is_causal else both_sides
-        return create(
-            config, x, attention_mask, past_key_values=past_key_values, and_mask_function=and_mask_function
-        )
-
-
-class MappedPattern(AttentionPattern):
-    """A pattern that is neither everything nor a window, so that kernels need a mask of its map. Abstract."""
-
-    is_window = False
-
-    def build_mask(
-        self,
-        config: PreTrainedConfig,
-        x: Tensor,
-        attention_mask: Tensor | None,
-        past_key_values: Cache | None,
-        and_mask_function: Callable[..., Tensor] | None,
-    ) -> Tensor | BlockMask | None:
-        """Forbid pads, and what the map does; short sequences are full attention's."""
-        create: Callable[..., Any] = create_causal_mask if self.is_causal else create_bidirectional_mask
-        length = x.shape[1] if attention_mask is None else max(x.shape[1], attention_mask.shape[-1])
-        if past_key_values is not None or is_tracing() or not self.is_full(length):
-            functions = (self.allows_indices, and_mask_function)
-            and_mask_function = and_masks(*(function for function in functions if function is not None))
-        return create(
-            config, x, attention_mask, past_key_values=past_key_values, and_mask_function=and_mask_function
-        )
-
-    def allows_indices(self, batch_idx: Tensor, head_idx: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        """Be `allows` as a mask function of transformers: indices differ as positions do."""
-        return self.allows(q_idx, kv_idx)
+        apart = None if sequence_ids is None else within(sequence_ids, sequence_ids)
+        return create(config, x, attention_mask, past_key_values=past_key_values, and_mask_function=apart)
 
 
 class StridedAttention(MappedPattern):
@@ -236,6 +159,7 @@ PATTERNS: dict[str, type[AttentionPattern]] = {
     "full_attention": FullAttention,
     "sliding_attention": SlidingAttention,
     "strided_attention": StridedAttention,
+    "big_bird_attention": BigBirdAttention,
 }
 """What a layer may be, in transformers' words where it has them."""
 

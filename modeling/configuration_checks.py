@@ -3,7 +3,7 @@
 from transformers import PreTrainedConfig
 
 from .attention_gates import GATES
-from .attention_patterns import require_layer_types
+from .attention_patterns import PATTERNS, require_layer_types
 from .attention_scores import SCORES
 from .configuration_neural import require_at_least, require_choice, require_probability
 from .positions import POSITIONS
@@ -23,6 +23,27 @@ def require_architecture(config: PreTrainedConfig) -> None:
     require_choice("attention_gate", config.attention_gate, GATES)
     require_positions(config)
     require_first_norm(config)
+
+
+def require_implementation(config: PreTrainedConfig, implementation: str | None) -> None:
+    """Raise a `ValueError` if attention needs a score, bias or mask that an implementation does not take."""
+    if not config.has_dot_products and implementation not in (None, "eager", "sdpa"):
+        raise ValueError(
+            f"attn_implementation='{implementation}' computes dot products, which attention_score="
+            f"{config.attention_score!r} is not: choose attn_implementation='sdpa' or 'eager'"
+        )
+    takes_no_bias = any(kind in str(implementation) for kind in ("flash", "flex"))
+    if config.has_score_bias and takes_no_bias:
+        raise ValueError(
+            f"attn_implementation='{implementation}' does not support the bias of position_embedding_type="
+            f"{config.position_embedding_type!r}: choose attn_implementation='sdpa' or 'eager'"
+        )
+    needing = [kind for kind in dict.fromkeys(config.types_of_layers) if not PATTERNS[kind].is_window]
+    if needing and "flash" in str(implementation):
+        raise ValueError(
+            f"attn_implementation='{implementation}' takes no mask, as layers of type {needing[0]!r} "
+            "need one: choose attn_implementation='sdpa' or 'eager'"
+        )
 
 
 def require_decoder(config: PreTrainedConfig) -> None:

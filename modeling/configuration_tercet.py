@@ -27,6 +27,11 @@ NAMED_IF_SET = {
     "attention_gate": "none",
     "zero_init_residual": False,
     "attention_stride": 128,
+    "attention_block_size": 64,
+    "attention_window_blocks": 2,
+    "attention_global_tokens": 64,
+    "attention_random_blocks": 3,
+    "attention_random_seed": 0,
 }
 """Fields that are saved only where they have another value than this, as in files of earlier versions."""
 
@@ -64,6 +69,16 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     on either side, and itself; in a decoder this many, itself and those just before it."""
     attention_stride: int = NAMED_IF_SET["attention_stride"]
     """Of strided layers: a token attends to the last so many tokens, and to every so-manieth one before."""
+    attention_block_size: int = NAMED_IF_SET["attention_block_size"]
+    """Tokens of a block, of big bird layers: see `big_bird_attention.py`."""
+    attention_window_blocks: int = NAMED_IF_SET["attention_window_blocks"]
+    """Of big bird layers: blocks near a token's own that it attends to, on one side, its own included."""
+    attention_global_tokens: int = NAMED_IF_SET["attention_global_tokens"]
+    """Of big bird layers: the first so many tokens attend to all, and all attend to them."""
+    attention_random_blocks: int = NAMED_IF_SET["attention_random_blocks"]
+    """Of big bird layers: earlier blocks that each block draws; 0: none."""
+    attention_random_seed: int = NAMED_IF_SET["attention_random_seed"]
+    """What the drawn blocks depend on, besides the number of the block that draws."""
 
     max_position_embeddings: int = 1024
     """Longest sequence: the rows of a table of learned positions, otherwise what data should respect."""

@@ -36,7 +36,8 @@ from .packing import (
     sequence_ids,
     within,
 )
-from .stack import TercetStack, kernel_arguments, require_tokens
+from .stack import TercetStack
+from .stack_arguments import kernel_arguments, require_tokens
 from .targets import next_tokens
 
 
@@ -101,7 +102,7 @@ class TercetDecoderModel(TercetStack):
             past_length=None if past_key_values is None else past_key_values.get_seq_length(),
             use_cache=bool(use_cache),
             output_attentions=output_attentions,
-            can_unpad=self.training
+            can_unpad=(self.training or output_positions is None)
             and past_key_values is None
             and not (use_cache or self.records("output_hidden_states", kwargs)),
         )

@@ -17,7 +17,8 @@ from .outputs import Keywords, TercetForPreTrainingOutput
 from .packing import Masks
 from .pooling import find_sequences
 from .pretrained_tercet import TercetLMHeadModel, TercetPreTrainedModel
-from .stack import TercetStack, kernel_arguments, refuse_output_positions, require_tokens
+from .stack import TercetStack
+from .stack_arguments import kernel_arguments, refuse_output_positions, require_tokens
 from .targets import without_pads
 
 
@@ -66,7 +67,8 @@ class TercetEncoderModel(TercetStack):
             cu_seq_lens_q,
             max_length_q,
             output_attentions=output_attentions,
-            can_unpad=self.training and not self.records("output_hidden_states", kwargs),
+            can_unpad=(self.training or output_positions is None)
+            and not self.records("output_hidden_states", kwargs),
         )
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
         masks = self.masks(layout, x, attention_mask, output_attentions, is_causal=kwargs.get("is_causal"))

@@ -28,7 +28,7 @@ from .modeling_tercet_encoder import TercetEncoderModel
 from .outputs import Keywords
 from .packing import packed_bounds
 from .pretrained_tercet import TercetPreTrainedModel
-from .stack import refuse_output_positions
+from .stack_arguments import refuse_output_positions
 from .targets import behind_start, without_pads
 from .tracing import is_tracing
 

@@ -5,6 +5,7 @@
 Shapes: N tokens of queries, M of keys, H query heads, G key-value heads, D head width; b, t, s of a group.
 """
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .attention_patterns import AttentionPattern
+from .block_sparse_attention import block_sparse_attention
 from .configuration_tercet import TercetConfig
 from .dot_product import additive
 from .packing import PackedSequences
@@ -68,51 +70,78 @@ def stream_attention(
     return attended[None], None
 
 
-def mask_of_group(slots: Slots, group: int, pattern: AttentionPattern) -> Tensor | None:
-    """Allow real keys that a pattern allows, to (b, 1, t, t); `None` if it is all of them, or those so far.
+@dataclass(frozen=True)
+class Group:
+    """What a kernel of a group has to know of it: where pads stand, and which pairs attend.
 
-    Pads stand behind, so a causal group needs no mask for them.
+    Args:
+        slots: Of the keys of all groups.
+        number: Which of the groups it is.
+        pattern: Of the layer.
     """
-    keys = None if pattern.is_causal else slots.key_mask(group)
-    _, longest = slots.sizes[group]
-    if pattern.is_full(longest):
-        return keys
-    positions = torch.arange(longest, device=slots.is_pad.device)
-    pairs = pattern.allows(positions[:, None], positions)
-    return pairs if keys is None else pairs & keys
+
+    slots: Slots
+    number: int
+    pattern: AttentionPattern
+
+    @property
+    def lengths(self) -> Tensor:
+        """Real keys of each sequence, (b,); pads stand behind them."""
+        return self.slots.lengths[self.number]
+
+    def mask(self) -> Tensor | None:
+        """Allow real keys that the pattern allows, to (b, 1, t, t); `None` if it is all, or those so far.
+
+        Pads stand behind, so a causal group needs no mask for them. Any other mask forbids the future itself.
+        """
+        keys = None if self.pattern.is_causal else self.slots.key_mask(self.number)
+        _, longest = self.slots.sizes[self.number]
+        if self.pattern.is_full(longest):
+            return keys
+        positions = torch.arange(longest, device=self.slots.is_pad.device)
+        pairs = self.pattern.allows(positions[:, None], positions)
+        return pairs if keys is None else pairs & keys
 
 
 def short_group(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None,
+    group: Group,
     bias: Tensor | None,
     *,
-    is_causal: bool,
     scaling: float,
     dropout: float,
     **_: Any,
 ) -> Tensor:
-    """Let (b, t, H, D) attend to (b, s, G, D), with a bias (1, H, t, s); a mask forbids the future itself."""
-    added = additive(mask, is_causal and mask is None, key.shape[1], like=query, bias=bias)
+    """Let (b, t, H, D) attend to (b, s, G, D), with a bias (1, H, t, s)."""
+    mask = group.mask()
+    is_causal = group.pattern.is_causal and mask is None
+    added = additive(mask, is_causal, key.shape[1], like=query, bias=bias)
     return short_attention(query, key, value, added, scaling=scaling, dropout=dropout)
+
+
+def sparse_group(
+    query: Tensor, key: Tensor, value: Tensor, group: Group, bias: None, *, scaling: float, **_: Any
+) -> Tensor:
+    """Let (b, t, H, D) attend to (b, t, G, D) by the blocks of a sparse pattern."""
+    return block_sparse_attention(query, key, value, group.lengths, group.pattern, scaling)
 
 
 def fused_group(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None,
+    group: Group,
     bias: Tensor | None,
     *,
-    is_causal: bool,
     scaling: float,
     dropout: float,
     **_: Any,
 ) -> Tensor:
     """Do the same by torch's fused kernel."""
-    is_causal = is_causal and mask is None
+    mask = group.mask()
+    is_causal = group.pattern.is_causal and mask is None
     if bias is not None:
         mask, is_causal = additive(mask, is_causal, key.shape[1], like=query, bias=bias), False
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))

@@ -11,7 +11,7 @@ Shapes: B batch, T positions, N tokens, S sequences, C model width.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -75,6 +75,11 @@ class Padding:
         self.indices = mask.flatten().nonzero().squeeze(-1)  # (N,)
         self.cu_seq_lens = cumulative(mask.sum(dim=-1))
         self.position_ids = positions_in(mask).flatten()[self.indices][None]  # (1, N)
+
+    @property
+    def has_pads(self) -> bool:
+        """Whether some tokens are pads."""
+        return len(self.indices) < self.shape.numel()
 
     def pack(self, x: Tensor) -> Tensor:
         """Drop the pads: (B, T, ...) -> (1, N, ...)."""
@@ -202,6 +207,31 @@ def packed_bounds(
     if not restarts(position_ids).any():
         return None, None
     return bounds_of(position_ids), bounds_of(decoder_position_ids)
+
+
+def is_padding_mask(mask: object) -> TypeGuard[Tensor]:
+    """Tell whether a mask is (B, S), and says which tokens are real."""
+    return isinstance(mask, Tensor) and mask.dim() == 2
+
+
+def first_tokens(attention_mask: Tensor | None, sequence_ids: Tensor | None) -> Tensor | None:
+    """Give the places at which the sequences of a batch begin.
+
+    Args:
+        attention_mask: (B, S), 0 at pads; another form of mask tells nothing.
+        sequence_ids: (B, T), which number the sequences of a row.
+
+    Returns:
+        (B, T), for each token, if rows have several sequences; (B,) if they have pads; `None` if all begin
+        at 0.
+    """
+    if sequence_ids is not None:
+        places = torch.arange(sequence_ids.shape[1], device=sequence_ids.device).expand_as(sequence_ids)
+        is_first = sequence_ids != F.pad(sequence_ids[:, :-1], (1, 0), value=-1)
+        return places.where(is_first, 0).cummax(-1).values
+    if is_padding_mask(attention_mask):
+        return (attention_mask != 0).int().argmax(-1)
+    return None
 
 
 def within(sequences_q: Tensor, sequences_k: Tensor) -> Callable[..., Tensor]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .attention_scores import PairScore
 from .dot_product import additive, weigh
+from .packed_attention import Group
 
 
 def pair_attention(
@@ -59,16 +60,17 @@ def blocked_group(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None,
+    group: Group,
     bias: Tensor | None,
     *,
     module: nn.Module,
-    is_causal: bool,
     dropout: float,
     **_: Any,
 ) -> Tensor:
-    """Let (b, t, H, D) attend to (b, s, G, D), with a bias (1, H, t, s); a mask forbids the future itself."""
+    """Let (b, t, H, D) attend to (b, s, G, D), with a bias (1, H, t, s)."""
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     scores = cast(PairScore, module.score).compare(query, key)
-    added = additive(mask, is_causal and mask is None, key.shape[2], like=scores, bias=bias)
+    mask = group.mask()
+    is_causal = group.pattern.is_causal and mask is None
+    added = additive(mask, is_causal, key.shape[2], like=scores, bias=bias)
     return weigh(scores, value, added, dropout)[0]

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from .attention import SelfAttention
-from .attention_kernels import require_implementation
 from .block import Block
+from .configuration_checks import require_implementation
 from .configuration_tercet import TercetConfig
 from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
 

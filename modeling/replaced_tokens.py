@@ -21,7 +21,7 @@ from .modeling_tercet_encoder import TercetEncoderModel
 from .outputs import Keywords
 from .packing import Masks
 from .pretrained_tercet import TercetPreTrainedModel
-from .stack import refuse_output_positions
+from .stack_arguments import refuse_output_positions
 from .targets import IGNORE, checked_labels, without_pads
 
 

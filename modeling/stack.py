@@ -15,6 +15,7 @@ from transformers.utils import logging
 from .attention_kernels import has_kernel
 from .attention_patterns import PATTERNS, AttentionPattern
 from .block import BLOCKS, Block
+from .block_sparse_attention import is_sparse
 from .configuration_tercet import TercetConfig
 from .embeddings import Embeddings
 from .normalization import build_norm
@@ -26,15 +27,16 @@ from .packing import (
     Padding,
     bounds_of,
     has_holes,
+    is_padding_mask,
     positions_in,
     positions_of,
     require_bounds,
     restarts,
     sequence_ids,
-    within,
 )
 from .positions import POSITIONS
 from .pretrained_tercet import TercetPreTrainedModel
+from .stack_arguments import refuse_output_positions
 from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)
@@ -86,7 +88,8 @@ class TercetStack(TercetPreTrainedModel):
             use_cache: A cache is to be returned.
             output_attentions: Attentions are recorded, by the definition, which knows masks only.
             can_unpad: Whether pads may be removed: the states between the layers are not returned, and
-                there is no cache, which would need them padded.
+                there is no cache, which would need them padded. They are in training, and from long texts
+                of sparse patterns.
         """
         size, device = tokens.shape[:2], tokens.device
         packs = has_kernel("packed", self.config._attn_implementation)
@@ -103,29 +106,45 @@ class TercetStack(TercetPreTrainedModel):
             and position_ids is not None
             and past_length is None
             and not (use_cache and is_tracing())
+            and (layout := self._lay_out_restarts(position_ids, size, by_kernel))
         ):
-            return self._lay_out_restarts(position_ids, size, by_kernel)
-        if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2:
-            # Windows and relative positions count the places of a hole, which packing would close.
-            has_pads = by_kernel and can_unpad and not attention_mask.all()
-            if has_pads and attention_mask.any() and not has_holes(attention_mask):
-                padding = Padding(attention_mask)
-                positions = padding.position_ids if position_ids is None else padding.pack(position_ids)
-                bounds = padding.cu_seq_lens
-                return Layout(positions, PackedSequences(bounds, bounds), padding=padding)
-            if position_ids is None:
-                position_ids = positions_in(attention_mask)[:, -size[1] :]
+            return layout
+        if by_kernel and can_unpad and (padding := self.find_padding(attention_mask, size, device)):
+            positions = padding.position_ids if position_ids is None else padding.pack(position_ids)
+            bounds = padding.cu_seq_lens
+            return Layout(positions, PackedSequences(bounds, bounds), padding=padding)
+        if is_padding_mask(attention_mask) and position_ids is None:
+            position_ids = positions_in(attention_mask)[:, -size[1] :]
         if position_ids is None:
             # The length of a static cache is a tensor, whose value a compiled graph does not know.
             first = 0 if past_length is None else past_length
             position_ids = torch.arange(size[1], device=device)[None] + first
         return Layout(position_ids)
 
-    def _lay_out_restarts(self, position_ids: Tensor, size: torch.Size, by_kernel: bool) -> Layout:
-        """Tell packed rows from plain ones by their positions alone."""
+    def find_padding(
+        self, attention_mask: Tensor | Masks | None, size: torch.Size, device: torch.device
+    ) -> Padding | None:
+        """Find the pads to remove from a batch (B, T); of long texts that have none, an empty set of them."""
+        is_long = device.type == "cpu" and self.has_sparse_attention(size[1])
+        if attention_mask is None and is_long:
+            return Padding(torch.ones(size, dtype=torch.bool, device=device))
+        if not is_padding_mask(attention_mask) or not (self.training or is_long):
+            return None
+        # Windows and relative positions count the places of a hole, which packing would close.
+        removes = attention_mask.any() and not has_holes(attention_mask)
+        return Padding(attention_mask) if removes and (is_long or not attention_mask.all()) else None
+
+    def has_sparse_attention(self, length: int) -> bool:
+        """Tell whether layers save time by the blocks of their pattern in sequences of a length."""
+        drops = self.training and self.config.attention_dropout > 0
+        can_be_sparse = self.config.has_dot_products and not (self.config.has_score_bias or drops)
+        return can_be_sparse and any(is_sparse(pattern, length) for pattern in self.patterns.values())
+
+    def _lay_out_restarts(self, position_ids: Tensor, size: torch.Size, by_kernel: bool) -> Layout | None:
+        """Tell packed rows from plain ones, which have no layout yet, by their positions alone."""
         numbers = restarts(position_ids)
         if not is_tracing() and not numbers[:, -1].any():
-            return Layout(position_ids)
+            return None
         if by_kernel and size[0] == 1:
             bounds = bounds_of(position_ids)
             return Layout(position_ids, PackedSequences(bounds, bounds))
@@ -187,7 +206,7 @@ class TercetStack(TercetPreTrainedModel):
                 x,
                 attention_mask,
                 past_key_values,
-                None if ids is None else within(ids, ids),
+                ids,
             )
             for layer_type, pattern in (patterns or self.patterns).items()
         }
@@ -214,7 +233,7 @@ class TercetStack(TercetPreTrainedModel):
         """
         if source is not None:
             refuse_output_positions({"output_positions": output_positions}, "a stack that reads an encoder")
-        if output_positions is not None and layout.padding is not None:
+        if output_positions is not None and layout.padding is not None and layout.padding.has_pads:
             raise ValueError(
                 "output_positions count positions of a padded batch, which training packs: call eval() first"
             )
@@ -261,37 +280,3 @@ def warn_of_mask() -> None:
             "of tokens: fast kernels take one packed row, need attention 'sdpa', 'eager' or a flash kernel, "
             "and record no attentions"
         )
-
-
-def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-    """Return whichever of the two is given.
-
-    Raises:
-        ValueError: If both are, or none is.
-    """
-    tokens = input_ids if inputs_embeds is None else inputs_embeds
-    if tokens is None or (input_ids is not None and inputs_embeds is not None):
-        raise ValueError("give either input_ids or inputs_embeds: exactly one of them")
-    return tokens
-
-
-def refuse_output_positions(arguments: dict[str, Any], reader: str) -> None:
-    """Raise a `ValueError` if `output_positions` are given to a model that needs all states."""
-    if arguments.get("output_positions") is not None:
-        raise ValueError(
-            f"output_positions are given to {reader}, which needs all hidden states: leave them out, or "
-            f"call the encoder or the decoder alone"
-        )
-
-
-def kernel_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Keep what is meant for the attention kernel: the model itself has taken up layout and recording."""
-    taken = {
-        "cu_seq_lens_q",
-        "cu_seq_lens_k",
-        "max_length_q",
-        "max_length_k",
-        "output_hidden_states",
-        "use_cache",
-    }
-    return {name: value for name, value in arguments.items() if name not in taken}

@@ -32,7 +32,8 @@ from .cross_entropy import at_least_float32, logits_loss, take_loss_arguments
 from .outputs import Keywords, TercetSentenceEmbeddingOutput
 from .pooling import POOLING, Sequences, find_sequences
 from .pretrained_tercet import TercetPreTrainedModel
-from .stack import TercetStack, refuse_output_positions, require_tokens
+from .stack import TercetStack
+from .stack_arguments import refuse_output_positions, require_tokens
 from .targets import without_pads
 
 

@@ -17,17 +17,17 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import AttentionInterface, AutoModel, PreTrainedModel
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers import AutoModel, PreTrainedModel
 
 from ..interop.model_folder import num_ids
 from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig
 from ..modeling.attention import CrossAttention, SelfAttention
+from ..modeling.attention_patterns import PATTERNS
 from ..modeling.block import Block
 from ..modeling.cross_entropy import CHUNK_BYTES, LARGE_CHUNK_BYTES
 from ..modeling.modeling_tercet_decoder import TercetDecoderModel
 from ..modeling.pretrained_tercet import TercetLMHeadModel
-from ..modeling.short_attention import SHORT, short_attention
+from ..modeling.short_attention import SHORT
 from ..modeling.stack import TercetStack
 from ..objectives.base_recipe import FullSequence, Trainable
 from ..pretraining.model import build_config
@@ -35,15 +35,10 @@ from ..pretraining.recipe import PretrainingRecipe
 from ..text.tokenizer import load_tokenizer
 from ..training.optimizers import build_optimizer
 from ..training.recipe import TrainingRecipe
+from .traced_attention import LONG_KERNEL, MASKLESS_KERNEL, SHORT_KERNEL
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Format of the products, by the name of the precision."""
-
-SHORT_KERNEL = "tercet_short"
-"""Name of short attention among transformers' kernels, for traces alone."""
-
-MASKLESS_KERNEL = "tercet_maskless"
-"""Name of the fused kernel, for traces alone: transformers makes masks for kernels that it knows by name."""
 
 Parts = Sequence[tuple[NeuralPreTrainedModel, FullSequence]]
 """Models that learn together, each with the longest sequence that it reads."""
@@ -121,7 +116,8 @@ def count_flops(model: NeuralPreTrainedModel, sequence: FullSequence) -> float:
 
     Those of every product of matrices, forward and backward: of all tokens in the stacks, of targets in the
     vocabulary. Causal attention counts all pairs, since kernels for short sequences compute them. A sliding
-    layer counts those of its windows, as kernels that know windows do; a CPU's know none, and compute more.
+    layer counts those of its windows, as kernels that know windows do. Another sparse pattern counts those of
+    its blocks. Kernels that know neither compute more.
     """
     stacks = [module for module in model.modules() if isinstance(module, TercetStack)]
     lengths = (sequence.read, sequence.written)[: len(stacks)]
@@ -141,7 +137,7 @@ def stack_products(stack: TercetStack, length: int, source_length: int) -> float
         if isinstance(module, Block):
             products += length * weights_of(module)
         if isinstance(module, SelfAttention):
-            products += 2 * length * keys_read(module, length) * module.q_proj.out_features
+            products += 2 * pairs_read(module, length) * module.q_proj.out_features
             products += module.score.num_products(length, length)
         if isinstance(module, CrossAttention):
             products += 2 * length * source_length * module.q_proj.out_features
@@ -151,12 +147,16 @@ def stack_products(stack: TercetStack, length: int, source_length: int) -> float
     return products
 
 
-def keys_read(attention: SelfAttention, length: int) -> int:
-    """Count the keys that a query meets at most, in a sequence of `length` tokens."""
-    if attention.sliding_window is None:
-        return length
-    sides = 1 if attention.is_causal else 2
-    return min(length, sides * (attention.sliding_window - 1) + 1)
+def pairs_read(attention: SelfAttention, length: int) -> int:
+    """Count the pairs of a query and a key that meet at most, in a sequence of `length` tokens."""
+    size = attention.pattern.block_size
+    if attention.sliding_window is not None:
+        sides = 1 if attention.is_causal else 2
+        return length * min(length, sides * (attention.sliding_window - 1) + 1)
+    if size is None:
+        return length**2
+    blocks = attention.pattern.key_blocks(-(-length // size))
+    return min(length**2, sum(map(len, blocks)) * size**2)
 
 
 def weights_of(*modules: nn.Module) -> int:
@@ -177,8 +177,8 @@ def trace_kept(
 
     The operations are a CPU's. They keep somewhat more than a GPU's, whose root-mean-square norm and dropout
     are fused. Attention is the fused kernel's, which keeps no weights of pairs, or on a CPU, up to `SHORT`
-    positions and wherever weights are dropped, the short one, which does. Windows are known to a GPU's, and
-    masks to a CPU's.
+    positions and wherever weights are dropped, the short one, which does. Long sequences of sparse patterns
+    keep their blocks on a CPU. Windows are known to a GPU's kernel, which needs a mask for other patterns.
 
     Args:
         config: Of the model.
@@ -193,7 +193,8 @@ def trace_kept(
         config.attention_dropout = 0.0
     if config.position_embedding_type == "learned":  # a table looks at its indices, which are not there
         config.position_embedding_type = "none"
-    fused = "sdpa" if is_cpu else MASKLESS_KERNEL
+    needs_mask = any(not PATTERNS[kind].is_window for kind in config.types_of_layers)
+    fused = LONG_KERNEL if is_cpu else "sdpa" if needs_mask else MASKLESS_KERNEL
     with FakeTensorMode(), torch.random.fork_rng(devices=[]):
         kernel = SHORT_KERNEL if is_cpu and is_short else fused
         kernel = kernel if config.has_dot_products else "sdpa"  # which alone computes other scores
@@ -219,26 +220,6 @@ def trace_parts(
     options: Any = {"precision": precision, "weights": weights, "is_cpu": is_cpu}
     traces = (trace_kept(cast(TercetConfig, model.config), each, **options) for model, each in parts)
     return sum(traces, start=Kept(0, 0))
-
-
-def attend_shortly(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: None,
-    *,
-    scaling: float,
-    dropout: float = 0.0,
-    **_: object,
-) -> tuple[Tensor, None]:
-    """Be the kernel of packed sequences in a trace, where lengths are no numbers: heads (1, H, T, D)."""
-    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
-    return short_attention(query, key, value, attention_mask, scaling=scaling, dropout=dropout), None
-
-
-AttentionInterface.register(SHORT_KERNEL, attend_shortly)
-AttentionInterface.register(MASKLESS_KERNEL, ALL_ATTENTION_FUNCTIONS["sdpa"])
 
 
 def kept_bytes(model: PreTrainedModel, sequence: FullSequence, batch_size: int, precision: str) -> int:

@@ -1,7 +1,5 @@
 """Small members of the family, in every variant that matters, and ragged batches for them."""
 
-from dataclasses import dataclass
-
 import pytest
 import torch
 from torch import Tensor
@@ -17,8 +15,8 @@ from tercet.modeling import (
 )
 
 from ..architectures import ARCHITECTURES
+from .ragged import VOCABULARY, Ragged, ragged
 
-VOCABULARY = 61
 SIZES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -95,6 +93,13 @@ VARIANTS = {
         "norm_placement": "parallel",
     },
     "strided": {"layer_types": ["strided_attention", "full_attention"], "attention_stride": 2},
+    "big_bird": {
+        "layer_types": ["big_bird_attention", "full_attention"],
+        "attention_block_size": 2,
+        "attention_window_blocks": 1,
+        "attention_global_tokens": 1,
+        "attention_random_blocks": 1,
+    },
     "offset": {"position_embedding_type": "learned", "position_offset": 2, "norm_placement": "pre"},
     "neox": {
         "norm_type": "layer_norm",
@@ -195,38 +200,6 @@ def examples_for(architecture) -> dict[str, Tensor]:
         return inputs | {"labels": torch.arange(4) % 2}
     pairs = {"next_sentence_label": torch.arange(4) % 2} if "PreTraining" in name else {}
     return inputs | {"labels": ids.masked_fill(mask == 0, -100)} | pairs
-
-
-@dataclass
-class Ragged:
-    """The same sequences, padded left or right, alone, and packed."""
-
-    sequences: list[Tensor]
-
-    def padded(self, side: str = "right", pad: int = 0) -> tuple[Tensor, Tensor]:
-        """Ids and mask, (B, T), with pads on one side."""
-        mask = [torch.ones_like(ids) for ids in self.sequences]
-        return padded(self.sequences, pad, side), padded(mask, 0, side)
-
-    def packed(self) -> dict:
-        """Ids (1, N), restarting positions and cumulative lengths."""
-        lengths = torch.tensor([len(ids) for ids in self.sequences])
-        return {
-            "input_ids": torch.cat(self.sequences)[None],
-            "position_ids": torch.cat([torch.arange(length) for length in lengths])[None],
-            "cu_seq_lens_q": torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int(),
-        }
-
-
-def padded(rows: list[Tensor], value: int, side: str) -> Tensor:
-    """Rows of different lengths as one tensor."""
-    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=value, padding_side=side)
-
-
-def ragged(*lengths: int, seed: int = 0) -> Ragged:
-    """Random sequences of the given lengths."""
-    generator = torch.Generator().manual_seed(seed)
-    return Ragged([torch.randint(3, VOCABULARY, (length,), generator=generator) for length in lengths])
 
 
 @pytest.fixture

@@ -12,7 +12,16 @@ from tercet.modeling.attention_patterns import PATTERNS, MappedPattern
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 GREEDY = {"do_sample": False, "eos_token_id": None, "max_new_tokens": 4, "pad_token_id": 0}
 WINDOW, LENGTH = 3, 9
-FIELDS = {"sliding_window": WINDOW, "attention_stride": 3}
+BIG_BIRD = {
+    "attention_block_size": 2,
+    "attention_window_blocks": 1,
+    "attention_global_tokens": 1,
+    "attention_random_blocks": 1,
+    "attention_random_seed": 1,
+}
+FIELDS = {"sliding_window": WINDOW, "attention_stride": 3} | BIG_BIRD
+DRAWN = [None, 0, 0, 0, 2, 0, 4, 5, 5, 4, 9, 5]
+"""Which block each block draws; the first has none before it."""
 MAPPED = [kind for kind, pattern in PATTERNS.items() if not pattern.is_window]
 NEW = "even_attention"
 
@@ -52,6 +61,9 @@ def by_hand(kind, query, key, is_causal):
     distance = abs(query - key)
     if kind == "strided_attention":
         return distance <= FIELDS["attention_stride"] or distance % FIELDS["attention_stride"] == 0
+    if kind == "big_bird_attention":
+        late, early = max(query, key) // 2, min(query, key) // 2
+        return late == early or min(query, key) == 0 or DRAWN[late] == early
     raise AssertionError(kind)
 
 
@@ -178,6 +190,19 @@ def test_a_kernel_that_knows_windows_only_is_refused_for_other_patterns(builder)
     ("fields", "message"),
     [
         ({"layer_types": ["strided_attention"], "attention_stride": 0}, "attention_stride is 0"),
+        ({"layer_types": ["big_bird_attention"], "attention_block_size": 0}, "attention_block_size is 0"),
+        ({"layer_types": ["big_bird_attention"], "attention_window_blocks": 0}, "choose 1 or more"),
+        ({"layer_types": ["big_bird_attention"], "attention_random_blocks": -1}, "choose 0 or more"),
+        ({"layer_types": ["big_bird_attention"], "attention_random_seed": -1}, "choose 0 or more"),
+        ({"layer_types": ["big_bird_attention"], "attention_global_tokens": -1}, "choose 0 or more"),
+        (
+            {
+                "layer_types": ["big_bird_attention"],
+                "attention_global_tokens": 9,
+                "max_position_embeddings": 8,
+            },
+            "attention_global_tokens is 9, but .* max_position_embeddings=8 tokens: choose so many or fewer",
+        ),
         ({"layer_types": ["narrow_attention"]}, r"layer_types is \['narrow_attention'\]: choose"),
     ],
 )

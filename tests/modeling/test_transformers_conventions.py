@@ -120,7 +120,7 @@ def test_the_kernel_can_be_changed_later(member, builder, batch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["modern", "sliding", "strided", "primer"])
+@pytest.mark.parametrize("variant", ["modern", "sliding", "strided", "big_bird", "primer"])
 def test_flex_attention_equals_sdpa(variant, builder, batch):
     """On a CPU flex attention infers, and does not train."""
     for member in ("encoder", "decoder"):
