@@ -16,6 +16,7 @@ from transformers import (
 from transformers.models.auto import modeling_auto
 
 from .bidirectional_decoder import TercetDecoderForMaskedLM
+from .configuration_elmo import TercetElmoConfig
 from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
 from .decoder_tasks import (
     TercetDecoderForMultipleChoice,
@@ -32,6 +33,7 @@ from .encoder_tasks import (
     TercetEncoderForTokenClassification,
 )
 from .modeling_tercet_decoder import TercetDecoderForCausalLM, TercetDecoderModel
+from .modeling_tercet_elmo import TercetElmoForLanguageModeling, TercetElmoModel
 from .modeling_tercet_encoder import (
     TercetEncoderForMaskedLM,
     TercetEncoderForNextSentencePrediction,
@@ -48,14 +50,15 @@ from .seq2seq_tasks import (
     TercetSeq2SeqForTokenClassification,
 )
 
-CONFIGURATIONS = (TercetEncoderConfig, TercetDecoderConfig, TercetSeq2SeqConfig)
+CONFIGURATIONS = (TercetEncoderConfig, TercetDecoderConfig, TercetSeq2SeqConfig, TercetElmoConfig)
 
 AUTO_CLASSES = {
-    AutoModel: (TercetEncoderModel, TercetDecoderModel, TercetSeq2SeqModel),
+    AutoModel: (TercetEncoderModel, TercetDecoderModel, TercetSeq2SeqModel, TercetElmoModel),
     AutoModelForPreTraining: (
         TercetEncoderForPreTraining,
         TercetDecoderForCausalLM,
         TercetSeq2SeqForConditionalGeneration,
+        TercetElmoForLanguageModeling,
     ),
     AutoModelForMaskedLM: (TercetEncoderForMaskedLM, TercetDecoderForMaskedLM),
     AutoModelForNextSentencePrediction: (TercetEncoderForNextSentencePrediction,),
@@ -119,6 +122,9 @@ __all__ = [
     "TercetDecoderForSequenceClassification",
     "TercetDecoderForTokenClassification",
     "TercetDecoderModel",
+    "TercetElmoConfig",
+    "TercetElmoForLanguageModeling",
+    "TercetElmoModel",
     "TercetEncoderConfig",
     "TercetEncoderForMaskedLM",
     "TercetEncoderForMultipleChoice",

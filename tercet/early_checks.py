@@ -45,8 +45,13 @@ KINDS = {
 READS = {"tokenizer": "pretrain", "verify-resume": "pretrain", "plan": "pretrain"}
 """Other commands that take a recipe: the command whose kind it is."""
 
-CONFIGURATIONS = ("TercetEncoderConfig", "TercetDecoderConfig", "TercetSeq2SeqConfig")
-"""Classes whose fields `model.overrides` may name."""
+CONFIGURATIONS = {
+    "TercetEncoderConfig": "configuration_tercet",
+    "TercetDecoderConfig": "configuration_tercet",
+    "TercetSeq2SeqConfig": "configuration_tercet",
+    "TercetElmoConfig": "configuration_elmo",
+}
+"""Classes whose fields `model.overrides` may name -> the file that defines them."""
 
 WITH_OVERRIDES = ("model", "student")
 """Parts of recipes that have `overrides` of a configuration."""
@@ -166,8 +171,9 @@ def check_common_mistakes(data: dict[str, Any], shape: Any) -> None:
 
 def is_configured(key: str) -> bool:
     """Tell whether a key is a field of a model's configuration."""
-    module = "tercet.modeling.configuration_tercet"
-    return any(key in field_names(module, name) for name in CONFIGURATIONS)
+    return any(
+        key in field_names(f"tercet.modeling.{module}", name) for name, module in CONFIGURATIONS.items()
+    )
 
 
 def all_names(shape: Any) -> set[str]:

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling import AUTO_CLASSES
+from ..architectures import ARCHITECTURES
 
-ARCHITECTURES = sorted({model for models in AUTO_CLASSES.values() for model in models}, key=repr)
 PROCESS = """
 import sys
 from pathlib import Path

@@ -13,7 +13,6 @@ from transformers import (
 )
 
 from tercet.modeling import (
-    AUTO_CLASSES,
     TercetDecoderForCausalLM,
     TercetEncoderConfig,
     TercetEncoderForMaskedLM,
@@ -22,6 +21,8 @@ from tercet.modeling import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
+
+from ..architectures import ARCHITECTURES, TRANSFORMERS
 
 VOCABULARY = 61
 SIZES = {
@@ -143,7 +144,6 @@ VARIANTS = {
         "relative_attention_max_distance": 6,
     },
 }
-ARCHITECTURES = sorted({model for models in AUTO_CLASSES.values() for model in models}, key=repr)
 NOT_PARALLEL = {name: {"norm_placement": "pre"} for name in ("neox", "sliding_neox")}
 """What a variant is of, where a block also reads an encoder."""
 MODELS = {
@@ -159,7 +159,7 @@ TASKS = [
         AutoModelForQuestionAnswering,
         AutoModelForMultipleChoice,
     )
-    for architecture in AUTO_CLASSES[auto_class]
+    for architecture in TRANSFORMERS[auto_class]
 ] + [TercetEncoderForReplacedTokenDetection]
 
 

@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from tercet.modeling import (
-    AUTO_CLASSES,
     TercetDecoderForCausalLM,
     TercetEncoderForMaskedLM,
     TercetEncoderForSequenceClassification,
@@ -19,7 +18,9 @@ from tercet.modeling import (
     TercetSeq2SeqForSequenceClassification,
 )
 
-ARCHITECTURES = [(auto, model) for auto, models in AUTO_CLASSES.items() for model in models]
+from ..architectures import TRANSFORMERS
+
+ARCHITECTURES = [(auto, model) for auto, models in TRANSFORMERS.items() for model in models]
 
 
 @pytest.mark.parametrize(("auto", "architecture"), ARCHITECTURES, ids=lambda part: part.__name__)
