@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from ..modeling.pretrained_neural import NeuralPreTrainedModel
 from .messages import shortened
 
 POOLERS = {
@@ -13,7 +13,7 @@ POOLERS = {
 
 
 def inherit(
-    model: TercetPreTrainedModel, source: TercetPreTrainedModel, *, keeps_head: bool = True
+    model: NeuralPreTrainedModel, source: NeuralPreTrainedModel, *, keeps_head: bool = True
 ) -> list[str]:
     """Give a model the weights of another one; name the parameters that the other does not have.
 
@@ -37,7 +37,7 @@ def inherit(
 
 
 def inherited(
-    source: TercetPreTrainedModel, model: TercetPreTrainedModel, *, keeps_head: bool
+    source: NeuralPreTrainedModel, model: NeuralPreTrainedModel, *, keeps_head: bool
 ) -> dict[str, Tensor]:
     """Name the tensors of one model as another has them, without what only the first has."""
     prefix = "" if hasattr(source, "model") else "model."

@@ -16,8 +16,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetConfig, TercetPreTrainedModel
+from ..modeling import TercetConfig
+from ..modeling.pretrained_neural import NeuralPreTrainedModel
 from ..text.corpus import TokenizedCorpus
+from ..text.special_tokens import share_of_unknown
 from ..text.tokenizer import Template
 from ..training.examples import ExampleSource
 from ..training.objective import Objective
@@ -29,7 +31,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Smoothing = Annotated[float, Field(ge=0, lt=1)]
 ZLoss = Annotated[float, Field(ge=0)]
 
-Trainable = TercetPreTrainedModel | JointModel
+Trainable = NeuralPreTrainedModel | JointModel
 """A model, or several models that learn together."""
 
 Corpus = TokenizedCorpus | tuple[TokenizedCorpus, TokenizedCorpus]
@@ -61,7 +63,7 @@ class FullSequence:
 class BaseObjectiveRecipe(ABC):
     """What a recipe says of an objective. Abstract: each objective adds its fields, and builds itself."""
 
-    model_class: ClassVar[type[TercetPreTrainedModel]]
+    model_class: ClassVar[type[NeuralPreTrainedModel]]
     """The model that learns it, which a finished run leaves in its folder `model`."""
     saved: ClassVar[Mapping[str, str]] = {MODEL: ""}
     """Folders of a finished run -> the part of what is trained that is saved there; "" is the whole."""
@@ -111,11 +113,19 @@ class BaseObjectiveRecipe(ABC):
         """
         return self.model_class(config)
 
+    def taught(self, model: Trainable, tokenizer: PreTrainedTokenizerBase) -> Trainable:
+        """Give what is trained, with what it has to know of a tokenizer beside the size of its vocabulary.
+
+        Raises:
+            ValueError: The tokenizer does not suit the model.
+        """
+        return model
+
     def parts(
         self, model: Trainable, sequence_length: int
-    ) -> Sequence[tuple[TercetPreTrainedModel, FullSequence]]:
+    ) -> Sequence[tuple[NeuralPreTrainedModel, FullSequence]]:
         """List the models in what `build_model` gives, each with the longest sequence that it reads."""
-        assert isinstance(model, TercetPreTrainedModel)
+        assert isinstance(model, NeuralPreTrainedModel)
         return [(model, self.full_sequence(sequence_length))]
 
     @abstractmethod
@@ -174,6 +184,12 @@ class BaseObjectiveRecipe(ABC):
         Raises:
             ValueError: The sequences are too short for the objective.
         """
+
+    def share_of_unknown(
+        self, corpora: Sequence[TokenizedCorpus], tokenizer: PreTrainedTokenizerBase
+    ) -> float:
+        """Give the share of what is predicted that the tokenizer does not know, by default of all tokens."""
+        return share_of_unknown([corpus.tokens for corpus in corpora], tokenizer)
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
         """Count the UTF-8 bytes of text that a term's targets stand for, by the term's name.

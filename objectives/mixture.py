@@ -16,14 +16,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetEncoderForMaskedLM, TercetEncoderForPreTraining, TercetPreTrainedModel
+from ..modeling import TercetEncoderForMaskedLM, TercetEncoderForPreTraining
+from ..modeling.pretrained_neural import NeuralPreTrainedModel
 from ..text.tokenizer import Template
 from ..training.examples import ExampleSource
 from ..training.mixture import MixedObjective, MixedSource
 from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence
 from .recipes import SingleObjectiveRecipe
 
-SERVES: dict[type[TercetPreTrainedModel], tuple[type[TercetPreTrainedModel], ...]] = {
+SERVES: dict[type[NeuralPreTrainedModel], tuple[type[NeuralPreTrainedModel], ...]] = {
     TercetEncoderForPreTraining: (TercetEncoderForMaskedLM,)
 }
 """Models that learn the objectives of other classes, too, because they have their heads."""
@@ -63,7 +64,7 @@ class MixtureRecipe(BaseObjectiveRecipe):
         return [part.share / total for part in self.objectives]
 
     @property
-    def model_class(self) -> type[TercetPreTrainedModel]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def model_class(self) -> type[NeuralPreTrainedModel]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The model that learns all objectives."""
         return self.require_one_model()
 
@@ -87,7 +88,7 @@ class MixtureRecipe(BaseObjectiveRecipe):
         """Whether the objectives read pairs of texts."""
         return any(recipe.reads_pairs for recipe in self.recipes)
 
-    def require_one_model(self) -> type[TercetPreTrainedModel]:
+    def require_one_model(self) -> type[NeuralPreTrainedModel]:
         """Find the model that learns all objectives.
 
         Raises:

@@ -24,6 +24,7 @@ from ..interop.messages import shortened
 from ..interop.model_folder import find_folder, load_config, num_ids
 from ..interop.own_model import load_ours
 from ..modeling import TercetConfig, TercetPreTrainedModel, TercetSeq2SeqConfig
+from ..modeling.pretrained_neural import NeuralPreTrainedModel
 from ..objectives.base_recipe import Trainable
 from .recipe import PretrainingRecipe
 
@@ -52,7 +53,7 @@ def build_model(
     has_own_size = source is not None or "vocab_size" in recipe.model.overrides
     fit_vocabulary(config, tokenizer, is_size_given=has_own_size)
     torch.manual_seed(recipe.training.seed)
-    model = recipe.objective.build_model(config)
+    model = recipe.objective.taught(recipe.objective.build_model(config), tokenizer)
     if source is not None:
         tell_of_fresh(source, inherit_parts(model, recipe, load_ours(source)))
     return model
@@ -64,7 +65,7 @@ def inherit_parts(model: Trainable, recipe: PretrainingRecipe, source: TercetPre
     take = inherit if recipe.model.grow_from is None else partial(grow_into, noise=noise)
     fresh = {id(parameter): name for name, parameter in model.named_parameters()}
     for part in map(model.get_submodule, recipe.objective.inheriting):
-        assert isinstance(part, TercetPreTrainedModel)
+        assert isinstance(part, NeuralPreTrainedModel)
         missing = take(part, source)
         for name, parameter in part.named_parameters():
             if name not in missing:
