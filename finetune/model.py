@@ -27,20 +27,22 @@ from ..interop.own_model import load_ours
 from ..interop.source import load_stock
 from ..interop.stored_weights import inspect_weights
 from ..modeling import (
-    TercetConfig,
     TercetDecoderConfig,
+    TercetElmoConfig,
     TercetEncoderConfig,
     TercetPreTrainedModel,
     TercetSeq2SeqConfig,
 )
+from ..modeling.configuration_neural import NeuralConfig
 from ..pretraining.model import require_fields
 from .recipe import LoraRecipe, PretrainedModelRecipe
 from .task import Task
 
-MEMBERS: dict[type[TercetConfig], str] = {
+MEMBERS: dict[type[NeuralConfig], str] = {
     TercetEncoderConfig: "Encoder",
     TercetDecoderConfig: "Decoder",
     TercetSeq2SeqConfig: "Seq2Seq",
+    TercetElmoConfig: "Elmo",
 }
 """Configuration -> the member in the names of its models."""
 
@@ -74,7 +76,7 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
     require_same_labels(config, task, recipe)
     torch.manual_seed(seed)
     is_ours = config.model_type.startswith("tercet")
-    source = load_ours(str(folder)) if is_ours else load_foreign(folder, config, task)
+    source = load_ours(str(folder), reads_any=True) if is_ours else load_foreign(folder, config, task)
     tokenizer = require_tokenizer(folder, recipe.path)
     require_fit(tokenizer, source.config)
     task.prepare_tokenizer(tokenizer)

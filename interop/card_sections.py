@@ -22,6 +22,7 @@ KINDS = {
     "tercet_encoder": "encoder",
     "tercet_decoder": "decoder",
     "tercet_seq2seq": "sequence-to-sequence Transformer",
+    "tercet_elmo": "ELMo (a bidirectional language model over characters)",
 }
 """Type of a model -> what it is."""
 

@@ -25,6 +25,7 @@ from .decoder_tasks import (
     TercetDecoderForSequenceClassification,
     TercetDecoderForTokenClassification,
 )
+from .elmo_tasks import TercetElmoForSequenceClassification, TercetElmoForTokenClassification
 from .encoder_tasks import (
     TercetEncoderForMultipleChoice,
     TercetEncoderForQuestionAnswering,
@@ -68,11 +69,13 @@ AUTO_CLASSES = {
         TercetEncoderForSequenceClassification,
         TercetDecoderForSequenceClassification,
         TercetSeq2SeqForSequenceClassification,
+        TercetElmoForSequenceClassification,
     ),
     AutoModelForTokenClassification: (
         TercetEncoderForTokenClassification,
         TercetDecoderForTokenClassification,
         TercetSeq2SeqForTokenClassification,
+        TercetElmoForTokenClassification,
     ),
     AutoModelForQuestionAnswering: (
         TercetEncoderForQuestionAnswering,
@@ -124,6 +127,8 @@ __all__ = [
     "TercetDecoderModel",
     "TercetElmoConfig",
     "TercetElmoForLanguageModeling",
+    "TercetElmoForSequenceClassification",
+    "TercetElmoForTokenClassification",
     "TercetElmoModel",
     "TercetEncoderConfig",
     "TercetEncoderForMaskedLM",

@@ -55,7 +55,7 @@ def build_model(
     torch.manual_seed(recipe.training.seed)
     model = recipe.objective.taught(recipe.objective.build_model(config), tokenizer)
     if source is not None:
-        tell_of_fresh(source, inherit_parts(model, recipe, load_ours(source)))
+        tell_of_fresh(source, inherit_parts(model, recipe, load_ours(source, reads_any=True)))
     return model
 
 
