@@ -4,10 +4,10 @@
     python examples/word_senses.py MODEL --sentences FILE --word WORD   lines of "sense<TAB>sentence"
 
 A word vector is the same wherever its word stands; a state of a model is one of the word in its context
-(Peters et al., 2018, section 5.3). For every layer, the table has the mean cosine of two uses in one sense, of
-two uses in different senses, and the difference: the further above 0 it is, the better the layer tells the
-senses apart. Models that read from left to right see only what precedes the word. Several tokens of a word are
-averaged, and of an encoder with a decoder the encoder is read. Draws runs/word-senses.png.
+(Peters et al., 2018, section 5.3). For every layer, the table has the mean cosine of two uses in one sense,
+of two uses in different senses, and the difference: the further above 0 it is, the better the layer tells the
+senses apart. Models that read from left to right see only what precedes the word. Several tokens of a word
+are averaged, and of an encoder with a decoder the encoder is read. Draws runs/word-senses.png.
 """
 
 import argparse

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -21,7 +20,7 @@ from ..interop.growth import grow_into
 from ..interop.growth_requirements import require_growth
 from ..interop.inheritance import inherit
 from ..interop.messages import shortened
-from ..interop.model_folder import find_folder, load_config, num_ids
+from ..interop.model_folder import find_folder, load_config, num_ids, require_transformer
 from ..interop.own_model import load_ours
 from ..modeling import TercetConfig, TercetPreTrainedModel, TercetSeq2SeqConfig
 from ..modeling.pretrained_neural import NeuralPreTrainedModel
@@ -62,11 +61,14 @@ def build_model(
 def inherit_parts(model: Trainable, recipe: PretrainingRecipe, source: TercetPreTrainedModel) -> list[str]:
     """Give parts of what is trained the weights of a model, or its function; name what it does not have."""
     noise = recipe.model.grow_noise
-    take = inherit if recipe.model.grow_from is None else partial(grow_into, noise=noise)
     fresh = {id(parameter): name for name, parameter in model.named_parameters()}
     for part in map(model.get_submodule, recipe.objective.inheriting):
         assert isinstance(part, NeuralPreTrainedModel)
-        missing = take(part, source)
+        if recipe.model.grow_from is None:
+            missing = inherit(part, source)
+        else:
+            assert isinstance(part, TercetPreTrainedModel)  # `build_config` has refused others
+            missing = grow_into(part, source, noise=noise)
         for name, parameter in part.named_parameters():
             if name not in missing:
                 fresh.pop(id(parameter), None)
@@ -122,6 +124,7 @@ def build_config(recipe: PretrainingRecipe) -> TercetConfig:
         raise ValueError(f"model.overrides: {str(error).splitlines()[-1].strip()}") from None
     require_positions(config, recipe.corpus.sequence_length)
     if recipe.model.grow_from is not None:
+        require_transformer(config, origin)
         require_growth(config, smaller_config(recipe.model.grow_from))
     return config
 

@@ -1,5 +1,7 @@
 """ELMo: states of words depend on nothing but their words, and both directions learn to predict."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -215,6 +217,7 @@ def test_new_weights_are_drawn_alike_with_and_without_a_file(model, tmp_path):
     assert_close(layer.bias_ih_l0[9:18], model.forward_layers.layers[0].bias_ih_l0[9:18])
     fresh = TercetElmoModel(small_config())
     for stack in (fresh.forward_layers, fresh.backward_layers):
-        biases = torch.stack([each.bias_ih_l0 + each.bias_hh_l0 for each in stack.layers])
+        layers: Any = stack.layers
+        biases = torch.stack([each.bias_ih_l0 + each.bias_hh_l0 for each in layers])
         assert_close(biases, torch.tensor([0.0, 1.0, 0.0, 0.0]).repeat_interleave(9).expand_as(biases))
     assert (fresh.characters.highways[0].gate.bias == -2).all()

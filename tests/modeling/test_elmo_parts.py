@@ -1,5 +1,7 @@
 """The parts of an ELMo: each equals its definition, and a configuration has to describe one."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -65,7 +67,8 @@ def test_the_character_encoder_equals_loops_over_places():
                 ]
                 features.append(torch.stack(responses).amax().clamp(min=0))
         x = torch.stack(features)
-        for highway in encoder.highways:
+        highways: Any = encoder.highways
+        for highway in highways:
             transformed = (highway.transform.weight @ x + highway.transform.bias).clamp(min=0)
             gate = 1 / (1 + torch.exp(-(highway.gate.weight @ x + highway.gate.bias)))
             x = gate * transformed + (1 - gate) * x
@@ -87,7 +90,8 @@ def test_lstm_layers_equal_a_loop_over_words():
     layers = DirectedLayers(small_config(num_hidden_layers=3)).double()
     x = torch.randn(2, 4, 6, dtype=torch.double, requires_grad=True)
     fast, slow, read = layers(x), [], x
-    for layer in layers.layers:
+    lstms: Any = layers.layers
+    for layer in lstms:
         output, cell = torch.zeros(2, 6).double(), torch.zeros(2, 9).double()
         outputs = []
         for word in read.unbind(1):
