@@ -49,7 +49,8 @@ class TokenSpelling:
 
     def begins_word(self, input_ids: Tensor) -> Tensor:
         """Tell which tokens (B, T) begin a word: all but those that continue one."""
-        return begins_word(input_ids, self.continues, self.is_special)
+        device = input_ids.device
+        return begins_word(input_ids, self.continues.to(device), self.is_special.to(device))
 
 
 class Spelling(nn.Module):
