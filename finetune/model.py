@@ -164,7 +164,7 @@ def freeze(model: nn.Module, num_layers: int) -> None:
     """Keep the embeddings and the lowest layers of each stack as they are; -1: all but the head.
 
     Raises:
-        ValueError: The model has fewer layers, or a head without weights of its own.
+        ValueError: The model has fewer layers or is no Transformer, or its head has no weights of its own.
     """
     base: Any = model.get_submodule("model")
     if num_layers < 0:
@@ -175,6 +175,11 @@ def freeze(model: nn.Module, num_layers: int) -> None:
                 f"trainable weights: freeze fewer layers"
             )
         return
+    if num_layers and not isinstance(model, TercetPreTrainedModel):
+        raise ValueError(
+            f"training.frozen_layers is {num_layers}, but {type(model).__name__} has no layers to freeze one "
+            "by one: use -1 for all, or 0 for none"
+        )
     stacks = [
         module for module in base.modules() if isinstance(getattr(module, "layers", None), nn.ModuleList)
     ]
