@@ -71,15 +71,9 @@ def build_planned_model(recipe: PretrainingRecipe) -> Trainable:
     """Build what a recipe trains without storage; its vocabulary is the largest that its tokenizer may have.
 
     Raises:
-        ValueError: As in `build_config`, the named tokenizer cannot be loaded, or the model is none of the
-            Transformers.
+        ValueError: As in `build_config`, or the named tokenizer cannot be loaded.
     """
     config = build_config(recipe)
-    if not isinstance(config, TercetConfig):
-        raise ValueError(
-            f"{recipe.objective.kind} trains a {config.model_type}, whose costs cannot be planned: only "
-            "those of Transformers can; run a few steps instead (training.steps=20), which tell their speed"
-        )
     if "vocab_size" not in recipe.model.overrides:
         path = recipe.tokenizer.path
         config.vocab_size = recipe.tokenizer.vocab_size if path is None else num_ids(load_tokenizer(path))

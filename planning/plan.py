@@ -8,6 +8,7 @@ layouts    who holds and sends what                  (`layouts.py`)    ->  a `Pl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..modeling import TercetPreTrainedModel
 from ..objectives.base_recipe import FullSequence
 from ..pretraining.recipe import PretrainingRecipe
 from .device_layouts import Layout, Memory, Share, layouts
@@ -97,13 +98,24 @@ class Plan:
         return sum(stage.flops for stage in self.stages)
 
 
+def require_planned_kind(recipe: PretrainingRecipe) -> None:
+    """Raise a `ValueError` if a recipe trains a model whose costs are not known: no Transformer."""
+    model_class = recipe.objective.model_class
+    if not issubclass(model_class, TercetPreTrainedModel):
+        raise ValueError(
+            f"{recipe.objective.kind} trains a {model_class.__name__}, whose costs cannot be planned: only "
+            "those of Transformers can; run a few steps instead (training.steps=20), which tell their speed"
+        )
+
+
 def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
     """Plan a run; no text is read, nothing is trained, no storage is taken.
 
     Raises:
-        ValueError: Parts of the recipe do not fit each other, a step has too few sequences for the devices,
-            or the device does not compute in the recipe's precision.
+        ValueError: Parts of the recipe do not fit each other, its model is no Transformer, a step has too few
+            sequences for the devices, or the device does not compute in the recipe's precision.
     """
+    require_planned_kind(recipe)
     wanted = recipe.training.precision
     precision = machines.automatic_precision if wanted == "auto" else wanted
     peak = machines.peak(precision)

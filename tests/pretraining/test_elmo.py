@@ -10,7 +10,7 @@ from transformers import AutoModelForPreTraining, AutoTokenizer
 
 from tercet import TercetElmoForLanguageModeling
 from tercet.configs.recipe import parse_recipe
-from tercet.planning.model_costs import build_planned_model
+from tercet.planning.plan import require_planned_kind
 from tercet.pretraining.model import build_config
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
@@ -80,7 +80,7 @@ def test_training_goes_on_from_a_finished_model(recipe_in):
 
 def test_costs_and_growth_are_those_of_transformers_alone(recipe_in):
     recipe = recipe_in("run")
-    with pytest.raises(ValueError, match="trains a tercet_elmo, whose costs cannot be planned"):
-        build_planned_model(recipe)
+    with pytest.raises(ValueError, match="trains a TercetElmoForLanguageModeling, whose costs cannot be"):
+        require_planned_kind(recipe)
     with pytest.raises(ValueError, match="is a tercet_decoder, but bidirectional_language_modeling trains"):
         build_config(replace(recipe, model=replace(recipe.model, preset="decoder-mini", overrides={})))
