@@ -252,7 +252,8 @@ def first_student(recipe: StudentRecipe, step: PreparedGeneralStep, seed: int) -
     """
     teacher, objective = step.teacher, step.recipe.objective
     if recipe.path is None:
-        return build_student(recipe, teacher.model, objective.model_class, seed)
+        model_class = cast(type[TercetPreTrainedModel], objective.model_class)  # as its teacher is
+        return build_student(recipe, teacher.model, model_class, seed)
     own = load_source(recipe.path)
     require_same_vocabulary(teacher.tokenizer, own.tokenizer)
     if own.model.config.vocab_size != teacher.model.config.vocab_size:

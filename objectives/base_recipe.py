@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetConfig
+from ..modeling import TercetConfig, TercetPreTrainedModel
 from ..modeling.pretrained_neural import NeuralPreTrainedModel
 from ..text.corpus import TokenizedCorpus
 from ..text.special_tokens import share_of_unknown
@@ -123,9 +123,9 @@ class BaseObjectiveRecipe(ABC):
 
     def parts(
         self, model: Trainable, sequence_length: int
-    ) -> Sequence[tuple[NeuralPreTrainedModel, FullSequence]]:
+    ) -> Sequence[tuple[TercetPreTrainedModel, FullSequence]]:
         """List the models in what `build_model` gives, each with the longest sequence that it reads."""
-        assert isinstance(model, NeuralPreTrainedModel)
+        assert isinstance(model, TercetPreTrainedModel)
         return [(model, self.full_sequence(sequence_length))]
 
     @abstractmethod
