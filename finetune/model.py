@@ -10,7 +10,7 @@ and is loaded like any other; they are kept beside it as well.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
@@ -22,25 +22,33 @@ from ..interop.architectures import architecture_of
 from ..interop.conversion import from_stock
 from ..interop.inheritance import inherit
 from ..interop.messages import quietly, shortened
-from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
-from ..interop.own_model import load_transformer
+from ..interop.model_folder import (
+    find_folder,
+    load_config,
+    require_fit,
+    require_tokenizer,
+    require_transformer,
+)
+from ..interop.own_model import load_ours
 from ..interop.source import load_stock
 from ..interop.stored_weights import inspect_weights
 from ..modeling import (
-    TercetConfig,
     TercetDecoderConfig,
+    TercetElmoConfig,
     TercetEncoderConfig,
     TercetPreTrainedModel,
     TercetSeq2SeqConfig,
 )
+from ..modeling.configuration_neural import NeuralConfig
 from ..pretraining.model import require_fields
 from .recipe import LoraRecipe, PretrainedModelRecipe
 from .task import Task
 
-MEMBERS: dict[type[TercetConfig], str] = {
+MEMBERS: dict[type[NeuralConfig], str] = {
     TercetEncoderConfig: "Encoder",
     TercetDecoderConfig: "Decoder",
     TercetSeq2SeqConfig: "Seq2Seq",
+    TercetElmoConfig: "Elmo",
 }
 """Configuration -> the member in the names of its models."""
 
@@ -73,8 +81,12 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
     inspect_weights(folder)
     require_same_labels(config, task, recipe)
     torch.manual_seed(seed)
+    if type(config) not in MEMBERS:
+        require_transformer(config, recipe.path)
     is_ours = config.model_type.startswith("tercet")
-    source = load_transformer(str(folder)) if is_ours else load_foreign(folder, config, task)
+    source = cast(
+        TercetPreTrainedModel, load_ours(str(folder)) if is_ours else load_foreign(folder, config, task)
+    )
     tokenizer = require_tokenizer(folder, recipe.path)
     require_fit(tokenizer, source.config)
     task.prepare_tokenizer(tokenizer)
@@ -162,7 +174,7 @@ def freeze(model: nn.Module, num_layers: int) -> None:
     """Keep the embeddings and the lowest layers of each stack as they are; -1: all but the head.
 
     Raises:
-        ValueError: The model has fewer layers, or a head without weights of its own.
+        ValueError: The model has fewer layers or is no Transformer, or its head has no weights of its own.
     """
     base: Any = model.get_submodule("model")
     if num_layers < 0:
@@ -173,6 +185,11 @@ def freeze(model: nn.Module, num_layers: int) -> None:
                 f"trainable weights: freeze fewer layers"
             )
         return
+    if num_layers and not isinstance(model, TercetPreTrainedModel):
+        raise ValueError(
+            f"training.frozen_layers is {num_layers}, but {type(model).__name__} has no layers to freeze one "
+            "by one: use -1 for all, or 0 for none"
+        )
     stacks = [
         module for module in base.modules() if isinstance(getattr(module, "layers", None), nn.ModuleList)
     ]

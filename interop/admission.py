@@ -5,8 +5,9 @@ import transformers
 from transformers import PreTrainedConfig
 
 from .. import modeling  # noqa: F401  registers the family with the Auto classes
+from ..modeling.configuration_elmo import TercetElmoConfig
 from .examined_model import MAPPINGS, ExaminedModel, classes_of
-from .model_folder import find_folder, load_config, load_tokenizer
+from .model_folder import find_folder, load_config, load_tokenizer, require_transformer
 from .stored_weights import inspect_weights
 
 
@@ -15,11 +16,13 @@ def load_examined_model(name: str, *, trust_remote_code: bool = False) -> Examin
 
     Raises:
         FileNotFoundError: There is no such model.
-        ValueError: A file is missing or damaged, the weights are pickled, or the model has a head that no
-            examination knows.
+        ValueError: A file is missing or damaged, the weights are pickled, or the model is of a kind, or has a
+            head, that no examination knows.
     """
     folder = find_folder(name)
     config = load_config(folder, trust_remote_code=trust_remote_code)
+    if isinstance(config, TercetElmoConfig):  # whose tokens and words no examination tells apart
+        require_transformer(config, name)
     loader = loader_of(config)
     inspect_weights(folder)
     model, loading = getattr(transformers, loader).from_pretrained(

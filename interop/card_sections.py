@@ -24,6 +24,7 @@ KINDS = {
     "tercet_seq2seq": "sequence-to-sequence Transformer",
     "tercet_character": "character language model",
     "tercet_recurrent_seq2seq": "recurrent sequence-to-sequence model",
+    "tercet_elmo": "ELMo (a bidirectional language model over characters)",
 }
 """Type of a model -> what it is."""
 

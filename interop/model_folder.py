@@ -10,6 +10,7 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
+from ..modeling.configuration_tercet import TercetConfig
 from .messages import first_line, quietly
 
 CONFIG = "config.json"
@@ -89,6 +90,15 @@ def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTr
         raise ValueError(
             f"{folder / CONFIG} cannot be loaded ({first_line(error)}): repair it, or copy it again"
         ) from error
+
+
+def require_transformer(config: PreTrainedConfig, source: str) -> None:
+    """Raise a `ValueError` if a member of the family is no Transformer, which most commands work on."""
+    if config.model_type.startswith("tercet") and not isinstance(config, TercetConfig):
+        raise ValueError(
+            f"{source} is a {config.model_type}, which this command does not read: name an encoder, a "
+            "decoder or a sequence-to-sequence model"
+        )
 
 
 def require_generation_config(folder: Path) -> None:

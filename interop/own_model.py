@@ -1,38 +1,23 @@
 """A model of ours in a folder or on the Hub, with the head that it was saved with."""
 
+from typing import cast
+
 from transformers import AutoModel
 
 from .. import modeling
 from ..modeling.pretrained_neural import NeuralPreTrainedModel
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from .messages import quietly
-from .model_folder import find_folder, load_config
+from .model_folder import find_folder, load_config, require_transformer
 from .stored_weights import inspect_weights
 
 
-def load_ours(source: str, model_class: type[TercetPreTrainedModel] | None = None) -> TercetPreTrainedModel:
-    """Load a Transformer of ours from a folder or the Hub.
+def load_ours(source: str, model_class: type[NeuralPreTrainedModel] | None = None) -> NeuralPreTrainedModel:
+    """Load a model of ours from a folder or the Hub, whatever member it is.
 
     Args:
         source: The folder or id.
         model_class: What it is loaded as; by default with its own head.
-
-    Raises:
-        FileNotFoundError: There is no model.
-        ValueError: It is none of ours, or its weights are damaged, incomplete or pickled; or it is another
-            member, without attention.
-    """
-    model = load_member(source, model_class)
-    if not isinstance(model, TercetPreTrainedModel):
-        raise ValueError(
-            f"{source} is a {model.config.model_type}, which is no Transformer: use an encoder, a decoder "
-            "or a sequence-to-sequence model here"
-        )
-    return model
-
-
-def load_member(source: str, model_class: type[NeuralPreTrainedModel] | None = None) -> NeuralPreTrainedModel:
-    """Load a model of any member of the family, as `load_ours` does.
 
     Raises:
         FileNotFoundError: There is no model.
@@ -58,10 +43,5 @@ def load_transformer(
         FileNotFoundError: There is no model.
         ValueError: As in `load_ours`, or it is no Transformer.
     """
-    model = load_ours(source, model_class)
-    if not isinstance(model, TercetPreTrainedModel):
-        raise ValueError(
-            f"{source} is a {model.config.model_type}, but this needs a Transformer: choose a "
-            "tercet_encoder, tercet_decoder or tercet_seq2seq"
-        )
-    return model
+    require_transformer(load_config(find_folder(source)), source)
+    return cast(TercetPreTrainedModel, load_ours(source, model_class))

@@ -17,6 +17,7 @@ from transformers.models.auto import modeling_auto
 
 from .bidirectional_decoder import TercetDecoderForMaskedLM
 from .configuration_character import TercetCharacterConfig
+from .configuration_elmo import TercetElmoConfig
 from .configuration_neural import NeuralConfig
 from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
 from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
@@ -27,6 +28,7 @@ from .decoder_tasks import (
     TercetDecoderForSequenceClassification,
     TercetDecoderForTokenClassification,
 )
+from .elmo_tasks import TercetElmoForSequenceClassification, TercetElmoForTokenClassification
 from .encoder_tasks import (
     TercetEncoderForMultipleChoice,
     TercetEncoderForQuestionAnswering,
@@ -36,6 +38,7 @@ from .encoder_tasks import (
 )
 from .modeling_tercet_character import TercetCharacterLanguageModel, TercetCharacterModel
 from .modeling_tercet_decoder import TercetDecoderForCausalLM, TercetDecoderModel
+from .modeling_tercet_elmo import TercetElmoForLanguageModeling, TercetElmoModel
 from .modeling_tercet_encoder import (
     TercetEncoderForMaskedLM,
     TercetEncoderForNextSentencePrediction,
@@ -62,6 +65,7 @@ CONFIGURATIONS = (
     TercetDecoderConfig,
     TercetSeq2SeqConfig,
     TercetCharacterConfig,
+    TercetElmoConfig,
     TercetRecurrentSeq2SeqConfig,
 )
 
@@ -71,6 +75,7 @@ AUTO_CLASSES = {
         TercetDecoderModel,
         TercetSeq2SeqModel,
         TercetCharacterModel,
+        TercetElmoModel,
         TercetRecurrentSeq2SeqModel,
     ),
     AutoModelForPreTraining: (
@@ -79,6 +84,7 @@ AUTO_CLASSES = {
         TercetSeq2SeqForConditionalGeneration,
         TercetCharacterLanguageModel,
         TercetRecurrentSeq2SeqForConditionalGeneration,
+        TercetElmoForLanguageModeling,
     ),
     AutoModelForMaskedLM: (TercetEncoderForMaskedLM, TercetDecoderForMaskedLM),
     AutoModelForNextSentencePrediction: (TercetEncoderForNextSentencePrediction,),
@@ -91,11 +97,13 @@ AUTO_CLASSES = {
         TercetEncoderForSequenceClassification,
         TercetDecoderForSequenceClassification,
         TercetSeq2SeqForSequenceClassification,
+        TercetElmoForSequenceClassification,
     ),
     AutoModelForTokenClassification: (
         TercetEncoderForTokenClassification,
         TercetDecoderForTokenClassification,
         TercetSeq2SeqForTokenClassification,
+        TercetElmoForTokenClassification,
     ),
     AutoModelForQuestionAnswering: (
         TercetEncoderForQuestionAnswering,
@@ -151,6 +159,11 @@ __all__ = [
     "TercetDecoderForSequenceClassification",
     "TercetDecoderForTokenClassification",
     "TercetDecoderModel",
+    "TercetElmoConfig",
+    "TercetElmoForLanguageModeling",
+    "TercetElmoForSequenceClassification",
+    "TercetElmoForTokenClassification",
+    "TercetElmoModel",
     "TercetEncoderConfig",
     "TercetEncoderForMaskedLM",
     "TercetEncoderForMultipleChoice",

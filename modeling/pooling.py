@@ -27,6 +27,16 @@ class Sequences(ABC):
 
     @property
     @abstractmethod
+    def numbers(self) -> Tensor:
+        """Number of the sequence of each token, (B, T), or packed (1, N); -1 at pads."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many sequences there are, S."""
+
+    @property
+    @abstractmethod
     def first(self) -> TokenIndices:
         """Where the first token of each sequence is."""
 
@@ -62,6 +72,16 @@ class PaddedRows(Sequences):
         return self.mask
 
     @property
+    def numbers(self) -> Tensor:
+        """The row of each real token, (B, T)."""
+        return torch.where(self.mask, self.rows[:, None], -1)
+
+    @property
+    def count(self) -> int:
+        """The rows."""
+        return len(self.rows)
+
+    @property
     def first(self) -> TokenIndices:
         """Behind the pads on the left."""
         return self.rows, self.mask.int().argmax(-1)
@@ -92,6 +112,16 @@ class PackedStream(Sequences):
     def is_own(self) -> Tensor:
         """True at the tokens of each sequence, (S, N)."""
         return (self.begins[:, None] <= self.stream) & (self.stream < self.ends[:, None])
+
+    @property
+    def numbers(self) -> Tensor:
+        """How many sequences end before each token, (1, N): none of them is a pad."""
+        return torch.bucketize(self.stream, self.ends, right=True)[None]
+
+    @property
+    def count(self) -> int:
+        """One less than there are bounds."""
+        return len(self.ends)
 
     @property
     def first(self) -> TokenIndices:

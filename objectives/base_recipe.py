@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..modeling import NeuralConfig, NeuralPreTrainedModel
 from ..text.corpus import TokenizedCorpus
+from ..text.special_tokens import share_of_unknown
 from ..text.tokenizer import Template
 from ..training.examples import ExampleSource
 from ..training.objective import Objective
@@ -120,6 +121,14 @@ class BaseObjectiveRecipe(ABC):
         """
         return next(known for known in self.model_classes if known.config_class is type(config))(config)
 
+    def taught(self, model: Trainable, tokenizer: PreTrainedTokenizerBase) -> Trainable:
+        """Give what is trained, with what it has to know of a tokenizer beside the size of its vocabulary.
+
+        Raises:
+            ValueError: The tokenizer does not suit the model.
+        """
+        return model
+
     def parts(
         self, model: Trainable, sequence_length: int
     ) -> Sequence[tuple[NeuralPreTrainedModel, FullSequence]]:
@@ -183,6 +192,12 @@ class BaseObjectiveRecipe(ABC):
         Raises:
             ValueError: The sequences are too short for the objective.
         """
+
+    def share_of_unknown(
+        self, corpora: Sequence[TokenizedCorpus], tokenizer: PreTrainedTokenizerBase
+    ) -> float:
+        """Give the share of what is predicted that the tokenizer does not know, by default of all tokens."""
+        return share_of_unknown([corpus.tokens for corpus in corpora], tokenizer)
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
         """Count the UTF-8 bytes of text that a term's targets stand for, by the term's name.

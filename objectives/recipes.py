@@ -7,6 +7,7 @@ replaced_token_detection                           encoder     running text
 masked_language_modeling_with_sentence_order       encoder     pairs of sentence runs (documents with several)
 sentence_denoising                                 encoder     sentences
 causal_language_modeling                           decoder     running text
+bidirectional_language_modeling                    elmo        running text
 masked_next_token_prediction                       decoder     running text
 hybrid_language_modeling                           decoder     running text
 fill_in_the_middle                                 decoder     running text
@@ -22,6 +23,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from .bidirectional_language_modeling import BidirectionalLanguageModelingRecipe
 from .causal_language_modeling import CausalLanguageModelingRecipe
 from .character_language_modeling import CharacterLanguageModelingRecipe
 from .denoising import DenoisingRecipe
@@ -45,6 +47,7 @@ SingleObjectiveRecipe = Annotated[
     | SentenceOrderRecipe
     | SentenceDenoisingRecipe
     | CausalLanguageModelingRecipe
+    | BidirectionalLanguageModelingRecipe
     | MaskedNextTokenRecipe
     | HybridLanguageModelingRecipe
     | FillInTheMiddleRecipe

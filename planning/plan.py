@@ -98,6 +98,16 @@ class Plan:
         return sum(stage.flops for stage in self.stages)
 
 
+def require_planned_kind(recipe: PretrainingRecipe) -> None:
+    """Raise a `ValueError` if a recipe trains a model whose costs are not known: no Transformer."""
+    model_class = recipe.objective.model_class
+    if not issubclass(model_class, TercetPreTrainedModel):
+        raise ValueError(
+            f"{recipe.objective.kind} trains a {model_class.__name__}, whose costs cannot be planned: only "
+            "those of Transformers can; run a few steps instead (training.steps=20), which tell their speed"
+        )
+
+
 def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
     """Plan a run; no text is read, nothing is trained, no storage is taken.
 
@@ -105,7 +115,7 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
         ValueError: Parts of the recipe do not fit each other, a step has too few sequences for the devices,
             the device does not compute in the recipe's precision, or the model is no Transformer.
     """
-    require_transformer(recipe)
+    require_planned_kind(recipe)
     wanted = recipe.training.precision
     precision = machines.automatic_precision if wanted == "auto" else wanted
     peak = machines.peak(precision)
@@ -122,15 +132,6 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
         stages=stages,
         outlooks=tuple(work.outlook(layout) for layout in layouts(machines.devices)),
     )
-
-
-def require_transformer(recipe: PretrainingRecipe) -> None:
-    """Raise a `ValueError` if a recipe trains a model without attention, of which no costs are known."""
-    if not issubclass(recipe.objective.model_class, TercetPreTrainedModel):
-        raise ValueError(
-            f"{recipe.objective.kind} trains a {recipe.objective.model_class.__name__}, but only "
-            "Transformers are planned: train a few steps (training.steps=20) and read the speed in the log"
-        )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ..interop.examined_model import ExaminedModel, Member
 from ..interop.finished_run import TASK, FinishedRun, find_run
 from ..interop.messages import quietly
 from ..interop.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer
-from ..interop.own_model import load_member
+from ..interop.own_model import load_ours
 from ..reporting.blocks import name_of_model
 
 UNLIMITED = 10**6
@@ -184,7 +184,7 @@ def load_any(folder: Path) -> PreTrainedModel:
         ValueError: A stock model lacks weights, which would be drawn at random.
     """
     if load_config(folder).model_type.startswith("tercet"):
-        return load_member(str(folder)).float()
+        return load_ours(str(folder)).float()
     examined = load_examined_model(str(folder))
     missing = [name for name in examined.loading["missing_keys"] if "pooler" not in name]
     if missing:

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -22,8 +21,8 @@ from ..interop.growth_requirements import require_growth
 from ..interop.inheritance import inherit
 from ..interop.messages import shortened
 from ..interop.model_folder import find_folder, load_config, num_ids
-from ..interop.own_model import load_member
-from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig
+from ..interop.own_model import load_ours
+from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig, TercetPreTrainedModel
 from ..objectives.base_recipe import Trainable
 from .recipe import PretrainingRecipe
 
@@ -52,20 +51,23 @@ def build_model(
     has_own_size = source is not None or "vocab_size" in recipe.model.overrides
     fit_vocabulary(config, tokenizer, is_size_given=has_own_size)
     torch.manual_seed(recipe.training.seed)
-    model = recipe.objective.build_model(config)
+    model = recipe.objective.taught(recipe.objective.build_model(config), tokenizer)
     if source is not None:
-        tell_of_fresh(source, inherit_parts(model, recipe, load_member(source)))
+        tell_of_fresh(source, inherit_parts(model, recipe, load_ours(source)))
     return model
 
 
 def inherit_parts(model: Trainable, recipe: PretrainingRecipe, source: NeuralPreTrainedModel) -> list[str]:
     """Give parts of what is trained the weights of a model, or its function; name what it does not have."""
     noise = recipe.model.grow_noise
-    take: Any = inherit if recipe.model.grow_from is None else partial(grow_into, noise=noise)
     fresh = {id(parameter): name for name, parameter in model.named_parameters()}
     for part in map(model.get_submodule, recipe.objective.inheriting):
         assert isinstance(part, NeuralPreTrainedModel)
-        missing = take(part, source)
+        if recipe.model.grow_from is None:
+            missing = inherit(part, source)
+        else:  # of Transformers, as `build_config` has checked
+            larger, smaller = cast(TercetPreTrainedModel, part), cast(TercetPreTrainedModel, source)
+            missing = grow_into(larger, smaller, noise=noise)
         for name, parameter in part.named_parameters():
             if name not in missing:
                 fresh.pop(id(parameter), None)

@@ -44,7 +44,7 @@ class TokenizerRecipe:
 
     path: str | None = None
     """Folder or Hub id of an existing tokenizer; the other fields are then ignored."""
-    kind: Literal["wordpiece", "byte_bpe", "unigram", "characters"] = "wordpiece"
+    kind: Literal["wordpiece", "byte_bpe", "unigram", "characters", "words"] = "wordpiece"
     """The tokenization algorithm."""
     vocab_size: Annotated[int, Field(ge=8, le=2**22)] = 8192
     """Maximum size of the vocabulary, including special tokens."""

@@ -20,7 +20,6 @@ from ..objectives.base_recipe import Corpus
 from ..text.chunks import ParallelPairs, StreamedExamples
 from ..text.corpus import TokenizedCorpus
 from ..text.documents import Documents, open_documents
-from ..text.special_tokens import share_of_unknown
 from ..text.tokenization import tokenized_corpus
 from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource
@@ -130,7 +129,7 @@ def build_held_out(
     except ValueError as error:
         raise ValueError(f"corpus.validation: {error}") from error
     sides = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
-    about = {UNKNOWN: share_of_unknown([side.tokens for side in sides], tokenizer)}
+    about = {UNKNOWN: recipe.objective.share_of_unknown(sides, tokenizer)}
     num_bytes = recipe.objective.count_bytes(corpus, source)
     if isinstance(source, ParallelPairs):
         measure = TranslationMeasure.of(source, documents, tokenizer, recipe.corpus.sequence_length)

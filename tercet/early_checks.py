@@ -50,6 +50,7 @@ CONFIGURATIONS = {
     "TercetDecoderConfig": "configuration_tercet",
     "TercetSeq2SeqConfig": "configuration_tercet",
     "TercetCharacterConfig": "configuration_character",
+    "TercetElmoConfig": "configuration_elmo",
     "TercetRecurrentSeq2SeqConfig": "configuration_recurrent",
 }
 """Classes whose fields `model.overrides` may name, and the modules of `modeling/` that define them."""

@@ -86,7 +86,7 @@ def tell_of_unknown(share: float, text: str) -> None:
     if share > LARGE:
         warnings.warn(
             f"{share:.1%} of the tokens of {text} are unknown to the tokenizer and therefore easy to "
-            "predict: losses and perplexities are not meaningful; choose a tokenizer for this language, or a "
-            "byte-level one",
+            "predict: losses and perplexities are not meaningful; choose a tokenizer for this language, a "
+            "larger vocabulary of words, or a byte-level one",
             stacklevel=2,
         )

@@ -4,6 +4,7 @@
     byte_bpe     byte pair encoding over bytes (Radford et al., 2019): knows every text, loses none
     unigram      the likeliest pieces of a unigram model (Kudo, 2018), spaces kept as in SentencePiece
     characters   one token per character
+    words        the most frequent words; others as their bytes, one token each (ELMo reads characters)
 
 Every kind has a padding token of its own, apart from the one that ends a text, and a token for each role that
 an objective may ask for: bos and cls are one token, eos and sep another.
@@ -19,12 +20,13 @@ from ..interop.model_folder import untrusted
 from .special_tokens import SENTINEL
 from .vocabularies import KINDS, SpecialTokens, too_small
 
-Kind = Literal["wordpiece", "byte_bpe", "unigram", "characters"]
-Template = Literal["pair", "end", "both_ends", "plain"]
+Kind = Literal["wordpiece", "byte_bpe", "unigram", "characters", "words"]
+Template = Literal["pair", "single", "end", "both_ends", "plain"]
 
 DEFAULT_TEMPLATES: dict[str, Template] = {
     "wordpiece": "pair",
     "characters": "pair",
+    "words": "single",
     "byte_bpe": "plain",
     "unigram": "plain",
 }
@@ -52,9 +54,10 @@ def train_tokenizer(
             ids, ascending.
         special_tokens: Names of further ones, e.g. `<fim_middle>`; their ids are those before the sentinels'.
         template: What a call of the tokenizer puts around a text: `pair` [CLS] A [SEP] B [SEP] with token
-            types, `end` A [SEP], as sequence-to-sequence models are fed, `both_ends` [SEP] A [SEP], as
-            models are that read from both ends, `plain` nothing, as decoders are. By default `pair` for
-            `wordpiece` and `characters`, `plain` for the others.
+            types, `single` the same without token types, `end` A [SEP], as sequence-to-sequence models are
+            fed, `both_ends` [SEP] A [SEP], as models are that read from both ends, `plain` nothing, as
+            decoders are. By default `pair` for `wordpiece` and `characters`, `single` for `words`, `plain`
+            for the others.
         model_max_length: Tokens to which `truncation=True` cuts.
 
     Raises:
@@ -83,7 +86,7 @@ def wrapped(
 ) -> PreTrainedTokenizerFast:
     """Make a tokenizer of `transformers` from one of `tokenizers`."""
     opening, closing = ((name, backend.token_to_id(name)) for name in (special.opening, special.closing))
-    if template == "pair":
+    if template in {"pair", "single"}:
         single, pair = f"{opening[0]} $A {closing[0]}", f"{opening[0]} $A {closing[0]} $B:1 {closing[0]}:1"
         backend.post_processor = processors.TemplateProcessing(single, pair, [opening, closing])
     elif template == "end":

@@ -1,4 +1,4 @@
-"""Four ways to learn a vocabulary, as untrained tokenizers of `tokenizers` and what trains them.
+"""Five ways to learn a vocabulary, as untrained tokenizers of `tokenizers` and what trains them.
 
 A trainer gives every character that it sees a place, so lines with very rare characters are kept from it. It
 numbers some tokens in the order of a hash map, which changes from run to run, so they are put in order: the
@@ -131,6 +131,42 @@ def _characters(documents: Iterable[str], size: int, lowercase: bool, special: S
     return backend
 
 
+def _words(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=False)
+    words = pre_tokenizers.BertPreTokenizer()
+    as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    counts: Counter[str] = Counter()
+    for text in _parts(documents):
+        found = words.pre_tokenize_str(normalizer.normalize_str(text))
+        counts.update(word for word, _ in found)
+    byte_names = sorted(pre_tokenizers.ByteLevel.alphabet())
+    names = [*special.names(), *byte_names, *(f"##{name}" for name in byte_names)]
+    if len(names) > size:
+        raise too_small(size, len(names))
+    known = set(names)
+    for word in sorted(counts, key=lambda word: (-counts[word], word)):
+        name = "".join(part for part, _ in as_bytes.pre_tokenize_str(word))
+        if len(names) < size and name not in known:
+            names.append(name)
+    vocabulary = {name: number for number, name in enumerate(names)}
+    # Byte pair encoding without pairs, which takes a word that it knows as it is.
+    backend = Tokenizer(
+        models.BPE(
+            vocabulary,
+            [],
+            unk_token=special.unknown,
+            continuing_subword_prefix="##",
+            ignore_merges=True,
+        )
+    )
+    backend.normalizer = normalizer
+    backend.pre_tokenizer = pre_tokenizers.Sequence([words, as_bytes])
+    backend.decoder = decoders.Sequence(
+        [decoders.WordPiece(cleanup=False), decoders.Replace(" ", "Ġ"), decoders.ByteLevel()]
+    )
+    return backend
+
+
 Learn = Callable[[Iterable[str], int, bool, SpecialTokens], Tokenizer]
 
 KINDS: dict[str, tuple[SpecialTokens, Learn]] = {
@@ -138,6 +174,7 @@ KINDS: dict[str, tuple[SpecialTokens, Learn]] = {
     "byte_bpe": (BYTES, _byte_bpe),
     "unigram": (ANGLES, _unigram),
     "characters": (BRACKETS, _characters),
+    "words": (BRACKETS, _words),
 }
 """Kind -> its special tokens, and what learns at most so many tokens from documents."""
 

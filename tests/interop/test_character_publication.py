@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 from transformers import AutoTokenizer
 
 from tercet.interop.doctor import diagnose
-from tercet.interop.own_model import load_ours
+from tercet.interop.own_model import load_transformer
 from tercet.interop.publication import prepare
 from tercet.modeling import TercetCharacterConfig, TercetCharacterLanguageModel
 from tercet.text.tokenizer import train_tokenizer
@@ -76,5 +76,5 @@ def test_its_doctor_finds_nothing(saved):
 
 
 def test_commands_of_transformers_refuse_it(saved):
-    with pytest.raises(ValueError, match="is a tercet_character, which is no Transformer: use an encoder"):
-        load_ours(str(saved))
+    with pytest.raises(ValueError, match="is a tercet_character, which this command does not read"):
+        load_transformer(str(saved))

@@ -7,5 +7,5 @@ from tercet.planning.recipe import load_plan
 
 
 def test_a_model_without_attention_is_refused():
-    with pytest.raises(ValueError, match="trains a TercetCharacterLanguageModel, but only Transformers are"):
+    with pytest.raises(ValueError, match="trains a TercetCharacterLanguageModel, whose costs cannot be"):
         plan_run(*load_plan("flair-english", ["device=cpu"]))

@@ -17,7 +17,7 @@ EVERY_PLANE = "e\u0301 中文 \U0001f600\U0001f468\u200d\U0001f469 \U00020000 \U
 
 @pytest.fixture(scope="module", params=KINDS)
 def tokenizer(request):
-    return train_tokenizer(TEXTS, request.param, 350, sentinels=4, model_max_length=32)
+    return train_tokenizer(TEXTS, request.param, 600, sentinels=4, model_max_length=32)
 
 
 def test_auto_tokenizer_loads_what_was_trained(tokenizer, tmp_path):
@@ -42,7 +42,7 @@ def test_every_role_has_a_token_and_padding_ends_nothing(tokenizer):
 
 
 def test_vocabularies_are_not_larger_than_asked(tokenizer):
-    assert len(tokenizer) <= 350
+    assert len(tokenizer) <= 600
     assert sorted(tokenizer.get_vocab().values()) == list(range(len(tokenizer)))
 
 
@@ -56,46 +56,64 @@ def test_sentinels_have_the_last_ids_and_are_special(tokenizer):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_is_deterministic(kind):
-    first, second = (train_tokenizer(TEXTS, kind, 350) for _ in range(2))
+    first, second = (train_tokenizer(TEXTS, kind, 600) for _ in range(2))
     assert first.get_vocab() == second.get_vocab()
 
 
 @pytest.mark.parametrize("text", [*TEXTS[:3], "", "  two  spaces\n\ttabs ", EVERY_PLANE])
 def test_bytes_lose_nothing(text):
-    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 350)
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 600)
     assert tokenizer.unk_token is None
     assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
 
 
 @pytest.mark.parametrize("kind", ["unigram", "characters"])
 def test_known_characters_come_back(kind):
-    tokenizer = train_tokenizer(TEXTS, kind, 350)
+    tokenizer = train_tokenizer(TEXTS, kind, 600)
     for text in TEXTS[:3]:
         assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram", "characters"])
 def test_unknown_characters_are_unknown_tokens(kind):
-    tokenizer = train_tokenizer(TEXTS, kind, 350)
+    tokenizer = train_tokenizer(TEXTS, kind, 600)
     for text in ("\U0001f600", "中", "\U00020000"):
         assert tokenizer.unk_token_id in tokenizer(text)["input_ids"]
     assert tokenizer.unk_token_id not in tokenizer(TEXTS[0])["input_ids"]
 
 
+def test_words_are_whole_or_their_bytes():
+    tokenizer = train_tokenizer(TEXTS, "words", 600)
+    tokens = tokenizer.tokenize("The house, caf\u00e9!")
+    assert tokens == ["The", "house", ",", "c", "##a", "##f", "##\u00c3", "##\u00a9", "!"]
+    assert tokenizer.decode(tokenizer.convert_tokens_to_ids(tokens)) == "The house , caf\u00e9 !"
+    assert tokenizer.convert_ids_to_tokens(tokenizer("old", "new")["input_ids"]) == [
+        *("[CLS]", "old", "[SEP]", "new", "[SEP]")
+    ]
+    assert "token_type_ids" not in tokenizer("old", "new")
+
+
+def test_the_most_frequent_words_are_known():
+    words = [f"w{number}" for number in range(30)]
+    texts = [" ".join(words[: 30 - number]) for number in range(30)]
+    tokenizer = train_tokenizer(texts, "words", 5 + 2 * 256 + 10)
+    assert [word in tokenizer.get_vocab() for word in words] == [True] * 10 + [False] * 20
+
+
 def test_wordpiece_keeps_words_apart_from_marks():
-    tokenizer = train_tokenizer(TEXTS, "wordpiece", 350)
+    tokenizer = train_tokenizer(TEXTS, "wordpiece", 600)
     assert tokenizer.tokenize("The house, new!") == ["The", "house", ",", "new", "!"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lowercase_forgets_case(kind):
-    tokenizer = train_tokenizer(TEXTS, kind, 350, lowercase=True)
+    tokenizer = train_tokenizer(TEXTS, kind, 600, lowercase=True)
     assert tokenizer("THE House")["input_ids"] == tokenizer("the house")["input_ids"]
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "characters"])
 def test_pairs_carry_token_types(kind):
-    tokenizer = train_tokenizer(TEXTS, kind, 350)
+    tokenizer = train_tokenizer(TEXTS, kind, 600)
     pair = tokenizer("old", "new houses")
     ids, types = pair["input_ids"], pair["token_type_ids"]
     second = ids.index(tokenizer.sep_token_id) + 1
@@ -105,7 +123,7 @@ def test_pairs_carry_token_types(kind):
 
 def test_templates_put_around_a_text_what_its_model_reads():
     plain, end, pair, both_ends = (
-        train_tokenizer(TEXTS, "byte_bpe", 350, template=name)
+        train_tokenizer(TEXTS, "byte_bpe", 600, template=name)
         for name in ("plain", "end", "pair", "both_ends")
     )
     text = plain("old house")["input_ids"]
@@ -119,7 +137,8 @@ def test_templates_put_around_a_text_what_its_model_reads():
 
 
 @pytest.mark.parametrize(
-    ("kind", "size"), [("wordpiece", 20), ("byte_bpe", 200), ("unigram", 12), ("characters", 12)]
+    ("kind", "size"),
+    [("wordpiece", 20), ("byte_bpe", 200), ("unigram", 12), ("characters", 12), ("words", 500)],
 )
 def test_a_vocabulary_must_hold_the_characters(kind, size):
     with pytest.raises(ValueError, match=r"tokenizer\.vocab_size leaves room for .* alone are \d+: raise"):
@@ -135,9 +154,9 @@ def test_a_vocabulary_must_hold_the_sentinels():
 
 def test_an_unknown_kind_is_answered_with_those_there_are():
     with pytest.raises(
-        ValueError, match="kind is 'bpe': use one of wordpiece, byte_bpe, unigram, characters"
+        ValueError, match="kind is 'bpe': use one of wordpiece, byte_bpe, unigram, characters, words"
     ):
-        train_tokenizer(TEXTS, "bpe", 350)  # pyright: ignore[reportArgumentType]
+        train_tokenizer(TEXTS, "bpe", 600)  # pyright: ignore[reportArgumentType]
 
 
 def test_the_rarest_characters_are_left_out():
@@ -148,7 +167,7 @@ def test_the_rarest_characters_are_left_out():
 def test_a_loaded_tokenizer_must_exist_and_pad(tmp_path):
     with pytest.raises(ValueError, match=r"could not be loaded \(.*\): check the path"):
         load_tokenizer(str(tmp_path / "nothing"))
-    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 350)
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 600)
     tokenizer.pad_token = None
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="has no pad token: add one"):
@@ -158,5 +177,5 @@ def test_a_loaded_tokenizer_must_exist_and_pad(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_word_of_a_million_characters_takes_no_longer_than_a_million_characters(kind):
     """A trainer's time grows with the square of a word's length: this took twenty minutes."""
-    tokenizer = train_tokenizer(["x" * 10**6, "A few words, too."], kind, 300)
+    tokenizer = train_tokenizer(["x" * 10**6, "A few words, too."], kind, 600)
     assert tokenizer("few words")["input_ids"]

@@ -1,0 +1,132 @@
+"""Compare the uses of a word that has several senses, layer by layer, in models of any kind.
+
+    python examples/word_senses.py MODEL [MODEL ...]                    folders, or names on the Hub
+    python examples/word_senses.py MODEL --sentences FILE --word WORD   lines of "sense<TAB>sentence"
+
+A word vector is the same wherever its word stands; a state of a model is one of the word in its context
+(Peters et al., 2018, section 5.3). For every layer, the table has the mean cosine of two uses in one sense,
+of two uses in different senses, and the difference: the further above 0 it is, the better the layer tells the
+senses apart. Models that read from left to right see only what precedes the word. Several tokens of a word
+are averaged, and of an encoder with a decoder the encoder is read. Draws runs/word-senses.png.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import AutoModel, AutoTokenizer
+
+import tercet  # noqa: F401 (so that AutoModel knows the family)
+
+PICTURE = Path("runs/word-senses.png")
+Use = tuple[str, str]
+"""A sense, and a sentence with the word in it."""
+
+BANK: list[Use] = [
+    ("money", "She put all the money she had saved into the bank."),
+    ("money", "He asked for a loan, but the bank would not lend him a penny."),
+    ("money", "The thieves took the cash and left the bank by the back door."),
+    ("money", "To pay the debt, the company went to another bank in the city."),
+    ("river", "They sat in the grass beside the water, on the bank of the river."),
+    ("river", "The boat drifted down the stream until it touched the bank."),
+    ("river", "The river rose in the night and flooded the bank."),
+    ("river", "Willows and reeds grew by the lake, along the muddy bank."),
+]
+
+
+def read_uses(file: Path) -> list[Use]:
+    """Read lines of a sense and a sentence, with a tab between them.
+
+    Raises:
+        ValueError: A line has another form.
+    """
+    uses = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        sense, tab, sentence = line.partition("\t")
+        if not tab:
+            raise ValueError(f"{file}, line {number} is {line!r}: write the sense, a tab and the sentence")
+        uses.append((sense, sentence))
+    return uses
+
+
+def states_of(model: torch.nn.Module, tokenizer, sentence: str, word: str) -> Tensor:
+    """Give the states of a word in a sentence, one for each layer: (layers, C).
+
+    Raises:
+        ValueError: The word is not in the sentence.
+    """
+    found = re.search(rf"\b{re.escape(word)}\b", sentence, re.IGNORECASE)
+    if found is None:
+        raise ValueError(f"{sentence!r} does not have the word {word!r}: choose sentences that do")
+    batch = tokenizer(sentence, return_tensors="pt", return_offsets_mapping=True)
+    begins, ends = batch.pop("offset_mapping")[0].T
+    is_word = (begins < found.end()) & (ends > found.start())
+    with torch.no_grad():
+        layers = model(**batch, output_hidden_states=True).hidden_states
+    return torch.stack([layer[0, is_word].mean(0) for layer in layers])
+
+
+def cosines_by_sense(states: Sequence[Tensor], senses: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """Average the cosines of pairs of uses (layers, C) by layer: in one sense, and in different senses.
+
+    Raises:
+        ValueError: No two uses have one sense, or all have.
+    """
+    same: list[Tensor] = []
+    different: list[Tensor] = []
+    for (first, sense), (second, other) in combinations(zip(states, senses, strict=True), 2):
+        (same if sense == other else different).append(F.cosine_similarity(first, second, dim=-1))
+    if not same or not different:
+        raise ValueError(f"the senses are {sorted(set(senses))}: give two, and two sentences of one of them")
+    return torch.stack(same).mean(0), torch.stack(different).mean(0)
+
+
+def compare(name: str, uses: Sequence[Use], word: str) -> tuple[Tensor, Tensor]:
+    """Load a model, and compare the uses of a word in it."""
+    model, tokenizer = AutoModel.from_pretrained(name).eval(), AutoTokenizer.from_pretrained(name)
+    reader = model.get_encoder() if model.config.is_encoder_decoder else model
+    states = [states_of(reader, tokenizer, sentence, word) for _, sentence in uses]
+    return cosines_by_sense(states, [sense for sense, _ in uses])
+
+
+def draw(results: dict[str, tuple[Tensor, Tensor]], word: str, file: Path) -> None:
+    """Draw both cosines by layer, one panel for each model."""
+    figure = Figure(figsize=(3.5 * len(results) + 1, 3.5), layout="constrained")
+    panels = figure.subplots(1, len(results), squeeze=False, sharey=True)[0]
+    for panel, (name, (same, different)) in zip(panels, results.items(), strict=True):
+        panel.plot(same, marker="o", label="in one sense")
+        panel.plot(different, marker="o", label="in different senses")
+        panel.set(title=name, xlabel="layer", xticks=range(len(same)))
+    panels[0].set_ylabel(f'cosine of two uses of "{word}"')
+    panels[0].legend()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=120)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare, print a table, and draw it."""
+    parser = argparse.ArgumentParser(description="Compare the uses of a word that has several senses.")
+    parser.add_argument("models", nargs="+", metavar="MODEL")
+    parser.add_argument("--sentences", type=Path, help="lines of a sense, a tab and a sentence")
+    parser.add_argument("--word", default="bank")
+    options = parser.parse_args(arguments)
+    uses = BANK if options.sentences is None else read_uses(options.sentences)
+    results = {name: compare(name, uses, options.word) for name in options.models}
+    print("| model | layer | one sense | different senses | difference |\n|---|---:|---:|---:|---:|")
+    for name, (same, different) in results.items():
+        for layer, (alike, apart) in enumerate(zip(same.tolist(), different.tolist(), strict=True)):
+            print(f"| {name} | {layer} | {alike:.3f} | {apart:.3f} | {alike - apart:+.3f} |")
+    draw(results, options.word, PICTURE)
+    print(PICTURE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

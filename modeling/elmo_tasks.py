@@ -1,0 +1,152 @@
+"""ELMo with the heads of tasks: labels of texts and of words, from a mix of all layers.
+
+The mix is the task's own (Peters et al., 2018, section 3.2), and dropout stands behind it (section 3.3). The
+paper keeps the language model as it is and lets a large model of the task read the mix; the heads here are
+linear, so that the language model should learn along, unless the mix itself is of interest.
+
+Shapes: B batch, T positions, S sequences, C width of the states, L labels.
+"""
+
+from typing import Any
+
+from torch import Tensor
+from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
+from transformers.utils.generic import can_return_tuple
+
+from .classification import (
+    SequenceClassificationHead,
+    TokenClassificationHead,
+    classification_loss,
+    count_labels,
+)
+from .configuration_elmo import TercetElmoConfig
+from .cross_entropy import logits_loss, take_loss_arguments
+from .modeling_tercet_elmo import TercetElmoModel, TercetElmoPreTrainedModel
+from .outputs import Keywords
+from .pooling import find_sequences
+from .scalar_mix import ScalarMix
+from .targets import without_pads
+from .word_characters import NO_WORD
+
+
+class TercetElmoTaskModel(TercetElmoPreTrainedModel):
+    """ELMo and the mix of its layers. Abstract: each task adds its head."""
+
+    def __init__(self, config: TercetElmoConfig):
+        super().__init__(config)
+        self.model = TercetElmoModel(config)
+        self.mix = ScalarMix(config.num_hidden_layers + 1)
+
+    def mixed(self, **inputs: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Mix the layers of a batch: states (B, T, C), and the layers themselves."""
+        layers = self.model(**inputs | {"output_hidden_states": True}).hidden_states
+        return self.mix(layers), layers
+
+    def with_penalty(self, loss: Tensor) -> Tensor:
+        """Add the penalty on the weights of the mix to the loss of a task."""
+        return loss + self.config.mix_penalty * self.mix.squares() if self.config.mix_penalty else loss
+
+
+class TercetElmoForSequenceClassification(TercetElmoTaskModel):
+    """ELMo and labels of whole sequences, by default read from the mean of their tokens.
+
+    Example:
+        >>> from tercet import TercetElmoConfig, TercetElmoForSequenceClassification
+        >>> from tercet.modeling.word_characters import encode_words
+        >>> config = TercetElmoConfig(hidden_size=32, lstm_cell_size=48, num_labels=3)
+        >>> model = TercetElmoForSequenceClassification(config)
+        >>> model(**encode_words([["any", "words"], ["tercet"]])).logits.shape
+        torch.Size([2, 3])
+    """
+
+    config: TercetElmoConfig
+
+    def __init__(self, config: TercetElmoConfig):
+        super().__init__(config)
+        self.classifier = SequenceClassificationHead(config, count_labels(config))
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        character_ids: Tensor | None = None,
+        cu_seq_lens_q: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: Keywords,
+    ) -> SequenceClassifierOutput:
+        """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
+
+        See `TercetElmoModel.forward` for the inputs, `classification_loss` for the labels, and
+        `LossArguments` for the loss, to which the penalty on the mix is added.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        states, layers = self.mixed(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            character_ids=character_ids,
+            cu_seq_lens_q=cu_seq_lens_q,
+        )
+        if character_ids is not None and attention_mask is None:
+            attention_mask = (character_ids != NO_WORD).any(-1)
+        tokens = states if input_ids is None else input_ids
+        pad = self.config.pad_token_id
+        sequences = find_sequences(tokens, attention_mask, position_ids, cu_seq_lens_q, pad)
+        logits, loss = self.classifier(states, sequences), None
+        if labels is not None:
+            loss = self.with_penalty(classification_loss(logits, labels, self.config, **loss_arguments))
+        return SequenceClassifierOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=layers if self.records_states(output_hidden_states) else None,
+        )
+
+
+class TercetElmoForTokenClassification(TercetElmoTaskModel):
+    """ELMo and labels of single tokens, all tokens of a word alike."""
+
+    config: TercetElmoConfig
+
+    def __init__(self, config: TercetElmoConfig):
+        super().__init__(config)
+        self.classifier = TokenClassificationHead(config, count_labels(config))
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        character_ids: Tensor | None = None,
+        cu_seq_lens_q: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: Keywords,
+    ) -> TokenClassifierOutput:
+        """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100, pads left out.
+
+        See `TercetElmoForSequenceClassification.forward` for the inputs and the loss.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        states, layers = self.mixed(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            character_ids=character_ids,
+            cu_seq_lens_q=cu_seq_lens_q,
+        )
+        logits, loss = self.classifier(states), None
+        if labels is not None:
+            loss = self.with_penalty(
+                logits_loss(logits, without_pads(labels, attention_mask), **loss_arguments)
+            )
+        return TokenClassifierOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=layers if self.records_states(output_hidden_states) else None,
+        )

@@ -1,0 +1,223 @@
+"""ELMo: states of words depend on nothing but their words, and both directions learn to predict."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import AutoModel, AutoModelForPreTraining
+
+from tercet import TercetElmoForLanguageModeling, TercetElmoModel
+from tercet.modeling.spelling import spelling_of
+from tercet.modeling.word_characters import encode_words
+from tercet.text.tokenizer import train_tokenizer
+
+from ..small_elmo import SENTENCES, TEXTS, small_config
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(TEXTS, "words", 540)
+
+
+@pytest.fixture
+def model(tokenizer) -> TercetElmoModel:
+    torch.manual_seed(0)
+    model = TercetElmoModel(small_config()).double().eval()
+    model.learn_spelling(tokenizer)
+    return model
+
+
+@pytest.fixture
+def language_model(tokenizer) -> TercetElmoForLanguageModeling:
+    torch.manual_seed(0)
+    model = TercetElmoForLanguageModeling(small_config()).double().eval()
+    model.learn_spelling(tokenizer)
+    return model
+
+
+def tokens_of(tokenizer, sentences, **options):
+    texts = [" ".join(sentence) for sentence in sentences]
+    return tokenizer(texts, padding=True, return_tensors="pt", **options)
+
+
+def test_tokens_spell_the_words_of_a_text_known_or_not(model, tokenizer):
+    tokens, characters = tokens_of(tokenizer, SENTENCES), encode_words(SENTENCES)
+    assert tokens["input_ids"].shape[1] > characters["character_ids"].shape[1]
+    words, spelled = model.read(**tokens, position_ids=None, character_ids=None, cu_seq_lens=None)
+    is_word = characters["attention_mask"] == 1
+    assert_close(spelled, characters["character_ids"][is_word])
+    assert words.lengths.tolist() == is_word.sum(1).tolist()
+    assert words.is_whole.tolist() == [True] * 4 + [False, True, False, True] + [True, False, True] + [
+        *(True, True, False, True, True)
+    ]
+
+
+def test_what_follows_a_special_token_begins_a_word(model, tokenizer):
+    inside = tokenizer.convert_tokens_to_ids("##a")
+    ids = torch.tensor([[tokenizer.cls_token_id, inside, inside, tokenizer.sep_token_id]])
+    words, _ = model.read(ids, None, None, None, None)
+    assert words.positions.tolist() == [0, 1, 3]
+    assert words.is_whole.tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("words", [["bank"], ["the", "bank", "lends", "money"]])
+def test_forward_states_see_no_later_word_and_backward_states_no_earlier_one(model, words):
+    batch = encode_words([words])
+    found, characters = model.read(None, None, None, batch["character_ids"], None)
+    x = model.characters(characters).detach().requires_grad_()
+    model.characters = torch.nn.Identity()
+    for layer in model.layers(found, x)[1:]:
+        for place in range(len(x)):
+            for half, seen in ((slice(0, 6), range(place + 1)), (slice(6, 12), range(place, len(x)))):
+                gradient = torch.autograd.grad(layer[place, half].sum(), x, retain_graph=True)[0]
+                assert (gradient != 0).any(1).nonzero().flatten().tolist() == [*seen]
+
+
+def test_layer_zero_is_the_word_itself_twice(model):
+    first, second = (model.embed_words([words])[0] for words in (["the", "bank"], ["money", "bank"]))
+    assert_close(first[0, 1], second[0, 1])
+    assert_close(first[0, :, :6], first[0, :, 6:])
+    assert not torch.allclose(first[1, 1, :6], second[1, 1, :6])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("has_mask", [True, False])
+def test_padded_equals_alone_and_packed(model, tokenizer, side, has_mask):
+    batch = tokens_of(tokenizer, SENTENCES, padding_side=side)
+    is_token = batch["attention_mask"] == 1
+    rows = [ids[own] for ids, own in zip(batch["input_ids"], is_token, strict=True)]
+    alone = torch.cat([model(row[None]).last_hidden_state[0] for row in rows])
+    padded = model(**batch) if has_mask else model(batch["input_ids"])
+    assert_close(padded.last_hidden_state[is_token], alone)
+    assert not padded.last_hidden_state[~is_token].any()
+    stream = torch.cat(rows)[None]
+    places = torch.cat([torch.arange(len(row)) for row in rows])[None]
+    bounds = torch.tensor([0, *(len(row) for row in rows)]).cumsum(0).int()
+    assert_close(model(stream, position_ids=places).last_hidden_state[0], alone)
+    packed = model(stream, cu_seq_lens_q=bounds).last_hidden_state[0]
+    assert_close(packed, alone)
+    weights = torch.randn_like(alone)
+    learned = [*model.parameters()]
+    results = (alone, packed, padded.last_hidden_state[is_token])
+    first, *others = (torch.autograd.grad((each * weights).sum(), learned) for each in results)
+    for gradients in others:
+        assert_close(gradients, first)
+
+
+def test_tokens_and_characters_have_the_same_states(model, tokenizer):
+    tokens = tokens_of(tokenizer, SENTENCES[:1])
+    states = model(**tokens, output_hidden_states=True).hidden_states
+    words, _ = model.read(**tokens, position_ids=None, character_ids=None, cu_seq_lens=None)
+    of_words = torch.stack(states)[:, 0, words.positions[1:-1]]
+    assert_close(model.embed_words(SENTENCES[:1])[0], of_words)
+    assert_close(states[-1][0], states[-1][0, words.positions[words.word_of_token]])
+
+
+def test_one_input_is_needed_and_tokens_have_to_be_spelled():
+    model = TercetElmoModel(small_config())
+    ids = torch.tensor([[5, 6]])
+    with pytest.raises(
+        ValueError, match=r"does not know how its tokens are spelled: call model\.learn_spell"
+    ):
+        model(ids)
+    with pytest.raises(ValueError, match="give input_ids or character_ids, one of them"):
+        model()
+    with pytest.raises(ValueError, match=r"a batch of \(1, 2\) holds pads alone"):
+        model(character_ids=torch.zeros(1, 2, 50, dtype=torch.long))
+
+
+def test_other_tokenizers_and_larger_ones_are_refused(tokenizer):
+    other = train_tokenizer(TEXTS, "wordpiece", 60)
+    with pytest.raises(ValueError, match=r"does not know words and their bytes.*tokenizer\.kind: words"):
+        spelling_of(other)
+    with pytest.raises(ValueError, match=r"has 5\d\d tokens, but vocab_size is 100: build"):
+        TercetElmoModel(small_config(vocab_size=100)).learn_spelling(tokenizer)
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_the_losses_are_those_of_the_words_on_both_sides(language_model, tokenizer, is_training):
+    batch = tokens_of(tokenizer, SENTENCES)
+    output = language_model.train(is_training)(**batch, labels=batch["input_ids"], output_hidden_states=True)
+    known, unknown = tokenizer.get_vocab(), tokenizer.unk_token_id
+    losses = {1: [], -1: []}
+    for sentence in SENTENCES:
+        ids = [known.get(word, unknown) for word in sentence]
+        ids = [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
+        layers = language_model.model(**encode_words([sentence])).last_hidden_state[0]
+        assert layers.shape[0] == len(ids)
+        for offset, half in ((1, slice(0, 6)), (-1, slice(6, 12))):
+            scores = language_model.lm_head(layers[:, half]).log_softmax(-1)
+            places = [place for place in range(len(ids)) if 0 <= place + offset < len(ids)]
+            losses[offset] += [-scores[place, ids[place + offset]] for place in places]
+        assert output.hidden_states[0].shape[:2] == batch["input_ids"].shape
+    expected = {offset: torch.stack(each).mean() for offset, each in losses.items()}
+    assert_close(output.forward_loss, expected[1])
+    assert_close(output.backward_loss, expected[-1])
+    assert_close(output.loss, (expected[1] + expected[-1]) / 2)
+    assert (output.forward_logits is None) == is_training
+    learned = [*language_model.parameters()]
+    of_output, of_definition = (
+        torch.autograd.grad(each, learned) for each in (output.loss, (expected[1] + expected[-1]) / 2)
+    )
+    assert_close(of_output, of_definition)
+
+
+def test_logits_are_computed_where_they_are_kept(language_model, tokenizer):
+    ids = tokens_of(tokenizer, SENTENCES[:1])["input_ids"]
+    whole = language_model(ids)
+    kept = language_model(ids, logits_to_keep=torch.tensor([0, 3]))
+    assert_close(kept.forward_logits, whole.forward_logits[:, [0, 3]])
+    assert_close(kept.backward_logits, whole.backward_logits[:, [0, 3]])
+
+
+def test_unknown_words_need_an_id_and_ignored_ones_none(language_model, tokenizer):
+    ids = tokens_of(tokenizer, SENTENCES[:1])["input_ids"]
+    nothing = language_model(ids, labels=torch.full_like(ids, -100))
+    assert nothing.loss == 0
+    language_model.config.unk_token_id = None
+    with pytest.raises(ValueError, match="unk_token_id is None: set it"):
+        language_model(ids, labels=ids)
+
+
+def test_a_tiny_model_learns_both_directions(tokenizer):
+    torch.manual_seed(0)
+    model = TercetElmoForLanguageModeling(small_config(hidden_size=32, lstm_cell_size=48))
+    model.learn_spelling(tokenizer)
+    batch = tokens_of(tokenizer, [text.split() for text in TEXTS])
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(220):
+        loss = model.train()(**batch, labels=batch["input_ids"]).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    output = model.eval()(**batch, labels=batch["input_ids"])
+    assert output.forward_loss < 0.3
+    assert output.backward_loss < 0.3
+
+
+def test_a_saved_model_reads_tokens_again(language_model, tokenizer, tmp_path):
+    batch = tokens_of(tokenizer, SENTENCES)
+    language_model.save_pretrained(tmp_path)
+    again = AutoModelForPreTraining.from_pretrained(tmp_path)
+    assert isinstance(again, TercetElmoForLanguageModeling)
+    expected = language_model(**batch, labels=batch["input_ids"])
+    assert_close(again(**batch, labels=batch["input_ids"]).loss, expected.loss)
+    base = AutoModel.from_pretrained(tmp_path)
+    assert isinstance(base, TercetElmoModel)
+    assert_close(base(**batch)[0], language_model.model(**batch).last_hidden_state)
+
+
+def test_new_weights_are_drawn_alike_with_and_without_a_file(model, tmp_path):
+    """What is missing in a file is drawn on the way; LSTMs remember at first."""
+    model.save_pretrained(tmp_path)
+    loaded = TercetElmoForLanguageModeling.from_pretrained(tmp_path)
+    assert loaded.lm_head.weight.std().item() == pytest.approx(0.02, rel=0.1)
+    layer = loaded.model.forward_layers.layers[0]
+    assert_close(layer.bias_ih_l0[9:18], model.forward_layers.layers[0].bias_ih_l0[9:18])
+    fresh = TercetElmoModel(small_config())
+    for stack in (fresh.forward_layers, fresh.backward_layers):
+        layers: Any = stack.layers
+        biases = torch.stack([each.bias_ih_l0 + each.bias_hh_l0 for each in layers])
+        assert_close(biases, torch.tensor([0.0, 1.0, 0.0, 0.0]).repeat_interleave(9).expand_as(biases))
+    assert (fresh.characters.highways[0].gate.bias == -2).all()

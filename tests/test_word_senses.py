@@ -1,0 +1,106 @@
+"""The example that compares the uses of a word, on small models of several kinds."""
+
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import AutoModel, AutoTokenizer
+
+from tercet import (
+    TercetElmoModel,
+    TercetEncoderConfig,
+    TercetEncoderModel,
+    TercetSeq2SeqConfig,
+    TercetSeq2SeqModel,
+)
+from tercet.text.tokenizer import train_tokenizer
+
+from .small_elmo import small_config
+
+SIZES = {
+    "vocab_size": 600,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def example():
+    spec = spec_from_file_location("word_senses", Path(__file__).parents[1] / "examples" / "word_senses.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def folders(example, tmp_path_factory):
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("models")
+    texts = [sentence for _, sentence in example.BANK]
+    words, pieces = train_tokenizer(texts, "words", 600), train_tokenizer(texts, "byte_bpe", 300)
+    elmo = TercetElmoModel(small_config(vocab_size=600))
+    elmo.learn_spelling(words)
+    encoder = TercetEncoderModel(TercetEncoderConfig(**SIZES))
+    seq2seq = TercetSeq2SeqModel(TercetSeq2SeqConfig(**SIZES))
+    for name, model, tokenizer in (
+        ("elmo", elmo, words),
+        ("encoder", encoder, pieces),
+        ("both", seq2seq, pieces),
+    ):
+        model.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+    return folder
+
+
+def test_every_kind_of_model_has_a_table_and_a_picture(example, folders, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = [str(folders / name) for name in ("elmo", "encoder", "both")]
+    assert example.main(names) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("|")[1:3] for line in lines[2:-1]] == [
+        [f" {name} ", f" {layer} "] for name in names for layer in range(3)
+    ]
+    assert (tmp_path / lines[-1]).exists()
+
+
+def test_a_layer_without_context_cannot_tell_senses_apart(example, folders):
+    same, different = example.compare(str(folders / "elmo"), example.BANK, "bank")
+    assert_close(same[0], different[0])
+    assert_close(same[0], torch.tensor(1.0))
+    assert (same[1:] < 0.9999).all()
+
+
+def test_states_are_those_of_the_word(example, folders):
+    name = str(folders / "elmo")
+    model, tokenizer = AutoModel.from_pretrained(name).eval(), AutoTokenizer.from_pretrained(name)
+    sentence = "She put the money into an Unheardof bank ."
+    (expected,) = model.embed_words([sentence.split()])
+    assert_close(example.states_of(model, tokenizer, sentence, "unheardof"), expected[:, 6])
+
+
+def test_pairs_of_uses_are_averaged_by_sense(example):
+    states = [torch.tensor([each]) for each in ([1.0, 0.0], [2.0, 0.0], [0.0, 3.0])]
+    same, different = example.cosines_by_sense(states, ["a", "a", "b"])
+    assert (same.tolist(), different.tolist()) == ([1.0], [0.0])
+    with pytest.raises(ValueError, match=r"the senses are \['a'\]: give two"):
+        example.cosines_by_sense(states, ["a", "a", "a"])
+
+
+def test_sentences_come_from_a_file(example, tmp_path):
+    file = tmp_path / "uses.tsv"
+    file.write_text("season\tIt was spring.\nwater\tA spring in the hills.\n", encoding="utf-8")
+    assert example.read_uses(file) == [("season", "It was spring."), ("water", "A spring in the hills.")]
+    file.write_text("season It was spring.\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"line 1 is 'season It was spring.': write the sense, a tab"):
+        example.read_uses(file)
+
+
+def test_a_sentence_has_to_have_the_word(example, folders):
+    with pytest.raises(ValueError, match="does not have the word 'bank': choose"):
+        example.compare(str(folders / "elmo"), [("money", "The banker left.")], "bank")
