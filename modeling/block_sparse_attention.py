@@ -111,7 +111,7 @@ class _BlockSparseAttention(torch.autograd.Function):
         with torch.autocast("cpu", enabled=False):
             query = query * scaling
             for rows in chunks(query, pattern):
-                weights = weigh(query, key, rows, lengths, pattern)
+                weights = weigh(query, gather(key, rows.keys), rows, lengths, pattern)
                 attended[:, :, rows.queries] = weights @ gather(value, rows.keys)
         ctx.save_for_backward(query, key, value, lengths)
         ctx.pattern, ctx.scaling = pattern, scaling
@@ -127,12 +127,13 @@ class _BlockSparseAttention(torch.autograd.Function):
         d_query = torch.empty_like(query)
         d_key, d_value = (torch.zeros_like(x, dtype=dtype) for x in (key, value))
         for rows in chunks(query, ctx.pattern):
-            weights = weigh(query, key, rows, lengths, ctx.pattern)
+            keys = gather(key, rows.keys)
+            weights = weigh(query, keys, rows, lengths, ctx.pattern)
             d_attended = gradient[:, :, rows.queries]
             scatter(d_value, rows.keys, weights.mT @ d_attended)
             d_weights = d_attended @ gather(value, rows.keys).mT
             d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
-            d_query[:, :, rows.queries] = (d_scores @ gather(key, rows.keys)).mul_(ctx.scaling)
+            d_query[:, :, rows.queries] = (d_scores @ keys).mul_(ctx.scaling)
             scatter(d_key, rows.keys, d_scores.mT @ query[:, :, rows.queries])
         return d_query, d_key.to(key.dtype), d_value.to(value.dtype), None, None, None
 
@@ -147,10 +148,10 @@ def chunks(query: Tensor, pattern: AttentionPattern) -> Iterator[BlockRows]:
         yield from rows.split(max(1, CHUNK_BYTES // row_bytes))
 
 
-def weigh(query: Tensor, key: Tensor, rows: BlockRows, lengths: Tensor, pattern: AttentionPattern) -> Tensor:
-    """Give the weights (b, G, r, H/G * s, m * s) of the rows of a chunk."""
-    scores = query[:, :, rows.queries] @ gather(key, rows.keys).mT
-    size, lowest = key.shape[3], torch.finfo(scores.dtype).min
+def weigh(query: Tensor, keys: Tensor, rows: BlockRows, lengths: Tensor, pattern: AttentionPattern) -> Tensor:
+    """Give the weights (b, G, r, H/G * s, m * s) of rows that have keys (b, G, r, m * s, D)."""
+    scores = query[:, :, rows.queries] @ keys.mT
+    size, lowest = keys.shape[3] // rows.keys.shape[1], torch.finfo(scores.dtype).min
     by_head = scores.unflatten(3, (-1, size))  # (b, G, r, H/G, s, m * s)
     if rows.allowed is not None:
         by_head.masked_fill_(~rows.allowed[:, None], lowest)

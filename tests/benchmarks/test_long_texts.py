@@ -57,5 +57,6 @@ def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
     assert [(case["work"], case["case"]["length"]) for case in cases] == [
         ("training", 256), ("forward", 256), ("training", 512), ("forward", 512)
     ]  # fmt: skip
-    assert all(list(case["sides"]) == ["tercet", "tercet-full", "stock", "stock-full"] for case in cases)
+    names = ["tercet", "tercet-bf16", "tercet-full", "stock", "stock-full"]
+    assert all(list(case["sides"]) == names for case in cases)
     assert page.read_text() == f"before\n{begin}\n{printed}{end}\nafter\n"
