@@ -32,7 +32,7 @@ def tokenizer(request):
         return train_tokenizer(TEXT, "unigram", 400, template="end")
     if request.param == "opened":
         return train_tokenizer(TEXT, "byte_bpe", 400, template="pair")
-    return train_tokenizer(TEXT, request.param, 400)
+    return train_tokenizer(TEXT, request.param, 600)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=range(len(PROMPTS)))

@@ -194,7 +194,7 @@ PAGE = [
 @pytest.fixture(scope="session")
 def families() -> dict[str, PreTrainedTokenizerFast]:
     """Train a small tokenizer of every family, by its name."""
-    ours = {kind: train_tokenizer(PAGE, kind, 400, lowercase=False) for kind in KINDS}
+    ours = {kind: train_tokenizer(PAGE, kind, 600, lowercase=False) for kind in KINDS}
     return ours | {
         "uncased": train_tokenizer(PAGE, "wordpiece", 400, lowercase=True),
         "ended": train_tokenizer(PAGE, "unigram", 400, template="end"),

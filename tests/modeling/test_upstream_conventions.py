@@ -15,7 +15,6 @@ from transformers.exporters.utils import decompose_prefill_decode
 from transformers.models.auto import modeling_auto
 from transformers.utils.generic import TransformersKwargs
 
-import tercet
 from tercet import modeling
 
 SMALL = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 37, "num_attention_heads": 4}
@@ -23,8 +22,7 @@ WRITERS = {
     "decoder": (modeling.TercetDecoderConfig, modeling.TercetDecoderForCausalLM),
     "seq2seq": (modeling.TercetSeq2SeqConfig, modeling.TercetSeq2SeqForConditionalGeneration),
 }
-MODELS = [getattr(tercet, name) for name in modeling.__all__ if "For" in name or name.endswith("Model")]
-MODELS = [model for model in MODELS if model is not modeling.TercetPreTrainedModel]
+MODELS = [model for models in modeling.AUTO_CLASSES.values() for model in models]
 
 
 @pytest.fixture(params=WRITERS)

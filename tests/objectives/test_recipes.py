@@ -27,7 +27,7 @@ from tercet.training.packing import sequence_lengths
 SIGNS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
 RECIPE_CLASSES = get_args(get_args(SingleObjectiveRecipe)[0])
 KINDS = [get_args(get_type_hints(recipe_class)["kind"])[0] for recipe_class in RECIPE_CLASSES]
-KINDS.remove("bidirectional_language_modeling")  # which reads another tokenizer, and has tests of its own
+KINDS.remove("bidirectional_language_modeling")  # it has tests of its own
 LENGTH = 32
 
 
@@ -60,9 +60,8 @@ def read(recipe: dict) -> SingleObjectiveRecipe:
 
 def make_source(kind: str, tokenizer, isolate_documents: bool = True) -> ExampleSource:
     corpus = (make_corpus(40, 0), make_corpus(40, 1)) if kind == "translation" else make_corpus(40, 0)
-    return read({"kind": kind}).examples(
-        corpus, tokenizer, sequence_length=LENGTH, isolate_documents=isolate_documents
-    )
+    options = {"sequence_length": LENGTH, "isolate_documents": isolate_documents}
+    return read({"kind": kind}).examples(corpus, tokenizer, **options)
 
 
 ALONE_OR_JOINED = [

@@ -107,7 +107,7 @@ def test_without_gradio_the_command_says_so_and_answers_in_the_terminal(folders,
 
 def test_a_model_that_is_not_there_is_one_line(capsys):
     assert main(["play", "no/such-folder/here", "--terminal"]) == 2
-    assert "no/such-folder/here is neither a folder nor a model" in capsys.readouterr().err.splitlines()[-1]
+    assert "no/such-folder/here does not exist: check the path" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_run_that_has_not_finished_is_answered_with_the_command_that_makes_it(

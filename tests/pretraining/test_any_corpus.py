@@ -172,7 +172,7 @@ LEARNED = ["the cat sat on a mat. It ran! Why?", "家。 😀", *(f"{word} <unk>
 
 @pytest.fixture(scope="module", params=KINDS)
 def tokenizer(request):
-    return train_tokenizer(LEARNED, request.param, 400)
+    return train_tokenizer(LEARNED, request.param, 600)
 
 
 def test_any_texts_are_tokenized_without_loss(effort, tokenizer):

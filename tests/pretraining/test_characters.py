@@ -54,7 +54,7 @@ def test_other_members_and_impossible_growth_are_refused(texts, tmp_path, recipe
     with pytest.raises(ValueError, match=r"trains a tercet_character: choose one of character-base, char"):
         pretrain(changed(recipe, "model", preset="encoder-tiny", overrides={}))
     folder = pretrain(recipe)
-    with pytest.raises(ValueError, match="is a tercet_character, and only Transformers grow"):
+    with pytest.raises(ValueError, match="is a tercet_character, but only Transformers grow"):
         pretrain(changed(recipe_of(KIND, texts, tmp_path / "grown"), "model", grow_from=str(folder)))
 
 

@@ -143,7 +143,7 @@ def test_a_recurrent_translator_does_not_grow(tmp_path, tokenizer):
     saved(tmp_path, "recurrent-mini", "translation", tokenizer)
     recipe = recipe_of("recurrent-mini", "translation")
     recipe = replace(recipe, model=replace(recipe.model, grow_from=str(tmp_path)))
-    with pytest.raises(ValueError, match="only Transformers grow: remove it"):
+    with pytest.raises(ValueError, match="but only Transformers grow: leave grow_from out"):
         build_config(recipe)
 
 

@@ -28,7 +28,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module", params=KINDS)
 def tokenizer(request):
-    return train_tokenizer(TEXTS, request.param, 400, sentinels=2)
+    return train_tokenizer(TEXTS, request.param, 600, sentinels=2)
 
 
 def test_a_corpus_equals_its_documents_tokenized_one_by_one(tokenizer):

@@ -4,7 +4,13 @@ import pytest
 
 from tercet.modeling.attention_patterns import PATTERNS
 
-FIELDS = {"sliding_window": 3, "attention_stride": 3}
+FIELDS = {
+    "sliding_window": 3,
+    "attention_stride": 3,
+    "attention_block_size": 2,
+    "attention_global_tokens": 2,
+    "attention_random_blocks": 1,
+}
 
 
 @pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
