@@ -15,6 +15,9 @@ from typing import Any
 Scores = Mapping[str, Any]
 """What a run has written as JSON."""
 
+WITHOUT_TASKS = ("Character", "Recurrent")
+"""Members, as their classes name them, that have no heads of tasks to be fine-tuned."""
+
 
 def tell(ending: Callable[[Path], Iterator[str]], folder: Path) -> None:
     """Print how a run in a folder ended."""
@@ -36,7 +39,8 @@ def pretraining_ending(folder: Path) -> Iterator[str]:
     yield f"on held-out text: {told or loss}"
     yield f"report: {link(folder / 'report.html')}"
     model = folder / "model"
-    if "Character" in evaluation.get("models", {}).get("model", ""):  # which no task has a head for
+    trained = evaluation.get("models", {}).get("model", "")
+    if any(member in trained for member in WITHOUT_TASKS):
         yield f"next: tercet play {shlex.quote(str(model))}"
     else:
         path = shlex.quote(f"model.path={model}")

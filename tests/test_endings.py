@@ -37,6 +37,14 @@ def test_the_next_command_can_be_pasted(tmp_path):
     assert f"model.path={folder / 'model'}" in shlex.split(following)
 
 
+@pytest.mark.parametrize(
+    "model", ["TercetCharacterLanguageModel", "TercetRecurrentSeq2SeqForConditionalGeneration"]
+)
+def test_a_member_without_heads_of_tasks_is_not_to_be_finetuned(write, model):
+    folder = write("evaluation.json", {"scores": {"loss": 1.0}, "models": {"model": model}, "verdicts": []})
+    assert [*pretraining_ending(folder)][2] == f"next: tercet play {folder / 'model'}"
+
+
 def test_pretraining_ends_with_the_scores_of_each_term(write):
     scores = {
         "loss": 7.03,
