@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage (of an option, a recipe, a file), 1
 reads the output any more, as after `tercet recipes | head`.
 """
 
+import atexit
 import os
 import select
 import sys
@@ -52,13 +53,19 @@ def carry_out(arguments: Sequence[str]) -> int:
 
 
 def leave_processes() -> None:
-    """Leave the processes of a launch while Python still runs.
+    """End a process of a launch that succeeded, after Python's exit handlers and before its teardown.
 
-    A thread of gloo's that needs Python at its end aborts the process: the launch fails after a whole run.
+    The threads of gloo live as long as anything refers to their group, as the parts of a sharded model do.
+    One that needs Python while Python ends aborts the process, and the launch fails after a whole run.
     """
     distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        distributed.destroy_process_group()
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return
+    distributed.destroy_process_group()
+    atexit._run_exitfuncs()  # trackers send their last values here
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
+    os._exit(0)
 
 
 def one_line(error: Exception) -> str:
