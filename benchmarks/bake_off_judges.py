@@ -23,7 +23,7 @@ from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.run import fewshot
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
-from tercet.finetune.tasks import columns_of
+from tercet.finetune.task_columns import columns_of
 from tercet.interop.messages import quietly
 from tercet.metrics.bootstrap import bootstrap_interval, mean_interval
 from tercet.metrics.numbers import spearman

@@ -12,7 +12,8 @@ from datasets import Dataset
 from fine_tuners import FILES, TASKS, Contest, parse_task
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from tercet.finetune.tasks import build_task, columns_of
+from tercet.finetune.task_columns import columns_of
+from tercet.finetune.tasks import build_task
 from tercet.interop.messages import quietly
 from tercet.text.row_files import read_file
 

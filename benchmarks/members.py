@@ -19,7 +19,7 @@ from samples import row_sample
 from tercet.configs.recipe import load_recipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
-from tercet.finetune.tasks import columns_of
+from tercet.finetune.task_columns import columns_of
 from tercet.interop.scores import METRICS
 
 MEMBERS = ("encoder", "decoder", "seq2seq")

@@ -21,7 +21,8 @@ from ..finetune.recipe import FineTuningRecipe
 from ..finetune.run import finetune
 from ..finetune.summary import read_predictions
 from ..finetune.task import Prediction
-from ..finetune.tasks import columns_of, load_task
+from ..finetune.task_columns import columns_of
+from ..finetune.tasks import load_task
 from ..pretraining.recipe import PretrainingRecipe
 from ..text.row_files import read_file
 from ..training.run_folder import MODEL

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from ..finetune.recipe import DataRecipe, FineTuningRecipe, PretrainedModelRecipe
 from ..finetune.splits import MEASURED, contents, read_splits
 from ..finetune.task import Task
+from ..finetune.task_columns import input_columns
 from ..interop.finished_run import RECIPE, TEXTS, read_facts
 from ..text.cache import cache_folder
 from ..text.digests import identify_file
@@ -50,7 +51,7 @@ def require_no_leakage(
             stacklevel=2,
         )
         return
-    columns = task.inputs_in(task.recipe)
+    columns = input_columns(task.recipe)
     learned = set(contents(theirs.pop("train"), columns))
     learned -= {each for split in theirs.values() for each in contents(split, columns)}
     for split in MEASURED:

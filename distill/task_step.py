@@ -24,6 +24,7 @@ from ..finetune.recipe import FineTuningRecipe, PretrainedModelRecipe
 from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
 from ..finetune.summary import conclude, keep_rows
 from ..finetune.task import Task
+from ..finetune.task_columns import input_columns
 from ..finetune.tasks import TASKS, load_task
 from ..interop.messages import quietly
 from ..interop.model_folder import find_folder
@@ -82,7 +83,7 @@ def prepare_task(recipe: TaskStepRecipe) -> PreparedTaskStep:
         require_answers(task)
         unlabelled, _, tally = read_rows(
             recipe.unlabelled,
-            task.inputs_in(task.recipe),
+            input_columns(task.recipe),
             "task.unlabelled",
             on_bad_row=recipe.data.on_bad_row,
             check=partial(TASKS[type(task.recipe)].require_inputs, task.recipe),

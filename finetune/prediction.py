@@ -29,6 +29,7 @@ from .evaluation import predict
 from .prediction_file import Origin, PredictionFile, require_same_rows
 from .splits import encoder_of
 from .task import Prediction, Task
+from .task_columns import input_columns
 from .tasks import load_task
 
 ROWS_AT_ONCE = 1024
@@ -111,7 +112,7 @@ def prepare(folder: Path, source: str, precision: str) -> tuple[Predictor, Itera
     """Load a model, and find the rows that it is to read."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     predictor = Predictor(folder, device, precision)
-    return predictor, stream_rows(source, predictor.task.inputs_in(predictor.task.recipe))
+    return predictor, stream_rows(source, input_columns(predictor.task.recipe))
 
 
 def predicted(

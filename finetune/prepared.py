@@ -13,6 +13,7 @@ from .model import PretrainedModel, learner_of, load_pretrained_model
 from .recipe import FineTuningRecipe
 from .splits import MEASURED, Split, contents, encode_splits, encoder_of, find_task, read_splits
 from .task import Task
+from .task_columns import input_columns
 
 Results = Mapping[int, dict[str, Any]]
 """Seed -> scores of its run."""
@@ -37,7 +38,7 @@ class Prepared:
     @cached_property
     def shared_rows(self) -> dict[str, int]:
         """Number of rows of each measured split of which a model reads the same as of a training row."""
-        columns = self.task.inputs_in(self.task.recipe)
+        columns = input_columns(self.task.recipe)
         learned = set(contents(self.splits["train"].rows, columns))
         return {
             split: sum(each in learned for each in contents(self.splits[split].rows, columns))

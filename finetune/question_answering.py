@@ -25,6 +25,7 @@ from ..training.packing import Ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
 from .task import Facts, Prediction, Task
+from .task_columns import input_columns
 from .task_recipes import QuestionAnsweringRecipe
 from .texts import DIGITS
 from .windows import encode_windows
@@ -65,16 +66,6 @@ class QuestionAnswering(Task):
     baseline = "most frequent answer"
     recipe: QuestionAnsweringRecipe
 
-    @staticmethod
-    def inputs_in(recipe: QuestionAnsweringRecipe) -> tuple[str, ...]:
-        """The question and the text."""
-        return recipe.question, recipe.context
-
-    @staticmethod
-    def labels_in(recipe: QuestionAnsweringRecipe) -> tuple[str, ...]:
-        """The answers."""
-        return (recipe.answers,)
-
     @classmethod
     def require_labels(cls, recipe: QuestionAnsweringRecipe, rows: Dataset) -> None:
         """Refuse answers of another form, or that do not stand where they should."""
@@ -88,7 +79,7 @@ class QuestionAnswering(Task):
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Cut each row into windows, each with the place of the row's first answer, if it holds it."""
-        questions, texts = (texts_of(rows, column) for column in self.inputs_in(self.recipe))
+        questions, texts = (texts_of(rows, column) for column in input_columns(self.recipe))
         fields = encode_windows(encoder, questions, texts, self.recipe.stride)
         if labelled:
             fields["labels"] = vectors(places_in(fields, self.answers_in(rows)))

@@ -21,7 +21,8 @@ from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .recipe import DataRecipe, FineTuningRecipe
 from .task import Task
-from .tasks import build_task, columns_of, repair, require_usable
+from .task_columns import columns_of
+from .tasks import build_task, repair, require_usable
 
 MEASURED = ("validation", "test")
 """Splits that nothing is learned from."""

@@ -17,6 +17,7 @@ from tercet.distill.run import distill
 from tercet.distill.task_objective import SOFT, divergence
 from tercet.distill.task_step import prepare_task, require_same_beginning, taught, training_split
 from tercet.finetune.run import finetune
+from tercet.finetune.task_columns import input_columns
 from tercet.objectives.task_objectives import SingleLabelObjective
 from tercet.training.examples import pick
 from tercet.training.tracking import read_log
@@ -68,9 +69,7 @@ def fine_tuned(recipe_of, tmp_path):  # noqa: F811
 
 
 def read_by(recipe):
-    from tercet.finetune.tasks import TASKS
-
-    return TASKS[type(recipe.task)].inputs_in(recipe.task)
+    return input_columns(recipe.task)
 
 
 def generation_rows(count, seed):

@@ -10,7 +10,7 @@ from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.prediction import predicted
 from tercet.finetune.prediction_file import Origin
 from tercet.finetune.splits import encode_splits, find_task, read_splits
-from tercet.finetune.tasks import columns_of
+from tercet.finetune.task_columns import columns_of, input_columns
 from tercet.text.columns import as_rows
 from tercet.text.row_stream import stream_rows
 
@@ -116,7 +116,7 @@ class Reader:
 @pytest.mark.parametrize("kind", ROWS)
 def test_rows_to_be_predicted_are_told_alike(kind, recipe_of, tmp_path, families):
     task = find_task(recipe := recipe_of(kind), read_splits(recipe))
-    reader, columns = Reader(task, families["wordpiece"]), task.inputs_in(task.recipe)
+    reader, columns = Reader(task, families["wordpiece"]), input_columns(task.recipe)
     for column in columns:
         for value in ODD:
             if value == "AB" and column not in ("tokens", "choices"):

@@ -20,8 +20,9 @@ from tercet import TercetEncoderConfig, TercetEncoderForSentenceEmbedding
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows, predict, prediction_loop
 from tercet.finetune.ranking import Ranking
+from tercet.finetune.task_columns import columns_of, input_columns
 from tercet.finetune.task_recipes import RankingRecipe
-from tercet.finetune.tasks import build_task, columns_of
+from tercet.finetune.tasks import build_task
 from tercet.metrics.bootstrap import mean_interval
 from tercet.metrics.ranking import ranking_scores
 from tercet.objectives.ranking import group_edges
@@ -244,7 +245,7 @@ def test_the_interval_is_that_of_as_many_different_queries():
 def test_queries_alone_give_vectors(model, encoder):
     rows = draw(8)
     task = make_task(rows)
-    assert task.inputs_in(task.recipe) == ("query",)
+    assert input_columns(task.recipe) == ("query",)
     predictions = predict(model, task, rows.select_columns("query"), encoder)
     for row, prediction in zip(rows, json.loads(json.dumps(predictions)), strict=True):
         expected = vector_of(model, encoder, row["query"]).tolist()
