@@ -8,6 +8,7 @@ What learns is the whole model, the layers that are not frozen or, by low-rank a
 and is loaded like any other; they are kept beside it as well.
 """
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -228,7 +229,9 @@ def with_additions(model: TercetPreTrainedModel, recipe: LoraRecipe) -> nn.Modul
         modules_to_save=[name for name, _ in model.named_children() if name != "model"],
     )
     try:
-        return peft.get_peft_model(model, config)
+        with warnings.catch_warnings():  # peft reads an attribute by the name that transformers 6 removes
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
+            return peft.get_peft_model(model, config)
     except ValueError as error:
         raise ValueError(f"lora.target_modules: {error}") from None
 

@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrained
 
 from ..modeling.configuration_tercet import TercetConfig
 from ..training.model_paths import require_path
+from ..training.run_folder import MODEL
 from .messages import first_line, quietly
 
 CONFIG = "config.json"
@@ -53,11 +54,11 @@ def find_folder(name: str, revision: str | None = None) -> Path:
                 "name, or the network"
             ) from error
     if not (folder / CONFIG).is_file():
-        raise FileNotFoundError(
-            f"{name} is not a model (it has no {CONFIG}): name a folder that save_pretrained wrote (of a "
-            f"run, "
-            "its `model`)"
+        is_run = (folder / MODEL / CONFIG).is_file()
+        meant = (
+            f"did you mean {Path(name) / MODEL}?" if is_run else "name a folder that save_pretrained wrote"
         )
+        raise FileNotFoundError(f"{name} is not a model (it has no {CONFIG}): {meant}")
     return folder
 
 

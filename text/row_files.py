@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from datasets import Dataset, disable_progress_bars, enable_progress_bars, load_dataset
+from datasets import (
+    Dataset,
+    are_progress_bars_disabled,
+    disable_progress_bars,
+    enable_progress_bars,
+    load_dataset,
+)
 
 from .bad_records import RowError, reason_of
 from .bad_rows import Places, RowTally
@@ -141,6 +147,7 @@ def is_number(value: Any) -> bool:
 
 def _load(path: Path) -> Dataset:
     kind = BUILDERS[ending(path)]
+    has_bars = not are_progress_bars_disabled()
     disable_progress_bars()
     try:
         return cast(Dataset, load_dataset(kind, split="train", data_files=str(path)))
@@ -148,4 +155,5 @@ def _load(path: Path) -> Dataset:
         cause = first_line(error.__cause__ or error)
         raise ValueError(f"{path} cannot be read as {kind} ({cause}): repair it") from error
     finally:
-        enable_progress_bars()
+        if has_bars:
+            enable_progress_bars()

@@ -83,9 +83,9 @@ def test_an_interrupted_prediction_goes_on(folder, rows, tmp_path, monkeypatch):
     assert predict_file(str(folder), str(moved), str(output), resume=True) == COUNT
     assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert names(tmp_path) == ["moved.jsonl", "out.jsonl", "whole.jsonl"]
-    with pytest.raises(ValueError, match=r"exists: choose another --output, or add --resume or --overwrite"):
+    with pytest.raises(ValueError, match=r"exists: choose another --output, or add --overwrite"):
         predict_file(str(folder), str(moved), str(output))
-    with pytest.raises(ValueError, match=r"is complete"):
+    with pytest.raises(ValueError, match=r"exists, so there is nothing to resume: choose"):
         predict_file(str(folder), str(moved), str(output), resume=True)
 
 
