@@ -9,6 +9,7 @@ A run that was stopped goes on behind what it has written (`prediction_file.py`)
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -94,11 +95,12 @@ def predict_file(
     """
     folder = find_folder(model, None)
     if output == STANDARD:
-        predictor, rows = prepare(folder, source, precision)
-        made = Origin("", precision), Origin("", precision)
-        return sum(write(lines, sys.stdout) for lines in predicted(predictor, source, rows, *made))
+        with naming_rows(source):
+            predictor, rows = prepare(folder, source, precision)
+            made = Origin("", precision), Origin("", precision)
+            return sum(write(lines, sys.stdout) for lines in predicted(predictor, source, rows, *made))
     file = PredictionFile(Path(output).expanduser(), folder, source, precision)
-    with file.alone(resume=resume, overwrite=overwrite) as earlier:
+    with file.alone(resume=resume, overwrite=overwrite) as earlier, naming_rows(source):
         predictor, rows = prepare(folder, source, precision)
         present = replace(earlier, num_rows=0, rows="")
         with file.unfinished(earlier) as lines:
@@ -106,6 +108,16 @@ def predict_file(
                 write(predictions, lines)
                 file.note(present)
         return present.num_rows
+
+
+@contextmanager
+def naming_rows(source: str) -> Iterator[None]:
+    """Let errors about a row say where it is from."""
+    try:
+        yield
+    except RowError as error:
+        name = "standard input" if source == STANDARD else source
+        raise ValueError(f"{name}: {error}") from None
 
 
 def prepare(folder: Path, source: str, precision: str) -> tuple[Predictor, IterableDataset]:
