@@ -184,3 +184,11 @@ def test_a_missing_recipe_is_all_that_is_missing(capsys):
     with pytest.raises(SystemExit):
         command_line.parse(["pretrain"])
     assert "required: RECIPE\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("device", "is_told"), [("this_machine", True), ("a100", False)])
+def test_a_plan_tells_that_it_measures(device, is_told, monkeypatch, capsys):
+    monkeypatch.setattr("tercet.planning.plan.plan_run", lambda *_: None)
+    monkeypatch.setattr("tercet.planning.report.report_plan", lambda _: "the plan")
+    assert main(["plan", "encoder-demo", f"device={device}"]) == 0
+    assert ("measuring this machine" in capsys.readouterr().err) is is_told
