@@ -23,7 +23,6 @@ from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.run import fewshot
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
-from tercet.finetune.tasks import columns_of
 from tercet.interop.messages import quietly
 from tercet.metrics.bootstrap import bootstrap_interval, mean_interval
 from tercet.metrics.numbers import spearman
@@ -154,7 +153,7 @@ class Exam:
         if self.is_trial:
             overrides.append("training.epochs=1")
         recipe = load_recipe(FineTuningRecipe, name, overrides)
-        columns = columns_of(recipe.task)
+        columns = recipe.task.columns
         for split, limit in (
             ("train", self.rows),
             ("validation", self.judged_rows),

@@ -31,7 +31,7 @@ from tercet.configs.recipe import parse_recipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
 from tercet.finetune.task import Task
-from tercet.finetune.tasks import build_task, columns_of
+from tercet.finetune.tasks import build_task
 from tercet.interop.messages import quietly
 from tercet.text.row_files import read_file
 from tercet.training.heap import retain_heap
@@ -88,7 +88,7 @@ class Contest:
 
     def read(self) -> tuple[Dataset, Dataset]:
         """Read the rows."""
-        columns = columns_of(parse_task(self))
+        columns = parse_task(self).columns
         train, held_out = (
             read_file(str(self.data / f"{name}.jsonl.gz"), columns) for name in FILES[self.task]
         )

@@ -12,7 +12,7 @@ from datasets import Dataset
 from fine_tuners import FILES, TASKS, Contest, parse_task
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from tercet.finetune.tasks import build_task, columns_of
+from tercet.finetune.tasks import build_task
 from tercet.interop.messages import quietly
 from tercet.text.row_files import read_file
 
@@ -40,7 +40,7 @@ def judge(contest: Contest, folder: Path, num_rows: int) -> float:
 
 def unread(contest: Contest, train: Dataset, num_rows: int) -> Dataset:
     """Draw rows of the training file whose texts are not among those that were learned from."""
-    columns = columns_of(parse_task(contest))
+    columns = parse_task(contest).columns
     rows = read_file(str(contest.data / f"{FILES[contest.task][0]}.jsonl.gz"), columns)
     texts = TASKS[contest.task]["texts"]
     known = set(zip(*(train[column][:] for column in texts), strict=True))

@@ -19,7 +19,6 @@ from samples import row_sample
 from tercet.configs.recipe import load_recipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
-from tercet.finetune.tasks import columns_of
 from tercet.interop.scores import METRICS
 
 MEMBERS = ("encoder", "decoder", "seq2seq")
@@ -65,7 +64,7 @@ def fewer_rows(task: str, options: Namespace) -> list[str]:
     if options.rows is None:
         return []
     file = options.folder / f"{task}-{options.rows}.jsonl"
-    return [f"data.train={row_sample(recipe.data.train, columns_of(recipe.task), options.rows, file)}"]
+    return [f"data.train={row_sample(recipe.data.train, recipe.task.columns, options.rows, file)}"]
 
 
 def render(told: dict[tuple[str, str, str], dict[str, Any]], options: Namespace) -> str:

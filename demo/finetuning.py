@@ -21,7 +21,7 @@ from ..finetune.recipe import FineTuningRecipe
 from ..finetune.run import finetune
 from ..finetune.summary import read_predictions
 from ..finetune.task import Prediction
-from ..finetune.tasks import columns_of, load_task
+from ..finetune.tasks import load_task
 from ..pretraining.recipe import PretrainingRecipe
 from ..text.row_files import read_file
 from ..training.run_folder import MODEL
@@ -98,7 +98,7 @@ def finetune_encoder(recipe: FineTuningRecipe, pretraining: PretrainingRecipe, f
         output=str(folder / FINETUNED / f"{MEMBER}-{FROM_SCRATCH}"),
     )
     predictions = {PRETRAINED: predictions_of(run), RANDOM_WEIGHTS: predictions_of(control)}
-    rows = {split: read_file(file, columns_of(recipe.task)) for split, file in files.items()}
+    rows = {split: read_file(file, recipe.task.columns) for split, file in files.items()}
     predictions |= label_by_counting(load_task(run.model_folder), rows)
     answers = {
         name: ScoredPredictions(score_labels(said, rows["test"]), said) for name, said in predictions.items()

@@ -50,7 +50,7 @@ def require_no_leakage(
             stacklevel=2,
         )
         return
-    columns = task.inputs_in(task.recipe)
+    columns = task.recipe.input_columns
     learned = set(contents(theirs.pop("train"), columns))
     learned -= {each for split in theirs.values() for each in contents(split, columns)}
     for split in MEASURED:
@@ -110,12 +110,19 @@ def complaint(name: str, folder: Path, data: DataRecipe, split: str, known: list
     """Say which measured rows the teacher knows, and what helps."""
     shown = f"the teacher {name} has learned {sum(known):,} of the {len(known):,} rows"
     if split == "validation" and data.validation is None:
-        told = data_of(folder)
-        remedy = (
-            f"set task.data.validation_share={told.validation_share:g}, as its recipe did"
-            if told.validation is None
-            else f"set task.data.validation, as its recipe did ({told.validation})"
-        )
+        remedy = remedy_for_share(data, data_of(folder))
         return f"{shown} that task.data.validation_share={data.validation_share:g} holds out: {remedy}"
     row = known.index(True) + 1
     return f"{shown} of task.data.{split}, row {row:,} the first: take them out, or measure on other rows"
+
+
+def remedy_for_share(data: DataRecipe, theirs: DataRecipe) -> str:
+    """Say how the student holds out what its teacher held out: by the same file, share or rows of its own."""
+    if theirs.validation is not None:
+        return f"set task.data.validation, as its recipe did ({theirs.validation})"
+    if data.validation_share == theirs.validation_share:
+        return (
+            f"set task.data.train={theirs.train}, as its recipe did, or task.data.validation to rows that it "
+            "has not learned"
+        )
+    return f"set task.data.validation_share={theirs.validation_share:g}, as its recipe did"

@@ -24,7 +24,7 @@ from ..finetune.recipe import FineTuningRecipe, PretrainedModelRecipe
 from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
 from ..finetune.summary import conclude, keep_rows
 from ..finetune.task import Task
-from ..finetune.tasks import TASKS, load_task
+from ..finetune.tasks import load_task
 from ..interop.messages import quietly
 from ..interop.model_folder import find_folder
 from ..modeling import TercetPreTrainedModel
@@ -82,10 +82,10 @@ def prepare_task(recipe: TaskStepRecipe) -> PreparedTaskStep:
         require_answers(task)
         unlabelled, _, tally = read_rows(
             recipe.unlabelled,
-            task.inputs_in(task.recipe),
+            task.recipe.input_columns,
             "task.unlabelled",
             on_bad_row=recipe.data.on_bad_row,
-            check=partial(TASKS[type(task.recipe)].require_inputs, task.recipe),
+            check=partial(task.require_inputs, task.recipe),
         )
         if tally.has_bad_rows:
             rows.bad_rows["unlabelled"] = tally.facts
@@ -166,7 +166,6 @@ def learn_task(
     prepared = Prepared(step.task, splits, own, step.rows.bad_rows)
     if processes.is_main_process:
         keep_rows(recipe, prepared)
-    seeds = recipe.training.seeds
     results = {
         seed: learn(
             recipe,
@@ -178,7 +177,7 @@ def learn_task(
             teach=teach,
             pace=pace,
         )
-        for seed in seeds
+        for seed in recipe.training.seeds
     }
     if processes.is_main_process:
         conclude(recipe, prepared, results, None)

@@ -48,19 +48,8 @@ class Chat(Task):
         "chrf": True,
     }
     baseline = "frequency of tokens"
-    is_known_before = True
     encoder: TextEncoder
     """That of the latest examples."""
-
-    @staticmethod
-    def inputs_in(recipe: ChatRecipe) -> tuple[str, ...]:
-        """The dialogue, or the prompt."""
-        return (recipe.messages if recipe.prompt is None else recipe.prompt,)
-
-    @staticmethod
-    def labels_in(recipe: ChatRecipe) -> tuple[str, ...]:
-        """The completion, if it stands in a column of its own."""
-        return () if recipe.prompt is None else (recipe.completion,)
 
     @classmethod
     def require_inputs(cls, recipe: ChatRecipe, rows: Dataset) -> None:

@@ -120,16 +120,6 @@ class Generation(Task):
     """That of the latest examples: it reads out what was written for them."""
 
     @staticmethod
-    def inputs_in(recipe: GenerationRecipe) -> tuple[str, ...]:
-        """The source."""
-        return (recipe.source,)
-
-    @staticmethod
-    def labels_in(recipe: GenerationRecipe) -> tuple[str, ...]:
-        """The target."""
-        return (recipe.target,)
-
-    @staticmethod
     def find(recipe: GenerationRecipe, train: Dataset) -> Facts:
         """Find out how BLEU has to cut the targets; make sure that they differ."""
         targets = texts_of(train, recipe.target)

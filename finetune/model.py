@@ -8,6 +8,7 @@ What learns is the whole model, the layers that are not frozen or, by low-rank a
 and is loaded like any other; they are kept beside it as well.
 """
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -61,7 +62,7 @@ class PretrainedModel:
     """With the task's head, on the CPU, in float32."""
     tokenizer: PreTrainedTokenizerBase
     fresh: list[str]
-    """Tensors that are drawn at random."""
+    """Tensors that are drawn at random; those of a stock model's head have its names."""
 
 
 def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) -> PretrainedModel:
@@ -84,18 +85,24 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
     if type(config) not in MEMBERS:
         require_transformer(config, recipe.path)
     is_ours = config.model_type.startswith("tercet")
-    source = cast(
-        TercetPreTrainedModel, load_ours(str(folder)) if is_ours else load_foreign(folder, config, task)
-    )
+    found, drawn = (load_ours(str(folder)), []) if is_ours else load_foreign(folder, config, task)
+    source = cast(TercetPreTrainedModel, found)
     tokenizer = require_tokenizer(folder, recipe.path)
     require_fit(tokenizer, source.config)
     task.prepare_tokenizer(tokenizer)
     model, fresh = with_head(source, task, recipe, seed)
-    return PretrainedModel(model, tokenizer, fresh)
+    return PretrainedModel(model, tokenizer, sorted({*fresh, *drawn}))
 
 
-def load_foreign(folder: Path, config: PreTrainedConfig, task: Task) -> TercetPreTrainedModel:
-    """Bring in a stock model with its own form of the head, if it has one, so that poolers come along."""
+def load_foreign(
+    folder: Path, config: PreTrainedConfig, task: Task
+) -> tuple[TercetPreTrainedModel, list[str]]:
+    """Bring in a stock model with its own form of the head, if it has one, so that poolers come along.
+
+    Returns:
+        The model, and the names of the tensors that were drawn because its files do not have them, or have
+        them for other labels.
+    """
     architecture = architecture_of(config)
     for counterpart in architecture.counterparts:
         if counterpart.ours.endswith(task.head):
@@ -105,8 +112,9 @@ def load_foreign(folder: Path, config: PreTrainedConfig, task: Task) -> TercetPr
                     ignore_mismatched_sizes=True, **task.config_fields,
                 )  # fmt: skip
             require_whole_base(folder, architecture.prefix, found["missing_keys"])
-            return from_stock(stock)
-    return from_stock(load_stock(str(folder)))
+            drawn = {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])}
+            return from_stock(stock), sorted(drawn)
+    return from_stock(load_stock(str(folder))), []
 
 
 def require_whole_base(folder: Path, prefix: str, missing: set[str]) -> None:
@@ -221,7 +229,9 @@ def with_additions(model: TercetPreTrainedModel, recipe: LoraRecipe) -> nn.Modul
         modules_to_save=[name for name, _ in model.named_children() if name != "model"],
     )
     try:
-        return peft.get_peft_model(model, config)
+        with warnings.catch_warnings():  # peft reads an attribute by the name that transformers 6 removes
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
+            return peft.get_peft_model(model, config)
     except ValueError as error:
         raise ValueError(f"lora.target_modules: {error}") from None
 

@@ -77,16 +77,6 @@ class MultipleChoice(Task):
     metrics = {"accuracy": True, "loss": False}
     recipe: MultipleChoiceRecipe
 
-    @staticmethod
-    def inputs_in(recipe: MultipleChoiceRecipe) -> tuple[str, ...]:
-        """The text and the choices."""
-        return recipe.text, recipe.choices
-
-    @staticmethod
-    def labels_in(recipe: MultipleChoiceRecipe) -> tuple[str, ...]:
-        """The number of the right one."""
-        return (recipe.target,)
-
     @classmethod
     def require_inputs(cls, recipe: MultipleChoiceRecipe, rows: Dataset) -> None:
         """Refuse what is no text, or no list of them."""

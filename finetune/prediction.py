@@ -9,6 +9,7 @@ A run that was stopped goes on behind what it has written (`prediction_file.py`)
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -93,11 +94,12 @@ def predict_file(
     """
     folder = find_folder(model, None)
     if output == STANDARD:
-        predictor, rows = prepare(folder, source, precision)
-        made = Origin("", precision), Origin("", precision)
-        return sum(write(lines, sys.stdout) for lines in predicted(predictor, source, rows, *made))
+        with naming_rows(source):
+            predictor, rows = prepare(folder, source, precision)
+            made = Origin("", precision), Origin("", precision)
+            return sum(write(lines, sys.stdout) for lines in predicted(predictor, source, rows, *made))
     file = PredictionFile(Path(output).expanduser(), folder, source, precision)
-    with file.alone(resume=resume, overwrite=overwrite) as earlier:
+    with file.alone(resume=resume, overwrite=overwrite) as earlier, naming_rows(source):
         predictor, rows = prepare(folder, source, precision)
         present = replace(earlier, num_rows=0, rows="")
         with file.unfinished(earlier) as lines:
@@ -107,11 +109,21 @@ def predict_file(
         return present.num_rows
 
 
+@contextmanager
+def naming_rows(source: str) -> Iterator[None]:
+    """Let errors about a row say where it is from."""
+    try:
+        yield
+    except RowError as error:
+        name = "standard input" if source == STANDARD else source
+        raise ValueError(f"{name}: {error}") from None
+
+
 def prepare(folder: Path, source: str, precision: str) -> tuple[Predictor, IterableDataset]:
     """Load a model, and find the rows that it is to read."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     predictor = Predictor(folder, device, precision)
-    return predictor, stream_rows(source, predictor.task.inputs_in(predictor.task.recipe))
+    return predictor, stream_rows(source, predictor.task.recipe.input_columns)
 
 
 def predicted(

@@ -119,11 +119,8 @@ class PredictionFile:
         """Raise a `ValueError` if there is something that is not to be replaced or continued."""
         path = self.path
         if path.exists() and not overwrite:
-            if resume:
-                raise ValueError(
-                    f"{path} is complete, or no file of predictions: add --overwrite to replace it"
-                )
-            raise ValueError(f"{path} exists: choose another --output, or add --resume or --overwrite")
+            nothing = ", so there is nothing to resume" if resume else ""
+            raise ValueError(f"{path} exists{nothing}: choose another --output, or add --overwrite")
         if path.exists() and not holds_predictions(path):
             raise ValueError(f"{path} is no file of predictions: choose another --output")
         if self.partial.exists() and not (resume or overwrite):

@@ -37,7 +37,7 @@ class Prepared:
     @cached_property
     def shared_rows(self) -> dict[str, int]:
         """Number of rows of each measured split of which a model reads the same as of a training row."""
-        columns = self.task.inputs_in(self.task.recipe)
+        columns = self.task.recipe.input_columns
         learned = set(contents(self.splits["train"].rows, columns))
         return {
             split: sum(each in learned for each in contents(self.splits[split].rows, columns))

@@ -65,16 +65,6 @@ class QuestionAnswering(Task):
     baseline = "most frequent answer"
     recipe: QuestionAnsweringRecipe
 
-    @staticmethod
-    def inputs_in(recipe: QuestionAnsweringRecipe) -> tuple[str, ...]:
-        """The question and the text."""
-        return recipe.question, recipe.context
-
-    @staticmethod
-    def labels_in(recipe: QuestionAnsweringRecipe) -> tuple[str, ...]:
-        """The answers."""
-        return (recipe.answers,)
-
     @classmethod
     def require_labels(cls, recipe: QuestionAnsweringRecipe, rows: Dataset) -> None:
         """Refuse answers of another form, or that do not stand where they should."""
@@ -88,7 +78,7 @@ class QuestionAnswering(Task):
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Cut each row into windows, each with the place of the row's first answer, if it holds it."""
-        questions, texts = (texts_of(rows, column) for column in self.inputs_in(self.recipe))
+        questions, texts = (texts_of(rows, column) for column in self.recipe.input_columns)
         fields = encode_windows(encoder, questions, texts, self.recipe.stride)
         if labelled:
             fields["labels"] = vectors(places_in(fields, self.answers_in(rows)))

@@ -85,22 +85,11 @@ class Ranking(Task):
     recipe: RankingRecipe
     metrics = {"mrr": True, "ndcg@10": True, "recall@1": True, "recall@10": True, "map": True, "loss": False}
     baseline = "most frequent documents"
-    is_known_before = True
-
-    @staticmethod
-    def inputs_in(recipe: RankingRecipe) -> tuple[str, ...]:
-        """The query."""
-        return (recipe.query,)
-
-    @staticmethod
-    def labels_in(recipe: RankingRecipe) -> tuple[str, ...]:
-        """A text that belongs to it, and perhaps one that does not."""
-        return (recipe.positive,) if recipe.negative is None else (recipe.positive, recipe.negative)
 
     @staticmethod
     def find(recipe: RankingRecipe, train: Dataset) -> Facts:
         """Make sure that texts can be told from each other."""
-        columns = Ranking.labels_in(recipe)
+        columns = recipe.label_columns
         if len(set(chain.from_iterable(texts_of(train, column) for column in columns))) < 2:
             raise ValueError(
                 f"all rows have the same text in {' and '.join(columns)}: there is nothing to learn"
@@ -114,7 +103,7 @@ class Ranking(Task):
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Encode the texts of each row end to end, or its query alone, and number the distinct ones."""
-        columns = self.inputs_in(self.recipe) + (self.labels_in(self.recipe) if labelled else ())
+        columns = self.recipe.input_columns + (self.recipe.label_columns if labelled else ())
         texts = [texts_of(rows, column) for column in columns]
         ids = [encoder.encode(column)["input_ids"] for column in texts]
         lengths = np.stack([column.lengths for column in ids], axis=1)
@@ -130,7 +119,7 @@ class Ranking(Task):
 
     def objective(self) -> RankingObjective:
         """Cross-entropy of each query over the documents of its group."""
-        texts_of_row = 1 + len(self.labels_in(self.recipe))
+        texts_of_row = 1 + len(self.recipe.label_columns)
         return RankingObjective(texts_of_row, self.recipe.group_size, self.recipe.temperature)
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
@@ -147,7 +136,7 @@ class Ranking(Task):
     def collect(self, rows: Dataset) -> Collection:
         """Find the distinct texts of a split."""
         queries, query_of_row = distinct(texts_of(rows, self.recipe.query))
-        columns = [texts_of(rows, column) for column in self.labels_in(self.recipe)]
+        columns = [texts_of(rows, column) for column in self.recipe.label_columns]
         documents, document_of_text = distinct(chain.from_iterable(columns))
         return Collection(queries, documents, query_of_row, document_of_text.reshape(len(columns), -1).T)
 

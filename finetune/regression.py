@@ -32,11 +32,6 @@ class Regression(TextTask):
     }
     baseline = "mean"
 
-    @staticmethod
-    def labels_in(recipe: RegressionRecipe) -> tuple[str, ...]:
-        """The number."""
-        return (recipe.label,)
-
     @classmethod
     def require_labels(cls, recipe: RegressionRecipe, rows: Dataset) -> None:
         """Refuse what is no number."""

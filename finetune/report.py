@@ -37,6 +37,7 @@ from .prepared import Prepared
 from .recipe import FineTuningRecipe, in_words
 from .report_rows import best_and_worst, by_label
 from .task import Prediction, Task
+from .verdicts import GUESSES
 
 SHARED = "shared_rows"
 """Where the scores say how many measured rows are among those that were learned from."""
@@ -178,10 +179,8 @@ def doubts(summary: Mapping[str, Any]) -> str:
     return (
         f"{chosen}. The interval is a percentile bootstrap over rows (Efron and Tibshirani, 1993): it "
         f"covers other rows of the same kind, but not other seeds, which the standard deviation covers. "
-        f"Differences are of the same rows, drawn for both. The baselines are the best guess that ignores "
-        f"the text (majority class, mean, ...), a bag of words where there are labels (logistic regression "
-        f"on TF-IDF weights, learned from the same rows) and, untrained, the same model before the run, with "
-        f"a random head where the pretrained one has none."
+        f"Differences are of the same rows, drawn for both. The baselines: "
+        f"{'; '.join(f'{name} ({GUESSES[name]})' for name in summary['baselines'])}."
     )
 
 

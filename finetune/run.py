@@ -12,13 +12,16 @@ folder is touched.
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from transformers import PreTrainedConfig
 
 from ..interop.conversion import from_stock
 from ..interop.messages import quietly
 from ..interop.model_folder import find_folder, load_config, load_tokenizer
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe
 from ..pretraining.run import pretrain
+from ..pretraining.text import open_texts
 from ..training.disk import replace_text
 from ..training.precision import join_processes
 from ..training.run_folder import MODEL, writing
@@ -68,6 +71,9 @@ def finetune_alone(recipe: FineTuningRecipe, tried: Combinations, *, resume: boo
     output.require_claimable(resume=resume, overwrite=overwrite)
     with processes.main_process_first():
         prepared = prepare(recipe)
+    if recipe.adaptation is not None:
+        require_member(recipe.adaptation, prepared.pretrained.model.config, recipe.model.path)
+        open_texts(further_pretraining(recipe.adaptation, recipe.model.path, folder))  # they are there
     processes.wait_for_everyone()
     if processes.is_main_process:
         output.claim(resume=resume, overwrite=overwrite)
@@ -123,6 +129,17 @@ def best_of_grid(tried: Combinations, prepared: Prepared, folder: Path, *, resum
     return tried[best][1]
 
 
+def require_member(recipe: AdaptationRecipe, config: PreTrainedConfig, path: str) -> None:
+    """Raise a `ValueError` if the objective of further pretraining does not train the model's member."""
+    classes = [cast(type[PreTrainedConfig], model.config_class) for model in recipe.objective.model_classes]
+    if not isinstance(config, tuple(classes)):
+        raise ValueError(
+            f"adaptation.objective is {recipe.objective.kind}, which trains a "
+            f"{' or a '.join(known.model_type for known in classes)}, but {path} is a {config.model_type}: "
+            "choose another objective, or another model"
+        )
+
+
 def adapt(model: PretrainedModelRecipe, recipe: AdaptationRecipe, folder: Path) -> Path:
     """Go on with the pretraining of a model below a folder, and return the folder of the adapted one.
 
@@ -132,14 +149,19 @@ def adapt(model: PretrainedModelRecipe, recipe: AdaptationRecipe, folder: Path) 
         ValueError: The objective is not the model's, or something is wrong with the text.
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
     """
-    pretraining = PretrainingRecipe(
-        model=ModelRecipe(path=str(as_ours(model, folder))),
+    path = str(as_ours(model, folder))
+    return pretrain(further_pretraining(recipe, path, folder / "run"), resume=True)
+
+
+def further_pretraining(recipe: AdaptationRecipe, path: str, output: Path) -> PretrainingRecipe:
+    """Give the recipe of the pretraining run that an adaptation is."""
+    return PretrainingRecipe(
+        model=ModelRecipe(path=path),
         corpus=recipe.corpus,
         objective=recipe.objective,
         training=recipe.training,
-        output=str(folder / "run"),
+        output=str(output),
     )
-    return pretrain(pretraining, resume=True)
 
 
 def as_ours(model: PretrainedModelRecipe, folder: Path) -> Path:

@@ -21,7 +21,7 @@ from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .recipe import DataRecipe, FineTuningRecipe
 from .task import Task
-from .tasks import build_task, columns_of, repair, require_usable
+from .tasks import build_task, repair, require_usable
 
 MEASURED = ("validation", "test")
 """Splits that nothing is learned from."""
@@ -73,7 +73,7 @@ def read_splits(recipe: FineTuningRecipe) -> SplitRows:
         if source is not None:
             rows, places, tally = read_rows(
                 source,
-                columns_of(task),
+                task.columns,
                 f"data.{split}",
                 dataset=data.dataset,
                 subset=data.subset,

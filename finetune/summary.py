@@ -29,7 +29,7 @@ from .recipe import FineTuningRecipe
 from .report import BAD_ROWS, SHARED, shared_in_words, write_report
 from .splits import Split, identify
 from .task import Prediction
-from .verdicts import BAG_OF_WORDS, UNTRAINED, compared, verdicts
+from .verdicts import BAG_OF_WORDS, BEFORE, UNTRAINED, compared, verdicts
 
 
 def conclude(recipe: FineTuningRecipe, prepared: Prepared, results: Results, before: Results | None) -> None:
@@ -93,8 +93,9 @@ def summarize(
     task, measured = prepared.task, prepared.measured
     last = prepared.splits[measured[-1]]
     references = task.references(last.rows)
-    untrained = evaluate_untrained(prepared, last, recipe.training.precision)
-    predicted = guesses(prepared, last) | {UNTRAINED: untrained.predictions}
+    before = UNTRAINED if prepared.pretrained.fresh else BEFORE
+    earlier = evaluate_before(prepared, last, recipe.training.precision)
+    predicted = guesses(prepared, last) | {before: earlier.predictions}
     scored = {name: task.score(each, references) for name, each in predicted.items()}
     drawn = {
         name: task.bootstrap(each, references)
@@ -116,9 +117,9 @@ def summarize(
         "baselines": {
             name: as_json(scored[name] | task.library_scores(each, references))
             for name, each in predicted.items()
-            if name != UNTRAINED
+            if name != before
         }
-        | {UNTRAINED: as_json(untrained.scores)},
+        | {before: as_json(earlier.scores)},
         "compared": compared(own, drawn),
     }
     return summary | {"verdicts": as_data(verdicts(task, summary))}
@@ -138,7 +139,7 @@ def unknown_in(prepared: Prepared, split: str) -> float:
     return share_of_unknown([ids], prepared.pretrained.tokenizer)
 
 
-def evaluate_untrained(prepared: Prepared, split: Split, precision: str) -> Evaluation:
+def evaluate_before(prepared: Prepared, split: Split, precision: str) -> Evaluation:
     """Score the model with which the first seed began, computing as its run did."""
     device = cast(torch.device, join_processes().device)
     model = prepared.pretrained.model

@@ -84,16 +84,6 @@ class Tagging(Task):
         self.labels = Labels.of(facts)
         self.most_frequent: str = facts["most_frequent"]
 
-    @staticmethod
-    def inputs_in(recipe: TaggingRecipe) -> tuple[str, ...]:
-        """The words."""
-        return (recipe.words,)
-
-    @staticmethod
-    def labels_in(recipe: TaggingRecipe) -> tuple[str, ...]:
-        """Their labels."""
-        return (recipe.tags,)
-
     @classmethod
     def require_inputs(cls, recipe: TaggingRecipe, rows: Dataset) -> None:
         """Refuse what is no list of words."""

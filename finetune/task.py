@@ -48,24 +48,12 @@ class Task(ABC):
     """Every score, and whether more of it is better."""
     baseline: ClassVar[str] = "majority class"
     """What `guess` predicts, as reports call it."""
-    is_known_before: ClassVar[bool] = False
-    """Whether a pretrained model can do the task before it learns it, because its head has no weights."""
 
     def __init__(self, recipe: Any, facts: Facts):
         self.recipe = recipe
         self.facts = facts
         self.modules: Modules = {}
         """What is computed beside the task's own metrics; a run loads it."""
-
-    @staticmethod
-    @abstractmethod
-    def inputs_in(recipe: Any) -> tuple[str, ...]:
-        """Name the columns that a model reads."""
-
-    @staticmethod
-    @abstractmethod
-    def labels_in(recipe: Any) -> tuple[str, ...]:
-        """Name the columns that it learns from, besides."""
 
     @staticmethod
     @abstractmethod
@@ -83,7 +71,7 @@ class Task(ABC):
         Raises:
             RowError: It cannot read one.
         """
-        for column in cls.inputs_in(recipe):
+        for column in recipe.input_columns:
             texts_of(rows, column)
 
     @classmethod
@@ -93,7 +81,7 @@ class Task(ABC):
         Raises:
             RowError: One has no label, or what is none.
         """
-        for column in cls.labels_in(recipe):
+        for column in recipe.label_columns:
             texts_of(rows, column)
 
     @staticmethod
@@ -180,7 +168,7 @@ class Task(ABC):
 
     def show(self, row: Row, prediction: Prediction, reference: Any, *, is_right: bool = False) -> Shown:
         """Lay out a row and what was predicted, for people to read."""
-        read = [Line(column, [Run(shortened(row[column]))]) for column in self.inputs_in(self.recipe)]
+        read = [Line(column, [Run(shortened(row[column]))]) for column in self.recipe.input_columns]
         expected = Line("reference", [Run(shortened(self.format_reference(reference)), "right")])
         return Shown(
             [

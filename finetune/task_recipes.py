@@ -29,15 +29,45 @@ Columns = Annotated[tuple[str, ...], Field(min_length=1, max_length=2), BeforeVa
 Modules = tuple[Annotated[str, Field(min_length=1)], ...]
 """Modules of the `evaluate` library: names on the Hub, or local folders or scripts."""
 
-RENAMED = {"criterion": "metric_for_best_model"}
-"""Keys of all kinds that have new names."""
+
+@dataclass(frozen=True)
+class RowsRecipe:
+    """What the recipes of all kinds have in common: they name columns of rows. Abstract."""
+
+    INPUTS: ClassVar[tuple[str, ...]]
+    """The fields that name the columns which a model reads."""
+    LABELS: ClassVar[tuple[str, ...]]
+    """The fields that name the columns which it learns from, besides."""
+    RENAMED: ClassVar[Mapping[str, str]] = {"criterion": "metric_for_best_model"}
+    """Keys that have new names."""
+
+    @property
+    def input_columns(self) -> tuple[str, ...]:
+        """The columns that a model reads."""
+        return self.columns_in(self.INPUTS)
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns that a model learns from, besides those that it reads."""
+        return self.columns_in(self.LABELS)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All of them, those that are read first."""
+        return *self.input_columns, *self.label_columns
+
+    def columns_in(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Give the columns that fields name: one, two of a pair, or none."""
+        values = (getattr(self, name) for name in names)
+        return tuple(column for value in values if value is not None for column in as_columns(value))
 
 
 @dataclass(frozen=True)
-class ClassificationRecipe:
+class ClassificationRecipe(RowsRecipe):
     """One label for a text, or for a pair of texts."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = RENAMED
+    INPUTS: ClassVar[tuple[str, ...]] = ("texts",)
+    LABELS: ClassVar[tuple[str, ...]] = ("label",)
 
     kind: Literal["classification"]
     texts: Columns = ("text",)
@@ -58,10 +88,11 @@ class ClassificationRecipe:
 
 
 @dataclass(frozen=True)
-class MultiLabelRecipe:
+class MultiLabelRecipe(RowsRecipe):
     """Any number of labels for a text, or for a pair of texts."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = RENAMED
+    INPUTS: ClassVar[tuple[str, ...]] = ("texts",)
+    LABELS: ClassVar[tuple[str, ...]] = ("labels",)
 
     kind: Literal["multi_label"]
     texts: Columns = ("text",)
@@ -75,10 +106,11 @@ class MultiLabelRecipe:
 
 
 @dataclass(frozen=True)
-class RegressionRecipe:
+class RegressionRecipe(RowsRecipe):
     """A number for a text, or for a pair of texts."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = RENAMED
+    INPUTS: ClassVar[tuple[str, ...]] = ("texts",)
+    LABELS: ClassVar[tuple[str, ...]] = ("label",)
 
     kind: Literal["regression"]
     texts: Columns = ("text",)
@@ -92,10 +124,11 @@ class RegressionRecipe:
 
 
 @dataclass(frozen=True)
-class TaggingRecipe:
+class TaggingRecipe(RowsRecipe):
     """A label for every word of a text."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = RENAMED
+    INPUTS: ClassVar[tuple[str, ...]] = ("words",)
+    LABELS: ClassVar[tuple[str, ...]] = ("tags",)
 
     kind: Literal["tagging"]
     words: str = "tokens"
@@ -118,10 +151,11 @@ class TaggingRecipe:
 
 
 @dataclass(frozen=True)
-class QuestionAnsweringRecipe:
+class QuestionAnsweringRecipe(RowsRecipe):
     """The span of a text that answers a question."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = RENAMED
+    INPUTS: ClassVar[tuple[str, ...]] = ("question", "context")
+    LABELS: ClassVar[tuple[str, ...]] = ("answers",)
 
     kind: Literal["question_answering"]
     question: str = "question"
@@ -139,10 +173,12 @@ class QuestionAnsweringRecipe:
 
 
 @dataclass(frozen=True)
-class MultipleChoiceRecipe:
+class MultipleChoiceRecipe(RowsRecipe):
     """The correct one of several texts, given a text."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = RENAMED | {"label": "target"}
+    INPUTS: ClassVar[tuple[str, ...]] = ("text", "choices")
+    LABELS: ClassVar[tuple[str, ...]] = ("target",)
+    RENAMED: ClassVar[Mapping[str, str]] = RowsRecipe.RENAMED | {"label": "target"}
 
     kind: Literal["multiple_choice"]
     text: str = "query"
@@ -158,10 +194,11 @@ class MultipleChoiceRecipe:
 
 
 @dataclass(frozen=True)
-class RankingRecipe:
+class RankingRecipe(RowsRecipe):
     """Texts that answer a query: sentence embeddings that are close to each other (semantic search)."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = RENAMED
+    INPUTS: ClassVar[tuple[str, ...]] = ("query",)
+    LABELS: ClassVar[tuple[str, ...]] = ("positive", "negative")
 
     kind: Literal["ranking"]
     query: str = "query"
@@ -183,10 +220,11 @@ class RankingRecipe:
 
 
 @dataclass(frozen=True)
-class GenerationRecipe:
+class GenerationRecipe(RowsRecipe):
     """A target text for a source text: translation, summarization, ..."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = RENAMED
+    INPUTS: ClassVar[tuple[str, ...]] = ("source",)
+    LABELS: ClassVar[tuple[str, ...]] = ("target",)
 
     kind: Literal["generation"]
     source: str = "source"
@@ -206,10 +244,8 @@ class GenerationRecipe:
 
 
 @dataclass(frozen=True)
-class ChatRecipe:
+class ChatRecipe(RowsRecipe):
     """The assistant's turns of a dialogue, learned by a decoder (supervised fine-tuning)."""
-
-    RENAMED: ClassVar[Mapping[str, str]] = RENAMED
 
     kind: Literal["chat"]
     messages: str = "messages"
@@ -225,6 +261,16 @@ class ChatRecipe:
     """Maximum number of tokens in a generated answer."""
     metric_for_best_model: Literal["loss", "rougeL", "exact_match", "bleu", "chrf"] = "loss"
     """Metric that selects the best checkpoint: the loss of the answers, or another one with `generate`."""
+
+    @property
+    def input_columns(self) -> tuple[str, ...]:
+        """The dialogue, or the prompt."""
+        return (self.messages if self.prompt is None else self.prompt,)
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The completion, if it stands in a column of its own."""
+        return () if self.prompt is None else (self.completion,)
 
     def __post_init__(self):
         if self.metric_for_best_model != "loss" and not self.generate:

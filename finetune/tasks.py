@@ -50,12 +50,6 @@ TASKS: dict[type[Any], type[Task]] = {
 """Recipe of a task -> the task, once its training rows are known."""
 
 
-def columns_of(recipe: TaskRecipe) -> tuple[str, ...]:
-    """Name the columns of a task: those that are read, and those of the labels."""
-    kind = TASKS[type(recipe)]
-    return *kind.inputs_in(recipe), *kind.labels_in(recipe)
-
-
 def require_usable(recipe: TaskRecipe, rows: Dataset) -> None:
     """Make sure that each row can be learned from, whatever the others hold.
 

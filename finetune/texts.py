@@ -25,7 +25,7 @@ from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
 from .labels import Labels, find_labels, labels_known, listed_values, require_labels
 from .task import Facts, Prediction, Task
-from .task_recipes import ClassificationRecipe, MultiLabelRecipe, RegressionRecipe
+from .task_recipes import ClassificationRecipe, MultiLabelRecipe
 
 DIGITS = 6
 """Digits of probabilities and numbers in predictions."""
@@ -35,11 +35,6 @@ class TextTask(Task):
     """A task on whole texts, or pairs of texts. Abstract: each kind adds its labels."""
 
     head = "ForSequenceClassification"
-
-    @staticmethod
-    def inputs_in(recipe: ClassificationRecipe | MultiLabelRecipe | RegressionRecipe) -> tuple[str, ...]:
-        """The text, or both texts."""
-        return recipe.texts
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Encode texts or pairs."""
@@ -100,11 +95,6 @@ class Classification(LabellingTask):
         super().__init__(recipe, facts)
         self.labels = Labels.of(facts)
         self.shares = np.array(facts["shares"])
-
-    @staticmethod
-    def labels_in(recipe: ClassificationRecipe) -> tuple[str, ...]:
-        """The label."""
-        return (recipe.label,)
 
     @classmethod
     def require_labels(cls, recipe: ClassificationRecipe, rows: Dataset) -> None:
@@ -212,11 +202,6 @@ class MultiLabel(LabellingTask):
     def __init__(self, recipe: MultiLabelRecipe, facts: Facts):
         super().__init__(recipe, facts)
         self.labels = Labels.of(facts)
-
-    @staticmethod
-    def labels_in(recipe: MultiLabelRecipe) -> tuple[str, ...]:
-        """The lists of labels."""
-        return (recipe.labels,)
 
     @classmethod
     def require_labels(cls, recipe: MultiLabelRecipe, rows: Dataset) -> None:

@@ -14,6 +14,7 @@ from .gpt_neox import GPT_NEOX
 from .llama import LLAMA
 from .marian import MARIAN
 from .mbart import MBART
+from .messages import quietly
 from .mistral import MISTRAL
 from .modernbert import MODERNBERT
 from .opt import OPT
@@ -79,7 +80,8 @@ def architecture_for(model: TercetPreTrainedModel, model_type: str | None = None
     for architecture in ARCHITECTURES.values():
         if architecture.config is type(config):
             try:
-                architecture.stock_config(config, architecture.counterpart(ours=type(model).__name__))
+                with quietly():  # about the ids of architectures that are not chosen
+                    architecture.stock_config(config, architecture.counterpart(ours=type(model).__name__))
                 fitting.append(architecture)
             except ValueError as error:
                 reasons[architecture.model_type] = str(error)

@@ -69,13 +69,15 @@ def what_is_missing(run: FinishedRun, card: ModelCard) -> list[str]:
         "the texts and their hashes (no texts.json)": run.texts,
         "scores (no evaluation.json)": run.evaluation.get("scores"),
         "a plot of the losses (no curves.png)": run.plots,
-        "the FLOPs of the training (training.measure_utilization was false)": run.flops,
     }
+    has_flops = run.flops or run.task is not None  # which fine-tuning does not count
+    flops = "the FLOPs of the training: pretrain with training.measure_utilization=true"
     return [
         *(
             f"{key}: {add.format(example)}"
             for key, example in (("license", "license: apache-2.0"), ("language", "language: en"))
             if key not in data
         ),
-        *(f"{name}: push the folder of a run that left it" for name, fact in run_tells.items() if not fact),
+        *(f"{name}: push the folder of a run, which has it" for name, fact in run_tells.items() if not fact),
+        *([] if has_flops else [flops]),
     ]

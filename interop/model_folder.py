@@ -11,6 +11,8 @@ from huggingface_hub import snapshot_download
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..modeling.configuration_tercet import TercetConfig
+from ..training.model_paths import require_path
+from ..training.run_folder import MODEL
 from .messages import first_line, quietly
 
 CONFIG = "config.json"
@@ -41,32 +43,23 @@ def find_folder(name: str, revision: str | None = None) -> Path:
     if folder.is_file():
         raise ValueError(f"{name} is a file: name its folder")
     if not folder.exists():
-        require_repository_name(name)
+        require_path(name)
         try:
             folder = Path(
                 snapshot_download(name, revision=revision, allow_patterns=WANTED, ignore_patterns="*/*")
             )
         except Exception as error:  # a name, a network, a Hub: each fails in its own way
             raise FileNotFoundError(
-                f"{name} is neither a folder nor a model on the Hub ({first_line(error)}): check the name"
+                f"{name} is not a folder, and cannot be loaded from the Hub ({first_line(error)}): check the "
+                "name, or the network"
             ) from error
     if not (folder / CONFIG).is_file():
-        raise FileNotFoundError(
-            f"{name} is not a model (it has no {CONFIG}): name a folder that save_pretrained wrote (of a "
-            f"run, "
-            "its `model`)"
+        is_run = (folder / MODEL / CONFIG).is_file()
+        meant = (
+            f"did you mean {Path(name) / MODEL}?" if is_run else "name a folder that save_pretrained wrote"
         )
+        raise FileNotFoundError(f"{name} is not a model (it has no {CONFIG}): {meant}")
     return folder
-
-
-def require_repository_name(name: str) -> None:
-    """Raise a `FileNotFoundError` if a model that is no folder cannot be one on the Hub either."""
-    path = Path(name)
-    if len(path.parts) <= 2 and not name.startswith((".", "~", "/")):
-        return
-    is_unfinished = path.name == "model" and (path.expanduser().parent / "recipe.yaml").is_file()
-    remedy = "its run has not ended: continue it with --resume" if is_unfinished else "check the path"
-    raise FileNotFoundError(f"{name} does not exist: {remedy}")
 
 
 def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTrainedConfig:

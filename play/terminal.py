@@ -1,8 +1,9 @@
 """The terminal's way to play: a line is a text, and an answer follows; commands begin with a slash."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 
 from .ability import Ability, NumberField, TextField
 from .plain_text import as_text
@@ -76,7 +77,9 @@ class Conversation:
         elif name in self.session.abilities:
             self.choose(name, rest.strip())
         else:
-            self.say(f"  /{name} is no command: /help lists all")
+            self.say(
+                f"  unknown command /{name}{suggestion(name, [*commands, 'set', *self.session.abilities])}"
+            )
 
     def choose(self, name: str, text: str) -> None:
         """Choose an ability, and use it if there is a text."""
@@ -113,8 +116,10 @@ class Conversation:
         name, _, value = line.partition(" ")
         fields = self.settings()
         if name not in fields:
-            known = ", ".join(fields) or "none"
-            self.say(f"  {self.chosen} has no setting {name!r}: it has {known}")
+            known = f"settings of {self.chosen}: {', '.join(fields)}" if fields else f"{self.chosen} has none"
+            self.say(
+                f"  unknown setting {name!r}; {known}" if name else f"  usage: /set FIELD VALUE; {known}"
+            )
             return
         try:
             fields[name].parse(value)
@@ -151,6 +156,12 @@ class Conversation:
     def leave(self) -> None:
         """End the session."""
         self.has_left = True
+
+
+def suggestion(name: str, known: Sequence[str]) -> str:
+    """Say which commands are near to an unknown one, or how to list them."""
+    near = " or ".join(f"/{each}" for each in get_close_matches(name, known, n=2))
+    return f"; did you mean {near}?" if near else "; /help lists all commands"
 
 
 def converse(session: Session) -> None:

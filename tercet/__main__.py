@@ -42,7 +42,8 @@ def carry_out(arguments: Sequence[str]) -> int:
             options.run(options)
         leave_processes()
     except KeyboardInterrupt as interruption:
-        print(f"tercet {options.command}: {interruption or 'interrupted'}", file=sys.stderr)
+        remedy = "interrupted; continue with --resume" if "resume" in options else "interrupted"
+        print(f"tercet {options.command}: {str(interruption) or remedy}", file=sys.stderr)
         return 130
     except Exception as error:
         if options.debug or is_unread(error):

@@ -60,9 +60,10 @@ def build_parser() -> ArgumentParser:
     command.add_argument("--output", default="runs/demo", metavar="DIR", help="where to write (%(default)s)")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier demo there")
     command = add_command(commands, recipes)
-    command.add_argument(
-        "kind", nargs="?", choices=LISTED, metavar="KIND", help=f"list one kind only: {', '.join(LISTED)}"
+    kind = command.add_argument(
+        "kind", nargs="?", metavar="KIND", help=f"list one kind only: {', '.join(LISTED)}"
     )
+    offer(kind, lambda **_: [*LISTED])
     command = add_command(commands, plan)
     add_recipe(command, "describes the machines, or overrides a value")
     for run in (tokenizer, pretrain, finetune, distill):

@@ -1,4 +1,5 @@
-"""What can be answered before torch is imported, which takes seconds: wrong names and keys, missing models.
+"""What can be answered before torch is imported, which takes seconds: wrong names, keys and columns, missing
+models and files.
 
 A command's recipe is read as plain data. Its keys are compared with the source of the dataclass that it must
 have the shape of (`configs/source_shapes.py`). Values are checked later, by the dataclass itself.
@@ -13,6 +14,7 @@ from typing import Any
 from .configs.checking import check_keys
 from .configs.recipe import read_recipe, recipe_folders
 from .configs.source_shapes import field_names, read_shape
+from .training.model_paths import RUNS, require_path
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,9 @@ DEVICES = (
     "ACCELERATE_USE_CPU=true computes on the CPU, and `accelerate launch -m tercet ...` takes several"
 )
 
+MODEL_KEYS = ("model.path", "student.path", "general.teacher", "task.teacher", "models")
+"""Keys that name a model: its folder, or its repository on the Hub."""
+
 WRITTEN = "output"
 """The key whose path need not exist."""
 
@@ -88,8 +93,8 @@ def check_early(options: Namespace) -> None:
     """Refuse what is wrong with a command's recipe or model, as far as this is known without torch.
 
     Raises:
-        ValueError: Unknown recipe, one of another kind, or an unknown key.
-        FileNotFoundError: A named file or model is the output of a recipe that has not run.
+        ValueError: Unknown recipe, one of another kind, an unknown key, or rows without a needed column.
+        FileNotFoundError: A named file or model is not there.
     """
     if "recipe" in options:
         overrides = list(options.overrides)
@@ -100,10 +105,15 @@ def check_early(options: Namespace) -> None:
         models = getattr(options, named, None) or ()
         for model in [models] if isinstance(models, str) else models:
             require_output(model)
+            require_path(model)
+    if options.command == "predict" and options.file != "-":
+        from .text.row_formats import find_file
+
+        find_file(options.file)
 
 
 def check_recipe(command: str, source: str, overrides: Iterable[str]) -> None:
-    """Check the name and the keys of a command's recipe, and that what it reads of other runs is there."""
+    """Check the name and the keys of a command's recipe, and that the runs and rows it names are there."""
     own = READS.get(command, command)
     if (shipped := command_of(source)) not in (None, own):
         raise ValueError(wrong_kind(source, str(shipped), command))
@@ -118,6 +128,13 @@ def check_recipe(command: str, source: str, overrides: Iterable[str]) -> None:
         raise ValueError(f"recipe {name}: {error}") from None
     for key, path in named_paths(data):
         require_output(path, f"recipe {name}: {key} = ")
+    if own == "finetune":
+        from .early_rows import check_rows  # pydantic and pyarrow take a moment, too
+
+        check_rows(data)
+    for key, path in named_paths(data):
+        if key in MODEL_KEYS:
+            require_path(path)
 
 
 def kind_of(command: str) -> Kind:
@@ -203,7 +220,7 @@ def require_output(name: str, said: str = "") -> None:
         FileNotFoundError: The recipe has not run.
     """
     parts = Path(name).parts
-    if len(parts) < 2 or parts[0] != "runs" or Path(name).exists():
+    if len(parts) < 2 or parts[0] != RUNS or Path(name).exists():
         return
     command = "demo" if parts[1] == "demo" else command_of(parts[1])
     if command is not None:

@@ -1,6 +1,7 @@
 """The recipes and model presets that come with Tercet, each with the description in its file."""
 
 import sys
+from difflib import get_close_matches
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from shutil import get_terminal_size
@@ -22,7 +23,17 @@ LISTED = (*COMMANDS, PRESETS)
 
 
 def list_configs(kind: str | None = None) -> None:
-    """Print the recipes and the presets, or those of one kind of `LISTED`, and the folder of their files."""
+    """Print the recipes and the presets, or those of one kind of `LISTED`, and the folder of their files.
+
+    Raises:
+        ValueError: There is no such kind.
+    """
+    if kind not in (None, *LISTED):
+        near = get_close_matches(kind, LISTED, n=1)
+        raise ValueError(
+            f"unknown KIND {kind!r}; "
+            + (f"did you mean {near[0]}?" if near else f"known: {', '.join(LISTED)}")
+        )
     for listed in LISTED if kind is None else [kind]:
         print_presets() if listed == PRESETS else print_recipes(listed)
         print()

@@ -24,13 +24,13 @@ def play(options: Namespace) -> None:
     """
     from importlib.util import find_spec
 
-    from .play.sessions import open_session
-
     in_terminal = options.terminal
     if not in_terminal and find_spec("gradio") is None:
         print("the page needs Gradio (pip install 'tercet[play]'): this is the terminal", file=sys.stderr)
         in_terminal = True
     print("loading ...", file=sys.stderr)
+    from .play.sessions import open_session
+
     session = open_session(options.model)
     if in_terminal:
         from .play.terminal import converse

@@ -24,11 +24,15 @@ def plan(options: Namespace) -> None:
       tercet plan encoder-english
       tercet plan my-recipe.yaml devices=8 device=a100 mfu=0.35 price_per_device_hour=1.80
     """
+    from .planning.devices import THIS_MACHINE
     from .planning.plan import plan_run
     from .planning.recipe import load_plan
     from .planning.report import report_plan
 
-    print(report_plan(plan_run(*load_plan(options.recipe, options.overrides))))
+    recipe, machines = load_plan(options.recipe, options.overrides)
+    if machines.device == THIS_MACHINE:
+        print("measuring this machine ...", file=sys.stderr)
+    print(report_plan(plan_run(recipe, machines)))
 
 
 def tokenizer(options: Namespace) -> None:

@@ -85,9 +85,20 @@ def test_failure_is_one_line_and_exit_code_1(monkeypatch, capsys):
     assert said.count("\n") == 1
 
 
-def test_interruption_is_exit_code_130(monkeypatch):
-    monkeypatch.setattr(command_line, "demo", fail_with(KeyboardInterrupt()))
-    assert main(["demo"]) == 130
+@pytest.mark.parametrize(
+    ("command", "told", "message"),
+    [
+        ("demo", "", "tercet demo: interrupted"),
+        ("fewshot copa", "", "tercet fewshot: interrupted; continue with --resume"),
+        ("fewshot copa", "stopped by SIGINT", "tercet fewshot: stopped by SIGINT"),
+    ],
+)
+def test_an_interruption_is_told_in_words(command, told, message, monkeypatch, capsys):
+    fail = fail_with(KeyboardInterrupt(told) if told else KeyboardInterrupt())
+    fail.__name__ = command.split()[0]
+    monkeypatch.setattr(command_line, fail.__name__, fail)
+    assert main(command.split()) == 130
+    assert capsys.readouterr().err == f"{message}\n"
 
 
 def test_debug_shows_the_traceback(monkeypatch):
@@ -182,3 +193,11 @@ def test_a_missing_recipe_is_all_that_is_missing(capsys):
     with pytest.raises(SystemExit):
         command_line.parse(["pretrain"])
     assert "required: RECIPE\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("device", "is_told"), [("this_machine", True), ("a100", False)])
+def test_a_plan_tells_that_it_measures(device, is_told, monkeypatch, capsys):
+    monkeypatch.setattr("tercet.planning.plan.plan_run", lambda *_: None)
+    monkeypatch.setattr("tercet.planning.report.report_plan", lambda _: "the plan")
+    assert main(["plan", "encoder-demo", f"device={device}"]) == 0
+    assert ("measuring this machine" in capsys.readouterr().err) is is_told

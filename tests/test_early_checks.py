@@ -9,6 +9,7 @@ import pytest
 from tercet.__main__ import main
 from tercet.configs.recipe import recipe_folders
 from tercet.early_checks import KINDS, command_of
+from tercet.text.row_formats import require_columns_early
 
 WRONG = [
     ("pretrain encoder-dmo", "did you mean encoder-demo"),
@@ -33,7 +34,25 @@ WRONG = [
     ("predict runs/sst2/model rows.csv", "run `tercet finetune sst2` first"),
     ("doctor runs/demo/encoder/model", "run `tercet demo` first"),
     ("push runs/encoder-demo me/encoder", "run `tercet pretrain encoder-demo` first"),
+    ("recipes fintune", "unknown KIND 'fintune'; did you mean finetune?"),
+    ("recipes models", "unknown KIND 'models'; known: pretrain, finetune, distill, fewshot, presets"),
 ]
+
+WRONG_ROWS = [
+    ("finetune text-classification model.path=m data.train=rows.csv task.label=lable", "(text, label)"),
+    ("finetune text-classification model.path=m data.train=row.csv", "there is no file row.csv: name one"),
+    (
+        "finetune text-classification model.path=m data.train=rows.csv data.validation=rows.jsonl",
+        "rows.jsonl has no column 'label': name one of its columns (text, stars)",
+    ),
+    ("finetune text-classification model.path=runs/mine data.train=rows.csv", "did you mean runs/mime?"),
+    ("predict runs/mine rows.csv", "runs/mine does not exist: did you mean runs/mime?"),
+    ("predict runs/mime row.csv", "there is no file row.csv: name one"),
+]
+
+
+HEAVY = {"torch", "transformers", "accelerate", "datasets"}
+"""Modules whose import takes a second or more."""
 
 
 @pytest.fixture(autouse=True)
@@ -52,16 +71,41 @@ def test_the_remedy_is_of_the_right_kind(command, message, capsys):
 
 @pytest.mark.parametrize("command", [command for command, _ in WRONG[:8]])
 def test_wrong_names_do_not_wait_for_torch(command):
+    done, imported = run_counting_imports(command)
+    assert done.returncode == 2
+    assert "tercet.early_checks" in imported
+    assert not imported & HEAVY
+
+
+def run_counting_imports(command):
+    """Run a command, and name the modules that it imports."""
     done = subprocess.run(
         [sys.executable, "-m", "tercet", *command.split()],
         env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"},
         capture_output=True,
         text=True,
     )
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    return done, {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+
+
+@pytest.mark.parametrize(("command", "message"), WRONG_ROWS, ids=[command for command, _ in WRONG_ROWS])
+def test_wrong_columns_and_files_do_not_wait_for_torch(command, message, tmp_path):
+    (tmp_path / "rows.csv").write_text("text,label\ngood,a\n")
+    (tmp_path / "rows.jsonl").write_text('{"text": "good"}\n{"text": "bad", "stars": 1}\n')
+    (tmp_path / "runs" / "mime").mkdir(parents=True)
+    done, imported = run_counting_imports(command)
+    assert message in done.stderr
     assert done.returncode == 2
-    assert "tercet.early_checks" in imported
-    assert not imported & {"torch", "transformers", "accelerate"}
+    assert not imported & HEAVY
+
+
+def test_a_file_of_which_a_line_cannot_be_read_is_left_to_the_command(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"text": "good"}\n{"label": "a"}\n')
+    with pytest.raises(ValueError, match=r"no column 'lable': name one of its columns \(text, label\)"):
+        require_columns_early(str(file), ["text", "lable"])
+    file.write_text('{"text": "good"}\nno JSON\n{"label": "a"}\n')
+    require_columns_early(str(file), ["text", "lable"])
 
 
 def test_a_file_of_another_kind_is_named(tmp_path, capsys):
@@ -73,6 +117,7 @@ def test_a_file_of_another_kind_is_named(tmp_path, capsys):
 
 def test_a_path_that_exists_and_one_of_nobody_are_left_to_the_command(tmp_path, capsys):
     (tmp_path / "runs" / "sst2" / "model").mkdir(parents=True)
+    (tmp_path / "rows.csv").touch()
     assert main(["predict", "runs/sst2/model", "rows.csv"]) == 2
     assert "first" not in capsys.readouterr().err
     assert main(["predict", "runs/mine/model", "rows.csv"]) == 2
@@ -82,7 +127,7 @@ def test_a_path_that_exists_and_one_of_nobody_are_left_to_the_command(tmp_path, 
     assert main(["doctor", "runs/mine/model"]) == 2
     assert "its run has not ended: continue it with --resume" in capsys.readouterr().err
     assert main(["predict", "mine", "rows.csv"]) == 2
-    assert "mine is neither a folder nor a model on the Hub" in capsys.readouterr().err
+    assert "mine is not a folder, and cannot be loaded from the Hub" in capsys.readouterr().err
 
 
 def test_every_shipped_recipe_has_a_command():

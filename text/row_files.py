@@ -16,45 +16,25 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from datasets import Dataset, disable_progress_bars, enable_progress_bars, load_dataset
+from datasets import (
+    Dataset,
+    are_progress_bars_disabled,
+    disable_progress_bars,
+    enable_progress_bars,
+    load_dataset,
+)
 
-from .bad_records import RowError, listed, reason_of
+from .bad_records import RowError, reason_of
 from .bad_rows import Places, RowTally
 from .columns import as_rows
-from .corpus_files import COMPRESSIONS, READERS, ending, first_line, records_of_file
-
-LINES = (".jsonl", ".csv", ".tsv")
-"""Endings of the files whose lines are told apart."""
-
-TABLES = (".csv", ".tsv")
-"""Endings of those in which everything is written as text."""
-
-BUILDERS = {".json": "json", ".parquet": "parquet"}
-"""Ending of another file -> what `datasets` calls its kind."""
-
-ENDINGS = f"{', '.join((*LINES, *BUILDERS))}, perhaps with {' or '.join(COMPRESSIONS)}"
-"""How the name of a file of rows ends."""
+from .corpus_files import READERS, ending, first_line, records_of_file
+from .row_formats import BUILDERS, find_file, has_lines, require_columns
 
 WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
 """A whole number; it fits into 64 bits."""
 
 NUMBER = re.compile(r"-?((0|[1-9]\d{0,14})(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """Any number, but none that a float would round to another whole one."""
-
-
-def find_file(source: str) -> Path:
-    """Find a file by what a recipe or command calls it.
-
-    Raises:
-        FileNotFoundError: There is none.
-        ValueError: It is of no known kind.
-    """
-    path = Path(source).expanduser()
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {source}: name one that ends in {ENDINGS}")
-    if ending(path) not in (*LINES, *BUILDERS):
-        raise ValueError(f"{source} ends in {path.suffix or 'nothing'}: rows are read from {ENDINGS}")
-    return path
 
 
 def read_file(source: str, columns: Sequence[str]) -> Dataset:
@@ -72,11 +52,6 @@ def read_file(source: str, columns: Sequence[str]) -> Dataset:
         except RowError as error:
             raise written.places.refusal(error) from error
     return read_whole(source, columns)
-
-
-def has_lines(path: Path) -> bool:
-    """Tell whether a file is read line by line."""
-    return ending(path) in LINES
 
 
 def read_whole(source: str, columns: Sequence[str]) -> Dataset:
@@ -153,13 +128,6 @@ def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]
         yield record.row
 
 
-def require_columns(source: str, names: Sequence[str], columns: Sequence[str]) -> None:
-    """Raise a `ValueError` if one of the columns is not among the names of those that there are."""
-    for column in columns:
-        if column not in names:
-            raise ValueError(f"{source} has no column {column!r}: name one of its columns {listed(names)}")
-
-
 def number_of(value: Any) -> int | float | None:
     """Give the number that a value is, or that a text writes; `None` if it is none.
 
@@ -179,6 +147,7 @@ def is_number(value: Any) -> bool:
 
 def _load(path: Path) -> Dataset:
     kind = BUILDERS[ending(path)]
+    has_bars = not are_progress_bars_disabled()
     disable_progress_bars()
     try:
         return cast(Dataset, load_dataset(kind, split="train", data_files=str(path)))
@@ -186,4 +155,5 @@ def _load(path: Path) -> Dataset:
         cause = first_line(error.__cause__ or error)
         raise ValueError(f"{path} cannot be read as {kind} ({cause}): repair it") from error
     finally:
-        enable_progress_bars()
+        if has_bars:
+            enable_progress_bars()

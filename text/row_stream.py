@@ -46,8 +46,9 @@ def lines_of_json(columns: Sequence[str], file: TextIO = sys.stdin) -> Iterator[
     """Read lines of JSON, as they come; a byte order mark and blank lines are no rows.
 
     Raises:
-        ValueError: A line is no object with these columns.
+        RowError: A line is no object with these columns.
     """
+    example = json.dumps(dict.fromkeys(columns, "..."))
     for number, line in enumerate(file):
         line = line.removeprefix("\ufeff") if number == 0 else line
         if not line.strip():
@@ -55,6 +56,7 @@ def lines_of_json(columns: Sequence[str], file: TextIO = sys.stdin) -> Iterator[
         try:
             row = json.loads(line)
             yield {column: row[column] for column in columns}
-        except (ValueError, KeyError, TypeError) as error:
-            wanted = ", ".join(columns)
-            raise RowError(number, f"is no JSON object with {wanted} ({error!r}): correct it") from None
+        except (ValueError, KeyError, TypeError):
+            raise RowError(
+                number, f"is {line.strip()!r:.60}: write a JSON object in each line, such as {example}"
+            ) from None

@@ -72,6 +72,13 @@ def test_another_share_holds_out_rows_that_the_teacher_has_learned(teacher, task
         check(made, task, replace(made.data, validation_share=share))
 
 
+def test_the_same_share_of_another_file_is_answered_with_the_file(teacher, task, tmp_path):
+    made = teacher(validation_share=0.2)
+    reordered = str(write_rows(tmp_path / "reordered.jsonl", ROWS["classification"](20, 0)[::-1]))
+    with pytest.raises(ValueError, match=r"set task\.data\.train=.*train\.jsonl, as its recipe did, or"):
+        check(made, task, replace(made.data, train=reordered))
+
+
 def test_a_file_with_learned_rows_is_no_test(teacher, task, tmp_path):
     """In whatever file they are, and in whatever order."""
     made = teacher(validation_share=0.2)

@@ -68,9 +68,7 @@ def fine_tuned(recipe_of, tmp_path):  # noqa: F811
 
 
 def read_by(recipe):
-    from tercet.finetune.tasks import TASKS
-
-    return TASKS[type(recipe.task)].inputs_in(recipe.task)
+    return recipe.task.input_columns
 
 
 def generation_rows(count, seed):

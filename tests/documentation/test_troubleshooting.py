@@ -22,6 +22,7 @@ def folder(tmp_path, monkeypatch) -> Path:
     (tmp_path / "reviews.csv").write_text("review,stars\ngood,5\nbad,1\n")
     (tmp_path / "gaps.csv").write_text("text,label\ngood,a\nbad,\n")
     (tmp_path / "tags.jsonl").write_text('{"tokens": ["Ada"], "tags": ["I-PER"]}\n')
+    (tmp_path / "runs" / "any").mkdir(parents=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     monkeypatch.chdir(tmp_path)

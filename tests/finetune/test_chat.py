@@ -158,9 +158,13 @@ def test_a_model_that_learned_answers_as_pipelines_ask_it(recipe_on, tmp_path):
     assert (
         best["loss"]
         < scores["baselines"]["frequency of tokens"]["loss"]
-        < scores["baselines"]["untrained"]["loss"]
+        < scores["baselines"]["before this run"]["loss"]
     )
-    assert best["exact_match"] > 0.5 > scores["baselines"]["untrained"]["exact_match"]
+    assert best["exact_match"] > 0.5 > scores["baselines"]["before this run"]["exact_match"]
+    report = (recipe.folder / "report.md").read_text()
+    assert "frequency of tokens (predicting tokens by their frequency)" in report
+    assert "majority class" not in report
+    assert "bag of words" not in report
     predictions = [
         json.loads(line) for line in (recipe.folder / "predictions.jsonl").read_text().splitlines()
     ]

@@ -10,7 +10,6 @@ from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.prediction import predicted
 from tercet.finetune.prediction_file import Origin
 from tercet.finetune.splits import encode_splits, find_task, read_splits
-from tercet.finetune.tasks import columns_of
 from tercet.text.columns import as_rows
 from tercet.text.row_stream import stream_rows
 
@@ -49,7 +48,7 @@ def read(recipe, tokenizer):
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_a_value_of_the_wrong_kind_is_told_with_its_row(kind, recipe_with, families):
-    for column in columns_of(recipe_with(kind, "text", "x").task):
+    for column in recipe_with(kind, "text", "x").task.columns:
         for value in ODD:
             if (column, value if isinstance(value, (str, int)) else str(value)) in RIGHT or value is True:
                 continue
@@ -57,7 +56,7 @@ def test_a_value_of_the_wrong_kind_is_told_with_its_row(kind, recipe_with, famil
                 read(recipe_with(kind, column, value), families["wordpiece"])
             assert "\n" not in str(caught.value), (column, value)
     with pytest.raises(ValueError, match="row 6 "):
-        read(recipe_with(kind, columns_of(recipe_with(kind, "text", "x").task)[-1], {"a": 1}, "validation"),
+        read(recipe_with(kind, recipe_with(kind, "text", "x").task.columns[-1], {"a": 1}, "validation"),
              families["wordpiece"])  # fmt: skip
 
 
@@ -116,7 +115,7 @@ class Reader:
 @pytest.mark.parametrize("kind", ROWS)
 def test_rows_to_be_predicted_are_told_alike(kind, recipe_of, tmp_path, families):
     task = find_task(recipe := recipe_of(kind), read_splits(recipe))
-    reader, columns = Reader(task, families["wordpiece"]), task.inputs_in(task.recipe)
+    reader, columns = Reader(task, families["wordpiece"]), task.recipe.input_columns
     for column in columns:
         for value in ODD:
             if value == "AB" and column not in ("tokens", "choices"):

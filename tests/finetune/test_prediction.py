@@ -1,6 +1,7 @@
 """Predictions of a file: whole or not there, continued only with what they were begun with."""
 
 import errno
+import io
 import json
 import os
 
@@ -9,6 +10,8 @@ import pytest
 from tercet.finetune import prediction, prediction_file
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.run import finetune
+from tercet.text.bad_records import RowError
+from tercet.text.row_stream import lines_of_json
 from tercet.training.disk import DiskFullError, WriteError
 from tercet.training.lock import locked
 
@@ -83,10 +86,22 @@ def test_an_interrupted_prediction_goes_on(folder, rows, tmp_path, monkeypatch):
     assert predict_file(str(folder), str(moved), str(output), resume=True) == COUNT
     assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert names(tmp_path) == ["moved.jsonl", "out.jsonl", "whole.jsonl"]
-    with pytest.raises(ValueError, match=r"exists: choose another --output, or add --resume or --overwrite"):
+    with pytest.raises(ValueError, match=r"exists: choose another --output, or add --overwrite"):
         predict_file(str(folder), str(moved), str(output))
-    with pytest.raises(ValueError, match=r"is complete"):
+    with pytest.raises(ValueError, match=r"exists, so there is nothing to resume: choose"):
         predict_file(str(folder), str(moved), str(output), resume=True)
+
+
+def test_a_row_that_cannot_be_read_is_named_with_its_file(folder, tmp_path):
+    file = tmp_path / "new.jsonl"
+    file.write_text('{"text": "fine"}\n{"tex": "not fine"}\n')
+    with pytest.raises(ValueError, match=r"new\.jsonl: row 2 has no text in column 'text'"):
+        predict_file(str(folder), str(file), str(tmp_path / "out.jsonl"))
+
+
+def test_a_line_that_is_no_json_is_answered_with_an_example():
+    with pytest.raises(RowError, match=r"""row 1 is 'plain text': .* such as \{"text": "\.\.\."\}"""):
+        list(lines_of_json(("text",), io.StringIO("plain text\n")))
 
 
 @pytest.mark.parametrize("kept", [0, 3, COUNT])

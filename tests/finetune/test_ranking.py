@@ -21,7 +21,7 @@ from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows, predict, prediction_loop
 from tercet.finetune.ranking import Ranking
 from tercet.finetune.task_recipes import RankingRecipe
-from tercet.finetune.tasks import build_task, columns_of
+from tercet.finetune.tasks import build_task
 from tercet.metrics.bootstrap import mean_interval
 from tercet.metrics.ranking import ranking_scores
 from tercet.objectives.ranking import group_edges
@@ -106,7 +106,7 @@ def test_the_loss_is_that_of_single_texts(model, encoder, negative):
     task = make_task(rows, negative=negative, temperature=0.1)
     objective, batch = task.objective(), whole_batch(task, rows, encoder)
     assert int(objective.targets(batch)["query"]) == 10
-    columns = columns_of(task.recipe)
+    columns = task.recipe.columns
     single = [{column: row[column] for column in columns} for row in rows]
     groups = pairwise(group_edges(10, 4))
     expected = sum(slow_loss(model, encoder, single[first:last], 0.1) for first, last in groups)
@@ -244,7 +244,7 @@ def test_the_interval_is_that_of_as_many_different_queries():
 def test_queries_alone_give_vectors(model, encoder):
     rows = draw(8)
     task = make_task(rows)
-    assert task.inputs_in(task.recipe) == ("query",)
+    assert task.recipe.input_columns == ("query",)
     predictions = predict(model, task, rows.select_columns("query"), encoder)
     for row, prediction in zip(rows, json.loads(json.dumps(predictions)), strict=True):
         expected = vector_of(model, encoder, row["query"]).tolist()

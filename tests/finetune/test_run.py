@@ -41,6 +41,18 @@ def test_a_csv_of_two_columns_becomes_a_model_that_a_pipeline_answers_with(bases
     assert (tmp_path / "run" / "report.html").read_text().startswith("<!doctype html>")
 
 
+def test_the_baseline_before_a_run_is_untrained_only_where_weights_were_random(recipe_of, tmp_path):
+    first = recipe_of("classification")
+    folder = finetune(first)
+    second = replace(first, model=replace(first.model, path=str(folder)), output=str(tmp_path / "again"))
+    finetune(second)
+    before, again = scores_of(first)["baselines"], scores_of(second)["baselines"]
+    assert set(before) ^ set(again) == {"untrained", "before this run"}
+    report = (second.folder / "report.md").read_text()
+    assert "before this run (the same model before this run)" in report
+    assert "untrained" not in report
+
+
 def test_predictions_are_what_the_pipeline_says(recipe_of, tmp_path):
     recipe = recipe_of("classification", training={"epochs": 3, "learning_rate": 1e-3})
     folder = finetune(recipe)
@@ -189,6 +201,27 @@ def test_frozen_layers_do_not_learn(recipe_of, bases):
             assert torch.equal(tensor, after[name]), name
         elif name in after and name.endswith("q_proj.weight"):
             assert not torch.equal(tensor, after[name]), name
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        ("decoder", "masked_language_modeling, which trains a tercet_encoder, but .* is a tercet_decoder"),
+        ("encoder", "nowhere.txt does not exist: check the path"),
+    ],
+)
+def test_an_objective_or_a_text_that_is_not_there_is_refused_before_anything_is_learned(
+    member, message, recipe_of
+):
+    adaptation = {
+        "corpus": {"train": "nowhere.txt", "validation": "nowhere.txt"},
+        "objective": {"kind": "masked_language_modeling"},
+        "training": {"steps": 3},
+    }
+    recipe = recipe_of("classification", member, adaptation=adaptation)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        finetune(recipe)
+    assert not recipe.folder.exists()
 
 
 def test_further_pretraining_is_compared_with_none(recipe_of, tmp_path):

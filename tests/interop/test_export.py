@@ -1,5 +1,7 @@
 """The stock architecture that a model of ours becomes: the first that is exactly it, or the reasons."""
 
+from contextlib import suppress
+
 import pytest
 import torch
 
@@ -14,6 +16,7 @@ from tercet import (
     TercetSeq2SeqForSequenceClassification,
 )
 from tercet.interop import certify, to_stock
+from tercet.interop.architectures import architecture_for
 
 SMALL = {
     "vocab_size": 61,
@@ -38,6 +41,13 @@ def test_modern_decoder_is_a_llama() -> None:
     stock = to_stock(ours)
     assert type(stock).__name__ == "LlamaForCausalLM"
     assert certify(stock, ours).holds
+
+
+def test_architectures_that_are_not_chosen_warn_of_nothing(caplog) -> None:
+    ours = TercetEncoderForTokenClassification(TercetEncoderConfig(**SMALL | CLASSIC))
+    with suppress(ValueError):
+        architecture_for(ours)
+    assert "Model config" not in caplog.text
 
 
 def test_model_in_bfloat16_is_exported() -> None:

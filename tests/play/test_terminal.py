@@ -62,9 +62,9 @@ def test_lines_that_end_with_the_input_are_answered(load):
     ("line", "message"),
     [
         ("no gap here", "has no gap: write ___"),
-        ("/dance", "/dance is no command: /help lists all"),
+        ("/dance", "unknown command /dance; /help lists all commands"),
         ("/set top 99", "top is '99': choose a number from 1 to 50"),
-        ("/set size 3", "fill has no setting 'size': it has top"),
+        ("/set size 3", "unknown setting 'size'; settings of fill: top"),
     ],
 )
 def test_a_mistake_is_one_line_and_the_session_goes_on(line, message, load):

@@ -73,6 +73,12 @@ def test_a_tables_texts_are_what_is_written(file, ending, delimiter):
     assert [row["text"] for row in stream_file(source, ["text"])] == TEXTS
 
 
+def test_reading_json_leaves_hidden_bars_hidden(file, monkeypatch):
+    monkeypatch.setattr("tercet.text.row_files.are_progress_bars_disabled", lambda: True)
+    monkeypatch.setattr("tercet.text.row_files.enable_progress_bars", None)  # which would warn
+    assert columns(file("rows.json", '[{"text": "one"}]'), "text") == [["one"]]
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "json", "jsonl.gz", "json.gz"])
 def test_texts_in_json_are_what_is_written(file, ending):
     source = file(f"rows.{ending}", "".join(json.dumps({"text": text, "label": 1}) + "\n" for text in TEXTS))

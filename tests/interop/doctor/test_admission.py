@@ -46,7 +46,9 @@ def test_a_name_that_is_no_folder_is_asked_of_the_hub(refusal, monkeypatch):
 
     monkeypatch.setattr(model_folder, "snapshot_download", download)
     said = refusal("somebody/some-model")
-    assert "somebody/some-model is neither a folder nor a model on the Hub (no network)" in said
+    assert (
+        "somebody/some-model is not a folder, and cannot be loaded from the Hub (no network): check" in said
+    )
     assert asked == ["somebody/some-model"]
 
 
