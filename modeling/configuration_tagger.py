@@ -24,6 +24,7 @@ class TercetTaggerConfig(NeuralConfig):
     """
 
     model_type = "tercet_tagger"
+    reads_any_ids = False
 
     vocab_size: int = NUM_IDS
     """Bytes, as which words are read; see `word_bytes.py`."""

@@ -17,6 +17,7 @@ class TercetWordVectorsConfig(NeuralConfig):
     """
 
     model_type = "tercet_word_vectors"
+    reads_any_ids = False
 
     vocab_size: int = NUM_IDS
     """Bytes, as which words are read; see `word_bytes.py`."""

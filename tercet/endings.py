@@ -15,9 +15,6 @@ from typing import Any
 Scores = Mapping[str, Any]
 """What a run has written as JSON."""
 
-WITHOUT_TASKS = ("Character", "Recurrent")
-"""Members, as their classes name them, that have no heads of tasks to be fine-tuned."""
-
 
 def tell(ending: Callable[[Path], Iterator[str]], folder: Path) -> None:
     """Print how a run in a folder ended."""
@@ -40,12 +37,23 @@ def pretraining_ending(folder: Path) -> Iterator[str]:
     yield f"report: {link(folder / 'report.html')}"
     model = folder / "model"
     trained = evaluation.get("models", {}).get("model", "")
-    if any(member in trained for member in WITHOUT_TASKS):
+    if trained and not classifies_texts(trained):
         yield f"next: tercet play {shlex.quote(str(model))}"
     else:
         path = shlex.quote(f"model.path={model}")
         yield f"next: tercet finetune text-classification {path} data.train=FILE output=FOLDER"
     yield from verdicts(evaluation)
+
+
+def classifies_texts(name: str) -> bool:
+    """Tell whether the member of a model, by the name of its class, has a head for labels of texts."""
+    from transformers import AutoModelForSequenceClassification
+
+    from . import modeling
+
+    classifiers = modeling.AUTO_CLASSES[AutoModelForSequenceClassification]
+    trained = getattr(modeling, name)
+    return any(each.config_class is trained.config_class for each in classifiers)
 
 
 def finetuning_ending(folder: Path) -> Iterator[str]:
