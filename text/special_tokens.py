@@ -86,7 +86,7 @@ def tell_of_unknown(share: float, text: str) -> None:
     if share > LARGE:
         warnings.warn(
             f"{share:.1%} of the tokens of {text} are unknown, and one token stands for all of them: losses "
-            "and perplexities are not meaningful; choose a tokenizer for this language, a larger vocabulary of "
-            "words, or a byte-level one",
+            "and perplexities are not meaningful; choose a tokenizer for this language, a larger vocabulary "
+            "of words, or a byte-level one",
             stacklevel=2,
         )
