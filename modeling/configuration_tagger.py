@@ -1,7 +1,7 @@
 """The configuration of the tagger: word vectors, a bidirectional LSTM, and a conditional random field.
 
 Huang et al., 2015, "Bidirectional LSTM-CRF Models for Sequence Tagging"; Lample et al., 2016; on contextual
-word vectors: Peters et al., 2018, section 4; Akbik et al., 2018, section 3.
+word vectors: Peters et al., 2018; Akbik et al., 2018.
 """
 
 from typing import Any

@@ -3,7 +3,7 @@
     words -> vectors of each embedder, beside each other -> BiLSTM -> scores of labels -> the best sequence
 
 Huang et al., 2015; Lample et al., 2016, section 2, without its LSTM over characters, which word vectors of
-characters replace (Akbik et al., 2018, section 3.2). Where an embedder has several layers, as ELMo does, the
+characters replace (Akbik et al., 2018). Where an embedder has several layers, as ELMo does, the
 tagger learns a scalar mix of them (Peters et al., 2018, section 3.2).
 
 Words come as bytes, so that every embedder sees them as they are: see `word_bytes.py`.

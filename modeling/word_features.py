@@ -2,10 +2,9 @@
 
     sentences -> embedder 1 | embedder 2 | ... -> one vector for each word
 
-Akbik et al., 2018, section 3.1, call this stacked embeddings. While the embedders are frozen, a sentence has
-the same vectors whenever it is read: `remember` computes them once, before a run, and they are looked up
-in every epoch. They are kept for one set of weights in a process, so that the runs of several seeds
-share them.
+Akbik et al., 2018, call this stacked embeddings. While the embedders are frozen, a sentence has the same
+vectors whenever it is read: `remember` computes them once, before a run, and they are looked up in every
+epoch. They are kept for one set of weights in a process, so that the runs of several seeds share them.
 
 Shapes: W words of a sentence, R width of all embedders together.
 """
@@ -86,7 +85,7 @@ class WordFeatures(nn.Module):
         """Compute vectors in the precision of the weights, whatever that of the model around them is."""
         device = next(self.parameters()).device
         with torch.autocast(device.type, enabled=False):
-            return [each.clone() for each in self.compute(sentences)]
+            return self.compute(sentences)
 
     def compute(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
         """Compute the vectors (W, R) of each sentence's words."""

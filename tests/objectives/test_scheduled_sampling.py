@@ -107,7 +107,7 @@ def test_without_probability_it_is_teacher_forcing_bit_for_bit(member):
 def step_by_step(model, batch, choice) -> torch.Tensor:
     """Replace tokens one after another, each by what the model predicts behind what it has read.
 
-    The definition: Bengio et al., 2015, section 2.3.
+    The definition: Bengio et al., 2015, section 2.4.
     """
     sources, targets = batch["cu_seq_lens_k"].tolist(), batch["cu_seq_lens_q"].tolist()
     read = batch["decoder_input_ids"].clone()
