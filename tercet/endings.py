@@ -37,7 +37,7 @@ def pretraining_ending(folder: Path) -> Iterator[str]:
     yield f"report: {link(folder / 'report.html')}"
     model = folder / "model"
     trained = evaluation.get("models", {}).get("model", "")
-    if trained and not classifies_texts(trained):
+    if not classifies_texts(trained):
         yield f"next: tercet play {shlex.quote(str(model))}"
     else:
         path = shlex.quote(f"model.path={model}")
@@ -46,14 +46,19 @@ def pretraining_ending(folder: Path) -> Iterator[str]:
 
 
 def classifies_texts(name: str) -> bool:
-    """Tell whether the member of a model, by the name of its class, has a head for labels of texts."""
+    """Tell whether a model's member has a head for labels of texts; one of an unknown name is taken to have.
+
+    Args:
+        name: Of the model's class, perhaps behind what wrappers put before it (`FSDP...`).
+    """
     from transformers import AutoModelForSequenceClassification
 
-    from . import modeling
+    from .modeling import AUTO_CLASSES
 
-    classifiers = modeling.AUTO_CLASSES[AutoModelForSequenceClassification]
-    trained = getattr(modeling, name)
-    return any(each.config_class is trained.config_class for each in classifiers)
+    models = {model for models in AUTO_CLASSES.values() for model in models}
+    members = {model.config_class for model in models if name.endswith(model.__name__)}
+    classifiers = {model.config_class for model in AUTO_CLASSES[AutoModelForSequenceClassification]}
+    return members <= classifiers
 
 
 def finetuning_ending(folder: Path) -> Iterator[str]:
