@@ -54,7 +54,7 @@ def build_tagger(
     for name in OF_TAGGERS:
         if name in recipe.overrides:
             raise ValueError(f"model.overrides.{name}: name the models by model.path and model.tagger.beside")
-    sources = [load_source(name) for name in (recipe.path, *beside)]
+    sources = [load_source(recipe.path, recipe.revision), *map(load_source, beside)]
     embeddings = [describe(cast(NeuralConfig, source.config), tokenizer) for source, tokenizer in sources]
     try:
         config = TercetTaggerConfig(embeddings=embeddings, **task.config_fields, **recipe.overrides)
@@ -69,9 +69,9 @@ def build_tagger(
     return tagger, word_tokenizer(config.max_position_embeddings), own
 
 
-def load_source(name: str) -> tuple[Any, PreTrainedTokenizerBase | None]:
+def load_source(name: str, revision: str | None = None) -> tuple[Any, PreTrainedTokenizerBase | None]:
     """Load a pretrained model whose word vectors are read, and its tokenizer if it has one."""
-    folder = find_folder(name)
+    folder = find_folder(name, revision)
     load_config(folder)
     return load_ours(str(folder)), load_tokenizer(folder)
 

@@ -61,7 +61,8 @@ class WordFeatures(nn.Module):
         kept = KEPT.get(self.digest(), {}) if KEPT else {}
         missing = [key for key in dict.fromkeys(keys) if key not in kept]
         found = dict(zip(missing, self.compute_frozen(missing), strict=True)) if missing else {}
-        return [kept[key] if key in kept else found[key] for key in keys]
+        device = next(self.parameters()).device
+        return [kept[key].to(device) if key in kept else found[key] for key in keys]
 
     def remember(self, sentences: Iterable[Sequence[str]]) -> None:
         """Compute the vectors of sentences once, and keep them in memory, 4 R bytes for each word.
