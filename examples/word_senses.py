@@ -7,15 +7,17 @@ A word vector is the same wherever its word stands; a state of a model is one of
 (Peters et al., 2018, section 5.3). For every layer, the table has the mean cosine of two uses in one sense,
 of two uses in different senses, and the difference: the further above 0 it is, the better the layer tells the
 senses apart. Models that read from left to right see only what precedes the word. Several tokens of a word
-are averaged, and of an encoder with a decoder the encoder is read. Draws runs/word-senses.png.
+are averaged, and of an encoder with a decoder the encoder is read. Static word vectors and character models
+have one layer, the vector of the word. Draws runs/word-senses.png.
 """
 
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
@@ -26,6 +28,13 @@ from transformers import AutoModel, AutoTokenizer
 import tercet  # noqa: F401 (so that AutoModel knows the family)
 
 PICTURE = Path("runs/word-senses.png")
+WORD = re.compile(r"\w+|[^\w\s]")
+"""A word or a mark, as models read them that are given words."""
+EMBED: dict[str, Callable[[Any, Any, list[str]], Tensor]] = {
+    "tercet_word_vectors": lambda model, _, words: model.embed_words([words])[0],
+    "tercet_character": lambda model, tokenizer, words: model.embed_words(tokenizer, [words])[0],
+}
+"""Type of a model that gives words one vector -> how it is given a sentence."""
 Use = tuple[str, str]
 """A sense, and a sentence with the word in it."""
 
@@ -56,7 +65,7 @@ def read_uses(file: Path) -> list[Use]:
     return uses
 
 
-def states_of(model: torch.nn.Module, tokenizer, sentence: str, word: str) -> Tensor:
+def states_of(model: Any, tokenizer: Any, sentence: str, word: str) -> Tensor:
     """Give the states of a word in a sentence, one for each layer: (layers, C).
 
     Raises:
@@ -65,6 +74,10 @@ def states_of(model: torch.nn.Module, tokenizer, sentence: str, word: str) -> Te
     found = re.search(rf"\b{re.escape(word)}\b", sentence, re.IGNORECASE)
     if found is None:
         raise ValueError(f"{sentence!r} does not have the word {word!r}: choose sentences that do")
+    if (embed := EMBED.get(model.config.model_type)) is not None:
+        before, behind = (WORD.findall(part) for part in (sentence[: found.start()], sentence[found.end() :]))
+        with torch.no_grad():
+            return embed(model, tokenizer, [*before, found.group(), *behind])[len(before), None]
     batch = tokenizer(sentence, return_tensors="pt", return_offsets_mapping=True)
     begins, ends = batch.pop("offset_mapping")[0].T
     is_word = (begins < found.end()) & (ends > found.start())

@@ -54,7 +54,7 @@ def evaluate_rows(
         examples: The same, encoded, with labels.
         tokens_at_once: Tokens that are read at once.
     """
-    answers, loss = prediction_loop(model, task.objective(), examples, tokens_at_once)
+    answers, loss = prediction_loop(model, task.objective_for(model), examples, tokens_at_once)
     predictions = task.predictions(answers, rows)
     references = task.references(rows)
     scores = task.score(predictions, references) | task.library_scores(predictions, references)
@@ -95,7 +95,9 @@ def predict(
 ) -> list[Prediction]:
     """Predict rows that need no labels."""
     examples = task.examples(rows, encoder, labelled=False)
-    return task.predictions(prediction_loop(model, task.objective(), examples, tokens_at_once)[0], rows)
+    return task.predictions(
+        prediction_loop(model, task.objective_for(model), examples, tokens_at_once)[0], rows
+    )
 
 
 @torch.no_grad()

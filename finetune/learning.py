@@ -28,10 +28,11 @@ from ..training.stages import prepare_data
 from ..training.tracking import as_json
 from .evaluation import Evaluation, Evaluator, evaluate_rows
 from .examples import LabelledExamples
-from .model import learner_of, load_pretrained_model, merged
+from .model import PretrainedModel, learner_of, load_pretrained_model, merged
 from .output import ADAPTER, PREDICTIONS
 from .recipe import FineTuningRecipe, FineTuningSchedule
 from .splits import Split
+from .tagger import remember_words
 from .task import Task
 from .tasks import keep_task
 
@@ -70,10 +71,11 @@ def learn(
         return json.loads((folder / SCORES).read_text(encoding="utf-8"))
     training = training_of(recipe.training, splits["train"].examples, seed, pace)
     accelerator = build_accelerator(training, folder)
-    pretrained = load_pretrained_model(recipe.model, task, seed)
-    learner = learner_of(pretrained.model, recipe.lora, recipe.training.frozen_layers)
+    pretrained, learner = load_learner(recipe, task, splits, seed)
     require_whole_matrices(recipe, accelerator)
-    objective = task.objective() if teach is None else teach(pretrained.model, accelerator.device)
+    objective = (
+        task.objective_for(pretrained.model) if teach is None else teach(pretrained.model, accelerator.device)
+    )
     validation = Evaluator(task, splits["validation"])
     held_out = HeldOut(measure=validation.measure, criterion=task.minimized_metric)
     outcome = fit(
@@ -98,6 +100,15 @@ def learn(
         keep_results(folder, evaluations, results)
     accelerator.wait_for_everyone()
     return results
+
+
+def load_learner(
+    recipe: FineTuningRecipe, task: Task, splits: Mapping[str, Split], seed: int
+) -> tuple[PretrainedModel, nn.Module]:
+    """Load the model of a seed, with what it has to know of the rows, and the part of it that learns."""
+    pretrained = load_pretrained_model(recipe.model, task, seed)
+    remember_words(pretrained.model, splits)
+    return pretrained, learner_of(pretrained.model, recipe.lora, recipe.training.frozen_layers)
 
 
 def results_of(

@@ -39,10 +39,12 @@ from ..modeling import (
     TercetEncoderConfig,
     TercetPreTrainedModel,
     TercetSeq2SeqConfig,
+    TercetTaggerConfig,
 )
 from ..modeling.configuration_neural import NeuralConfig
 from ..pretraining.model import require_fields
 from .recipe import LoraRecipe, PretrainedModelRecipe
+from .tagger import build_tagger
 from .task import Task
 
 MEMBERS: dict[type[NeuralConfig], str] = {
@@ -50,6 +52,7 @@ MEMBERS: dict[type[NeuralConfig], str] = {
     TercetDecoderConfig: "Decoder",
     TercetSeq2SeqConfig: "Seq2Seq",
     TercetElmoConfig: "Elmo",
+    TercetTaggerConfig: "Tagger",
 }
 """Configuration -> the member in the names of its models."""
 
@@ -77,6 +80,9 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
         FileNotFoundError: There is no such model.
         ValueError: It has no such head, has one for other labels, has no tokenizer, or is damaged.
     """
+    if recipe.tagger is not None:
+        tagger, tokenizer, fresh = build_tagger(recipe, recipe.tagger.beside, task, seed)
+        return PretrainedModel(cast(TercetPreTrainedModel, tagger), tokenizer, fresh)
     folder = find_folder(recipe.path, recipe.revision)
     config = load_config(folder)
     inspect_weights(folder)

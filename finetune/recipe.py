@@ -26,6 +26,17 @@ VARIABLE = ("training.", "lora.", "model.overrides.")
 
 
 @dataclass(frozen=True)
+class TaggerRecipe:
+    """A BiLSTM-CRF tagger on frozen word vectors (Akbik et al., 2018): static ones, or those of a character
+    model or ELMo.
+    """
+
+    beside: tuple[str, ...] = ()
+    """Folders of further models, whose vectors of a word lie beside those of `model.path` (stacked
+    embeddings)."""
+
+
+@dataclass(frozen=True)
 class PretrainedModelRecipe:
     """The model to fine-tune."""
 
@@ -40,6 +51,9 @@ class PretrainedModelRecipe:
     run measures the effect of pretraining."""
     new_head: bool = False
     """Whether to replace a head that the model has for another task, with other labels."""
+    tagger: TaggerRecipe | None = None
+    """If set, a tagger reads the model's word vectors, and the model does not learn along; `overrides` are
+    then fields of the tagger's configuration: `hidden_size`, `projection_size`, ..."""
 
 
 @dataclass(frozen=True)

@@ -4,73 +4,35 @@ A word is labelled at its first token; its other tokens, and special ones, are n
 2019, section 5.3). A word of which the tokenizer leaves nothing, or that lies beyond the end of what the
 model reads, has no token: it gets the most frequent label of the training rows, and counts in every score.
 
-Shapes: N packed tokens of the batch, L labels, W words of a row.
+Shapes: W words of a row, T its tokens.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any
 
 import numpy as np
-import torch
+from accelerate.utils import extract_model_from_parallel
 from datasets import Dataset
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
 from ..metrics.labels import LabelRow, label_table
 from ..metrics.spans import OUTSIDE, as_iob2, check_iob2, ratio, row_counts, span_scores, span_table
-from ..objectives.streams import one_stream
-from ..objectives.task_objectives import TaskObjective, inputs_of
+from ..modeling import TercetTaggerForTokenClassification
+from ..objectives.task_objectives import TaskObjective
 from ..reporting.blocks import Example as Shown
 from ..reporting.blocks import Line, Run
 from ..text.bad_records import RowError
 from ..text.rows import Row, lists_of
-from ..training.examples import gather, has_field
-from ..training.objective import IGNORE, Batch, Example
+from ..training.objective import IGNORE
 from ..training.packing import Ragged
 from .encoding import NO_WORD, TextEncoder
 from .examples import LabelledExamples
 from .labels import Labels, find_labels, labels_known, written
+from .tagging_objectives import SentenceTaggingObjective, TaggingObjective
 from .task import Facts, Prediction, Task
 from .task_recipes import TaggingRecipe
-
-
-class TaggingObjective(TaskObjective[Tensor]):
-    """Cross-entropy of the labels of words, at the first token of each."""
-
-    def __init__(self):
-        super().__init__("tag")
-
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
-        """Pack the examples; `labels` and `words` are streams like the ids."""
-        batch = one_stream(gather(examples, "input_ids"))
-        batch["index"] = torch.from_numpy(gather(examples, "index").values)
-        for name in ("token_type_ids", "words", "labels"):
-            if has_field(examples, name):
-                batch[name] = torch.from_numpy(gather(examples, name).values)[None]
-        return batch
-
-    def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the words."""
-        return {self.term: (batch["labels"] != IGNORE).sum()}
-
-    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Scores of all labels for every token, (N, L)."""
-        return model(**{name: value for name, value in inputs_of(batch).items() if name != "words"}).logits[0]
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Sum over the words."""
-        return F.cross_entropy(outputs.float(), batch["labels"][0], ignore_index=IGNORE, reduction="sum")
-
-    def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
-        """Give for each text the number of each word that has a token, and its best label, (W, 2)."""
-        words, found = batch["words"][0].cpu().numpy(), outputs.argmax(-1).cpu().numpy()
-        edges = batch["cu_seq_lens_q"].tolist()
-        return [
-            np.stack((words[first:last], found[first:last]), axis=1)[words[first:last] != NO_WORD]
-            for first, last in pairwise(edges)
-        ]
 
 
 class Tagging(Task):
@@ -149,6 +111,11 @@ class Tagging(Task):
     def objective(self) -> TaggingObjective:
         """Cross-entropy."""
         return TaggingObjective()
+
+    def objective_for(self, model: nn.Module) -> TaskObjective[Any]:
+        """Cross-entropy, or the likelihood of whole sentences where a model knows it."""
+        labels_sentences = isinstance(extract_model_from_parallel(model), TercetTaggerForTokenClassification)
+        return SentenceTaggingObjective() if labels_sentences else self.objective()
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
         """Give the labels of each row's words."""

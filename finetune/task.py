@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from datasets import Dataset
+from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from ..metrics.bootstrap import bootstrap_scores, percentile_interval
@@ -119,6 +120,10 @@ class Task(ABC):
     @abstractmethod
     def objective(self) -> TaskObjective[Any]:
         """Say what is learned from the examples."""
+
+    def objective_for(self, model: nn.Module) -> TaskObjective[Any]:
+        """Say what a model learns from the examples; one that scores whole sentences has its own way."""
+        return self.objective()
 
     @abstractmethod
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:

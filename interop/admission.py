@@ -5,7 +5,6 @@ import transformers
 from transformers import PreTrainedConfig
 
 from .. import modeling  # noqa: F401  registers the family with the Auto classes
-from ..modeling.configuration_elmo import TercetElmoConfig
 from .examined_model import MAPPINGS, ExaminedModel, classes_of
 from .model_folder import find_folder, load_config, load_tokenizer, require_transformer
 from .stored_weights import inspect_weights
@@ -21,7 +20,7 @@ def load_examined_model(name: str, *, trust_remote_code: bool = False) -> Examin
     """
     folder = find_folder(name)
     config = load_config(folder, trust_remote_code=trust_remote_code)
-    if isinstance(config, TercetElmoConfig):  # whose tokens and words no examination tells apart
+    if not getattr(config, "reads_any_ids", True):
         require_transformer(config, name)
     loader = loader_of(config)
     inspect_weights(folder)

@@ -20,7 +20,9 @@ from .configuration_character import TercetCharacterConfig
 from .configuration_elmo import TercetElmoConfig
 from .configuration_neural import NeuralConfig
 from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
+from .configuration_tagger import TercetTaggerConfig
 from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
+from .configuration_word_vectors import TercetWordVectorsConfig
 from .decoder_tasks import (
     TercetDecoderForMultipleChoice,
     TercetDecoderForQuestionAnswering,
@@ -50,6 +52,8 @@ from .modeling_tercet_recurrent_seq2seq import (
     TercetRecurrentSeq2SeqModel,
 )
 from .modeling_tercet_seq2seq import TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqModel
+from .modeling_tercet_tagger import TercetTaggerForTokenClassification, TercetTaggerModel
+from .modeling_tercet_word_vectors import TercetWordVectorsModel
 from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
 from .pretrained_tercet import TercetPreTrainedModel
 from .replaced_tokens import TercetEncoderForReplacedTokenDetection
@@ -67,6 +71,8 @@ CONFIGURATIONS = (
     TercetCharacterConfig,
     TercetElmoConfig,
     TercetRecurrentSeq2SeqConfig,
+    TercetTaggerConfig,
+    TercetWordVectorsConfig,
 )
 
 AUTO_CLASSES = {
@@ -77,6 +83,8 @@ AUTO_CLASSES = {
         TercetCharacterModel,
         TercetElmoModel,
         TercetRecurrentSeq2SeqModel,
+        TercetTaggerModel,
+        TercetWordVectorsModel,
     ),
     AutoModelForPreTraining: (
         TercetEncoderForPreTraining,
@@ -104,6 +112,7 @@ AUTO_CLASSES = {
         TercetDecoderForTokenClassification,
         TercetSeq2SeqForTokenClassification,
         TercetElmoForTokenClassification,
+        TercetTaggerForTokenClassification,
     ),
     AutoModelForQuestionAnswering: (
         TercetEncoderForQuestionAnswering,
@@ -186,4 +195,9 @@ __all__ = [
     "TercetSeq2SeqForSequenceClassification",
     "TercetSeq2SeqForTokenClassification",
     "TercetSeq2SeqModel",
+    "TercetTaggerConfig",
+    "TercetTaggerForTokenClassification",
+    "TercetTaggerModel",
+    "TercetWordVectorsConfig",
+    "TercetWordVectorsModel",
 ]

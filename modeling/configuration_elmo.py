@@ -35,6 +35,7 @@ class TercetElmoConfig(NeuralConfig):
     """
 
     model_type = "tercet_elmo"
+    reads_any_ids = False
 
     hidden_size: int = 1024
     """Width of a layer's states: half of them are the forward direction's, half the backward direction's."""

@@ -25,11 +25,15 @@ OF_TRANSFORMERS = {
     "output_attentions",
     "per_layer_config",
     "quantization_config",
+    "start_token_id",
     "torch_dtype",
     "transformers_version",
     "use_return_dict",
 }
-"""What transformers and its predecessors may write into any configuration, beside fields."""
+"""What transformers and its predecessors may write into any configuration, beside fields.
+
+`start_token_id` is what `get_text_config` makes of `decoder_start_token_id`.
+"""
 
 Activation = Literal["relu", "relu2", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
 ClassifierPooling = Literal["first", "last", "mean"]
@@ -39,6 +43,9 @@ ClassifierActivation = Literal["tanh", Activation]
 @strict
 class NeuralConfig(PreTrainedConfig):
     """What every neural member has. Abstract: each member adds what it is made of."""
+
+    reads_any_ids = True
+    """Whether any sequence of ids is an input, as examinations make them up; not if ids spell words."""
 
     vocab_size: int = 32_000
     hidden_size: int = 768

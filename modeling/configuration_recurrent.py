@@ -52,6 +52,8 @@ class TercetRecurrentSeq2SeqConfig(NeuralConfig):
     def __post_init__(self, **kwargs: Any):
         if self.decoder_start_token_id is None:
             self.decoder_start_token_id = self.pad_token_id
+        if (num_heads := kwargs.pop("num_key_value_heads", None)) is not None:
+            self.num_key_value_heads = num_heads
         super().__post_init__(**kwargs)
 
     @property
@@ -66,8 +68,20 @@ class TercetRecurrentSeq2SeqConfig(NeuralConfig):
 
     @property
     def num_key_value_heads(self) -> int:
-        """As many as there are heads of queries: scores of attention ask for both numbers."""
+        """As many as there are heads of queries: scores of attention ask for both numbers.
+
+        Raises:
+            ValueError: On assignment of another number.
+        """
         return self.num_attention_heads
+
+    @num_key_value_heads.setter
+    def num_key_value_heads(self, value: int) -> None:
+        if value != self.num_attention_heads:
+            raise ValueError(
+                f"num_key_value_heads is {value}, but a recurrent translator has as many as "
+                f"num_attention_heads ({self.num_attention_heads}): leave it out"
+            )
 
     def require_own_fields(self) -> None:
         """Refuse sizes that no recurrent translator can have."""

@@ -58,7 +58,11 @@ def embed_words(
         ValueError: A sentence has no words, or a word no characters that the tokenizer keeps; or the
             tokenizer lacks what ends a text.
     """
-    texts = encode_sentences(tokenizer, sentences)
+    return embed_encoded(model, encode_sentences(tokenizer, sentences))
+
+
+def embed_encoded(model: PreTrainedModel, texts: Sequence[SentenceCharacters]) -> list[Tensor]:
+    """Embed the words of sentences that are encoded: see `embed_words`."""
     vectors: dict[int, Tensor] = {}
     for numbers in batches([len(text.ids) for text in texts]):
         batch = [texts[number] for number in numbers]

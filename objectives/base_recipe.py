@@ -129,6 +129,11 @@ class BaseObjectiveRecipe(ABC):
         """
         return model
 
+    @property
+    def forward_passes(self) -> int:
+        """Passes over a step's batch without a backward pass, beside the one that is learned from."""
+        return 0
+
     def parts(
         self, model: Trainable, sequence_length: int
     ) -> Sequence[tuple[NeuralPreTrainedModel, FullSequence]]:

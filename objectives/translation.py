@@ -6,19 +6,23 @@ Legend: S sequences.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
+from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetRecurrentSeq2SeqForConditionalGeneration, TercetSeq2SeqForConditionalGeneration
 from ..text.chunks import ParallelPairs
 from ..text.special_tokens import required_token_id
 from ..training.examples import ExampleSource, gather
-from ..training.objective import Example
+from ..training.objective import Batch, Example
 from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Smoothing, ZLoss, unsuited
+from .scheduled_sampling import DRAWS, NOISE, DecoderReading, ScheduledSamplingRecipe
 from .teacher_forcing import TeacherForcing, required_start_id
+from .token_objective import without_targets
 
 
 class Translation(TeacherForcing):
@@ -28,12 +32,40 @@ class Translation(TeacherForcing):
         decoder_start_id: What the decoder reads first.
         label_smoothing: See `TeacherForcing`; 0.1 in the paper.
         z_loss: See `TokenObjective`.
+        reading: What the decoder reads in training instead of the true tokens; by default nothing.
     """
 
     noise = "none"
 
-    def __init__(self, decoder_start_id: int, label_smoothing: float = 0.1, z_loss: float = 0.0):
+    def __init__(
+        self,
+        decoder_start_id: int,
+        label_smoothing: float = 0.1,
+        z_loss: float = 0.0,
+        reading: DecoderReading | None = None,
+    ):
         super().__init__("translation", decoder_start_id, label_smoothing, z_loss)
+        self.reading = reading
+
+    def at(self, progress: float) -> "Translation":
+        """Give the objective at a point of a run, where the decoder may read more of its predictions."""
+        if self.reading is None:
+            return self
+        reading = replace(self.reading, progress=progress)
+        return Translation(self.decoder_start_id, self.label_smoothing, self.z_loss, reading)
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack sources and targets, and choose what the decoder reads."""
+        batch = super().collate(examples, rng)
+        return batch if self.reading is None else self.reading.choose(batch, rng)
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the smoothed cross-entropy of the targets behind what the decoder reads."""
+        return super().losses(model, batch if self.reading is None else self.reading.apply(model, batch))
+
+    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
+        """Score the targets behind the true tokens."""
+        return super().scores(model, without_targets(batch, DRAWS, NOISE))
 
     def pairs(
         self, examples: Sequence[Example], rng: np.random.Generator
@@ -57,6 +89,10 @@ class TranslationRecipe(BaseObjectiveRecipe):
     """Label smoothing: probability that is distributed over the whole vocabulary."""
     z_loss: ZLoss = 0.0
     """Weight of the z-loss, the square of the logarithm of the softmax's normalizer: 1e-4 in PaLM."""
+    scheduled_sampling: ScheduledSamplingRecipe | None = None
+    """If set, the decoder reads its own predictions at some positions, more of them as the run goes on."""
+    input_noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Probability that a position of the decoder reads a random token of the batch's targets."""
 
     def build(
         self,
@@ -68,7 +104,9 @@ class TranslationRecipe(BaseObjectiveRecipe):
     ) -> Translation:
         """Build the objective."""
         start_id = required_start_id(decoder_start_id, self.kind)
-        return Translation(start_id, self.label_smoothing, self.z_loss)
+        reads_truth = self.scheduled_sampling is None and self.input_noise == 0
+        reading = None if reads_truth else DecoderReading(self.scheduled_sampling, self.input_noise)
+        return Translation(start_id, self.label_smoothing, self.z_loss, reading)
 
     def examples(
         self,
@@ -88,6 +126,11 @@ class TranslationRecipe(BaseObjectiveRecipe):
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Read and write as many tokens."""
         return FullSequence(sequence_length, sequence_length, sequence_length)
+
+    @property
+    def forward_passes(self) -> int:
+        """Those that make predictions."""
+        return 0 if self.scheduled_sampling is None else self.scheduled_sampling.passes
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
         """Count the bytes of the texts to be written."""

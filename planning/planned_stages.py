@@ -97,7 +97,9 @@ def plan_stages(
             tokens_limit=limit,
             sequence=sequence,
             sequences=sequences,
-            flops_per_sequence=sum(flops_of(*part) for part in parts),
+            # A pass forward is a third of one forward and backward.
+            flops_per_sequence=sum(flops_of(*part) for part in parts)
+            * (1 + recipe.objective.forward_passes / 3),
             load=load,
         )
 

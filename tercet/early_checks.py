@@ -54,6 +54,7 @@ CONFIGURATIONS = {
     "TercetCharacterConfig": "configuration_character",
     "TercetElmoConfig": "configuration_elmo",
     "TercetRecurrentSeq2SeqConfig": "configuration_recurrent",
+    "TercetTaggerConfig": "configuration_tagger",
 }
 """Classes whose fields `model.overrides` may name, and the modules of `modeling/` that define them."""
 

@@ -15,9 +15,6 @@ from typing import Any
 Scores = Mapping[str, Any]
 """What a run has written as JSON."""
 
-WITHOUT_TASKS = ("Character", "Recurrent")
-"""Members, as their classes name them, that have no heads of tasks to be fine-tuned."""
-
 
 def tell(ending: Callable[[Path], Iterator[str]], folder: Path) -> None:
     """Print how a run in a folder ended."""
@@ -40,12 +37,28 @@ def pretraining_ending(folder: Path) -> Iterator[str]:
     yield f"report: {link(folder / 'report.html')}"
     model = folder / "model"
     trained = evaluation.get("models", {}).get("model", "")
-    if any(member in trained for member in WITHOUT_TASKS):
+    if not classifies_texts(trained):
         yield f"next: tercet play {shlex.quote(str(model))}"
     else:
         path = shlex.quote(f"model.path={model}")
         yield f"next: tercet finetune text-classification {path} data.train=FILE output=FOLDER"
     yield from verdicts(evaluation)
+
+
+def classifies_texts(name: str) -> bool:
+    """Tell whether a model's member has a head for labels of texts; one of an unknown name is taken to have.
+
+    Args:
+        name: Of the model's class, perhaps behind what wrappers put before it (`FSDP...`).
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    from .modeling import AUTO_CLASSES
+
+    models = {model for models in AUTO_CLASSES.values() for model in models}
+    members = {model.config_class for model in models if name.endswith(model.__name__)}
+    classifiers = {model.config_class for model in AUTO_CLASSES[AutoModelForSequenceClassification]}
+    return members <= classifiers
 
 
 def finetuning_ending(folder: Path) -> Iterator[str]:

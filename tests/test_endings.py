@@ -38,11 +38,22 @@ def test_the_next_command_can_be_pasted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "model", ["TercetCharacterLanguageModel", "TercetRecurrentSeq2SeqForConditionalGeneration"]
+    "model",
+    [
+        "TercetCharacterLanguageModel",
+        "TercetRecurrentSeq2SeqForConditionalGeneration",
+        "FSDPTercetCharacterLanguageModel",
+    ],
 )
 def test_a_member_without_heads_of_tasks_is_not_to_be_finetuned(write, model):
     folder = write("evaluation.json", {"scores": {"loss": 1.0}, "models": {"model": model}, "verdicts": []})
     assert [*pretraining_ending(folder)][2] == f"next: tercet play {folder / 'model'}"
+
+
+@pytest.mark.parametrize("model", ["TercetElmoForLanguageModeling", "FSDPTercetDecoderForCausalLM", "Other"])
+def test_a_member_with_heads_of_tasks_is_to_be_finetuned(write, model):
+    folder = write("evaluation.json", {"scores": {"loss": 1.0}, "models": {"model": model}, "verdicts": []})
+    assert [*pretraining_ending(folder)][2].startswith("next: tercet finetune text-classification")
 
 
 def test_pretraining_ends_with_the_scores_of_each_term(write):

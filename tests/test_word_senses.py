@@ -18,6 +18,7 @@ from tercet import (
 from tercet.text.tokenizer import train_tokenizer
 
 from .small_elmo import small_config
+from .small_taggers import save_characters, save_static
 
 SIZES = {
     "vocab_size": 600,
@@ -82,6 +83,19 @@ def test_states_are_those_of_the_word(example, folders):
     sentence = "She put the money into an Unheardof bank ."
     (expected,) = model.embed_words([sentence.split()])
     assert_close(example.states_of(model, tokenizer, sentence, "unheardof"), expected[:, 6])
+
+
+def test_models_of_words_have_one_layer(example, tmp_path):
+    static, characters = save_static(tmp_path / "static"), save_characters(tmp_path / "characters")
+    same, different = example.compare(str(static), example.BANK, "bank")
+    assert_close(same, torch.ones(1))
+    assert_close(different, torch.ones(1))
+    same, different = example.compare(str(characters), example.BANK, "bank")
+    assert same.shape == different.shape == (1,)
+    assert (same < 0.9999).all()
+    model, tokenizer = AutoModel.from_pretrained(characters).eval(), AutoTokenizer.from_pretrained(characters)
+    (expected,) = model.embed_words(tokenizer, [["The", "bank", ",", "open", "."]])
+    assert_close(example.states_of(model, tokenizer, "The bank, open.", "bank"), expected[1:2].detach())
 
 
 def test_pairs_of_uses_are_averaged_by_sense(example):

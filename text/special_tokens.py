@@ -85,8 +85,8 @@ def tell_of_unknown(share: float, text: str) -> None:
     print(f"{text}: {share:.2%} of the tokens are unknown to the tokenizer", file=sys.stderr, flush=True)
     if share > LARGE:
         warnings.warn(
-            f"{share:.1%} of the tokens of {text} are unknown to the tokenizer and therefore easy to "
-            "predict: losses and perplexities are not meaningful; choose a tokenizer for this language, a "
-            "larger vocabulary of words, or a byte-level one",
+            f"{share:.1%} of the tokens of {text} are unknown, and one token stands for all of them: losses "
+            "and perplexities are not meaningful; choose a tokenizer for this language, a larger vocabulary "
+            "of words, or a byte-level one",
             stacklevel=2,
         )

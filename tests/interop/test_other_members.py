@@ -7,6 +7,7 @@ from tercet.interop.admission import load_examined_model
 from tercet.interop.own_model import load_ours, load_transformer
 
 from ..small_elmo import small_config
+from ..small_taggers import save_static
 
 
 @pytest.fixture(scope="module")
@@ -26,3 +27,9 @@ def test_only_transformers_are_read(load, elmo):
 
 def test_who_reads_any_member_gets_it(elmo):
     assert isinstance(load_ours(elmo), TercetElmoModel)
+
+
+def test_models_that_read_words_are_not_examined(tmp_path):
+    save_static(tmp_path)
+    with pytest.raises(ValueError, match="is a tercet_word_vectors, which this command does not read"):
+        load_examined_model(str(tmp_path))

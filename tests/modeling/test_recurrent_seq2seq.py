@@ -280,3 +280,15 @@ def test_a_small_model_learns_to_write_backwards(attention_score):
     written = model.eval().generate(ids, max_new_tokens=5, do_sample=False)
     is_right = (written[:, 1:5] == ids.flip(1)).all(1)
     assert is_right.float().mean() >= 0.8
+
+
+def test_heads_of_keys_are_those_of_queries():
+    assert TercetRecurrentSeq2SeqConfig(num_attention_heads=2, num_key_value_heads=2).num_key_value_heads == 2
+    with pytest.raises(ValueError, match=r"num_key_value_heads is 4, but a recurrent .* \(2\): leave it out"):
+        TercetRecurrentSeq2SeqConfig(num_attention_heads=2, num_key_value_heads=4)
+
+
+def test_the_configuration_of_the_decoder_warns_of_nothing(caplog):
+    config = TercetRecurrentSeq2SeqConfig().get_text_config(decoder=True)
+    TercetRecurrentSeq2SeqConfig.from_dict(config.to_dict())
+    assert "has no field" not in caplog.text

@@ -125,13 +125,14 @@ def recipe_of():
 def recipe_on(ragged_texts, tmp_path):
     """Write a recipe of four steps on ragged texts; give it and the path of its file."""
 
-    def recipe_on(kind: str, name: str = "run", dropout: float = 0.0, **training):
+    def recipe_on(kind: str, name: str = "run", dropout: float = 0.0, objective=None, **training):
         data = recipe_data_of(
             kind, ragged_texts, tmp_path / name, **({"steps": 4, "log_every": 1} | training)
         )
         data["model"]["overrides"] = data["model"]["overrides"] | {"dropout": dropout}
         if kind == "translation":
             data["objective"] = data["objective"] | {"label_smoothing": 0.1}
+        data["objective"] = data["objective"] | (objective or {})
         file = tmp_path / f"{name}.yaml"
         file.write_text(yaml.safe_dump(data))
         return parse_recipe(PretrainingRecipe, data), file

@@ -44,8 +44,22 @@ BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}
 def test_two_processes_make_the_model_of_one(kind, launcher, recipe_on):
     """Of ragged batches and micro-batches of two terms or smoothed targets, evaluated in between."""
     settings = {"precision": "fp32", "tokens_per_micro_batch": 140, "evaluate_every": 2}
-    one, _ = recipe_on(kind, "one", **settings)
-    two, file = recipe_on(kind, "two", **settings)
+    launch_and_compare(launcher, recipe_on(kind, "one", **settings)[0], *recipe_on(kind, "two", **settings))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [PIECES, COPIES], ids=["pieces", "copies"])
+def test_two_processes_read_the_predictions_of_one(launcher, recipe_on):
+    """Predictions are made by passes beside that which is learned from, of each process's micro-batches."""
+    settings = {"precision": "fp32", "tokens_per_micro_batch": 140, "evaluate_every": 2}
+    sampling = {"schedule": "inverse_sigmoid", "final_probability": 0.7, "steepness": 2.0, "passes": 2}
+    objective = {"scheduled_sampling": sampling, "input_noise": 0.1}
+    one, _ = recipe_on("translation", "one", objective=objective, **settings)
+    launch_and_compare(launcher, one, *recipe_on("translation", "two", objective=objective, **settings))
+
+
+def launch_and_compare(launcher, one, two, file):
+    """Run one recipe in this process and another one, in `file`, in two: their results are the same."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-m", *launcher, "-m", "tercet", "pretrain", str(file)]
     launched = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)

@@ -1,0 +1,84 @@
+"""Make a folder of static word vectors, which taggers read as features: from text, or from a file of vectors.
+
+    python examples/train_word_vectors.py data/pretrain_en/train runs/word-vectors/model
+    python examples/train_word_vectors.py glove.6B.100d.txt runs/glove/model --ready
+
+Texts are those that `tercet pretrain` reads: skip-grams with sub-words are trained on them by gensim
+(`pip install 'tercet[vectors]'`). With --ready, the source has a word and its numbers in every line. Prints
+the nearest neighbours of some words at the end.
+"""
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+
+from tercet import TercetWordVectorsModel
+from tercet.interop.static_vectors import read_word_vectors, save_word_vectors, train_word_vectors
+from tercet.text.documents import open_documents
+
+WORD = re.compile(r"[^\W_]+(?:[.,'\u2019-][^\W_]+)*|\S")
+"""A word with what joins its parts, a number, or any other character."""
+
+
+class Sentences:
+    """The words of each line of a text that can be read again and again.
+
+    Args:
+        source: As in a recipe's `corpus.train`.
+    """
+
+    def __init__(self, source: str):
+        self.documents = open_documents(source)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        """Give the words of each line that has some."""
+        for text in self.documents:
+            yield from filter(None, map(WORD.findall, text.split("\n")))
+
+
+def neighbours(model: TercetWordVectorsModel, word: str, count: int = 6) -> list[str]:
+    """Name the known words whose vectors point most nearly in the direction of a word's."""
+    table = F.normalize(model.word_vectors.weight.detach(), dim=-1)
+    with torch.no_grad():
+        nearest = (table @ F.normalize(model.vectors_of([word])[0], dim=-1)).topk(count + 1).indices.tolist()
+    words = [*model.words.entries]
+    return [words[row] for row in nearest if words[row] != word][:count]
+
+
+def main() -> None:
+    """Train or read vectors, and save them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("source", help="text, or with --ready a file of vectors")
+    parser.add_argument("folder", type=Path, help="receives the model")
+    parser.add_argument("--ready", action="store_true", help="the source has vectors")
+    parser.add_argument("--width", type=int, default=100)
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--smallest-count", type=int, default=5, help="rarer words have n-grams alone")
+    parser.add_argument("--ngram-rows", type=int, default=100_000)
+    parser.add_argument("--workers", type=int, default=1, help="more are faster, and never the same twice")
+    options = parser.parse_args()
+    if options.ready:
+        model = read_word_vectors(Path(options.source))
+    else:
+        model = train_word_vectors(
+            Sentences(options.source),
+            width=options.width,
+            epochs=options.epochs,
+            smallest_count=options.smallest_count,
+            num_ngram_rows=options.ngram_rows,
+            workers=options.workers,
+        )
+    save_word_vectors(model, options.folder)
+    print(f"{model.config.num_words:,} words, {model.config.hidden_size} numbers each: {options.folder}")
+    for word in ("bank", "Paris", "walking", "unhappyish"):
+        print(f"  {word}: {', '.join(neighbours(model, word))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""A tagger on the word vectors of pretrained models, built for a task: see `modeling_tercet_tagger.py`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from ..interop.model_folder import find_folder, load_config, load_tokenizer
+from ..interop.own_model import load_ours
+from ..interop.word_tokenizer import word_tokenizer
+from ..modeling import TercetTaggerConfig, TercetTaggerForTokenClassification
+from ..modeling.configuration_neural import NeuralConfig
+from ..modeling.word_bytes import read_words
+from ..modeling.word_embedders import adopt, describe
+from ..modeling.word_features import WordFeatures
+from ..pretraining.model import require_fields
+from .recipe import PretrainedModelRecipe
+from .splits import Split
+from .task import Task
+
+OF_TAGGERS = ("embeddings",)
+"""Fields of the configuration that a recipe cannot override, because the models say them."""
+
+
+def build_tagger(
+    recipe: PretrainedModelRecipe, beside: Sequence[str], task: Task, seed: int
+) -> tuple[TercetTaggerForTokenClassification, PreTrainedTokenizerBase, list[str]]:
+    """Build a tagger around pretrained models: the tagger, its tokenizer, and its tensors that are drawn.
+
+    Args:
+        recipe: Names the first model, and overrides fields of the tagger's configuration.
+        beside: Names the others.
+        task: Names the labels.
+        seed: Of the tagger's own weights.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: A model gives no word vectors, or the task has no labels of words, or a field cannot be
+            overridden.
+    """
+    if task.head != "ForTokenClassification":
+        raise ValueError(
+            f"model.tagger labels words, but the task is {task.recipe.kind}: leave model.tagger out, or "
+            "choose the task tagging"
+        )
+    if recipe.from_scratch:
+        raise ValueError(
+            "model.from_scratch draws the word vectors that model.tagger reads: remove one of them"
+        )
+    require_fields(TercetTaggerConfig, list(recipe.overrides))
+    for name in OF_TAGGERS:
+        if name in recipe.overrides:
+            raise ValueError(f"model.overrides.{name}: name the models by model.path and model.tagger.beside")
+    sources = [load_source(recipe.path, recipe.revision), *map(load_source, beside)]
+    embeddings = [describe(cast(NeuralConfig, source.config), tokenizer) for source, tokenizer in sources]
+    try:
+        config = TercetTaggerConfig(embeddings=embeddings, **task.config_fields, **recipe.overrides)
+    except StrictDataclassError as error:
+        raise ValueError(f"model.overrides: {str(error).splitlines()[-1].strip()}") from None
+    torch.manual_seed(seed)
+    tagger = TercetTaggerForTokenClassification(config)
+    features = cast(WordFeatures, tagger.model.features)
+    for embedder, (source, tokenizer) in zip(features.parts, sources, strict=True):
+        adopt(embedder, source, tokenizer)
+    own = sorted(name for name, each in tagger.named_parameters() if ".features." not in name)
+    return tagger, word_tokenizer(config.max_position_embeddings), own
+
+
+def load_source(name: str, revision: str | None = None) -> tuple[Any, PreTrainedTokenizerBase | None]:
+    """Load a pretrained model whose word vectors are read, and its tokenizer if it has one."""
+    folder = find_folder(name, revision)
+    load_config(folder)
+    return load_ours(str(folder)), load_tokenizer(folder)
+
+
+def remember_words(model: nn.Module, splits: Mapping[str, Split]) -> None:
+    """Let a tagger compute the word vectors of all rows, once for all epochs and seeds; others need none."""
+    if not isinstance(model, TercetTaggerForTokenClassification):
+        return
+    for split in splits.values():
+        ids = split.examples.fields["input_ids"]
+        model.remember(
+            read_words(torch.from_numpy(ids.values)[None], cu_seq_lens=torch.from_numpy(ids.edges))[1]
+        )

@@ -1,0 +1,263 @@
+"""The tagger: word vectors of pretrained models, a bidirectional LSTM, and a conditional random field.
+
+    words -> vectors of each embedder, beside each other -> BiLSTM -> scores of labels -> the best sequence
+
+Huang et al., 2015; Lample et al., 2016, section 2, without its LSTM over characters, which word vectors of
+characters replace (Akbik et al., 2018). Where an embedder has several layers, as ELMo does, the
+tagger learns a scalar mix of them (Peters et al., 2018, section 3.2).
+
+Words come as bytes, so that every embedder sees them as they are: see `word_bytes.py`.
+
+Shapes: B batch, T positions, S sentences, N words, W words of the longest sentence, R width of all vectors of
+a word, C model width, L labels.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils.generic import ModelOutput, can_return_tuple
+
+from .character_encoder import EvenLinear
+from .classification import count_labels
+from .conditional_random_field import ConditionalRandomField
+from .configuration_tagger import TercetTaggerConfig
+from .cross_entropy import LossArguments, take_loss_arguments
+from .outputs import Keywords
+from .pretrained_neural import NeuralPreTrainedModel
+from .recurrent_layers import LongShortTermMemory
+from .scalar_mix import ScalarMix
+from .targets import IGNORE, checked_labels
+from .word_bytes import read_words
+from .word_features import WordFeatures
+from .word_layout import Words
+
+
+class SentenceDropout(nn.Module):
+    """Drop whole words, and channels of all words of a sentence (Gal and Ghahramani, 2016).
+
+    Args:
+        words: Probability that a word is dropped; the others are not scaled.
+        channels: Probability that a channel is dropped; the others are scaled by 1 / (1 - p).
+    """
+
+    def __init__(self, words: float, channels: float):
+        super().__init__()
+        self.words = words
+        self.channels = channels
+
+    def forward(self, x: Tensor, words: Words) -> Tensor:
+        """Drop some of the vectors (N, C) of words."""
+        if not self.training:
+            return x
+        if self.words:
+            x = x * (torch.rand(len(x), 1, device=x.device) >= self.words)
+        if self.channels:
+            factors = F.dropout(x.new_ones(len(words.lengths), x.shape[-1]), self.channels)
+            x = x * factors[words.sequence]
+        return x
+
+
+class BidirectionalLayer(nn.Module):
+    """An LSTM that reads sentences forwards, and one that reads them backwards."""
+
+    def __init__(self, input_width: int, direction_width: int):
+        super().__init__()
+        self.forwards = LongShortTermMemory(input_width, direction_width, batch_first=True)
+        self.backwards = LongShortTermMemory(input_width, direction_width, batch_first=True)
+
+    def forward(self, x: Tensor, words: Words) -> Tensor:
+        """Read vectors (N, R) of words: the states of both directions beside each other, (N, C)."""
+        directions = ((self.forwards, False), (self.backwards, True))
+        states = [
+            words.from_rows(lstm(words.rows(x, is_reversed=is_reversed))[0], is_reversed=is_reversed)
+            for lstm, is_reversed in directions
+        ]
+        return torch.cat(states, dim=-1)
+
+
+class TercetTaggerPreTrainedModel(NeuralPreTrainedModel):
+    """What transformers needs to know of a tagger. Abstract."""
+
+    config: TercetTaggerConfig
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Refuse: words have vectors of several models.
+
+        Raises:
+            NotImplementedError: Always, as transformers expects of models without a table of tokens.
+        """
+        raise NotImplementedError("a tagger has no table of token vectors: its words come as bytes")
+
+    def remember(self, sentences: Iterable[Sequence[str]]) -> None:
+        """Compute the word vectors of sentences once, for all epochs: see `WordFeatures.remember`."""
+        features = self.base_model.get_submodule("features")
+        assert isinstance(features, WordFeatures)
+        features.remember(sentences)
+
+
+class TercetTaggerModel(TercetTaggerPreTrainedModel):
+    """Word vectors and the layers that read them: states of words in their sentence.
+
+    Example:
+        >>> import torch
+        >>> from tercet import TercetTaggerConfig, TercetTaggerModel
+        >>> model = TercetTaggerModel(TercetTaggerConfig(hidden_size=32)).eval()
+        >>> model(torch.tensor([[1 + byte for byte in b"two words"]])).last_hidden_state.shape
+        torch.Size([1, 9, 32])
+    """
+
+    def __init__(self, config: TercetTaggerConfig):
+        super().__init__(config)
+        assert config.embeddings is not None
+        self.features = WordFeatures(config.embeddings, is_frozen=config.freezes_embeddings)
+        parts = self.features.parts
+        self.widths = [part.num_layers * part.width for part in parts]
+        self.mixes = nn.ModuleList(
+            ScalarMix(part.num_layers) if part.num_layers > 1 else nn.Identity() for part in parts
+        )
+        width = sum(part.width for part in parts)
+        self.input_dropout = SentenceDropout(config.word_dropout, config.dropout)
+        self.projection = (
+            EvenLinear(width, config.projection_size) if config.projection_size else nn.Identity()
+        )
+        widths = [config.projection_size or width] + [config.hidden_size] * (config.num_hidden_layers - 1)
+        self.layers = nn.ModuleList(BidirectionalLayer(each, config.direction_width) for each in widths)
+        self.dropout = SentenceDropout(0.0, config.dropout)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        cu_seq_lens_q: Tensor | None = None,
+        **kwargs: Keywords,
+    ) -> BaseModelOutput:
+        """States (B, T, C) of bytes (B, T): each byte has the state of its word, pads have zeros.
+
+        See `read_words` for the inputs. `kwargs` have no meaning here.
+
+        Raises:
+            ValueError: As in `read_words`.
+        """
+        words, texts = read_words(input_ids, attention_mask, position_ids, cu_seq_lens_q)
+        return BaseModelOutput(last_hidden_state=words.to_tokens(self.read(words, texts)))
+
+    def read(self, words: Words, texts: Sequence[Sequence[str]]) -> Tensor:
+        """Compute the states (N, C) of words."""
+        weight = next(self.layers.parameters())
+        vectors = torch.cat(self.features(texts)).to(weight.device, weight.dtype)
+        x = self.input_dropout(self.mixed(vectors), words)
+        x = self.projection(x)
+        for layer in self.layers:
+            x = self.dropout(layer(x, words), words)
+        return x
+
+    def mixed(self, vectors: Tensor) -> Tensor:
+        """Mix the layers of each embedder: (N, R) -> one vector of each, beside each other."""
+        parts = zip(vectors.split(self.widths, dim=-1), self.mixes, self.features.parts, strict=True)
+        return torch.cat(
+            [
+                mix(own.chunk(part.num_layers, dim=-1)) if part.num_layers > 1 else own
+                for own, mix, part in parts
+            ],
+            dim=-1,
+        )
+
+
+@dataclass
+class TercetTaggerOutput(ModelOutput):
+    """What a tagger says of a batch.
+
+    Args:
+        loss: Negative log-likelihood of the labels.
+        logits: Log-probability of each label of each token's word, (B, T, L), whatever the labels of other
+            words are; absent in training with labels.
+        tags: The best sequence of labels, at every token that of its word, (B, T), -100 at pads; absent in
+            training with labels.
+    """
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    tags: Tensor | None = None
+
+
+class TercetTaggerForTokenClassification(TercetTaggerPreTrainedModel):
+    """Labels of words, all words of a sentence together.
+
+    Example:
+        >>> import torch
+        >>> from tercet import TercetTaggerConfig, TercetTaggerForTokenClassification
+        >>> config = TercetTaggerConfig(hidden_size=32, num_labels=3)
+        >>> model = TercetTaggerForTokenClassification(config).eval()
+        >>> model(torch.tensor([[1 + byte for byte in b"two words"]])).tags.shape
+        torch.Size([1, 9])
+    """
+
+    def __init__(self, config: TercetTaggerConfig):
+        super().__init__(config)
+        self.model = TercetTaggerModel(config)
+        self.classifier = EvenLinear(config.hidden_size, count_labels(config))
+        self.crf = ConditionalRandomField(count_labels(config))
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        cu_seq_lens_q: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Keywords,
+    ) -> TercetTaggerOutput:
+        """Label words.
+
+        Args:
+            input_ids: See `read_words` for the inputs.
+            attention_mask: (B, T), 0 at pads.
+            position_ids: (B, T).
+            cu_seq_lens_q: Cumulative lengths (S+1,) of packed sentences.
+            labels: (B, T), read where a word begins; -100 there: its label is unknown.
+            **kwargs: `reduction` and `num_items_in_batch`, where an item is a word with a label.
+
+        Raises:
+            ValueError: As in `read_words`, or labels are out of range, or the loss shall be smoothed.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        words, texts = read_words(input_ids, attention_mask, position_ids, cu_seq_lens_q)
+        scores = self.classifier(self.model.read(words, texts))
+        emissions, loss = words.rows(scores, is_reversed=False), None
+        if labels is not None:
+            known = checked_labels(labels, scores.shape[-1]).flatten()[words.positions]
+            rows = words.rows(known[:, None], is_reversed=False).squeeze(-1)
+            losses = self.crf.negative_log_likelihood(emissions, words.lengths, rows)
+            loss = reduced(losses.sum(), (known != IGNORE).sum(), loss_arguments)
+            if self.training:
+                return TercetTaggerOutput(loss=loss)
+        marginals = words.from_rows(self.crf.log_marginals(emissions, words.lengths), is_reversed=False)
+        tags = words.from_rows(self.crf.decode(emissions, words.lengths)[..., None], is_reversed=False)
+        at_tokens = words.to_tokens(tags - IGNORE).squeeze(-1) + IGNORE
+        return TercetTaggerOutput(loss=loss, logits=words.to_tokens(marginals), tags=at_tokens)
+
+
+def reduced(total: Tensor, num_words: Tensor, loss_arguments: LossArguments) -> Tensor:
+    """Divide the loss of all sentences as `LossArguments` say.
+
+    Raises:
+        ValueError: They ask for more than a division.
+    """
+    for name in ("label_smoothing", "z_loss"):
+        if loss_arguments.get(name):
+            raise ValueError(
+                f"{name} is {loss_arguments.get(name)}, which the likelihood of a whole sentence does not "
+                "know: leave it out"
+            )
+    if (num_items := loss_arguments.get("num_items_in_batch")) is not None:
+        return total / num_items
+    return total if loss_arguments.get("reduction") == "sum" else total / num_words.clamp(min=1)

@@ -1,0 +1,115 @@
+"""Static word vectors: skip-grams (Mikolov et al., 2013), also with sub-words (Bojanowski et al., 2017).
+
+    known word          its own vector
+    other word          the mean of the vectors of its n-grams, where there are n-grams
+                        else the vector of the word in lower case, where that is known
+                        else zeros
+
+Nothing is learned here: another program makes the vectors (`interop/static_vectors.py` brings them in), and
+taggers read them as features.
+
+Shapes: B batch, T positions, N words, W words of a sentence, C width of a vector.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils.generic import can_return_tuple
+
+from .configuration_word_vectors import TercetWordVectorsConfig
+from .lexicon import Lexicon
+from .outputs import Keywords
+from .pretrained_neural import NeuralPreTrainedModel
+from .subwords import rows_of
+from .word_bytes import read_words
+
+
+class TercetWordVectorsModel(NeuralPreTrainedModel):
+    """A table of vectors of words, and perhaps one of n-grams.
+
+    Example:
+        >>> from tercet import TercetWordVectorsConfig, TercetWordVectorsModel
+        >>> config = TercetWordVectorsConfig(hidden_size=8, num_words=2, num_word_bytes=7)
+        >>> model = TercetWordVectorsModel(config)
+        >>> model.words.learn({"the": 0, "cats": 1})
+        >>> [vectors.shape for vectors in model.embed_words([["the", "cats"], ["dogs"]])]
+        [torch.Size([2, 8]), torch.Size([1, 8])]
+    """
+
+    config: TercetWordVectorsConfig
+
+    def __init__(self, config: TercetWordVectorsConfig):
+        super().__init__(config)
+        self.words = Lexicon(config.num_words, config.num_word_bytes)
+        self.word_vectors = nn.Embedding(config.num_words, config.hidden_size)
+        self.ngram_vectors = (
+            nn.Embedding(config.num_ngram_rows, config.hidden_size) if config.num_ngram_rows else None
+        )
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Give the table of the known words' vectors."""
+        return self.word_vectors
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        cu_seq_lens_q: Tensor | None = None,
+        **kwargs: Keywords,
+    ) -> BaseModelOutput:
+        """Vectors (B, T, C) of bytes (B, T): each byte has the vector of its word, pads have zeros.
+
+        See `read_words` for the inputs. `kwargs` have no meaning here.
+
+        Raises:
+            ValueError: As in `read_words`.
+        """
+        words, texts = read_words(input_ids, attention_mask, position_ids, cu_seq_lens_q)
+        return BaseModelOutput(last_hidden_state=words.to_tokens(torch.cat(self.embed_words(texts))))
+
+    def embed_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
+        """Give the vectors (W, C) of each sentence's words."""
+        numbers = {word: number for number, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
+        vectors = self.vectors_of([*numbers])
+        places = torch.tensor(
+            [numbers[word] for word in chain.from_iterable(sentences)], device=self.device, dtype=torch.long
+        )
+        return [*vectors[places].split([len(sentence) for sentence in sentences])]
+
+    def vectors_of(self, words: Sequence[str]) -> Tensor:
+        """Give the vectors (N, C) of words, each by itself."""
+        known = self.words.entries
+        rows = [known.get(word, -1) for word in words]
+        others = [number for number, row in enumerate(rows) if row < 0]
+        table = self.word_vectors.weight
+        found = self.word_vectors(torch.tensor(rows, device=self.device, dtype=torch.long).clamp(min=0))
+        if others:
+            places = torch.tensor(others, device=self.device)
+            found = found.index_copy(
+                0, places, self.unknown_vectors([words[each] for each in others]).to(table)
+            )
+        return found
+
+    def unknown_vectors(self, words: Sequence[str]) -> Tensor:
+        """Give the vectors (N, C) of words that have none of their own."""
+        if self.ngram_vectors is None:
+            known = self.words.entries
+            rows = [[known[word.lower()]] if word.lower() in known else [] for word in words]
+            return mean_of_rows(rows, self.word_vectors.weight)
+        config = self.config
+        sizes = config.shortest_ngram, config.longest_ngram, config.num_ngram_rows
+        return mean_of_rows([rows_of(word, *sizes) for word in words], self.ngram_vectors.weight)
+
+
+def mean_of_rows(rows: Sequence[Sequence[int]], table: Tensor) -> Tensor:
+    """Average some rows of a table for each word, (N, C): zeros where there are none."""
+    lengths = torch.tensor([len(each) for each in rows], device=table.device)
+    numbers = torch.tensor([*chain.from_iterable(rows)], device=table.device, dtype=torch.long)
+    return F.embedding_bag(numbers, table, lengths.cumsum(0) - lengths, mode="mean")

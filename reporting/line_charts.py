@@ -1,0 +1,56 @@
+"""Several curves over positions or lengths, with their intervals, in panels beside each other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from .charts import drawn
+from .curves import FIRST, INK, LOOK, QUIET, SECOND, THIRD, Points, limits
+
+COLOURS = (FIRST, SECOND, THIRD, INK)
+STYLES = ("solid", (0, (4, 2)), (0, (1, 1.5)))
+"""One after another, when all colours are used."""
+
+
+@dataclass(frozen=True)
+class LinePanel:
+    """One pair of axes."""
+
+    title: str
+    x_label: str
+    curves: Mapping[str, Points]
+    """Name of a curve -> its points, at least one."""
+    bands: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    """Name of a curve -> the interval of each of its points, if it has any."""
+
+
+def draw_lines(panels: Sequence[LinePanel], file: Path) -> str:
+    """Draw panels beside one another into a PNG file, and return the same as SVG."""
+    with rc_context(LOOK):
+        figure = Figure(figsize=(5 * len(panels), 3.6), layout=ConstrainedLayoutEngine(wspace=0.08))
+        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            fill_lines(axes, panel)
+        return drawn(figure, file)
+
+
+def fill_lines(axes: Axes, panel: LinePanel) -> None:
+    """Draw one panel."""
+    axes.grid(axis="y")
+    axes.set_title(panel.title, loc="left", fontsize=10.5, color=INK, pad=12)
+    axes.set_xlabel(panel.x_label)
+    for number, (name, points) in enumerate(panel.curves.items()):
+        colour, style = COLOURS[number % len(COLOURS)], STYLES[number // len(COLOURS) % len(STYLES)]
+        x, y = zip(*points, strict=True)
+        axes.plot(x, y, color=colour, linestyle=style, linewidth=2, marker="o", markersize=3, label=name)
+        if name in panel.bands:
+            low, high = zip(*panel.bands[name], strict=True)
+            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    heights = [y for points in panel.curves.values() for _, y in points]
+    ends = [end for band in panel.bands.values() for interval in band for end in interval]
+    axes.set_ylim(*limits([*heights, *ends]))
+    axes.legend(frameon=False, labelcolor=QUIET, fontsize=9)

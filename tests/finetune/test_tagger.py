@@ -1,0 +1,172 @@
+"""A tagger is built on pretrained word vectors, learns a task, and is a model like others from then on."""
+
+import json
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+from tercet.finetune.evaluation import evaluate_rows
+from tercet.finetune.model import freeze
+from tercet.finetune.prediction import Predictor, predict_file
+from tercet.finetune.prepared import prepare
+from tercet.finetune.run import finetune
+from tercet.modeling import TercetTaggerForTokenClassification, word_features
+from tercet.training.examples import pick
+
+from ..small_taggers import save_characters, save_elmo, save_static
+from .conftest import ROWS, write_rows
+
+SMALL = {"hidden_size": 32, "dropout": 0.0, "word_dropout": 0.0}
+RATE = {"learning_rate": 1e-2, "weight_decay": 0.0}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sources")
+    for name, make in (("static", save_static), ("characters", save_characters), ("elmo", save_elmo)):
+        make(folder / name)
+    return folder
+
+
+@pytest.fixture
+def tagger_recipe(recipe_of, sources):
+    """Make recipes of a tagger on the word vectors of some models."""
+
+    def make(*names, kind="tagging", overrides=None, **parts):
+        first, *others = (str(sources / name) for name in names)
+        model = {"path": first, "tagger": {"beside": others}, "overrides": SMALL | (overrides or {})}
+        return recipe_of(kind, model=model, **parts)
+
+    return make
+
+
+@pytest.mark.parametrize("names", [("characters", "static"), ("elmo", "static")], ids="-".join)
+def test_sixteen_rows_are_learned_by_heart(names, tagger_recipe):
+    study = prepare(tagger_recipe(*names))
+    task, train, model = study.task, study.splits["train"], study.pretrained.model.train()
+    objective = task.objective_for(model)
+    batch = objective.collate(pick(train.examples, np.arange(16)), np.random.default_rng(0))
+    optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=1e-2)
+    for _ in range(60):
+        optimizer.zero_grad()
+        (sum(objective.losses(model, batch).values()) / objective.targets(batch)["tag"]).backward()
+        optimizer.step()
+    scores = evaluate_rows(model.eval(), task, train.rows, train.examples).scores
+    assert scores["span_f1"] > 0.95
+    assert scores["loss"] < 0.1
+
+
+def test_a_run_computes_word_vectors_once_for_all_epochs_and_seeds(tagger_recipe, monkeypatch):
+    sentences = []
+    compute = word_features.WordFeatures.compute
+    monkeypatch.setattr(
+        word_features.WordFeatures,
+        "compute",
+        lambda self, given: sentences.extend(map(tuple, given)) or compute(self, given),
+    )
+    word_features.KEPT.clear()
+    recipe = tagger_recipe("characters", training={"seeds": [0, 1]} | RATE)
+    finetune(recipe)
+    learned = [tuple(row["tokens"]) for row in (*ROWS["tagging"](16, 0), *ROWS["tagging"](8, 1))]
+    assert sorted(set(sentences)) == sorted(set(learned))
+    assert len(sentences) == len(set(sentences))
+
+
+def test_a_finished_tagger_predicts_what_its_scores_say(tagger_recipe, tmp_path):
+    recipe = tagger_recipe("characters", "static", count=60, training={"epochs": 20} | RATE)
+    folder = finetune(recipe)
+    scores = json.loads((recipe.folder / "scores.json").read_text())
+    rows = ROWS["tagging"](30, 1)
+    unlabelled = write_rows(tmp_path / "new.jsonl", [{"tokens": row["tokens"]} for row in rows])
+    assert predict_file(str(folder), str(unlabelled), str(tmp_path / "out.jsonl")) == 30
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    kept = [json.loads(line) for line in (recipe.folder / "predictions.jsonl").read_text().splitlines()]
+    assert found == kept
+    assert scores["mean"]["validation"]["span_f1"] > 0.8
+
+
+def test_a_resumed_run_ends_in_the_same_bits(tagger_recipe, tmp_path, monkeypatch):
+    overrides = {"dropout": 0.3, "word_dropout": 0.1}
+    recipe = tagger_recipe("elmo", "static", overrides=overrides, training={"epochs": 4} | RATE)
+    whole = load_file(finetune(recipe) / "model.safetensors")
+    recipe = replace(recipe, output=str(tmp_path / "stopped"))
+    word_features.KEPT.clear()
+    measure = evaluate_rows
+
+    def stopped(*arguments):
+        signal.raise_signal(signal.SIGTERM)
+        return measure(*arguments)
+
+    monkeypatch.setattr("tercet.finetune.evaluation.evaluate_rows", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(recipe)
+    monkeypatch.setattr("tercet.finetune.evaluation.evaluate_rows", measure)
+    word_features.KEPT.clear()
+    assert_close(load_file(finetune(recipe, resume=True) / "model.safetensors"), whole, rtol=0, atol=0)
+
+
+def test_a_finished_tagger_learns_other_labels(tagger_recipe, recipe_of, tmp_path):
+    folder = finetune(tagger_recipe("static", training={"epochs": 1}))
+    names = {"tags": "other"}
+    rows = [
+        {"tokens": row["tokens"], "other": ["B-X", *["O"] * (len(row["tokens"]) - 1)]}
+        for row in ROWS["tagging"](9, 0)
+    ]
+    file = write_rows(tmp_path / "other.jsonl", rows)
+    recipe = recipe_of(
+        "tagging",
+        model={"path": str(folder), "new_head": True},
+        task=names,
+        data={"train": str(file), "validation": None},
+    )
+    pretrained = prepare(recipe).pretrained
+    assert pretrained.model.config.id2label == {0: "B-X", 1: "O"}
+    assert {name.partition(".")[0] for name in pretrained.fresh} == {"classifier", "crf"}
+    freeze(pretrained.model, -1)
+    assert not any(each.requires_grad for each in pretrained.model.model.parameters())
+
+
+def test_a_word_with_a_space_is_labelled_at_its_beginning(tagger_recipe, tmp_path):
+    rows = [{"tokens": ["the", "big cat", " "], "tags": ["O", "B-ANIMAL", "O"]}] * 8
+    file = str(write_rows(tmp_path / "spaces.jsonl", rows))
+    recipe = tagger_recipe("characters", data={"train": file, "validation": file}, training={"epochs": 1})
+    folder = finetune(recipe)
+    predictor = Predictor(folder, torch.device("cpu"))
+    (found,) = predictor.predict(Dataset.from_list([{"tokens": rows[0]["tokens"]}]))
+    assert len(found["tags"]) == 3
+    assert isinstance(predictor.model, TercetTaggerForTokenClassification)
+
+
+@pytest.mark.parametrize(
+    ("names", "parts", "words"),
+    [
+        (
+            ("static",),
+            {"kind": "classification"},
+            "model.tagger labels words, but the task is classification",
+        ),
+        (("static",), {"overrides": {"embeddings": []}}, "model.overrides.embeddings: name the models"),
+        (("static",), {"overrides": {"hidden_size": 15}}, "hidden_size is 15: choose an even one"),
+        (("static",), {"overrides": {"hiden_size": 16}}, "not a field of TercetTaggerConfig: did you mean"),
+        (("static", "nowhere"), {}, "is neither a folder nor a model on the Hub|does not exist"),
+    ],
+)
+def test_what_does_not_fit_is_refused(names, parts, words, tagger_recipe):
+    with pytest.raises((ValueError, FileNotFoundError), match=words):
+        prepare(tagger_recipe(*names, **parts))
+
+
+def test_models_without_word_vectors_are_refused(recipe_of, bases):
+    recipe = recipe_of("tagging", model={"path": str(bases / "encoder"), "tagger": {}})
+    with pytest.raises(ValueError, match="a tercet_encoder gives no word vectors to a tagger"):
+        prepare(recipe)
+    drawn = replace(recipe, model=replace(recipe.model, from_scratch=True))
+    with pytest.raises(ValueError, match=r"model\.from_scratch draws the word vectors"):
+        prepare(drawn)

@@ -1,0 +1,230 @@
+"""The tagger: its features are those of the models it was made of, and its layouts agree."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import AutoModel, AutoModelForTokenClassification, AutoTokenizer, pipeline
+
+from tercet import TercetTaggerConfig, TercetTaggerForTokenClassification
+from tercet.interop.model_folder import load_tokenizer
+from tercet.interop.own_model import load_ours
+from tercet.interop.word_tokenizer import word_tokenizer
+from tercet.modeling import word_features
+from tercet.modeling.word_bytes import UNREADABLE, read_words
+from tercet.modeling.word_embedders import adopt, build_embedder, describe
+
+from ..small_taggers import save_characters, save_elmo, save_static
+
+SENTENCES = [["the", "cat", "sat"], ["Größe"], ["a", "dog", "?", "under", "trees"]]
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+MAKERS = {"static": save_static, "characters": save_characters, "elmo": save_elmo}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sources")
+    for name, make in MAKERS.items():
+        make(folder / name)
+    return folder
+
+
+@pytest.fixture
+def build_tagger(sources):
+    """Build a tagger on the word vectors of some models."""
+
+    def build(*names: str, **fields) -> TercetTaggerForTokenClassification:
+        loaded = [(load_ours(str(sources / name)), load_tokenizer(sources / name)) for name in names]
+        embeddings = [describe(model.config, tokenizer) for model, tokenizer in loaded]
+        torch.manual_seed(0)
+        config = TercetTaggerConfig(embeddings=embeddings, **{"hidden_size": 16, "num_labels": 3} | fields)
+        tagger = TercetTaggerForTokenClassification(config).eval()
+        for embedder, source in zip(tagger.model.features.parts, loaded, strict=True):
+            adopt(embedder, *source)
+        with torch.no_grad():
+            for parameter in tagger.crf.parameters():
+                parameter.normal_()
+        return tagger
+
+    return build
+
+
+@pytest.fixture
+def tagger(build_tagger):
+    return build_tagger("static", "characters", "elmo", num_hidden_layers=2, projection_size=12)
+
+
+def padded(sentences, **options):
+    tokenizer = word_tokenizer()
+    return tokenizer([" ".join(words) for words in sentences], padding=True, return_tensors="pt", **options)
+
+
+@torch.no_grad()
+def test_features_are_what_each_model_says(tagger, sources):
+    parts = [load_ours(str(sources / name)) for name in MAKERS]
+    static, characters, elmo = parts
+    tokenizer = load_tokenizer(sources / "characters")
+    for number, found in enumerate(tagger.model.features(SENTENCES)):
+        own = [SENTENCES[number]]
+        expected = [
+            static.embed_words(own)[0],
+            characters.model.embed_words(tokenizer, own)[0],
+            elmo.embed_words(own)[0].transpose(0, 1).flatten(1),
+        ]
+        assert_close(found, torch.cat(expected, dim=-1), **CLOSE)
+
+
+@torch.no_grad()
+def test_capitals_are_read_as_a_tokenizer_reads_them(tmp_path):
+    save_characters(tmp_path, lowercase=True)
+    model, tokenizer = load_ours(str(tmp_path)), load_tokenizer(tmp_path)
+    embedder = build_embedder(describe(model.config, tokenizer))
+    adopt(embedder, model, tokenizer)
+    sentence = ["The", "ÉTÉ", "CAT", "Ω"]
+    assert (
+        embedder.encode(sentence).ids[1:-1]
+        == tokenizer(" ".join(sentence), add_special_tokens=False)["input_ids"]
+    )
+
+
+def test_padded_packed_and_alone_are_the_same(tagger):
+    left, right = padded(SENTENCES, padding_side="left"), padded(SENTENCES)
+    alone = [tagger(**padded([words])) for words in SENTENCES]
+    stream = torch.cat([padded([words])["input_ids"][0] for words in SENTENCES])[None]
+    lengths = [each.tags.shape[1] for each in alone]
+    bounds = torch.tensor([0, *lengths]).cumsum(0)
+    packed = tagger(stream, cu_seq_lens_q=bounds)
+    assert_close(packed.logits[0], torch.cat([each.logits[0] for each in alone]), **CLOSE)
+    assert_close(packed.tags[0], torch.cat([each.tags[0] for each in alone]))
+    for inputs in (left, right):
+        found, is_real = tagger(**inputs), inputs["attention_mask"] == 1
+        assert_close(found.logits[is_real], packed.logits[0], **CLOSE)
+        assert_close(found.tags[is_real], packed.tags[0])
+        assert (found.tags[~is_real] == -100).all()
+
+
+def test_losses_of_all_layouts_have_the_same_gradients(build_tagger):
+    tagger = build_tagger("static", "elmo", dropout=0.0, word_dropout=0.0).train()
+    inputs = padded(SENTENCES)
+    labels = torch.randint(0, 3, inputs["input_ids"].shape)
+    labels[inputs["attention_mask"] == 0] = -100
+    learned = [each for each in tagger.parameters() if each.requires_grad]
+    whole = torch.autograd.grad(tagger(**inputs, labels=labels, reduction="sum").loss, learned)
+    total = [torch.zeros_like(each) for each in learned]
+    for row, words in enumerate(SENTENCES):
+        own = padded([words])
+        loss = tagger(**own, labels=labels[row, None, : own["input_ids"].shape[1]], reduction="sum").loss
+        total = [sum(pair) for pair in zip(total, torch.autograd.grad(loss, learned), strict=True)]
+    assert_close([*whole], total, **CLOSE)
+
+
+def test_a_layer_is_a_bidirectional_lstm(build_tagger):
+    tagger = build_tagger("static")
+    (layer,) = tagger.model.layers
+    stock = torch.nn.LSTM(10, 8, batch_first=True, bidirectional=True)
+    directions = {"": layer.forwards, "_reverse": layer.backwards}
+    names = {
+        f"{name}{ending}": weights.detach()
+        for ending, lstm in directions.items()
+        for name, weights in lstm.named_parameters()
+    }
+    stock.load_state_dict(names)
+    for words in SENTENCES:
+        (vectors,) = tagger.model.features([words])
+        found, _ = read_words(padded([words])["input_ids"])
+        assert_close(layer(vectors, found), stock(vectors[None])[0][0], **CLOSE)
+
+
+def test_embedders_are_frozen_and_drop_nothing(tagger):
+    before = {name: value.clone() for name, value in tagger.model.features.state_dict().items()}
+    tagger.train()
+    assert not any(module.training for module in tagger.model.features.modules())
+    optimizer = torch.optim.Adam([each for each in tagger.parameters() if each.requires_grad], 0.1)
+    inputs = padded(SENTENCES)
+    tagger(**inputs, labels=torch.zeros_like(inputs["input_ids"])).loss.backward()
+    optimizer.step()
+    assert_close(tagger.model.features.state_dict(), before, rtol=0, atol=0)
+
+
+def test_embedders_learn_along_if_they_are_not_frozen(build_tagger):
+    tagger = build_tagger("characters", "elmo", freezes_embeddings=False).train()
+    inputs = padded(SENTENCES)
+    tagger(**inputs, labels=torch.zeros_like(inputs["input_ids"])).loss.backward()
+    gradients = {name: each.grad for name, each in tagger.model.features.named_parameters()}
+    assert all(each is not None and each.any() for each in gradients.values())
+    tagger.remember(SENTENCES)
+    assert tagger.model.features.digest() not in word_features.KEPT
+
+
+def test_what_is_remembered_is_not_computed_again(tagger, monkeypatch):
+    expected = tagger(**padded(SENTENCES))
+    tagger.remember(SENTENCES)
+    monkeypatch.setattr(tagger.model.features, "compute", None)
+    found = tagger(**padded(SENTENCES))
+    assert_close(found.logits, expected.logits, **CLOSE)
+    assert tagger.model.features(SENTENCES)[1] is tagger.model.features(SENTENCES[1:2])[0]
+
+
+def test_other_weights_remember_nothing_of_these(tagger):
+    tagger.remember(SENTENCES)
+    with torch.no_grad():
+        tagger.model.features.parts[0].model.word_vectors.weight.zero_()
+    (found, *_) = tagger.model.features(SENTENCES)
+    assert not found[0, :10].any()
+
+
+def test_a_tagger_is_saved_whole(tagger, tmp_path):
+    tagger.save_pretrained(tmp_path)
+    word_tokenizer().save_pretrained(tmp_path)
+    loaded = AutoModelForTokenClassification.from_pretrained(tmp_path)
+    assert_close(loaded.state_dict(), tagger.state_dict(), rtol=0, atol=0)
+    assert_close(loaded(**padded(SENTENCES)).logits, tagger(**padded(SENTENCES)).logits, **CLOSE)
+    base = AutoModel.from_pretrained(tmp_path)
+    states = base(**AutoTokenizer.from_pretrained(tmp_path)("the cat", return_tensors="pt"))
+    assert states.last_hidden_state.shape == (1, 7, 16)
+
+
+def test_a_pipeline_gives_probabilities_of_labels(tagger, tmp_path):
+    tagger.save_pretrained(tmp_path)
+    word_tokenizer().save_pretrained(tmp_path)
+    label = pipeline("token-classification", str(tmp_path), device="cpu", ignore_labels=[])
+    found = label("the cat")
+    logits = tagger(**padded([["the", "cat"]])).logits[0]
+    assert_close(torch.tensor([each["score"] for each in found]), logits.exp().amax(-1), **CLOSE)
+
+
+def test_words_are_read_as_they_are():
+    ids = word_tokenizer()(" a\u3000b  Größe ", return_tensors="pt")["input_ids"]
+    words, texts = read_words(ids)
+    assert texts == [[UNREADABLE, "a\u3000b", "Größe"]]
+    assert words.lengths.tolist() == [3]
+    assert word_tokenizer().decode(ids[0]) == " a\u3000b  Größe "
+
+
+def test_a_smoothed_loss_is_refused(tagger):
+    inputs = padded(SENTENCES)
+    with pytest.raises(
+        ValueError, match=r"label_smoothing is 0\.1, which the likelihood of a whole sentence"
+    ):
+        tagger(**inputs, labels=torch.zeros_like(inputs["input_ids"]), label_smoothing=0.1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"hidden_size": 15}, "hidden_size is 15: choose an even one"),
+        ({"word_dropout": 1.0}, "word_dropout is 1.0"),
+        ({"embeddings": [{}]}, "name at least one model"),
+    ],
+)
+def test_impossible_fields_are_refused(fields, words):
+    with pytest.raises(Exception, match=words):
+        TercetTaggerConfig(**fields)
+
+
+def test_models_that_give_no_word_vectors_are_refused(sources):
+    with pytest.raises(ValueError, match="a tercet_tagger gives no word vectors to a tagger: use one of"):
+        describe(TercetTaggerConfig(), None)
+    with pytest.raises(ValueError, match="a character model needs its own tokenizer, of kind characters"):
+        describe(load_ours(str(sources / "characters")).config, load_tokenizer(sources / "elmo"))

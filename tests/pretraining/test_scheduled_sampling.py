@@ -1,0 +1,75 @@
+"""Runs with scheduled sampling: without probability they are runs without it, and resumed they end alike."""
+
+import signal
+from dataclasses import replace
+
+import pytest
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+from tercet.configs.recipe import parse_recipe
+from tercet.objectives.scheduled_sampling import ScheduledSamplingRecipe
+from tercet.objectives.translation import Translation
+from tercet.planning.machines import PlanRecipe
+from tercet.planning.plan import plan_run
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.run import pretrain
+
+from .conftest import recipe_data_of
+
+MEMBERS = {
+    "transformer": ("seq2seq-tiny", {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2}),
+    "recurrent": ("recurrent-mini", {"hidden_size": 32}),
+}
+
+
+@pytest.fixture
+def run(texts, tmp_path):
+    """Give a function that trains a model for some steps, and gives its weights."""
+
+    def run(member: str, folder: str, steps: int, sampling=None, *, resume: bool = False):
+        preset, sizes = MEMBERS[member]
+        overrides = sizes | {"num_hidden_layers": 1, "dropout": 0.1}
+        schedule = {"schedule": {"warmup_steps": 0, "kind": "constant"}, "checkpoint_every": 2}
+        data = recipe_data_of("translation", texts, tmp_path / folder, steps=steps, **schedule)
+        data["model"] = {"preset": preset, "overrides": overrides}
+        recipe = parse_recipe(PretrainingRecipe, data)
+        recipe = replace(recipe, objective=replace(recipe.objective, scheduled_sampling=sampling))
+        return load_file(pretrain(recipe, resume=resume) / "model.safetensors")
+
+    return run
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_without_probability_a_run_is_that_of_teacher_forcing(member, run):
+    never = ScheduledSamplingRecipe(final_probability=0.0)
+    assert_close(run(member, "never", 2, never), run(member, "forced", 2), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_a_stopped_run_goes_on_to_the_same_bits(member, run, monkeypatch):
+    often = ScheduledSamplingRecipe(schedule="inverse_sigmoid", final_probability=0.6, steepness=2.0)
+    whole, forced = run(member, "whole", 4, often), run(member, "forced", 4)
+    assert any((whole[name] != forced[name]).any() for name in whole)
+    learn, calls = Translation.losses, []
+
+    def stopped(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return learn(*arguments)
+
+    monkeypatch.setattr(Translation, "losses", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run(member, "parts", 4, often)
+    assert len(calls) < 4
+    assert_close(run(member, "parts", 4, often, resume=True), whole, rtol=0, atol=0)
+
+
+def test_a_plan_counts_the_passes_that_predict(texts, tmp_path):
+    data = recipe_data_of("translation", texts, tmp_path / "run")
+    recipes = [data, data | {"objective": {"kind": "translation", "scheduled_sampling": {"passes": 2}}}]
+    plain, sampled = (
+        plan_run(parse_recipe(PretrainingRecipe, each), PlanRecipe(device="h100")) for each in recipes
+    )
+    assert sampled.flops == pytest.approx(plain.flops * 5 / 3)

@@ -1,0 +1,42 @@
+"""Small pretrained models whose word vectors taggers read, with their tokenizers."""
+
+from pathlib import Path
+
+import torch
+
+from tercet import TercetCharacterConfig, TercetCharacterLanguageModel, TercetElmoModel
+from tercet.interop.static_vectors import build, save_word_vectors
+from tercet.text.tokenizer import train_tokenizer
+
+from .small_elmo import small_config
+
+TEXTS = ["the cat sat under the big tree", "A dog ran over the small fish"] * 20
+
+
+def save_static(folder: Path) -> Path:
+    """Write static vectors of a few words, with n-grams."""
+    torch.manual_seed(1)
+    words = ["the", "cat", "dog", "tree"]
+    save_word_vectors(build(words, torch.randn(4, 10), torch.randn(20, 10)), folder)
+    return folder
+
+
+def save_characters(folder: Path, **options) -> Path:
+    """Write a character model, untrained."""
+    torch.manual_seed(2)
+    tokenizer = train_tokenizer(TEXTS, "characters", 60, **options)
+    config = TercetCharacterConfig(vocab_size=len(tokenizer), hidden_size=12, embedding_size=8)
+    TercetCharacterLanguageModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def save_elmo(folder: Path) -> Path:
+    """Write an ELMo, untrained."""
+    torch.manual_seed(3)
+    tokenizer = train_tokenizer(TEXTS, "words", 540)
+    model = TercetElmoModel(small_config(hidden_size=16, lstm_cell_size=24))
+    model.learn_spelling(tokenizer)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
