@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from tercet import TercetEncoderConfig
-from tercet.modeling.positions import POSITIONS
+from tercet.modeling.positions import SinusoidalPositions
 from tercet.modeling.rope_scaling import frequencies_of
 
 WIDTH = 16
@@ -35,7 +35,7 @@ def vectors() -> Tensor:
     config = TercetEncoderConfig(
         hidden_size=WIDTH, num_attention_heads=2, position_embedding_type="sinusoidal"
     )
-    return POSITIONS["sinusoidal"](config).embed(torch.arange(NUM_POSITIONS)[None])[0]
+    return SinusoidalPositions(config).embed(torch.arange(NUM_POSITIONS)[None])[0]
 
 
 def shift_matrix(shift: int) -> Tensor:
@@ -50,14 +50,11 @@ def draw_pair(axes: Axes, points: Tensor, pair: int) -> None:
     """Draw a pair of channels (T, 2) at all positions, and an arrow from some to where the shift leads."""
     axes.plot(*points.T, ".", color="lightgray")
     for number, start in enumerate(STARTS):
-        axes.annotate(
-            "",
-            xy=points[start + SHIFT].tolist(),
-            xytext=points[start].tolist(),
-            arrowprops={"arrowstyle": "->", "color": f"C{number}"},
-        )
-        axes.text(*(1.12 * points[start]).tolist(), str(start), ha="center", va="center")
-        axes.text(*(1.12 * points[start + SHIFT]).tolist(), str(start + SHIFT), ha="center", va="center")
+        (x, y), (end_x, end_y) = points[[start, start + SHIFT]].tolist()
+        arrow = {"arrowstyle": "->", "color": f"C{number}"}
+        axes.annotate("", xy=(end_x, end_y), xytext=(x, y), arrowprops=arrow)
+        axes.text(1.12 * x, 1.12 * y, str(start), ha="center", va="center")
+        axes.text(1.12 * end_x, 1.12 * end_y, str(start + SHIFT), ha="center", va="center")
     angle = SHIFT * float(frequencies_of(WIDTH, 10_000.0, torch.device("cpu"))[pair])
     axes.set(aspect="equal", xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), xlabel="sine", ylabel="cosine")
     axes.set_title(f"channels {2 * pair} and {2 * pair + 1}: by {angle:.2f} rad")

@@ -42,6 +42,8 @@ class AttentionPattern(ABC):
     """The fields of a configuration that the pattern reads, and that change nothing without it."""
     adds_to_scores: ClassVar[bool] = False
     """Whether `added` changes scores of pairs that may attend, which kernels of masks alone cannot do."""
+    depends_on_length: ClassVar[bool] = False
+    """Whether the length of a text makes some of its tokens global: see `own_global_tokens`."""
     is_bidirectional_only: ClassVar[bool] = False
     """Whether the pattern has no causal form, and so serves no decoder."""
 
@@ -86,7 +88,7 @@ class AttentionPattern(ABC):
     def is_full(self, length: int) -> bool:
         """Tell whether a sequence of a length has no pairs to forbid, but for those that `is_causal` does."""
 
-    def own_global_tokens(self, positions: Tensor, lengths: Tensor) -> Tensor | None:
+    def own_global_tokens(self, positions: Tensor, lengths: Tensor | int) -> Tensor | None:
         """Tell which tokens are global because of the length of their text; `None`: the pattern has no such.
 
         A global token attends to all tokens of its text, and all attend to it, whatever `allows` says.
@@ -115,7 +117,7 @@ class AttentionPattern(ABC):
         """
         positions = torch.arange(length)
         allowed = self.allows(positions[:, None], positions)
-        for is_global in (global_tokens, self.own_global_tokens(positions, torch.tensor(length))):
+        for is_global in (global_tokens, self.own_global_tokens(positions, length)):
             allowed = allowed if is_global is None else self.widen(allowed, positions, is_global)
         return allowed
 
@@ -163,8 +165,10 @@ class AttentionPattern(ABC):
         begins = first_tokens(attention_mask, sequence_ids)
         positions = positions_from(begins, x)
         if has_map := past_key_values is not None or is_tracing() or not self.is_full(length):
-            own = self.own_global_tokens(positions, text_lengths(attention_mask, sequence_ids, length))
-            global_tokens = union(global_tokens, own)
+            lengths = length
+            if self.depends_on_length:
+                lengths = text_lengths(attention_mask, sequence_ids, length)
+            global_tokens = union(global_tokens, self.own_global_tokens(positions, lengths))
             functions.append(self.map_function(begins, global_tokens))
         and_mask_function = and_masks(*functions) if functions else None
         mask = create(

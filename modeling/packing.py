@@ -236,7 +236,7 @@ def first_tokens(attention_mask: Tensor | None, sequence_ids: Tensor | None) -> 
     return None
 
 
-def text_lengths(attention_mask: Tensor | None, sequence_ids: Tensor | None, length: int) -> Tensor:
+def text_lengths(attention_mask: Tensor | None, sequence_ids: Tensor | None, length: int) -> Tensor | int:
     """Give the length of the text of each token, in places: (B, T), (B, 1), or one number for all.
 
     Args:
@@ -250,7 +250,7 @@ def text_lengths(attention_mask: Tensor | None, sequence_ids: Tensor | None, len
         is_real = (attention_mask != 0).int()
         pads_before, pads_behind = is_real.argmax(-1), is_real.flip(-1).argmax(-1)
         return (attention_mask.shape[1] - pads_before - pads_behind)[:, None]
-    return torch.tensor(length)
+    return length
 
 
 def within(sequences_q: Tensor, sequences_k: Tensor) -> Callable[..., Tensor]:

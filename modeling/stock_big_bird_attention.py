@@ -33,6 +33,7 @@ class StockBigBirdAttention(MappedPattern):
 
     fields = ("attention_block_size", "attention_random_blocks")
     adds_to_scores = True
+    depends_on_length = True
     is_bidirectional_only = True
 
     @classmethod
@@ -51,7 +52,7 @@ class StockBigBirdAttention(MappedPattern):
         near = (query_blocks - key_blocks).abs() <= 1
         return near | (query_blocks == 0) | (key_blocks == 0)
 
-    def own_global_tokens(self, positions: Tensor, lengths: Tensor) -> Tensor:
+    def own_global_tokens(self, positions: Tensor, lengths: Tensor | int) -> Tensor:
         """Make the tokens of the last block global, and all those of short texts."""
         size = self.config.attention_block_size
         return (positions // size == (lengths - 1) // size) | (lengths <= self.longest_full)
