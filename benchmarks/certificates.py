@@ -39,6 +39,13 @@ SIZES = {
 WINDOWS = {"layer_types": ["sliding_attention"] * 3, "sliding_window": 8}
 """Of every model whose layers may slide."""
 
+SPARSE = {
+    "layer_types": ["stock_big_bird_attention"] * 3,
+    "attention_block_size": 4,
+    "attention_random_blocks": 2,
+}
+"""Of BigBird, whose probes are then longer than the texts that have full attention."""
+
 SPREAD = 0.2
 """Standard deviation of all weights: of the usual one models say next to nothing."""
 
@@ -81,6 +88,8 @@ def build(architecture: Architecture, counterpart: Counterpart) -> transformers.
         sizes["hidden_act"] = "gelu"  # which the heads of encoders have, whatever their layers do
     if "sliding_window" in architecture.fields:
         sizes |= WINDOWS
+    if "attention_random_blocks" in architecture.fields:
+        sizes |= SPARSE
     base = architecture.stock_config(architecture.config(**sizes, **architecture.fixed))
     config = architecture.stock_config(architecture.our_config(base, counterpart), counterpart)
     torch.manual_seed(0)

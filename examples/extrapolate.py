@@ -5,8 +5,7 @@
 
 All learn from 64 tokens at a time, and read 64, 128 and 256 (Press et al., 2022, figure 1). The validation
 text is cut into parts of that length; perplexity is that of all tokens but the first of each part. Writes
-runs/extrapolation/extrapolation.png, which also shows that a shift rotates sinusoids: PE(p + k) is the same
-linear map of PE(p) at every p (Vaswani et al., 2017, section 3.5).
+runs/extrapolation/extrapolation.png.
 """
 
 import math
@@ -19,9 +18,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tercet import TercetDecoderConfig
 from tercet.configs.recipe import load_recipe
-from tercet.modeling.positions import POSITIONS
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
 from tercet.text.cache import cache_folder
@@ -61,22 +58,14 @@ def perplexity(model: torch.nn.Module, ids: Tensor, length: int) -> float:
 
 
 def draw(results: dict[str, list[float]], file: Path) -> None:
-    """Draw the perplexities, and a pair of channels at some positions and k positions later."""
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    """Draw the perplexities by the number of tokens that are read at once."""
+    figure = Figure(figsize=(5, 4), layout="constrained")
+    axes = figure.subplots()
     for kind, values in results.items():
-        left.plot(LENGTHS, values, marker="o", label=kind)
-    left.set(xlabel="tokens read at once", ylabel="perplexity", yscale="log", xticks=LENGTHS)
-    left.set_title(f"trained on {TRAINED_LENGTH} tokens")
-    left.legend()
-    config = TercetDecoderConfig(hidden_size=16, num_attention_heads=2, position_embedding_type="sinusoidal")
-    shift, vectors = 3, POSITIONS["sinusoidal"](config).embed(torch.arange(16)[None])[0, :, 2:4]
-    right.plot(*vectors.T, "o", color="gray")
-    for position in range(5):
-        ends = vectors[[position, position + shift]]
-        right.plot(*ends.T, label=f"{position} to {position + shift}")
-    right.set(aspect="equal", xlabel="sine", ylabel="cosine", title=f"a shift by {shift} is one rotation")
-    right.legend(fontsize="small")
+        axes.plot(LENGTHS, values, marker="o", label=kind)
+    axes.set(xlabel="tokens read at once", ylabel="perplexity", yscale="log", xticks=LENGTHS)
+    axes.set_title(f"trained on {TRAINED_LENGTH} tokens")
+    axes.legend()
     figure.savefig(file, dpi=120)
 
 

@@ -76,7 +76,8 @@ class Counterpart:
     @property
     def reads(self) -> list[str]:
         """Our fields that its head computes with."""
-        return [name for name in (*self.fields, *self.values) if not name.endswith("dropout")]
+        names = [name for name in (*self.fields, *self.values) if not name.endswith("dropout")]
+        return [*names, "answer_head"] if self.ours.endswith("ForQuestionAnswering") else names
 
     def our_fields(self, stock: PreTrainedConfig) -> dict[str, Any]:
         """Read from a stock configuration those of our fields that are as they are because of the head."""
@@ -258,6 +259,7 @@ def in_effect(config: TercetConfig) -> dict[str, Any]:
 
     ineffective = {"initializer_range", "zero_init_residual", "pad_token_id", "bos_token_id", "eos_token_id"}
     ineffective |= {"rope_parameters"}  # which say what four other fields do
+    ineffective |= {"answer_head"}  # which matters to models with that head: see `Counterpart.reads`
     ineffective |= {name for name in SHARED_FIELDS if name.startswith("classifier")}
     ineffective |= {name for name in SHARED_FIELDS if name.endswith("dropout")}
     if config.position_embedding_type != "rotary":

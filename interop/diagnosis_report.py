@@ -7,6 +7,7 @@ from dataclasses import asdict
 from textwrap import wrap
 from typing import get_args
 
+from .attention_drawing import draw_attention
 from .doctor import Diagnosis
 from .finding import Finding, Verdict
 
@@ -17,14 +18,16 @@ RULE = "-" * WIDTH
 
 
 def report_diagnosis(diagnosis: Diagnosis) -> str:
-    """Lay a diagnosis out: who was examined, every finding with its remedy, and a summary."""
+    """Lay a diagnosis out: who was examined, every finding with its remedy, what tokens see, a summary."""
     findings = diagnosis.findings.items()
+    drawings = draw_attention(diagnosis.examined.model)
     return "\n".join(
         [
             about(diagnosis),
             RULE,
             *(line for name, finding in findings for line in finding_lines(name, finding)),
             RULE,
+            *(line for drawing in drawings for line in (*drawing.lines(), RULE)),
             summary(diagnosis),
         ]
     )
@@ -66,6 +69,7 @@ def diagnosis_as_json(diagnosis: Diagnosis) -> str:
             "member": examined.member,
             "is_healthy": diagnosis.is_healthy,
             "findings": [{"name": name} | asdict(finding) for name, finding in diagnosis.findings.items()],
+            "attention": [asdict(drawing) for drawing in draw_attention(examined.model)],
         },
         indent=2,
     )

@@ -52,6 +52,7 @@ class Probe:
         has_target: Whether a decoder is given the same beside the source; those with the head of a task make
             their input of the source.
         num_choices: Of how many rows a model chooses one, if it does.
+        names_segments: Whether segments are given, because one of the models would guess them otherwise.
         is_long: Whether it shows what short texts do not: all positions, and what lies beyond a window.
             Predictions alone are compared on it, in one pass.
     """
@@ -62,6 +63,7 @@ class Probe:
     has_target: bool
     num_choices: int | None
     is_long: bool
+    names_segments: bool = False
 
     @property
     def lengths(self) -> list[int]:
@@ -80,6 +82,8 @@ class Probe:
     def inputs(self) -> dict[str, Tensor]:
         """Give what `forward` reads."""
         inputs = {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
+        if self.names_segments:
+            inputs["token_type_ids"] = torch.zeros_like(self.input_ids)
         if self.num_choices is not None:
             return {name: rows.unflatten(0, (-1, self.num_choices)) for name, rows in inputs.items()}
         if self.has_target:
@@ -145,7 +149,9 @@ def probes_for(
     """Make the batches that both models define: random ids, and texts if there is a tokenizer.
 
     Stock models that label a text by its last token look for that in their own ways: decoders for the last
-    that is no pad, alone in its batch if no pad is named; others for the only end-of-sequence token.
+    that is no pad, alone in its batch if no pad is named; others for the only end-of-sequence token. Of
+    BigBird, the head for answers takes what ends in a separator for a question, and sparse attention depends
+    on pads.
     """
     limit = min(MOST_TOKENS, getattr(ours.config, "max_position_embeddings", None) or MOST_TOKENS)
     texts = {"random ids": random_rows(stock.config, limit, seed)}
@@ -161,6 +167,13 @@ def probes_for(
         texts = {name: ended(rows, stock.config.eos_token_id) for name, rows in texts.items()}
     if counterpart.values == LAST_TOKEN and stock.config.pad_token_id is None:
         texts = {f"{name}, row {i}": [row] for name, rows in texts.items() for i, row in enumerate(rows, 1)}
+    seeks_question = "question_lengths" in signature(stock.forward).parameters
+    if seeks_question:
+        texts = {
+            name: [without(stock.config.sep_token_id, row) for row in rows] for name, rows in texts.items()
+        }
+    if depends_on_pads(ours.config):
+        texts = {name: equally_long(rows) for name, rows in texts.items()}
     takes_target = "decoder_input_ids" in signature(ours.forward).parameters
     has_target = takes_target and not isinstance(ours, TercetSeq2SeqTaskModel)
     num_choices = NUM_CHOICES if "MultipleChoice" in counterpart.stock else None
@@ -171,6 +184,7 @@ def probes_for(
             has_target,
             num_choices,
             is_long=max(map(len, rows)) > limit,
+            names_segments=seeks_question,
         )
         for name, rows in texts.items()
     ]
@@ -183,11 +197,19 @@ def long_lengths(config: TercetConfig) -> list[int]:
     the positions that a model was made for, of which these therefore read a few.
     """
     is_dynamic = (config.rope_scaling or {}).get("rope_type") == "dynamic"
-    lengths = {min(config.max_position_embeddings, MOST_LONG) + 8 * is_dynamic}
+    longest = min(config.max_position_embeddings, MOST_LONG)
+    if depends_on_pads(config):  # which the stock model appends until the last block is full
+        longest -= longest % config.attention_block_size
+    lengths = {longest + 8 * is_dynamic}
     if config.sliding_window is not None:
         beyond = min(2 * config.sliding_window + 8, MOST_OF_A_WINDOW)
         lengths.add(min(beyond, config.max_position_embeddings))
     return sorted(lengths)
+
+
+def depends_on_pads(config: TercetConfig) -> bool:
+    """Tell whether the stock model of a configuration lets the states of a text depend on its pads."""
+    return "stock_big_bird_attention" in config.types_of_layers
 
 
 def random_rows(config: Any, limit: int, seed: int, num_rows: int = NUM_RANDOM) -> list[list[int]]:
@@ -197,6 +219,18 @@ def random_rows(config: Any, limit: int, seed: int, num_rows: int = NUM_RANDOM) 
     ids = ids[ids != pad_id(config)]
     lengths = [limit, *torch.randint(2, limit, (num_rows - 1,), generator=generator).tolist()]
     return [ids[torch.randint(len(ids), (length,), generator=generator)].tolist() for length in lengths]
+
+
+def without(token: int, row: list[int]) -> list[int]:
+    """Put a neighbouring token in place of each of a kind."""
+    other = token - 1 if token else 1
+    return [other if each == token else each for each in row]
+
+
+def equally_long(rows: list[list[int]]) -> list[list[int]]:
+    """Repeat rows from their beginning until all are as long as the longest."""
+    longest = max(map(len, rows))
+    return [(row * (longest // len(row) + 1))[:longest] for row in rows]
 
 
 def ended(rows: list[list[int]], end: int) -> list[list[int]]:

@@ -187,7 +187,8 @@ def attend(
         query.shape[-1],
         dropout=dropout,
         has_bias=packed_bias is not None,
-        is_window=pattern.is_window,
+        is_window=pattern.is_window
+        and not (isinstance(mask, PackedSequences) and mask.global_tokens is not None),
         is_decode_step=is_decode_step,
         is_dot_product=module.config.has_dot_products,  # pyright: ignore
     )
@@ -242,12 +243,15 @@ def grouped_attention(
     groups = sequences.groups
     sides = ((groups.queries, query), (groups.keys, key), (groups.keys, value))
     parts = zip(*(slots.split(x.transpose(1, 2)[0]) for slots, x in sides), strict=True)  # (b, t, heads, D)
+    chosen = None if sequences.global_tokens is None else groups.keys.split(sequences.global_tokens)
     results = []
     for number, (q, k, v) in enumerate(parts):
         length = k.shape[1]
-        of_group = situation._replace(layout="group", num_keys=length, is_sparse=is_sparse(pattern, length))
+        of_group = situation._replace(
+            layout="group", num_keys=length, is_sparse=chosen is None and is_sparse(pattern, length)
+        )
         compute = choose_kernel(of_group)
-        group = Group(groups.keys, number, pattern)
+        group = Group(groups.keys, number, pattern, None if chosen is None else next(chosen))
         bias = None if packed_bias is None else packed_bias[..., :length, :length]
         results.append(compute(q, k, v, group, bias, module=module, scaling=scaling, dropout=dropout))
     return groups.queries.join(results)[None], None

@@ -35,6 +35,7 @@ from transformers.masking_utils import (
 from .abstract_pattern import AttentionPattern, MappedPattern
 from .big_bird_attention import BigBirdAttention
 from .packing import within
+from .stock_big_bird_attention import StockBigBirdAttention
 
 SLIDING_BLOCK = 64
 """Tokens of the blocks by which kernels compute long windows."""
@@ -66,6 +67,7 @@ class FullAttention(AttentionPattern):
         attention_mask: Tensor | None,
         past_key_values: Cache | None,
         sequence_ids: Tensor | None,
+        global_tokens: Tensor | None = None,
     ) -> Tensor | BlockMask | None:
         """Forbid pads, and what is behind a decoder's query."""
         create: Callable[..., Any] = create_causal_mask if self.is_causal else create_bidirectional_mask
@@ -119,8 +121,13 @@ class SlidingAttention(AttentionPattern):
         attention_mask: Tensor | None,
         past_key_values: Cache | None,
         sequence_ids: Tensor | None,
+        global_tokens: Tensor | None = None,
     ) -> Tensor | BlockMask | None:
         """Forbid pads, what is far, and what is behind a decoder's query."""
+        if global_tokens is not None:
+            return self.build_mapped_mask(
+                config, x, attention_mask, past_key_values, sequence_ids, global_tokens
+            )
         sliding, both_sides = create_sliding_window_causal_mask, create_bidirectional_sliding_window_mask
         create: Callable[..., Any] = sliding if self.is_causal else both_sides
         apart = None if sequence_ids is None else within(sequence_ids, sequence_ids)
@@ -160,6 +167,7 @@ PATTERNS: dict[str, type[AttentionPattern]] = {
     "sliding_attention": SlidingAttention,
     "strided_attention": StridedAttention,
     "big_bird_attention": BigBirdAttention,
+    "stock_big_bird_attention": StockBigBirdAttention,
 }
 """What a layer may be, in transformers' words where it has them."""
 
@@ -188,3 +196,13 @@ def require_layer_types(config: PreTrainedConfig, prefix: str = "") -> None:
         )
     for layer_type in dict.fromkeys(layer_types):
         PATTERNS[layer_type].require(config, name)
+        if PATTERNS[layer_type].is_bidirectional_only and is_of_decoder(config, prefix):
+            raise ValueError(
+                f"{name} has layers of type {layer_type!r}, which has no causal form: choose another type in "
+                "a decoder"
+            )
+
+
+def is_of_decoder(config: PreTrainedConfig, prefix: str) -> bool:
+    """Tell whether layers are a decoder's: the only ones of a decoder, or those named by a prefix."""
+    return bool(prefix) or config.model_type.endswith("decoder")

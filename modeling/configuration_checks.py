@@ -38,6 +38,12 @@ def require_implementation(config: PreTrainedConfig, implementation: str | None)
             f"attn_implementation='{implementation}' does not support the bias of position_embedding_type="
             f"{config.position_embedding_type!r}: choose attn_implementation='sdpa' or 'eager'"
         )
+    adding = [kind for kind in dict.fromkeys(config.types_of_layers) if PATTERNS[kind].adds_to_scores]
+    if adding and "flex" in str(implementation):
+        raise ValueError(
+            f"attn_implementation='{implementation}' takes masks alone, but layers of type {adding[0]!r} add "
+            "to scores: choose attn_implementation='sdpa' or 'eager'"
+        )
     needing = [kind for kind in dict.fromkeys(config.types_of_layers) if not PATTERNS[kind].is_window]
     if needing and "flash" in str(implementation):
         raise ValueError(

@@ -32,6 +32,7 @@ NAMED_IF_SET = {
     "attention_global_tokens": 64,
     "attention_random_blocks": 3,
     "attention_random_seed": 0,
+    "answer_head": "linear",
 }
 """Fields that are saved only where they have another value than this, as in files of earlier versions."""
 
@@ -110,6 +111,9 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     zero_init_residual: bool = NAMED_IF_SET["zero_init_residual"]
     """Initialize the last layer of every sub-layer to zero, so that it adds nothing to the residual stream at
     first (Zhang et al., 2019, "Fixup initialization", section 3). Loading is not affected."""
+
+    answer_head: Literal["linear", "feed_forward"] = NAMED_IF_SET["answer_head"]
+    """What scores tokens as the start and the end of an answer: see `answer_heads.py`."""
 
     attention_dropout: float | int = 0.0
     """On the attention weights."""

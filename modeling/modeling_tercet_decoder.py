@@ -37,7 +37,7 @@ from .packing import (
     within,
 )
 from .stack import TercetStack
-from .stack_arguments import kernel_arguments, require_tokens
+from .stack_arguments import kernel_arguments, refuse_global_tokens, require_tokens
 from .targets import next_tokens
 
 
@@ -91,6 +91,7 @@ class TercetDecoderModel(TercetStack):
             lengths = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}
             lengths |= {"max_length_q": max_length_q, "max_length_k": max_length_k}
             return self.forward_paged(input_ids, position_ids, attention_mask, **lengths, **kwargs)
+        refuse_global_tokens(kwargs, type(self).__name__)
         tokens = require_tokens(input_ids, inputs_embeds)
         output_attentions = self.records("output_attentions", kwargs)
         layout = self.lay_out(
@@ -108,7 +109,6 @@ class TercetDecoderModel(TercetStack):
         )
         if use_cache and past_key_values is None and layout.sequences is None and layout.sequence_ids is None:
             past_key_values = self.new_cache(encoder_hidden_states)
-
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
         is_causal = kwargs.get("is_causal")
         masks = self.masks(layout, x, attention_mask, output_attentions, past_key_values, is_causal)

@@ -18,7 +18,7 @@ from .packing import Masks
 from .pooling import find_sequences
 from .pretrained_tercet import TercetLMHeadModel, TercetPreTrainedModel
 from .stack import TercetStack
-from .stack_arguments import kernel_arguments, refuse_output_positions, require_tokens
+from .stack_arguments import kernel_arguments, refuse_output_positions, require_global_tokens, require_tokens
 from .targets import without_pads
 
 
@@ -42,6 +42,7 @@ class TercetEncoderModel(TercetStack):
         cu_seq_lens_q: Tensor | None = None,
         max_length_q: int | None = None,
         output_positions: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> BaseModelOutput:
         """Contextual states (B, T, C) of tokens (B, T).
@@ -57,11 +58,17 @@ class TercetEncoderModel(TercetStack):
             max_length_q: Longest of them, in tokens, if known.
             output_positions: Positions (n,) of the flattened batch or stream: the last layer computes only
                 their states, which are returned as (1, n, C). Not for training on padded batches.
+            global_attention_mask: (B, T), 1 at tokens that attend to all tokens of their text and to which
+                all attend, whatever the pattern of a layer is (Beltagy et al., 2020, section 3.1).
             **kwargs: `output_hidden_states`, `output_attentions`; the rest goes to the attention kernel.
         """
         output_attentions = self.records("output_attentions", kwargs)
+        tokens = require_tokens(input_ids, inputs_embeds)
+        global_tokens = require_global_tokens(
+            global_attention_mask, tokens.shape[:2], attention_mask, self.config._attn_implementation
+        )
         layout = self.lay_out(
-            require_tokens(input_ids, inputs_embeds),
+            tokens,
             attention_mask,
             position_ids,
             cu_seq_lens_q,
@@ -71,7 +78,10 @@ class TercetEncoderModel(TercetStack):
             and not self.records("output_hidden_states", kwargs),
         )
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
-        masks = self.masks(layout, x, attention_mask, output_attentions, is_causal=kwargs.get("is_causal"))
+        is_causal = kwargs.get("is_causal")
+        masks = self.masks(
+            layout, x, attention_mask, output_attentions, is_causal=is_causal, global_tokens=global_tokens
+        )
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
         states = self.transform(layout, x, masks, arguments, output_positions=output_positions)
         return BaseModelOutput(last_hidden_state=states)

@@ -110,6 +110,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         cu_seq_lens_k: Tensor | None = None,
         max_length_q: int | None = None,
         max_length_k: int | None = None,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqModelOutput:
         """States (B, T, C) of the target's tokens (B, T), which read the source (B, S).
@@ -125,9 +126,10 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         if cu_seq_lens_q is cu_seq_lens_k is None and attention_mask is None and not is_tracing():
             cu_seq_lens_k, cu_seq_lens_q = packed_bounds(position_ids, decoder_position_ids)
         if encoder_outputs is None:
-            bounds = {"cu_seq_lens_q": cu_seq_lens_k, "max_length_q": max_length_k}
+            own = {"cu_seq_lens_q": cu_seq_lens_k, "max_length_q": max_length_k}
+            own |= {"global_attention_mask": global_attention_mask}
             source = self.encoder(
-                input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **bounds, **kwargs
+                input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **own, **kwargs
             )
         else:
             source = (

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from .abstract_pattern import union
 from .attention_patterns import AttentionPattern
 from .block_sparse_attention import block_sparse_attention
 from .configuration_tercet import TercetConfig
@@ -78,16 +79,33 @@ class Group:
         slots: Of the keys of all groups.
         number: Which of the groups it is.
         pattern: Of the layer.
+        chosen: Tokens that are chosen to be global, (b, t); `None`: none.
     """
 
     slots: Slots
     number: int
     pattern: AttentionPattern
+    chosen: Tensor | None = None
 
     @property
     def lengths(self) -> Tensor:
         """Real keys of each sequence, (b,); pads stand behind them."""
         return self.slots.lengths[self.number]
+
+    @property
+    def positions(self) -> Tensor:
+        """Those of the longest sequence, (t,)."""
+        return torch.arange(self.slots.sizes[self.number][1], device=self.slots.is_pad.device)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the pattern forbids no pair, but for those that its direction does."""
+        return self.pattern.is_full(self.slots.sizes[self.number][1])
+
+    @property
+    def global_tokens(self) -> Tensor | None:
+        """Tokens that are global by choice or by the pattern, (b, t); `None`: none."""
+        return union(self.chosen, self.pattern.own_global_tokens(self.positions, self.lengths[:, None]))
 
     def mask(self) -> Tensor | None:
         """Allow real keys that the pattern allows, to (b, 1, t, t); `None` if it is all, or those so far.
@@ -95,12 +113,19 @@ class Group:
         Pads stand behind, so a causal group needs no mask for them. Any other mask forbids the future itself.
         """
         keys = None if self.pattern.is_causal else self.slots.key_mask(self.number)
-        _, longest = self.slots.sizes[self.number]
-        if self.pattern.is_full(longest):
+        if self.is_full:
             return keys
-        positions = torch.arange(longest, device=self.slots.is_pad.device)
-        pairs = self.pattern.allows(positions[:, None], positions)
+        pairs = self.pattern.allows(self.positions[:, None], self.positions)
+        if (is_global := self.global_tokens) is not None:
+            pairs = self.pattern.widen(pairs, self.positions, is_global)[:, None]
         return pairs if keys is None else pairs & keys
+
+    def bias(self, given: Tensor | None, like: Tensor) -> Tensor | None:
+        """Add what the pattern adds to scores of the type of `like` to what is given, (1, H, t, t)."""
+        if self.is_full or not self.pattern.adds_to_scores:
+            return given
+        added = self.pattern.added_to(self.positions, self.global_tokens, like.dtype)[:, None]
+        return added if given is None else given + added
 
 
 def short_group(
@@ -117,7 +142,7 @@ def short_group(
     """Let (b, t, H, D) attend to (b, s, G, D), with a bias (1, H, t, s)."""
     mask = group.mask()
     is_causal = group.pattern.is_causal and mask is None
-    added = additive(mask, is_causal, key.shape[1], like=query, bias=bias)
+    added = additive(mask, is_causal, key.shape[1], like=query, bias=group.bias(bias, query))
     return short_attention(query, key, value, added, scaling=scaling, dropout=dropout)
 
 
@@ -142,7 +167,7 @@ def fused_group(
     """Do the same by torch's fused kernel."""
     mask = group.mask()
     is_causal = group.pattern.is_causal and mask is None
-    if bias is not None:
+    if (bias := group.bias(bias, query)) is not None:
         mask, is_causal = additive(mask, is_causal, key.shape[1], like=query, bias=bias), False
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     groups = query.shape[1] // key.shape[1]

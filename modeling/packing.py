@@ -31,12 +31,14 @@ class PackedSequences:
         cu_seq_lens_k: The same of the key side; the same tensor in self-attention.
         max_length_q: Longest sequence of the query side, in tokens; found when needed if not known.
         max_length_k: Longest sequence of the key side.
+        global_tokens: (N,), true at tokens that are chosen to be global, in self-attention.
     """
 
     cu_seq_lens_q: Tensor
     cu_seq_lens_k: Tensor
     max_length_q: int | None = None
     max_length_k: int | None = None
+    global_tokens: Tensor | None = None
 
     @cached_property
     def groups(self) -> SequenceGroups:
@@ -232,6 +234,23 @@ def first_tokens(attention_mask: Tensor | None, sequence_ids: Tensor | None) -> 
     if is_padding_mask(attention_mask):
         return (attention_mask != 0).int().argmax(-1)
     return None
+
+
+def text_lengths(attention_mask: Tensor | None, sequence_ids: Tensor | None, length: int) -> Tensor | int:
+    """Give the length of the text of each token, in places: (B, T), (B, 1), or one number for all.
+
+    Args:
+        attention_mask: (B, S), 0 at pads; another form of mask tells nothing.
+        sequence_ids: (B, T), which number the sequences of a row.
+        length: That of rows about which nothing is known.
+    """
+    if sequence_ids is not None:
+        return (sequence_ids[:, :, None] == sequence_ids[:, None]).sum(-1)
+    if is_padding_mask(attention_mask):
+        is_real = (attention_mask != 0).int()
+        pads_before, pads_behind = is_real.argmax(-1), is_real.flip(-1).argmax(-1)
+        return (attention_mask.shape[1] - pads_before - pads_behind)[:, None]
+    return length
 
 
 def within(sequences_q: Tensor, sequences_k: Tensor) -> Callable[..., Tensor]:

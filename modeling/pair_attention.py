@@ -72,5 +72,5 @@ def blocked_group(
     scores = cast(PairScore, module.score).compare(query, key)
     mask = group.mask()
     is_causal = group.pattern.is_causal and mask is None
-    added = additive(mask, is_causal, key.shape[2], like=scores, bias=bias)
+    added = additive(mask, is_causal, key.shape[2], like=scores, bias=group.bias(bias, scores))
     return weigh(scores, value, added, dropout)[0]

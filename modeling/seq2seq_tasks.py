@@ -19,6 +19,7 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils.generic import can_return_tuple
 
+from .answer_heads import ANSWER_HEADS
 from .classification import (
     SequenceClassificationHead,
     TokenClassificationHead,
@@ -206,7 +207,7 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqTaskModel):
 
     def __init__(self, config: TercetSeq2SeqConfig):
         super().__init__(config)
-        self.qa_outputs = TokenClassificationHead(config, 2)
+        self.qa_outputs = ANSWER_HEADS[config.answer_head](config)
         self.post_init()
 
     @can_return_tuple

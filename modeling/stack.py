@@ -5,6 +5,7 @@ Shapes: B batch, T positions, N tokens of a packed stream, C model width.
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -174,19 +175,30 @@ class TercetStack(TercetPreTrainedModel):
         output_attentions: bool,
         past_key_values: Cache | None = None,
         is_causal: bool | None = None,
+        global_tokens: Tensor | None = None,
     ) -> Masks:
         """Say which pairs of its own sequence may attend, for each type of layer.
 
-        `is_causal` replaces the stack's own direction.
+        `is_causal` replaces the stack's own direction. `global_tokens` (B, T) are true where all attend.
         """
         self.relative_bias.require_direction(is_causal)
         patterns = {kind: pattern.toward(is_causal) for kind, pattern in self.patterns.items()}
-        if layout.sequences is not None:
-            return dict.fromkeys(self.config.types_of_layers, layout.sequences)
+        global_tokens = layout.pack(global_tokens)
+        if (sequences := layout.sequences) is not None:
+            if global_tokens is not None:
+                sequences = replace(sequences, global_tokens=global_tokens[0])
+            return dict.fromkeys(self.config.types_of_layers, sequences)
         if isinstance(attention_mask, dict):
             return attention_mask
-        ids = layout.sequence_ids
-        return self.build_masks(x, attention_mask, past_key_values, ids, output_attentions, patterns)
+        return self.build_masks(
+            x,
+            attention_mask,
+            past_key_values,
+            layout.sequence_ids,
+            output_attentions,
+            patterns,
+            global_tokens,
+        )
 
     def build_masks(
         self,
@@ -196,6 +208,7 @@ class TercetStack(TercetPreTrainedModel):
         ids: Tensor | None = None,
         output_attentions: bool = False,
         patterns: Mapping[str, AttentionPattern] | None = None,
+        global_tokens: Tensor | None = None,
     ) -> Masks:
         """Build one mask for all layers of a type; `ids` (B, T) number the sequences to be kept apart."""
         if isinstance(past_key_values, EncoderDecoderCache):
@@ -207,6 +220,7 @@ class TercetStack(TercetPreTrainedModel):
                 attention_mask,
                 past_key_values,
                 ids,
+                global_tokens,
             )
             for layer_type, pattern in (patterns or self.patterns).items()
         }

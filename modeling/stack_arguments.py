@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
+
+from .packing import is_padding_mask
+from .tracing import is_tracing
 
 
 def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
@@ -23,6 +27,52 @@ def refuse_output_positions(arguments: dict[str, Any], reader: str) -> None:
         raise ValueError(
             f"output_positions are given to {reader}, which needs all hidden states: leave them out, or "
             f"call the encoder or the decoder alone"
+        )
+
+
+def require_global_tokens(
+    global_attention_mask: Tensor | None, size: torch.Size, attention_mask: object, implementation: str | None
+) -> Tensor | None:
+    """Tell which tokens of a batch of `size` (B, T) are chosen to be global, (B, T); `None`: none are chosen.
+
+    Raises:
+        ValueError: If a choice has another size, or lies outside the text, or the mask or the kernel cannot
+            take it up.
+    """
+    if global_attention_mask is None:
+        return None
+    if global_attention_mask.shape != size:
+        raise ValueError(
+            f"global_attention_mask has the size {(*global_attention_mask.shape,)}, but there are tokens of "
+            f"size {(*size,)}: give each token a number, 1 where it is global"
+        )
+    is_global = global_attention_mask != 0
+    if "flash" in str(implementation):
+        raise ValueError(
+            f"attn_implementation='{implementation}' takes no mask, as global_attention_mask needs one: "
+            "choose attn_implementation='sdpa' or 'eager'"
+        )
+    if attention_mask is not None and not is_padding_mask(attention_mask):
+        raise ValueError(
+            "global_attention_mask is given with an attention_mask of pairs, which is used as it is: allow "
+            "the pairs of global tokens there, or give an attention_mask of tokens, (B, T)"
+        )
+    if is_padding_mask(attention_mask) and not is_tracing():
+        outside = (is_global & (attention_mask == 0)).nonzero().tolist()
+        if outside:
+            raise ValueError(
+                f"global_attention_mask marks position {outside[0][1]} of row {outside[0][0]}, which is a "
+                "pad: mark tokens of the text alone"
+            )
+    return is_global
+
+
+def refuse_global_tokens(arguments: dict[str, Any], reader: str) -> None:
+    """Raise a `ValueError` if `global_attention_mask` is given to a model whose tokens see no later ones."""
+    if arguments.get("global_attention_mask") is not None:
+        raise ValueError(
+            f"global_attention_mask is given to {reader}, where tokens do not attend to later ones: leave it "
+            "out, and set attention_global_tokens for the first tokens of big bird layers"
         )
 
 

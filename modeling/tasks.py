@@ -20,6 +20,7 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils.generic import can_return_tuple
 
+from .answer_heads import ANSWER_HEADS
 from .classification import (
     SequenceClassificationHead,
     TokenClassificationHead,
@@ -149,7 +150,7 @@ class TercetForQuestionAnswering(TercetTaskModel):
 
     def __init__(self, config: TercetConfig, model: TercetStack):
         super().__init__(config, model)
-        self.qa_outputs = TokenClassificationHead(config, 2)
+        self.qa_outputs = ANSWER_HEADS[config.answer_head](config)
         self.post_init()
 
     @can_return_tuple

@@ -45,9 +45,9 @@ def play(options: Namespace) -> None:
 def import_(options: Namespace) -> None:
     """Convert a stock model to a Tercet model, and certify that both compute the same.
 
-    Reads BERT, DistilBERT, RoBERTa, ELECTRA, BigBird (full attention), GPT-2, OPT, GPT-NeoX, Llama, Qwen2,
-    Qwen3, BART, mBART, Marian, T5 and mT5 with their heads. Writes the Tercet model, its tokenizer, its
-    generation defaults and a certificate to OUTPUT.
+    Reads BERT, DistilBERT, RoBERTa, ELECTRA, BigBird, GPT-2, OPT, GPT-NeoX, Llama, Qwen2, Qwen3, BART,
+    mBART, Marian, T5 and mT5 with their heads. Writes the Tercet model, its tokenizer, its generation
+    defaults and a certificate to OUTPUT.
     For the certificate, both models are run on random ids and on texts: padded, packed, cached and in
     training, in float64 and float32. If they differ by more than rounding, nothing is written, and the exit
     code is 2.

@@ -112,8 +112,12 @@ def test_dropout_of_labels_is_that_of_each_head(stock) -> None:
         ("ModernBertForMaskedLM", {"classifier_activation": "relu"}, r"one hidden_act for .*: 'relu'"),
         ("ModernBertModel", {"local_attention": 2}, "sliding_window is 1, .*: choose 2 or more"),
         ("ModernBertModel", {"rope_parameters": {LOCAL: LINEAR}}, "scaling differs between"),
+        (
+            "BigBirdModel",
+            {"attention_type": "block_sparse", "num_random_blocks": 0},
+            "attention_random_blocks is 0, .*: choose 1 or more",
+        ),
         ("MistralModel", {"sliding_window": 1}, "sliding_window is 1, .*: choose 2 or more"),
-        ("BigBirdForQuestionAnswering", {}, "has no counterpart among the big_bird models"),
     ],
 )
 def test_what_ours_cannot_be_is_refused(stock, name: str, options: dict[str, Any], reason: str) -> None:

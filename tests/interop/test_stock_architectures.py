@@ -14,6 +14,12 @@ DECODERS = ("GPT2", "OPT", "GPTNeoX", "Llama", "Mistral", "Qwen2", "Qwen3")
 WINDOWS = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 MODERNBERT_BIASES = {f"{name}_bias": True for name in ("norm", "attention", "mlp", "classifier")}
+SPARSE: dict[str, Any] = {
+    "attention_type": "block_sparse",
+    "block_size": 5,
+    "num_random_blocks": 2,
+    "max_position_embeddings": 72,
+}
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("BertModel", {}),
     ("BertForMaskedLM", {"hidden_act": "relu", "layer_norm_eps": 1e-3}),
@@ -29,6 +35,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("BigBirdModel", {}),
     ("BigBirdForMaskedLM", {"rescale_embeddings": True}),
     ("BigBirdForPreTraining", {"use_bias": False}),
+    *((f"BigBird{head}", SPARSE) for head in ("Model", "ForMaskedLM", "ForMultipleChoice")),
+    ("BigBirdForQuestionAnswering", SPARSE | {"sep_token_id": 5}),
+    ("BigBirdForSequenceClassification", SPARSE | {"num_random_blocks": 1}),
     ("GPT2Model", {}),
     ("GPT2LMHeadModel", {"n_inner": 20}),
     ("GPT2LMHeadModel", {"activation_function": "relu2"}),
@@ -101,7 +110,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("MT5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu"}),
     *((f"{name}ForSequenceClassification", {"num_labels": 3}) for name in ENCODERS),
     *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in ENCODERS),
-    *((f"{name}ForQuestionAnswering", {}) for name in ENCODERS if name != "BigBird"),
+    *((f"{name}ForQuestionAnswering", {}) for name in ENCODERS),
     *((f"{name}ForMultipleChoice", {}) for name in ENCODERS),
     ("BigBirdForSequenceClassification", {"hidden_act": "relu"}),
     *((f"{name}ForSequenceClassification", {"num_labels": 3, "pad_token_id": 1}) for name in DECODERS),

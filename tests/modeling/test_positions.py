@@ -41,16 +41,19 @@ def test_both_layouts_hold_the_same_waves():
     assert torch.equal(split, torch.cat((interleaved[..., 0::2], interleaved[..., 1::2]), dim=-1))
 
 
-def test_a_shift_is_a_rotation_that_does_not_depend_on_the_position():
-    """PE(t + k) is linear in PE(t), which lets attention read distances (Vaswani et al., section 3.5)."""
-    table = positions_of("sinusoidal").embed(torch.arange(T)[None])[0].double().unflatten(-1, (-1, 2))
-    shift = 5
-    angles = shift / 10_000 ** (torch.arange(0, C, 2).double() / C)
-    sine, cosine = table.unbind(-1)
-    shifted = torch.stack(
-        (sine * angles.cos() + cosine * angles.sin(), cosine * angles.cos() - sine * angles.sin()), dim=-1
-    )
-    assert_close(shifted[:-shift], table[shift:], rtol=0, atol=1e-5)
+@pytest.mark.parametrize("kind", ["sinusoidal", "sinusoidal_split"])
+@pytest.mark.parametrize("shift", [1, 5, 17])
+def test_a_shift_is_one_rotation_whatever_the_position(shift, kind):
+    """PE(p + k) = PE(p) M_k, which lets attention read distances (Vaswani et al., 2017, section 3.5)."""
+    table = positions_of(kind).embed(torch.arange(T)[None])[0].double()
+    matrix = torch.zeros(C, C, dtype=torch.float64)
+    for i in range(C // 2):
+        sine, cosine = (2 * i, 2 * i + 1) if kind == "sinusoidal" else (i, C // 2 + i)
+        angle = shift / 10_000 ** (2 * i / C)
+        matrix[sine, sine] = matrix[cosine, cosine] = math.cos(angle)
+        matrix[cosine, sine], matrix[sine, cosine] = math.sin(angle), -math.sin(angle)
+    assert_close(matrix @ matrix.T, torch.eye(C, dtype=torch.float64))
+    assert_close(table[:-shift] @ matrix, table[shift:], rtol=0, atol=1e-5)
 
 
 def test_learned_positions_skip_their_offset():
