@@ -1,26 +1,26 @@
 """Read long texts side by side with transformers' BigBird: time, peak of memory, and how both grow.
 
-    python benchmarks/long_texts.py                                  everything, half an hour on two cores
+    python benchmarks/long_texts.py                                  everything, ten minutes on two cores
     python benchmarks/long_texts.py --lengths 1024 4096 --rounds 9
     python benchmarks/long_texts.py --try                            tiny models: only to see that it runs
-    python benchmarks/long_texts.py --page docs/performance.md       and put the table there
+    python benchmarks/long_texts.py --page docs/performance.md       and put tables and curves there
 
-`readers.py` says who reads, `measuring.py` how the time is taken. Let the machine rest meanwhile.
+`readers.py` says who reads, `growth.py` how time and memory grow, `measuring.py` how the time is taken. Let
+the machine rest meanwhile.
 """
 
 import sys
 from argparse import Namespace
 from dataclasses import asdict
-from itertools import pairwise
-from math import log
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from command_line import benchmark_parser
+from growth import GROWTH_HEAD, draw, growth_rows, pays_from
 from measuring import Conditions, begin_result, measure
 from publishing import describe_run, keep, publish
-from readers import ReadingCase, readers_of
+from readers import ReadingCase, blocks_per_query, readers_of
 
 RESULTS = Path(__file__).parent / "results" / "long_texts.json"
 
@@ -33,10 +33,6 @@ HEAD = """\
 | work | tokens | side | seconds | slowest to fastest | over stock | memory, MiB | stock's memory over it |
 |---|--:|---|--:|--:|--:|--:|--:|"""
 
-GROWTH_HEAD = """\
-| work | side | growth of time |
-|---|---|--:|"""
-
 
 def main(arguments: list[str]) -> int:
     """Measure what the arguments ask for, print it, and write it down."""
@@ -48,11 +44,18 @@ def main(arguments: list[str]) -> int:
             case = ReadingCase(length, trains)
             case = case.shrunk() if options.is_trial else case
             print(f"measuring {work}, {length} tokens ...", file=sys.stderr, flush=True)
-            sides = measure(case, readers_of(length), conditions, options.rounds)
+            sides = measure(case, readers_of(case), conditions, options.rounds)
             summarize(sides)
-            result["cases"].append({"work": work, "case": asdict(case), "sides": sides})
+            blocks = blocks_per_query(case)
+            result["cases"].append({"work": work, "case": asdict(case), "blocks": blocks, "sides": sides})
             keep(options.output, result)
-    publish(render(result), options.page, __file__)
+    draw(result["cases"], options.output.with_suffix(".png"))
+    text = render(result)
+    if options.page:
+        picture = options.page.with_name("long_texts.png")
+        draw(result["cases"], picture)
+        text = f"{text}\n\n![]({picture.name})"
+    publish(text, options.page, __file__)
     return 0
 
 
@@ -65,27 +68,15 @@ def summarize(sides: dict[str, dict[str, Any]]) -> None:
         side["memory_ratio"] = sides["stock"]["memory_mib"] / max(side["memory_mib"], 1)
 
 
-def growth(cases: list[dict[str, Any]], work: str, side: str) -> list[str]:
-    """Say by which power of the length the time of a side grows, from each length to the next."""
-    medians = {
-        case["case"]["length"]: case["sides"][side]["median"]
-        for case in cases
-        if case["work"] == work and side in case["sides"]
-    }
-    return [
-        f"{begin:,} to {end:,}: {log(medians[end] / medians[begin]) / log(end / begin):.2f}"
-        for begin, end in pairwise(sorted(medians))
-    ]
-
-
 def render(result: dict[str, Any]) -> str:
     """Write a run's result as Markdown: the machine, the times, their growth."""
     cases = result["cases"]
-    sides = dict.fromkeys(name for case in cases for name in case["sides"])
-    works = dict.fromkeys(case["work"] for case in cases)
     return "\n".join(
         [
             *describe_run(result),
+            "",
+            *_densities(cases),
+            *(f"- {work}: {pays_from(cases, work)}" for work in WORKS),
             "",
             HEAD,
             *(
@@ -94,16 +85,20 @@ def render(result: dict[str, Any]) -> str:
                 for name, side in case["sides"].items()
             ),
             "",
-            "Growth is the power of the length by which the time grows: 1 is linear, 2 quadratic.",
-            "",
             GROWTH_HEAD,
-            *(
-                f"| {work} | {side} | {'; '.join(growth(cases, work, side))} |"
-                for work in works
-                for side in sides
-            ),
+            *(row for work in WORKS for row in growth_rows(cases, work)),
         ]
     )
+
+
+def _densities(cases: list[dict[str, Any]]) -> list[str]:
+    """Say how many key blocks a query block attends to, by length."""
+    counted = {case["case"]["length"]: case["blocks"] for case in cases}
+    return [
+        f"- {length:,} tokens: a block attends to {blocks['tercet']:.1f} blocks on average (tercet) "
+        f"and {blocks['stock']:.1f} (stock)"
+        for length, blocks in counted.items()
+    ]
 
 
 def _row(work: str, length: int, name: str, side: dict[str, Any]) -> str:

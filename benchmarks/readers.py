@@ -1,17 +1,24 @@
 """What reads long texts: encoders of equal sizes, by patterns of attention, without heads.
 
-    tercet        ours in big bird's pattern: a window of three blocks, a block of global tokens, drawn blocks
+    tercet        ours in big bird's pattern: a window of three blocks, two global ones, four drawn
+    tercet-bf16   the same in bfloat16
     tercet-full   ours, every token attending to every other
-    stock         transformers' BigBird, block_sparse: the same window, two global blocks, drawn blocks
+    stock         transformers' BigBird, block_sparse: a window of three blocks, two global ones, three drawn
+    stock-bf16    the same in bfloat16, forward only
     stock-full    the same, original_full
 
-These compute in float32. `tercet-bf16` is ours in big bird's pattern under bfloat16 autocast, in which the
-block_sparse attention of transformers 5.23 raises an error. None drops anything: where weights of attention
-are dropped, ours is dense. Each block draws as many blocks on both sides. Ours attend to those that drew them
-as well, so that they read more.
+Sides without `bf16` compute in float32. Ours train in bfloat16 by autocast, with weights in float32, as the
+engine does. The block_sparse attention of transformers 5.23 raises an error under autocast, so that
+`stock-bf16` does not train. Both read forward with weights in bfloat16. Our float32 products are those of the
+engine (`fastest_float32_products`). Reading forward, our weights are prepacked. Nobody drops anything: where
+weights of attention are dropped, ours is dense.
+
+Each of our blocks draws two earlier ones, and those that it drew attend to it, which makes four on average.
+Ours therefore read at least as many pairs as the stock model: `blocks_per_query` counts them.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -23,9 +30,15 @@ from torch import Tensor, nn
 from transformers import BigBirdConfig, BigBirdModel
 
 from tercet.modeling import TercetEncoderConfig, TercetEncoderModel
+from tercet.modeling.big_bird_attention import BigBirdAttention
+from tercet.modeling.prepacked_weights import prepacked_weights
+from tercet.training.precision import fastest_float32_products
 
-LONGEST_FULL = 4096
-"""Tokens of the longest text that transformers' full attention reads."""
+LONGEST_FULL = {"stock-full": 4096, "tercet-full": 8192}
+"""Tokens of the longest text that full attention reads in a reasonable time, by side."""
+
+NUM_GLOBAL_BLOCKS = 2
+"""The first and the last block in transformers' model; the first two in ours."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,9 @@ class ReadingCase:
     num_attention_heads: int = 4
     block_size: int = 64
     num_random_blocks: int = 3
+    """That each block of transformers' model draws."""
+    num_draws: int = 2
+    """That each of our blocks draws, which makes twice as many on average."""
 
     def shrunk(self) -> "ReadingCase":
         """Give the same so small that it takes no time: to see that everything runs."""
@@ -55,14 +71,14 @@ class ReadingCase:
             "max_position_embeddings": self.length,
         }
 
-    def build_tercet(self, pattern: str) -> nn.Module:
-        """Build our encoder with one pattern in all layers."""
-        config = TercetEncoderConfig(
+    def tercet_config(self, pattern: str) -> TercetEncoderConfig:
+        """Configure our encoder with one pattern in all layers."""
+        return TercetEncoderConfig(
             **self.sizes(),
             layer_types=[pattern] * self.num_hidden_layers,
             attention_block_size=self.block_size,
-            attention_global_tokens=self.block_size,
-            attention_random_blocks=self.num_random_blocks,
+            attention_global_tokens=NUM_GLOBAL_BLOCKS * self.block_size,
+            attention_random_blocks=self.num_draws,
             position_embedding_type="learned",
             norm_type="layer_norm",
             norm_placement="post",
@@ -73,7 +89,10 @@ class ReadingCase:
             attention_bias=True,
             mlp_bias=True,
         )
-        return TercetEncoderModel(config)
+
+    def build_tercet(self, pattern: str) -> nn.Module:
+        """Build our encoder with one pattern in all layers."""
+        return TercetEncoderModel(self.tercet_config(pattern))
 
     def build_stock(self, pattern: str) -> nn.Module:
         """Build transformers' BigBird."""
@@ -88,6 +107,21 @@ class ReadingCase:
         return BigBirdModel(config, add_pooling_layer=False)
 
 
+def blocks_per_query(case: ReadingCase) -> dict[str, float]:
+    """Count the key blocks that a query block attends to, on average, in `tercet` and in `stock`.
+
+    In transformers' model, global blocks attend to all blocks, their neighbours to two global blocks, to two
+    near ones and to drawn ones, and others to one near block more.
+    """
+    num_blocks = case.length // case.block_size
+    pattern = BigBirdAttention(case.tercet_config("big_bird_attention"), is_causal=False)
+    ours = sum(map(len, pattern.key_blocks(num_blocks)))
+    beside_global = 2 * (NUM_GLOBAL_BLOCKS + 2 + case.num_random_blocks)
+    elsewhere = (num_blocks - 4) * (NUM_GLOBAL_BLOCKS + 3 + case.num_random_blocks)
+    stock = NUM_GLOBAL_BLOCKS * num_blocks + beside_global + elsewhere
+    return {"tercet": ours / num_blocks, "stock": stock / num_blocks}
+
+
 def prepare(
     build: Callable[[ReadingCase, str], nn.Module],
     pattern: str,
@@ -100,19 +134,22 @@ def prepare(
     model = build(case, pattern).to(device).train(case.trains)
     ids = torch.randint(5, 1000, (1, case.length), device=device)
 
-    def read() -> Tensor:
-        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            return model(ids).last_hidden_state
-
     def train_once() -> None:
-        read().float().square().mean().backward()
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+            states = model(ids).last_hidden_state
+        states.float().square().mean().backward()
         model.zero_grad()
 
-    def read_once() -> None:
-        with torch.inference_mode():
-            read()
+    if case.trains:
+        return train_once
+    reads_prepacked = build is ReadingCase.build_tercet and device.type == "cpu"
+    return partial(read_once, model.bfloat16() if precision == "bf16" else model, ids, reads_prepacked)
 
-    return train_once if case.trains else read_once
+
+def read_once(model: nn.Module, ids: Tensor, is_prepacked: bool) -> None:
+    """Read a text forward, with prepacked weights or without."""
+    with torch.inference_mode(), prepacked_weights(model) if is_prepacked else nullcontext():
+        model(ids)
 
 
 def reader(
@@ -120,7 +157,8 @@ def reader(
 ) -> Side:
     """Make a side of a model that is built by a pattern's name."""
     function = partial(prepare, build, pattern, precision)
-    return Side(function, precision=precision, retains_heap=True, products=as_they_are)
+    products = fastest_float32_products if build is ReadingCase.build_tercet else as_they_are
+    return Side(function, precision=precision, retains_heap=True, products=products)
 
 
 READERS: dict[str, Side] = {
@@ -128,10 +166,15 @@ READERS: dict[str, Side] = {
     "tercet-bf16": reader(ReadingCase.build_tercet, "big_bird_attention", "bf16"),
     "tercet-full": reader(ReadingCase.build_tercet, "full_attention"),
     "stock": reader(ReadingCase.build_stock, "block_sparse"),
+    "stock-bf16": reader(ReadingCase.build_stock, "block_sparse", "bf16"),
     "stock-full": reader(ReadingCase.build_stock, "original_full"),
 }
 
 
-def readers_of(length: int) -> dict[str, Side]:
-    """Give the sides that read a text of a length."""
-    return {name: side for name, side in READERS.items() if name != "stock-full" or length <= LONGEST_FULL}
+def readers_of(case: ReadingCase) -> dict[str, Side]:
+    """Give the sides that read a case."""
+    return {
+        name: side
+        for name, side in READERS.items()
+        if case.length <= LONGEST_FULL.get(name, case.length) and not (case.trains and name == "stock-bf16")
+    }

@@ -17,8 +17,8 @@ def measured(length, work, **seconds):
     return {"work": work, "case": {"length": length}, "sides": sides}
 
 
-def test_times_are_medians_and_growth_is_a_power(module):
-    benchmark = module("long_texts")
+def test_times_are_medians_and_growth_is_a_power(module, tmp_path):
+    benchmark, growth = module("long_texts"), module("growth")
     cases = [
         measured(1024, "training", tercet=[1.0, 3.0, 2.0], stock=[8.0]),
         measured(4096, "training", tercet=[8.0], stock=[128.0]),
@@ -28,8 +28,44 @@ def test_times_are_medians_and_growth_is_a_power(module):
     assert cases[0]["sides"]["tercet"]["median"] == 2
     assert cases[1]["sides"]["tercet"]["ratio_to_stock"] == 16
     assert cases[1]["sides"]["tercet"]["memory_ratio"] == 5 / 6
-    assert benchmark.growth(cases, "training", "tercet") == ["1,024 to 4,096: 1.00"]
-    assert benchmark.growth(cases, "training", "stock") == ["1,024 to 4,096: 2.00"]
+    assert growth.growth_rows(cases, "training") == [
+        "| training | tercet | 1,024 | 4,096 | 4.00x | 1.00 | 1.00x | 0.00 |",
+        "| training | stock | 1,024 | 4,096 | 16.00x | 2.00 | 1.00x | 0.00 |",
+    ]
+    growth.draw(cases, tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").stat().st_size > 1000
+
+
+def test_blocks_pay_from_the_length_behind_which_full_attention_is_never_faster(module):
+    growth = module("growth")
+    seconds = {256: (1, 2), 512: (4, 3), 1024: (5, 9), 2048: (10, 40)}
+    cases = [
+        measured(length, "forward", tercet=[sparse], **{"tercet-full": [full]})
+        for length, (sparse, full) in seconds.items()
+    ]
+    for case in cases:
+        for side in case["sides"].values():
+            side["median"] = side["seconds"][0]
+    assert growth.pays_from(cases[:2], "forward") == "tercet is nowhere faster than tercet-full"
+    assert growth.pays_from(cases, "forward").endswith("from 1,024 tokens (1.80x at 1,024, 4.00x at 2,048)")
+
+
+@pytest.mark.parametrize("length", [1024, 4096, 16384])
+def test_ours_read_at_least_as_many_blocks_as_the_stock_model(length, module):
+    readers = module("readers")
+    blocks = readers.blocks_per_query(readers.ReadingCase(length, trains=False))
+    assert blocks["stock"] <= blocks["tercet"] < 1.1 * blocks["stock"]
+
+
+def test_blocks_of_the_stock_model_are_those_that_its_weights_are_at(module):
+    readers = module("readers")
+    case = readers.ReadingCase(256, trains=True).shrunk()
+    model = case.build_stock("block_sparse").train()
+    ids = torch.randint(5, 1000, (1, case.length))
+    weights = model(ids, output_attentions=True).attentions[0][0, 0]  # (t, t) of one head
+    blocks = weights.unflatten(1, (-1, case.block_size)).unflatten(0, (-1, case.block_size))
+    seen = (blocks > 0).any(3).any(1)
+    assert seen.sum() == round(readers.blocks_per_query(case)["stock"] * len(seen))
 
 
 @pytest.mark.parametrize("trains", [True, False])
@@ -39,9 +75,10 @@ def test_both_sides_have_equal_parameters_and_read_a_text(trains, module):
     ours, stock = case.build_tercet("big_bird_attention"), case.build_stock("block_sparse")
     counts = [sum(weight.numel() for weight in model.parameters()) for model in (ours, stock)]
     assert counts[0] == counts[1]
-    for side in readers.readers_of(256).values():
+    for side in readers.readers_of(case).values():
         side.prepare(case, torch.device("cpu"))()
-    assert "stock-full" not in readers.readers_of(8192)
+    assert ("stock-bf16" in readers.readers_of(case)) != trains
+    assert "stock-full" not in readers.readers_of(readers.ReadingCase(8192, trains))
 
 
 @pytest.mark.slow
@@ -57,6 +94,10 @@ def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
     assert [(case["work"], case["case"]["length"]) for case in cases] == [
         ("training", 256), ("forward", 256), ("training", 512), ("forward", 512)
     ]  # fmt: skip
-    names = ["tercet", "tercet-bf16", "tercet-full", "stock", "stock-full"]
-    assert all(list(case["sides"]) == names for case in cases)
+    names = ["tercet", "tercet-bf16", "tercet-full", "stock", "stock-bf16", "stock-full"]
+    for case in cases:
+        assert list(case["sides"]) == [
+            name for name in names if name != "stock-bf16" or case["work"] == "forward"
+        ]
     assert page.read_text() == f"before\n{begin}\n{printed}{end}\nafter\n"
+    assert (tmp_path / "long_texts.png").exists()

@@ -86,6 +86,21 @@ def test_blocks_equal_the_map_of_all_pairs(kind, is_causal, chunk_bytes, length,
     assert_close(results(attended, heads, lengths), results(expected, heads, lengths), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("chunk_bytes", [500, sparse.CHUNK_BYTES])
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_gradients_are_those_of_finite_differences(is_causal, chunk_bytes, monkeypatch):
+    monkeypatch.setattr(sparse, "CHUNK_BYTES", chunk_bytes)
+    fields = {"attention_block_size": 2, "attention_global_tokens": 3, "attention_random_blocks": 1}
+    pattern, lengths = pattern_of("big_bird_attention", is_causal, **fields), torch.tensor([17, 9])
+    heads = [x[..., :2].double().detach().requires_grad_() for x in draw_heads(17)]
+    is_token = (torch.arange(17) < lengths[:, None])[..., None, None]
+
+    def attend(*heads):
+        return sparse.block_sparse_attention(*heads, lengths, pattern, SCALING) * is_token
+
+    assert torch.autograd.gradcheck(attend, heads, fast_mode=True)
+
+
 @pytest.mark.parametrize("is_causal", [True, False])
 def test_half_precision_is_as_near_as_its_format_allows(is_causal):
     pattern, lengths = pattern_of("big_bird_attention", is_causal), torch.tensor([200, 130])
