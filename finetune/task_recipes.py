@@ -178,7 +178,7 @@ class MultipleChoiceRecipe(RowsRecipe):
 
     INPUTS: ClassVar[tuple[str, ...]] = ("text", "choices")
     LABELS: ClassVar[tuple[str, ...]] = ("target",)
-    RENAMED: ClassVar[Mapping[str, str]] = RowsRecipe.RENAMED | {"label": "target"}
+    RENAMED: ClassVar[Mapping[str, str]] = {**RowsRecipe.RENAMED, "label": "target"}
 
     kind: Literal["multiple_choice"]
     text: str = "query"

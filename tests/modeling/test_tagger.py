@@ -81,6 +81,7 @@ def test_capitals_are_read_as_a_tokenizer_reads_them(tmp_path):
     model, tokenizer = load_ours(str(tmp_path)), load_tokenizer(tmp_path)
     embedder = build_embedder(describe(model.config, tokenizer))
     adopt(embedder, model, tokenizer)
+    assert tokenizer is not None
     sentence = ["The", "ÉTÉ", "CAT", "Ω"]
     assert (
         embedder.encode(sentence).ids[1:-1]
