@@ -68,7 +68,7 @@ def run_folder(recipe: FineTuningRecipe) -> RunFolder:
         recipe,
         written=names_of(recipe),
         kept=WHAT_IS_LEARNED,
-        models=("model.path", "adaptation.corpus.cache"),
+        models=("model.path", "model.tagger.beside", "adaptation.corpus.cache"),
         texts=(
             *("data.train", "data.validation", "data.test"),
             *("adaptation.corpus.train", "adaptation.corpus.validation"),

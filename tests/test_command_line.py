@@ -107,7 +107,7 @@ def test_debug_shows_the_traceback(monkeypatch):
         main(["demo", "--debug"])
 
 
-@pytest.mark.parametrize("arguments", [["recipes", "extra"], ["pretrain", "x", "--fast"], ["train"], []])
+@pytest.mark.parametrize("arguments", [["pretrain", "x", "--fast"], ["train"], []])
 def test_unknown_arguments_are_exit_code_2(arguments, capsys):
     with pytest.raises(SystemExit) as exit:
         main(arguments)

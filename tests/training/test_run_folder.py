@@ -67,6 +67,7 @@ def test_every_text_of_a_recipe_is_guarded_or_known_to_name_no_file(command, tmp
         ("pretrain", {"corpus": CORPUS | {"validation": "{}"}}),
         ("pretrain", {"corpus": CORPUS | {"cache": "{}/cache"}}),
         ("finetune", {"model": {"path": "{}"}}),
+        ("finetune", {"model": {"path": "m", "tagger": {"beside": ["{}"]}}}),
         ("finetune", {"data": {"train": "{}/a.csv"}}),
         ("finetune", {"data": {"train": "a.csv", "test": "{}/a.csv"}}),
         ("finetune", {"adaptation": {**LEARNING, "corpus": CORPUS | {"train": "{}"}}}),
