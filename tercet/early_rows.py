@@ -1,9 +1,9 @@
 """Wrong columns and missing files of rows, which are answered before torch is imported."""
 
-from typing import Any
+from typing import Any, cast
 
 from .configs.recipe import parse_recipe
-from .finetune.task_recipes import TaskRecipe
+from .finetune.task_recipes import RowsRecipe, TaskRecipe
 from .text.row_formats import require_columns_early
 
 SPLITS = ("train", "validation", "test")
@@ -24,7 +24,7 @@ def check_rows(data: dict[str, Any]) -> None:
     if not isinstance(rows, dict) or rows.get("dataset") is not None:
         return
     try:
-        task = parse_recipe(TaskRecipe, data["task"])
+        task = parse_recipe(cast(type[RowsRecipe], TaskRecipe), data["task"])
     except (KeyError, TypeError, ValueError):
         return
     for split in SPLITS:
