@@ -128,7 +128,6 @@ class AttentionPattern(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no blocks")
 
-    @abstractmethod
     def build_mask(
         self,
         config: PreTrainedConfig,
@@ -140,6 +139,8 @@ class AttentionPattern(ABC):
     ) -> Tensor | BlockMask | None:
         """Build the mask of a padded batch, in the form that the kernel of `config` takes.
 
+        It forbids pads, other sequences, and what the map does; short sequences are full attention's.
+
         Args:
             config: Whose `attn_implementation` tells the form.
             x: States of the queries (B, T, C).
@@ -148,17 +149,6 @@ class AttentionPattern(ABC):
             sequence_ids: (B, T), which number the sequences of a row that are kept apart; `None`: one a row.
             global_tokens: (B, T), true at tokens that are chosen to be global; there is no cache then.
         """
-
-    def build_mapped_mask(
-        self,
-        config: PreTrainedConfig,
-        x: Tensor,
-        attention_mask: Tensor | None,
-        past_key_values: Cache | None,
-        sequence_ids: Tensor | None,
-        global_tokens: Tensor | None,
-    ) -> Tensor | BlockMask | None:
-        """Forbid pads, other sequences, and what the map does; short sequences are full attention's."""
         create: Callable[..., Any] = create_causal_mask if self.is_causal else create_bidirectional_mask
         length = x.shape[1] if attention_mask is None else max(x.shape[1], attention_mask.shape[-1])
         functions = [] if sequence_ids is None else [within(sequence_ids, sequence_ids)]
@@ -225,15 +215,3 @@ class MappedPattern(AttentionPattern):
     """A pattern that is neither everything nor a window, so that kernels need a mask of its map. Abstract."""
 
     is_window = False
-
-    def build_mask(
-        self,
-        config: PreTrainedConfig,
-        x: Tensor,
-        attention_mask: Tensor | None,
-        past_key_values: Cache | None,
-        sequence_ids: Tensor | None,
-        global_tokens: Tensor | None = None,
-    ) -> Tensor | BlockMask | None:
-        """Forbid pads, other sequences, and what the map does."""
-        return self.build_mapped_mask(config, x, attention_mask, past_key_values, sequence_ids, global_tokens)

@@ -125,9 +125,7 @@ class SlidingAttention(AttentionPattern):
     ) -> Tensor | BlockMask | None:
         """Forbid pads, what is far, and what is behind a decoder's query."""
         if global_tokens is not None:
-            return self.build_mapped_mask(
-                config, x, attention_mask, past_key_values, sequence_ids, global_tokens
-            )
+            return super().build_mask(config, x, attention_mask, past_key_values, sequence_ids, global_tokens)
         sliding, both_sides = create_sliding_window_causal_mask, create_bidirectional_sliding_window_mask
         create: Callable[..., Any] = sliding if self.is_causal else both_sides
         apart = None if sequence_ids is None else within(sequence_ids, sequence_ids)

@@ -7,8 +7,6 @@ linear, so that the language model should learn along, unless the mix itself is 
 Shapes: B batch, T positions, S sequences, C width of the states, L labels.
 """
 
-from typing import Any
-
 from torch import Tensor
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
@@ -37,10 +35,25 @@ class TercetElmoTaskModel(TercetElmoPreTrainedModel):
         self.model = TercetElmoModel(config)
         self.mix = ScalarMix(config.num_hidden_layers + 1)
 
-    def mixed(self, **inputs: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Mix the layers of a batch: states (B, T, C), and the layers themselves."""
-        layers = self.model(**inputs | {"output_hidden_states": True}).hidden_states
-        return self.mix(layers), layers
+    def forward_base(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        character_ids: Tensor | None,
+        cu_seq_lens_q: Tensor | None,
+        output_hidden_states: bool | None,
+    ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
+        """Mix the layers of a batch: states (B, T, C), and the layers themselves if they are requested."""
+        layers = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            character_ids=character_ids,
+            cu_seq_lens_q=cu_seq_lens_q,
+            output_hidden_states=True,
+        ).hidden_states
+        return self.mix(layers), layers if self.records_states(output_hidden_states) else None
 
     def with_penalty(self, loss: Tensor) -> Tensor:
         """Add the penalty on the weights of the mix to the loss of a task."""
@@ -84,12 +97,8 @@ class TercetElmoForSequenceClassification(TercetElmoTaskModel):
         `LossArguments` for the loss, to which the penalty on the mix is added.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        states, layers = self.mixed(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            character_ids=character_ids,
-            cu_seq_lens_q=cu_seq_lens_q,
+        states, layers = self.forward_base(
+            input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q, output_hidden_states
         )
         if character_ids is not None and attention_mask is None:
             attention_mask = (character_ids != NO_WORD).any(-1)
@@ -99,11 +108,7 @@ class TercetElmoForSequenceClassification(TercetElmoTaskModel):
         logits, loss = self.classifier(states, sequences), None
         if labels is not None:
             loss = self.with_penalty(classification_loss(logits, labels, self.config, **loss_arguments))
-        return SequenceClassifierOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=layers if self.records_states(output_hidden_states) else None,
-        )
+        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=layers)
 
 
 class TercetElmoForTokenClassification(TercetElmoTaskModel):
@@ -133,20 +138,12 @@ class TercetElmoForTokenClassification(TercetElmoTaskModel):
         See `TercetElmoForSequenceClassification.forward` for the inputs and the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        states, layers = self.mixed(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            character_ids=character_ids,
-            cu_seq_lens_q=cu_seq_lens_q,
+        states, layers = self.forward_base(
+            input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q, output_hidden_states
         )
         logits, loss = self.classifier(states), None
         if labels is not None:
             loss = self.with_penalty(
                 logits_loss(logits, without_pads(labels, attention_mask), **loss_arguments)
             )
-        return TokenClassifierOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=layers if self.records_states(output_hidden_states) else None,
-        )
+        return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=layers)

@@ -129,13 +129,12 @@ def check_recipe(command: str, source: str, overrides: Iterable[str]) -> None:
         raise ValueError(f"recipe {name}: {error}") from None
     for key, path in named_paths(data):
         require_output(path, f"recipe {name}: {key} = ")
+        if key in MODEL_KEYS:
+            require_path(path)
     if own == "finetune":
         from .early_rows import check_rows  # pydantic and pyarrow take a moment, too
 
         check_rows(data)
-    for key, path in named_paths(data):
-        if key in MODEL_KEYS:
-            require_path(path)
 
 
 def kind_of(command: str) -> Kind:
