@@ -45,8 +45,9 @@ class Embeddings(nn.Module):
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         x = x * self.scale + self.positions.embed(position_ids)
         x = x + self.segments(token_type_ids, position_ids)
-        # Positions are computed in float32; the stream keeps the type of the weights.
-        return self.projection(self.dropout(self.norm(x.to(self.embed_tokens.weight.dtype))))
+        # The stream has the type of the weights: positions are computed in float32, and autocast projects in less.
+        dtype = self.embed_tokens.weight.dtype
+        return self.projection(self.dropout(self.norm(x.to(dtype)))).to(dtype)
 
     def segments(self, token_type_ids: Tensor | None, position_ids: Tensor) -> Tensor | float:
         """Vectors of the segments (B, T, E), by default the first segment's (E,); 0 if the model has none."""

@@ -16,19 +16,26 @@ def build_norm(config: NeuralConfig, width: int | None = None) -> nn.Module:
     width = width or config.hidden_size
     if config.norm_type == "layer_norm":
         return nn.LayerNorm(width, eps=config.norm_eps, bias=config.norm_bias)
-    return nn.RMSNorm(width, eps=config.norm_eps)
+    return RMSNorm(width, eps=config.norm_eps)
 
 
-class HeadRMSNorm(nn.RMSNorm):
-    """Root-mean-square norm of each head of queries or keys, computed in the type of its weights.
+class RMSNorm(nn.RMSNorm):
+    """Root-mean-square norm in the type of its weights, as autocast computes layer norm."""
 
-    The result has the type of the heads. Under autocast the two differ, and attention wants queries and keys
-    of the same type as values.
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize each token's vector (..., C)."""
+        return super().forward(x.to(self.weight.dtype))
+
+
+class HeadRMSNorm(RMSNorm):
+    """Root-mean-square norm of each head of queries or keys, with a result in the type of the heads.
+
+    Attention wants queries and keys of the same type as values, which under autocast is not that of the weights.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalize each head (..., D)."""
-        return super().forward(x.to(self.weight.dtype)).to(x.dtype)
+        return super().forward(x).to(x.dtype)
 
 
 def build_head_norm(config: TercetConfig) -> nn.Module:
