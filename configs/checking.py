@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from re import findall
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -17,6 +18,9 @@ from pydantic import ValidationError
 
 Path = tuple[str | int, ...]
 """Keys and list positions that lead to a value."""
+
+MISSING = ("missing", "union_tag_not_found")
+"""What pydantic calls a key without a value; the latter where the key chooses among dataclasses."""
 
 
 def check_keys(cls: Any, data: Any) -> None:
@@ -50,14 +54,14 @@ def describe_errors(error: ValueError, data: Any) -> str:
     """Put pydantic's complaints about one value, the first that it names, into one line."""
     if not isinstance(error, ValidationError):
         return str(error)
-    problems = [(_path_in(data, problem["loc"], problem["type"]), problem) for problem in error.errors()]
+    problems = [(_path_of(problem, data), problem) for problem in error.errors()]
     path, first = problems[0]
-    if first["type"] == "missing":
+    if first["type"] in MISSING:
         return f"{_dotted(path)}: missing; the recipe must set it"
     # A value that fits no member of a union is complained about once for every member.
-    expected = dict.fromkeys(_expectation(problem["msg"]) for where, problem in problems if where == path)
-    value = _value_at(data, path)
-    return f"{_dotted(path)} = {_shown(value)}: {' or '.join(expected)}" if path else " or ".join(expected)
+    expected = dict.fromkeys(_expectation(problem) for where, problem in problems if where == path)
+    value, remedy = _value_at(data, path), " or ".join(expected)
+    return f"{_dotted(path)} = {_shown(value)}: {remedy}{_nearest(value, remedy)}" if path else remedy
 
 
 def _unknown_keys(annotation: Any, data: Any, path: Path) -> Iterator[tuple[Path, Any, list[Any]]]:
@@ -142,13 +146,15 @@ def _all_keys(annotation: Any, path: Path, above: tuple[Any, ...]) -> Iterator[s
                 yield from _all_keys(hint, (*path, name), (*above, member))
 
 
-def _path_in(data: Any, location: tuple[Any, ...], problem: str) -> Path:
-    """Drop from pydantic's location what is not a key of the data: the names of a union's members."""
+def _path_of(problem: Any, data: Any) -> Path:
+    """Find where the data have a problem: pydantic's location without the names of a union's members."""
     path: Path = ()
-    for part in location:
+    for part in problem["loc"]:
         if part in (range(len(data)) if isinstance(data, list) else data if isinstance(data, dict) else ()):
             path, data = (*path, part), data[part]
-    return (*path, location[-1]) if problem == "missing" else path
+    if "discriminator" in problem.get("ctx", {}):
+        return (*path, problem["ctx"]["discriminator"].strip("'"))
+    return (*path, problem["loc"][-1]) if problem["type"] == "missing" else path
 
 
 def _value_at(data: Any, path: Path) -> Any:
@@ -157,10 +163,19 @@ def _value_at(data: Any, path: Path) -> Any:
     return data
 
 
-def _expectation(message: str) -> str:
+def _expectation(problem: Any) -> str:
     """Shorten pydantic's sentence: `Input should be a valid integer` becomes `must be a valid integer`."""
-    message = message.removeprefix("Value error, ").replace("Input should be", "must be")
+    if problem["type"] == "union_tag_invalid":
+        return f"must be one of {problem['ctx']['expected_tags']}"
+    message = problem["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     return message.replace("an object", "keys with values").replace("a valid dictionary", "keys with values")
+
+
+def _nearest(value: Any, expected: str) -> str:
+    """Name the one of the quoted names that was probably meant, if one is near."""
+    names = findall(r"'(.+?)'", expected)
+    near = get_close_matches(value, names, n=1, cutoff=0.8) if isinstance(value, str) else []
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _dotted(path: Path) -> str:

@@ -115,7 +115,8 @@ def test_a_key_that_was_renamed_is_answered_with_its_new_name(write):
 def test_the_keys_of_a_union_are_those_of_the_chosen_kind(write):
     path = write("training: {steps: 7}\nobjective: {kind: translation}\n")
     assert refusal(path, "objective.rate=0.3").startswith("objective.rate = 0.3: unknown key")
-    assert "masking" in refusal(path, "objective.kind=juggling")
+    assert refusal(path, "objective.kind=juggling").startswith('objective.kind = "juggling": must be ')
+    assert refusal(path, "objective.kind=translations").endswith("; did you mean translation?")
     assert refusal(path, "objective.smoothing=much").startswith(
         'objective.smoothing = "much": must be a valid number'
     )
