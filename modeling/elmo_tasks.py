@@ -18,12 +18,12 @@ from .classification import (
     count_labels,
 )
 from .configuration_elmo import TercetElmoConfig
-from .cross_entropy import logits_loss, take_loss_arguments
+from .cross_entropy import LossArguments, logits_loss, take_loss_arguments
 from .modeling_tercet_elmo import TercetElmoModel, TercetElmoPreTrainedModel
 from .outputs import Keywords
 from .pooling import Sequences
 from .scalar_mix import ScalarMix
-from .targets import without_pads
+from .targets import IGNORE, without_pads
 
 
 class TercetElmoTaskModel(TercetElmoPreTrainedModel):
@@ -57,9 +57,16 @@ class TercetElmoTaskModel(TercetElmoPreTrainedModel):
         )
         return self.mix(layers), sequences, layers if self.records_states(output_hidden_states) else None
 
-    def with_penalty(self, loss: Tensor) -> Tensor:
-        """Add the penalty on the weights of the mix to the loss of a task."""
-        return loss + self.config.mix_penalty * self.mix.squares() if self.config.mix_penalty else loss
+    def with_penalty(self, loss: Tensor, labels: Tensor, loss_arguments: LossArguments) -> Tensor:
+        """Add the penalty on the weights of the mix to the loss of a task, once for all accumulated batches.
+
+        Each of them adds the share of it that it has of the targets.
+        """
+        if not self.config.mix_penalty:
+            return loss
+        everything = loss_arguments.get("num_items_in_batch")
+        share = 1.0 if everything is None else (labels != IGNORE).sum() / everything
+        return loss + self.config.mix_penalty * share * self.mix.squares()
 
 
 class TercetElmoForSequenceClassification(TercetElmoTaskModel):
@@ -104,7 +111,8 @@ class TercetElmoForSequenceClassification(TercetElmoTaskModel):
         )
         logits, loss = self.classifier(states, sequences), None
         if labels is not None:
-            loss = self.with_penalty(classification_loss(logits, labels, self.config, **loss_arguments))
+            loss = classification_loss(logits, labels, self.config, **loss_arguments)
+            loss = self.with_penalty(loss, labels, loss_arguments)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=layers)
 
 
@@ -141,5 +149,5 @@ class TercetElmoForTokenClassification(TercetElmoTaskModel):
         logits, loss = self.classifier(states), None
         if labels is not None:
             labels = without_pads(labels, sequences.numbers >= 0)
-            loss = self.with_penalty(logits_loss(logits, labels, **loss_arguments))
+            loss = self.with_penalty(logits_loss(logits, labels, **loss_arguments), labels, loss_arguments)
         return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=layers)
