@@ -25,6 +25,7 @@ KINDS = {
     "tercet_character": "character language model",
     "tercet_recurrent_seq2seq": "recurrent sequence-to-sequence model",
     "tercet_elmo": "ELMo (a bidirectional language model over characters)",
+    "tercet_tagger": "tagger of words (BiLSTM-CRF)",
 }
 """Type of a model -> what it is."""
 

@@ -18,13 +18,12 @@ from .classification import (
     count_labels,
 )
 from .configuration_elmo import TercetElmoConfig
-from .cross_entropy import logits_loss, take_loss_arguments
+from .cross_entropy import LossArguments, logits_loss, take_loss_arguments
 from .modeling_tercet_elmo import TercetElmoModel, TercetElmoPreTrainedModel
 from .outputs import Keywords
-from .pooling import find_sequences
+from .pooling import Sequences
 from .scalar_mix import ScalarMix
-from .targets import without_pads
-from .word_characters import NO_WORD
+from .targets import IGNORE, without_pads
 
 
 class TercetElmoTaskModel(TercetElmoPreTrainedModel):
@@ -43,8 +42,8 @@ class TercetElmoTaskModel(TercetElmoPreTrainedModel):
         character_ids: Tensor | None,
         cu_seq_lens_q: Tensor | None,
         output_hidden_states: bool | None,
-    ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """Mix the layers of a batch: states (B, T, C), and the layers themselves if they are requested."""
+    ) -> tuple[Tensor, Sequences, tuple[Tensor, ...] | None]:
+        """Mix the layers of a batch: states (B, T, C), where sequences lie, and the layers if requested."""
         layers = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -53,11 +52,21 @@ class TercetElmoTaskModel(TercetElmoPreTrainedModel):
             cu_seq_lens_q=cu_seq_lens_q,
             output_hidden_states=True,
         ).hidden_states
-        return self.mix(layers), layers if self.records_states(output_hidden_states) else None
+        sequences = self.model.find_sequences(
+            input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q
+        )
+        return self.mix(layers), sequences, layers if self.records_states(output_hidden_states) else None
 
-    def with_penalty(self, loss: Tensor) -> Tensor:
-        """Add the penalty on the weights of the mix to the loss of a task."""
-        return loss + self.config.mix_penalty * self.mix.squares() if self.config.mix_penalty else loss
+    def with_penalty(self, loss: Tensor, labels: Tensor, loss_arguments: LossArguments) -> Tensor:
+        """Add the penalty on the weights of the mix to the loss of a task, once for all accumulated batches.
+
+        Each of them adds the share of it that it has of the targets.
+        """
+        if not self.config.mix_penalty:
+            return loss
+        everything = loss_arguments.get("num_items_in_batch")
+        share = 1.0 if everything is None else (labels != IGNORE).sum() / everything
+        return loss + self.config.mix_penalty * share * self.mix.squares()
 
 
 class TercetElmoForSequenceClassification(TercetElmoTaskModel):
@@ -97,17 +106,13 @@ class TercetElmoForSequenceClassification(TercetElmoTaskModel):
         `LossArguments` for the loss, to which the penalty on the mix is added.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        states, layers = self.forward_base(
+        states, sequences, layers = self.forward_base(
             input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q, output_hidden_states
         )
-        if character_ids is not None and attention_mask is None:
-            attention_mask = (character_ids != NO_WORD).any(-1)
-        tokens = states if input_ids is None else input_ids
-        pad = self.config.pad_token_id
-        sequences = find_sequences(tokens, attention_mask, position_ids, cu_seq_lens_q, pad)
         logits, loss = self.classifier(states, sequences), None
         if labels is not None:
-            loss = self.with_penalty(classification_loss(logits, labels, self.config, **loss_arguments))
+            loss = classification_loss(logits, labels, self.config, **loss_arguments)
+            loss = self.with_penalty(loss, labels, loss_arguments)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=layers)
 
 
@@ -138,12 +143,11 @@ class TercetElmoForTokenClassification(TercetElmoTaskModel):
         See `TercetElmoForSequenceClassification.forward` for the inputs and the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        states, layers = self.forward_base(
+        states, sequences, layers = self.forward_base(
             input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q, output_hidden_states
         )
         logits, loss = self.classifier(states), None
         if labels is not None:
-            loss = self.with_penalty(
-                logits_loss(logits, without_pads(labels, attention_mask), **loss_arguments)
-            )
+            labels = without_pads(labels, sequences.numbers >= 0)
+            loss = self.with_penalty(logits_loss(logits, labels, **loss_arguments), labels, loss_arguments)
         return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=layers)

@@ -27,7 +27,7 @@ from .cross_entropy import take_loss_arguments
 from .directed_lstm import DirectedLayers
 from .dropout import Dropout
 from .outputs import Keywords
-from .pooling import find_sequences
+from .pooling import Sequences, find_sequences
 from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
 from .spelling import Spelling, spelling_of
 from .targets import IGNORE
@@ -118,19 +118,30 @@ class TercetElmoModel(TercetElmoPreTrainedModel):
         cu_seq_lens: Tensor | None,
     ) -> tuple[Words, Tensor]:
         """Find the words of a batch and their characters (N, L); see `forward`."""
-        if (input_ids is None) == (character_ids is None):
-            raise ValueError("give input_ids or character_ids, one of them")
+        sequences = self.find_sequences(input_ids, attention_mask, position_ids, character_ids, cu_seq_lens)
         if character_ids is not None:
-            if attention_mask is None:
-                attention_mask = (character_ids != NO_WORD).any(-1)
-            sequences = find_sequences(character_ids, attention_mask, position_ids, cu_seq_lens)
             words = find_words(sequences, character_ids.shape[:2])
             return words, character_ids.flatten(0, 1)[words.tokens]
         assert input_ids is not None
-        pad = self.config.pad_token_id
-        sequences = find_sequences(input_ids, attention_mask, position_ids, cu_seq_lens, pad)
         words = find_words(sequences, input_ids.shape, self.spelling.begins_word(input_ids))
         return words, self.spelling.spell(input_ids, words)
+
+    def find_sequences(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        character_ids: Tensor | None,
+        cu_seq_lens: Tensor | None,
+    ) -> Sequences:
+        """Find the sequences of a batch; without a mask, pads are pad ids, or positions without a word."""
+        if (input_ids is None) == (character_ids is None):
+            raise ValueError("give input_ids or character_ids, one of them")
+        tokens, pad = input_ids, self.config.pad_token_id
+        if character_ids is not None:
+            tokens, pad = character_ids.amax(-1), NO_WORD
+        assert tokens is not None
+        return find_sequences(tokens, attention_mask, position_ids, cu_seq_lens, pad)
 
     def layers(self, words: Words, characters: Tensor) -> list[Tensor]:
         """Compute the n + 1 layers of states (N, C) of words that are spelled (N, L)."""

@@ -51,6 +51,10 @@ class FullSequence:
     """Judgements of heads beside the vocabulary's: whether one text follows another, and the like."""
     source: int | None = None
     """Vectors that the cross-attention of a decoder without an encoder reads; others read an encoder's."""
+    passes: float = 0
+    """Forward passes over it that nothing is learned from, beside the one that is learned from."""
+    predictions: float = 0
+    """Positions that reach the vocabulary in these passes, in all of them together."""
 
     @property
     def tokens(self) -> int:
@@ -128,11 +132,6 @@ class BaseObjectiveRecipe(ABC):
             ValueError: The tokenizer does not suit the model.
         """
         return model
-
-    @property
-    def forward_passes(self) -> int:
-        """Passes over a step's batch without a backward pass, beside the one that is learned from."""
-        return 0
 
     def parts(
         self, model: Trainable, sequence_length: int

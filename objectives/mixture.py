@@ -201,7 +201,14 @@ class MixtureRecipe(BaseObjectiveRecipe):
             values = (getattr(one, name) for one in longest)
             return sum(share * value for share, value in zip(self.shares, values, strict=True))
 
-        return FullSequence(round(mean("read")), round(mean("written")), mean("targets"), mean("pairs"))
+        return FullSequence(
+            round(mean("read")),
+            round(mean("written")),
+            mean("targets"),
+            mean("pairs"),
+            passes=mean("passes"),
+            predictions=mean("predictions"),
+        )
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
         """Count the bytes that each objective's terms stand for."""

@@ -36,6 +36,9 @@ DRAWS, NOISE = "decoder_draws", "decoder_noise"
 """In a batch, (1, M): a number from [0, 1) where a prediction is read, else -1; a random token where one is
 read, else `IGNORE`."""
 
+STEPS_OF_MEAN = 1000
+"""Points of a run at which a mean over the whole of it is taken."""
+
 Schedule = Literal["linear", "exponential", "inverse_sigmoid"]
 
 
@@ -83,7 +86,7 @@ class ScheduledSamplingRecipe:
     """Whether a prediction is drawn from the model's distribution, or its most probable token."""
     passes: Annotated[int, Field(ge=1)] = 1
     """Passes over the targets that make the predictions: 1 is that of Mihaylova and Martins, 2019; as many as
-    the longest target has tokens are the token by token algorithm of Bengio et al."""
+    the longest target has tokens are the token by token algorithm of Bengio et al. More are not made."""
 
     def __post_init__(self):
         if self.schedule == "inverse_sigmoid" and 0 < self.final_probability < 1 / (1 + self.steepness):
@@ -96,6 +99,18 @@ class ScheduledSamplingRecipe:
     def probability(self, progress: float) -> float:
         """Give the probability of a prediction at a point of a run, from 0 to 1."""
         return SCHEDULES[self.schedule](progress, self.final_probability, self.steepness)
+
+    def count_passes(self, longest: int) -> int:
+        """Count the passes over targets of at most so many tokens.
+
+        The first token is true, and a pass decides at least one more for good.
+        """
+        return min(self.passes, longest - 1) if self.final_probability else 0
+
+    def count_predictions(self, length: int) -> float:
+        """Count what is predicted of a target of so many tokens in one pass, on average over a run."""
+        middles = (np.arange(STEPS_OF_MEAN) + 0.5) / STEPS_OF_MEAN
+        return float(np.mean([self.probability(progress) for progress in middles])) * (length - 1)
 
 
 @dataclass(frozen=True)
@@ -151,7 +166,7 @@ def own_predictions(model: nn.Module, batch: Batch, draws: Tensor, recipe: Sched
     places = (draws[0] >= 0).nonzero().squeeze(1)
     read = true
     with in_evaluation(model):
-        for _ in range(recipe.passes):
+        for _ in range(recipe.count_passes(batch["max_length_q"])):
             # The prediction for a position is made where the token before it is read.
             logits = model(**inputs | {"decoder_input_ids": read}, logits_to_keep=places - 1).logits[0]
             tokens = logits.argmax(-1) if recipe.choice == "best" else drawn(logits, draws[0, places])

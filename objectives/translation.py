@@ -124,13 +124,13 @@ class TranslationRecipe(BaseObjectiveRecipe):
         return ParallelPairs(*corpus, sequence_length, closing)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Read and write as many tokens."""
-        return FullSequence(sequence_length, sequence_length, sequence_length)
-
-    @property
-    def forward_passes(self) -> int:
-        """Those that make predictions."""
-        return 0 if self.scheduled_sampling is None else self.scheduled_sampling.passes
+        """Read and write as many tokens, and read them again for each pass that makes predictions."""
+        whole = FullSequence(sequence_length, sequence_length, sequence_length)
+        if self.scheduled_sampling is None:
+            return whole
+        passes = self.scheduled_sampling.count_passes(sequence_length)
+        predictions = passes * self.scheduled_sampling.count_predictions(sequence_length)
+        return replace(whole, passes=passes, predictions=predictions)
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
         """Count the bytes of the texts to be written."""

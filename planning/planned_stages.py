@@ -1,6 +1,6 @@
 """The stages of a planned run: how many sequences their steps have, and what one sequence costs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -97,9 +97,7 @@ def plan_stages(
             tokens_limit=limit,
             sequence=sequence,
             sequences=sequences,
-            # A pass forward is a third of one forward and backward.
-            flops_per_sequence=sum(flops_of(*part) for part in parts)
-            * (1 + recipe.objective.forward_passes / 3),
+            flops_per_sequence=sum(flops_of(*part) for part in parts),
             load=load,
         )
 
@@ -113,8 +111,16 @@ def plan_stages(
 
 
 def flops_of(model: NeuralPreTrainedModel, sequence: FullSequence) -> float:
-    """Count the operations of learning from one sequence, of a model of any kind."""
-    return (count_recurrent_flops if is_recurrent(model) else count_flops)(model, sequence)
+    """Count the operations of learning from one sequence, of a model of any kind.
+
+    Passes that nothing is learned from are counted, too: one is a third of a pass forward and backward.
+    """
+    count_learned = count_recurrent_flops if is_recurrent(model) else count_flops
+    learned = count_learned(model, sequence)
+    if not sequence.passes:
+        return learned
+    of_pass = replace(sequence, targets=sequence.predictions / sequence.passes)
+    return learned + sequence.passes * count_learned(model, of_pass) / 3
 
 
 def kept_by(parts: Parts, *, precision: str, is_cpu: bool, weights: torch.dtype = torch.float32) -> Kept:

@@ -1,9 +1,10 @@
 """All abilities, in the order in which they are offered, and those of a model."""
 
 from .ability import Ability
+from .continuation import Continue, ContinueForwards
 from .inspection import ShowAttention, ShowTokens
 from .labels import Answer, Choose, Classify, Tag
-from .language import Continue, FillGaps
+from .language import FillGaps
 from .loaded_model import LoadedModel
 from .rewriting import Restore, Translate, Write
 from .similarity import FindSimilar
@@ -15,6 +16,7 @@ ABILITIES: tuple[type[Ability], ...] = (
     Choose,
     FillGaps,
     Continue,
+    ContinueForwards,
     Translate,
     Restore,
     Write,

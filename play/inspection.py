@@ -20,6 +20,9 @@ MOST_TOKENS = 64
 MAPS = ("encoder", "decoder", "decoder's attention to the encoder")
 """Of a sequence-to-sequence model."""
 
+RECURRENT = "tercet_recurrent_seq2seq"
+"""Type of the translators whose layers are recurrent."""
+
 MAPS_LABEL = "Map (1: encoder, 2: decoder, 3: decoder to encoder)"
 
 TEXTS = (
@@ -99,18 +102,21 @@ class ShowAttention(Ability):
     @staticmethod
     def applies(model: LoadedModel) -> bool:
         """Every model with attention."""
+        if model.config.model_type == RECURRENT:
+            return writes(model) and model.config.attention_score != "none"
         return bool(getattr(model.config, "num_attention_heads", 0))
 
     @property
     def fields(self) -> Sequence[Field]:
         """The text, the layer, the head, and which of the maps."""
         config = self.model.config
-        writes = self.model.member == "seq2seq" and self.model.has_lm_head and self.model.model.can_generate()
+        is_recurrent = config.model_type == RECURRENT  # only its decoder attends, to the encoder
+        first, last = len(MAPS) if is_recurrent else 1, len(MAPS) if writes(self.model) else 1
         return [
             TextField("text", "A text", lines=3),
-            NumberField("layer", "Layer", 1, 1, config.num_hidden_layers),
+            NumberField("layer", "Layer", 1, 1, 1 if is_recurrent else config.num_hidden_layers),
             NumberField("head", "Head (0: mean)", 0, 0, config.num_attention_heads),
-            NumberField("map", MAPS_LABEL, 1, 1, len(MAPS) if writes else 1),
+            NumberField("map", MAPS_LABEL, first, first, last),
         ]
 
     @property
@@ -163,6 +169,11 @@ class ShowAttention(Ability):
                 return stack(**inputs, output_attentions=True).attentions
             outputs = model(**inputs, decoder_input_ids=written, output_attentions=True)
             return outputs.decoder_attentions if which == 2 else outputs.cross_attentions
+
+
+def writes(model: LoadedModel) -> bool:
+    """Tell whether a model writes a text for another one."""
+    return model.member == "seq2seq" and model.has_lm_head and model.model.can_generate()
 
 
 def heads_of(recorded: Sequence[Tensor] | None, layer: int, model: str) -> Tensor:

@@ -140,7 +140,9 @@ class Tag(Ability):
         encoder = TextEncoder(self.model.tokenizer, self.model.max_length, has_token_types=has_types)
         encoded = encoder.encode_words([words])
         ids = torch.from_numpy(encoded["input_ids"].values)[None].to(self.model.device)
-        best = self.model.model(input_ids=ids).logits[0].argmax(dim=-1).tolist()
+        outputs = self.model.model(input_ids=ids)
+        # The best label of each word need not be that of the best sequence, which a tagger finds.
+        best = (outputs.tags if "tags" in outputs else outputs.logits.argmax(dim=-1))[0].tolist()
         labels = [OUTSIDE] * len(words)
         for token, word in enumerate(encoded["words"].values.tolist()):
             if word >= 0:

@@ -28,6 +28,9 @@ UNLIMITED = 10**6
 DEFAULT_LENGTH = 2048
 """Tokens that a model reads that has no limit either."""
 
+WORD_VECTORS = "tercet_word_vectors"
+"""Type of the models that are tables."""
+
 NAMES_OF_MEMBERS: dict[Member, str] = {
     "encoder": "encoder",
     "decoder": "decoder",
@@ -162,10 +165,15 @@ def load_model(name: str) -> LoadedModel:
 
     Raises:
         FileNotFoundError: There is no such model.
-        ValueError: It has no tokenizer, needs code of its own, or its files are damaged.
+        ValueError: It has no tokenizer, needs code of its own, only holds vectors, or its files are damaged.
     """
     within = Path(name).expanduser() / "model"
     folder = within if (within / CONFIG).is_file() else find_folder(name)
+    if load_config(folder).model_type == WORD_VECTORS:
+        raise ValueError(
+            f"{name} holds static vectors of words, which read no text by themselves: train a tagger on them "
+            f"(`tercet finetune conll2003-tagger model.path={name} model.tagger.beside=[]`) and play with it"
+        )
     run = find_run(folder)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = require_tokenizer(folder, name)

@@ -16,8 +16,8 @@ from .ability import GAP, Ability, Field, NumberField, TextField
 from .loaded_model import LoadedModel
 from .results import Entry, Passage, Piece, Ranking, Result
 
-TRANSLATORS = ("marian", "m2m_100", "mbart", "nllb-moe", "fsmt")
-"""Types of stock models that translate."""
+TRANSLATORS = ("marian", "m2m_100", "mbart", "nllb-moe", "fsmt", "tercet_recurrent_seq2seq")
+"""Types of models that do nothing but translate."""
 
 LENGTH = 64
 """Tokens of an answer, at most, where the user chooses no other number."""

@@ -83,8 +83,15 @@ DEVICES = (
     "ACCELERATE_USE_CPU=true computes on the CPU, and `accelerate launch -m tercet ...` takes several"
 )
 
-MODEL_KEYS = ("model.path", "student.path", "general.teacher", "task.teacher", "models")
-"""Keys that name a model: its folder, or its repository on the Hub."""
+MODEL_KEYS = (
+    "model.path",
+    "model.tagger.beside",
+    "student.path",
+    "general.teacher",
+    "task.teacher",
+    "models",
+)
+"""Keys that name models: their folders, or their repositories on the Hub."""
 
 WRITTEN = "output"
 """The key whose path need not exist."""

@@ -46,6 +46,10 @@ WRONG_ROWS = [
         "rows.jsonl has no column 'label': name one of its columns (text, stars)",
     ),
     ("finetune text-classification model.path=runs/mine data.train=rows.csv", "did you mean runs/mime?"),
+    (
+        "finetune text-classification model.path=m model.tagger.beside=[m,runs/mine] data.train=rows.csv",
+        "runs/mine does not exist: did you mean runs/mime?",
+    ),
     ("predict runs/mine rows.csv", "runs/mine does not exist: did you mean runs/mime?"),
     ("predict runs/mime row.csv", "there is no file row.csv: name one"),
 ]

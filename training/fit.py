@@ -186,14 +186,14 @@ class _Run:
         return outcome
 
     def _train(self) -> None:
-        # Several processes can only stop together, after a step.
-        is_alone = self.accelerator.num_processes == 1
+        is_alone = self.accelerator.num_processes == 1  # several can only stop together, after a step
         batches = self.interruption.waiting_for(self.loader) if is_alone else self.loader
         with self.tracker.paused():
             first = next(batches)
             if self.recipe.measure_utilization:
+                step = self.data.halfway
                 self.tracker.utilization = measure_utilization(
-                    self.model, self.objective, first, self.accelerator, self.progress, self.recipe.peak_flops
+                    self.model, self.objective, step, self.accelerator, self.progress, self.recipe.peak_flops
                 )
         self.model.train()
         settle(self.model, self.objective, first, self.accelerator)

@@ -141,6 +141,12 @@ class TrainingData:
     held_out_steps: StepDataset | None
     """The steps of `held_out.source`, if it has one."""
 
+    @property
+    def halfway(self) -> Step:
+        """Collate the run's first examples as in the middle of the run: objectives change on the way."""
+        steps = self.stages[0].steps
+        return steps[DataCursor(0, 0, (steps.num_steps or 0) // 2)]
+
 
 def prepare_data(
     source: ExampleSource,

@@ -66,7 +66,7 @@ def measure_utilization(
     Args:
         model: Prepared by `accelerator`.
         objective: Computes the losses.
-        step: Some step of the run.
+        step: Some step of the run, as far on the way as is typical of it.
         accelerator: Owns device and precision.
         progress: Keeps the operations, which a resumed run would otherwise count in another step.
         peak_flops: The machine's peak, if it is known.

@@ -68,12 +68,31 @@ def test_losses_are_those_of_the_labels_and_of_the_mix(build, batch, task):
     assert not learned
 
 
+@pytest.mark.parametrize("mode", ["train", "eval"])
+@pytest.mark.parametrize("reads", ["input_ids", "character_ids"])
 @pytest.mark.parametrize("task", TASKS)
-def test_words_that_are_given_as_characters_need_no_tokenizer(build, task):
+def test_pads_are_found_without_a_mask(build, batch, task, reads, mode):
     model = build(task)
-    inputs = encode_words(SENTENCES)
-    without_mask = model(character_ids=inputs["character_ids"]).logits
-    assert_close(without_mask, model(**inputs).logits)
+    getattr(model, mode)()
+    inputs = encode_words(SENTENCES) if reads == "character_ids" else dict(batch[1])
+    given, mask = inputs[reads], inputs["attention_mask"]
+    labels = labels_of(task, {"input_ids": mask})  # pads have some, too
+    masked = model(**{reads: given}, attention_mask=mask, labels=labels, output_hidden_states=True)
+    bare = model(**{reads: given}, labels=labels, output_hidden_states=True)
+    assert_close(bare, masked, rtol=0, atol=0)
+    if task is TercetElmoForTokenClassification:
+        alone = F.cross_entropy(bare.logits[mask == 1], labels[mask == 1])
+        assert_close(bare.loss, alone)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_packed_words_are_told_by_positions_that_restart(build, task):
+    model = build(task)
+    rows = [encode_words([words])["character_ids"] for words in SENTENCES]
+    positions = torch.cat([torch.arange(row.shape[1]) for row in rows])[None]
+    packed = model(character_ids=torch.cat(rows, dim=1), position_ids=positions).logits
+    alone = [model(character_ids=row).logits for row in rows]
+    assert_close(packed, torch.cat(alone, dim=1 if task is TercetElmoForTokenClassification else 0))
 
 
 @pytest.mark.parametrize("task", TASKS)

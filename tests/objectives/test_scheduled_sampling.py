@@ -138,6 +138,22 @@ def test_many_passes_are_the_algorithm_of_bengio(member, choice):
 
 @both_members
 @torch.no_grad()
+def test_no_pass_is_made_that_changes_nothing(member):
+    model, counts, found = model_of(member), [], []
+    longest = max(LENGTHS) + 1
+    for passes in (longest - 2, longest - 1, longest + 50):
+        objective = objective_at(1.0, final_probability=0.9, choice="best", passes=passes)
+        calls = []
+        handle = model.register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        found.append(objective.reading.apply(model, batch_of(objective))["decoder_input_ids"])
+        handle.remove()
+        counts.append(len(calls))
+    assert counts == [longest - 2, longest - 1, longest - 1]
+    assert_close(found[1], found[2])
+
+
+@both_members
+@torch.no_grad()
 def test_one_pass_predicts_behind_the_true_tokens(member):
     model = model_of(member)
     objective = objective_at(1.0, final_probability=0.7, choice="best")

@@ -1,5 +1,6 @@
 """Runs with scheduled sampling: without probability they are runs without it, and resumed they end alike."""
 
+import json
 import signal
 from dataclasses import replace
 
@@ -66,10 +67,20 @@ def test_a_stopped_run_goes_on_to_the_same_bits(member, run, monkeypatch):
     assert_close(run(member, "parts", 4, often, resume=True), whole, rtol=0, atol=0)
 
 
-def test_a_plan_counts_the_passes_that_predict(texts, tmp_path):
-    data = recipe_data_of("translation", texts, tmp_path / "run")
-    recipes = [data, data | {"objective": {"kind": "translation", "scheduled_sampling": {"passes": 2}}}]
-    plain, sampled = (
-        plan_run(parse_recipe(PretrainingRecipe, each), PlanRecipe(device="h100")) for each in recipes
-    )
-    assert sampled.flops == pytest.approx(plain.flops * 5 / 3)
+@pytest.mark.parametrize(("member", "passes"), [("transformer", 1), ("transformer", 6), ("recurrent", 2)])
+def test_a_plan_and_a_run_count_the_passes_that_predict(member, passes, texts, tmp_path):
+    """A linear schedule begins with teacher forcing: the run's first step has no such pass."""
+    planned, counted = [], []
+    for name, extra in (("forced", {}), ("sampled", {"scheduled_sampling": {"passes": passes}})):
+        data = recipe_data_of("translation", texts, tmp_path / name, measure_utilization=True, peak_flops=1e9)
+        preset, sizes = MEMBERS[member]
+        data["model"] = {"preset": preset, "overrides": sizes | {"vocab_size": 400}}  # as planned
+        data["objective"] = {"kind": "translation"} | extra
+        recipe = parse_recipe(PretrainingRecipe, data)
+        planned.append(plan_run(recipe, PlanRecipe(device="h100")).flops_per_token)
+        pretrain(recipe)
+        summary = json.loads((recipe.folder / "evaluation.json").read_text())
+        counted.append(summary["flops_per_token"])
+    # The texts are shorter than what a plan is made for, so that only the passes can be compared.
+    assert counted[1] / counted[0] == pytest.approx(planned[1] / planned[0], rel=0.05)
+    assert counted[1] / counted[0] > 1 + passes / 6
