@@ -97,12 +97,13 @@ def require_head_numbers(config: TercetConfig, source: TercetConfig, prefix: str
 
 def require_embedding_growth(config: TercetConfig, source: TercetConfig) -> None:
     """Raise a `ValueError` unless token vectors and positions can be copied."""
-    if (config.embedding_size is None) != (source.embedding_size is None):
+    if has_projection(config) != has_projection(source):
         raise ValueError(
-            f"embedding_size is {config.embedding_size}, but {source.embedding_size} in the smaller model: "
-            "growth adds and removes no projection of token vectors; give both models one, or neither"
+            f"embedding_size is {config.embedding_width} and hidden_size {config.hidden_size}, but "
+            f"{source.embedding_width} and {source.hidden_size} in the smaller model: growth adds and "
+            "removes no projection of token vectors; make the two sizes differ in both models, or in neither"
         )
-    if config.embedding_size is not None:
+    if has_projection(config):
         require_multiple(config, source, "embedding_size", "norms need equally many copies of every channel")
     if "sinusoidal" in config.position_embedding_type and config.embedding_width != source.embedding_width:
         raise ValueError(
@@ -116,6 +117,11 @@ def require_embedding_growth(config: TercetConfig, source: TercetConfig) -> None
             f"max_position_embeddings is {config.max_position_embeddings}, but "
             f"{source.max_position_embeddings} in the smaller model: rope_scaling depends on it; keep it"
         )
+
+
+def has_projection(config: TercetConfig) -> bool:
+    """Tell whether token vectors are projected to the width of the model, because theirs is another."""
+    return config.embedding_width != config.hidden_size
 
 
 def require_depth_growth(config: TercetConfig, source: TercetConfig, prefix: str) -> None:

@@ -47,7 +47,7 @@ class Reading:
     """A model with the weights of one or two others, and what became of their tensors.
 
     Args:
-        model: In evaluation mode and the type of its source.
+        model: In evaluation mode and the type of its source; of two, the type that holds the weights of both.
         kept: Parameters of the model that it has from its sources, bit for bit, and their sizes.
         new: Parameters that no source has: initialized randomly, or as the name says.
         dropped: Tensors of the sources that the model has no place for.
@@ -110,7 +110,8 @@ def read_as_seq2seq(encoder: TercetPreTrainedModel, decoder: TercetPreTrainedMod
     tensors = {f"model.encoder.{name[6:]}": x for name, x in of_encoder.items() if is_of_stack(name)}
     tensors |= {f"model.decoder.{name[6:]}": x for name, x in of_decoder.items() if is_of_stack(name)}
     tensors |= {name: x for name, x in of_decoder.items() if not is_of_stack(name)}
-    model = built("seq2seq", fields, seed, decoder.dtype)
+    # The type that holds the weights of both: a narrower one would round those of one stack.
+    model = built("seq2seq", fields, seed, torch.promote_types(encoder.dtype, decoder.dtype))
     return fill(with_zero_segments(model, tensors), tensors)
 
 

@@ -210,6 +210,11 @@ def test_new_layers_learn_at_once():
     assert torch.equal(new.self_attention.q_proj.weight, larger.model.layers[0].self_attention.q_proj.weight)
 
 
+def test_token_vectors_as_wide_as_the_model_grow_with_it():
+    source = small(TercetDecoderForCausalLM, embedding_size=32, scale_embedding=True)
+    assert_close(grown(source, embedding_size=None, **WIDER)(IDS).logits, source(IDS).logits)
+
+
 def test_the_same_size_is_a_copy_bit_for_bit():
     model = small(TercetDecoderForCausalLM, **VARIANTS["GPT-2"])
     same = grow(model, model.config)
@@ -248,6 +253,7 @@ def test_what_the_smaller_model_does_not_have_is_named():
         ({}, {"vocab_size": 60}, "vocab_size is 60, but 50 in the smaller model"),
         ({}, {"tie_word_embeddings": False}, "tie_word_embeddings is False, but True"),
         ({}, {"embedding_size": 32, "head_transform": True}, "head_transform is True, but False"),
+        (VARIANTS["narrow token vectors"], {"embedding_size": 32}, "but 16 and 32 .* no projection"),
         (
             {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
             {"max_position_embeddings": 48},

@@ -178,6 +178,19 @@ def test_new_weights_are_a_function_of_the_seed():
     assert not torch.equal(first.get_parameter(name), other.get_parameter(name))
 
 
+@pytest.mark.parametrize("types", [(torch.float32, torch.bfloat16), (torch.bfloat16, torch.float32)])
+def test_a_pair_of_two_types_keeps_the_weights_of_both(types):
+    encoder, decoder = (
+        encoder_of(type_vocab_size=0).to(types[0]),
+        decoder_of(num_hidden_layers=3).to(types[1]),
+    )
+    reading = convert(encoder, "seq2seq", decoder)
+    assert reading.model.dtype == torch.float32
+    for stack, source in (("encoder", encoder), ("decoder", decoder)):
+        weight = reading.model.get_submodule(f"model.{stack}").layers[1].self_attention.q_proj.weight
+        assert torch.equal(weight, source.model.layers[1].self_attention.q_proj.weight.float())
+
+
 def test_the_type_of_the_weights_is_kept():
     assert read_as(decoder_of().to(torch.bfloat16), "encoder").model.dtype == torch.bfloat16
 
