@@ -16,6 +16,7 @@ from .attention_gates import GATES
 from .attention_kernels import attend
 from .attention_patterns import PATTERNS, AttentionPattern, FullAttention
 from .attention_scores import SCORES
+from .cached_prompts import extend
 from .configuration_tercet import TercetConfig
 from .linear import project, residual_linear
 from .normalization import build_head_norm
@@ -114,7 +115,7 @@ class SelfAttention(Attention):
         if isinstance(past_key_values, EncoderDecoderCache):
             past_key_values = past_key_values.self_attention_cache
         if past_key_values is not None:
-            key, value = past_key_values.update(key, value, self.layer_idx)
+            _, (key, value) = extend(past_key_values, key, value, self.layer_idx, attention_mask)
         pattern = self.pattern.toward(is_causal)
         kwargs["sliding_window"] = pattern.window
         return self.attend(hidden_states, query, key, value, attention_mask, pattern, **kwargs)
@@ -136,11 +137,11 @@ class CrossAttention(Attention):
     ) -> tuple[Tensor, Tensor | None]:
         """Attend to the encoder's output (B, S, C) with the decoder's queries (B, T, C)."""
         query = self.q_norm(self.heads(self.q_proj(hidden_states)))
-        key, value = self.keys_and_values(encoder_hidden_states, past_key_values)
+        key, value = self.keys_and_values(encoder_hidden_states, past_key_values, attention_mask)
         return self.attend(hidden_states, query, key, value, attention_mask, self.pattern, **kwargs)
 
     def keys_and_values(
-        self, encoder_hidden_states: Tensor, cache: EncoderDecoderCache | None
+        self, encoder_hidden_states: Tensor, cache: EncoderDecoderCache | None, mask: Mask
     ) -> tuple[Tensor, Tensor]:
         """Project the encoder's output once per generation; the cache keeps the result."""
         if cache is not None and cache.is_updated.get(self.layer_idx):
@@ -149,9 +150,10 @@ class CrossAttention(Attention):
         key, value = map(self.heads, project(encoder_hidden_states, self.k_proj, self.v_proj))
         key = self.score.prepare_key(self.k_norm(key))
         if cache is not None:
-            key, value = cache.cross_attention_cache.update(key, value, self.layer_idx)
+            source = cache.cross_attention_cache
+            whole, (key, value) = extend(source, key, value, self.layer_idx, mask)
             # A layer made for a sliding window would keep the end of the source only.
-            layer = cache.cross_attention_cache.layers[self.layer_idx]
-            layer.keys, layer.values = key, value
+            layer = source.layers[self.layer_idx]
+            layer.keys, layer.values = whole
             cache.is_updated[self.layer_idx] = True
         return key, value

@@ -15,10 +15,10 @@ blocked_group group   eager, sdpa     boolean            yes   yes      all     
 A `padded` batch (B, T) has a mask of its pairs, a `packed` stream the bounds of its sequences. A `group` is a
 length-sorted batch of some of these sequences: `grouped` makes a few of a stream, since a block-diagonal mask
 would cost the square of it. `sparse` serves groups that are long, where the pattern leaves out enough blocks;
-a stack packs such texts, too, if there is no cache. The last three serve scores that are no dot products, and
-they alone, also in the groups that `grouped` makes. Everything else is left to the kernels registered with
-transformers' `AttentionInterface`, which compute dot products. There `eager` is the definition,
-`scaled_dot_product`, which alone returns weights; for other scores `pairs` is.
+a stack packs such texts, too, if nothing is cached yet (`cached_prompts`). The last three serve scores that
+are no dot products, and they alone, also in the groups that `grouped` makes. Everything else is left to the
+kernels registered with transformers' `AttentionInterface`, which compute dot products. There `eager` is the
+definition, `scaled_dot_product`, which alone returns weights; for other scores `pairs` is.
 
 Gradients that are written out here are unknown to compilers and to `torch.func`, for which a stack of blocks
 describes packed sequences by a mask, as it does where weights are to be returned.

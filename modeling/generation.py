@@ -21,6 +21,7 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from .attention_patterns import PATTERNS
+from .cached_prompts import is_empty
 from .configuration_tercet import TercetConfig
 from .growing_cache import grows, make_dynamic, make_growing
 from .packing import Masks
@@ -64,10 +65,22 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
         return super().init_continuous_batching(*args, **kwargs)
 
     def create_masks_for_generate(
-        self, inputs_embeds: Tensor, attention_mask: Tensor | None, past_key_values: Cache, **_: Any
-    ) -> Masks:
-        """Build a step's masks ahead of it: transformers calls this where a cache is static, and compiled."""
+        self,
+        inputs_embeds: Tensor,
+        attention_mask: Tensor | None,
+        past_key_values: Cache,
+        position_ids: Tensor | None = None,
+        **_: Any,
+    ) -> Masks | Tensor | None:
+        """Build a step's masks ahead of it: transformers calls this where a cache is static, and compiled.
+
+        A long prompt of sparse patterns has none: the forward pass, which is not compiled, finds its blocks.
+        Without `position_ids` it would count them from the pads of this mask, and later steps would not.
+        """
         decoder = cast(TercetStack, self.get_decoder())
+        has_positions = attention_mask is None or position_ids is not None
+        if has_positions and decoder.has_sparse_attention(inputs_embeds) and is_empty(past_key_values):
+            return attention_mask
         return decoder.build_masks(inputs_embeds, attention_mask, past_key_values)
 
     def get_compiled_call(self, compile_config: CompileConfig | None) -> Callable[..., Any]:

@@ -22,6 +22,7 @@ from transformers.utils.output_capturing import capture_outputs
 
 from .attention import CrossAttention, SelfAttention
 from .block import Block
+from .cached_prompts import is_empty
 from .configuration_tercet import TercetDecoderConfig
 from .cross_entropy import take_loss_arguments
 from .generation import TercetGenerativeModel
@@ -104,10 +105,10 @@ class TercetDecoderModel(TercetStack):
             use_cache=bool(use_cache),
             output_attentions=output_attentions,
             can_unpad=(self.training or output_positions is None)
-            and past_key_values is None
-            and not (use_cache or self.records("output_hidden_states", kwargs)),
+            and is_empty(past_key_values)
+            and not self.records("output_hidden_states", kwargs),
         )
-        if use_cache and past_key_values is None and layout.sequences is None and layout.sequence_ids is None:
+        if use_cache and past_key_values is None and layout.has_rows:
             past_key_values = self.new_cache(encoder_hidden_states)
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
         is_causal = kwargs.get("is_causal")
@@ -188,7 +189,7 @@ class TercetDecoderModel(TercetStack):
         output_attentions: bool,
     ) -> tuple[Tensor, Mask]:
         """Bring the source into the layout of the target, and build the mask of cross-attention."""
-        cu_seq_lens_k, max_length_k = bounds
+        (cu_seq_lens_k, max_length_k), padding = bounds, None
         if layout.padding is not None:
             real = torch.ones(source.shape[:2], device=source.device) if source_mask is None else source_mask
             padding = Padding(real)
@@ -197,7 +198,8 @@ class TercetDecoderModel(TercetStack):
             require_source_bounds(cu_seq_lens_k, source.shape[:2], layout.sequences)
         pairs = None
         if cu_seq_lens_k is not None and (own := layout.sequences) is not None:
-            return source, PackedSequences(own.cu_seq_lens_q, cu_seq_lens_k, own.max_length_q, max_length_k)
+            longest = own.max_length_q, max_length_k
+            return source, PackedSequences(own.cu_seq_lens_q, cu_seq_lens_k, *longest, key_padding=padding)
         if cu_seq_lens_k is not None and layout.sequence_ids is not None:
             pairs = within(layout.sequence_ids, sequence_ids(cu_seq_lens_k, source.shape[1]))
         return source, create_bidirectional_mask(

@@ -32,6 +32,7 @@ class PackedSequences:
         max_length_q: Longest sequence of the query side, in tokens; found when needed if not known.
         max_length_k: Longest sequence of the key side.
         global_tokens: (N,), true at tokens that are chosen to be global, in self-attention.
+        key_padding: The padded batch in whose layout a cache keeps the keys; `None`: theirs is the stream's.
     """
 
     cu_seq_lens_q: Tensor
@@ -39,6 +40,7 @@ class PackedSequences:
     max_length_q: int | None = None
     max_length_k: int | None = None
     global_tokens: Tensor | None = None
+    key_padding: "Padding | None" = None
 
     @cached_property
     def groups(self) -> SequenceGroups:
@@ -108,6 +110,11 @@ class Layout:
     sequences: PackedSequences | None = None
     sequence_ids: Tensor | None = None
     padding: Padding | None = None
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the user gave each row one text, so that a cache can keep it."""
+        return self.padding is not None or (self.sequences is None and self.sequence_ids is None)
 
     def pack(self, x: Tensor | None) -> Tensor | None:
         """Bring a further input (B, T, ...) into the same layout."""

@@ -89,8 +89,8 @@ class TercetStack(TercetPreTrainedModel):
             use_cache: A cache is to be returned.
             output_attentions: Attentions are recorded, by the definition, which knows masks only.
             can_unpad: Whether pads may be removed: the states between the layers are not returned, and
-                there is no cache, which would need them padded. They are in training, and from long texts
-                of sparse patterns.
+                nothing is cached yet. They are in training without a cache, and from long texts of sparse
+                patterns.
         """
         size, device = tokens.shape[:2], tokens.device
         packs = has_kernel("packed", self.config._attn_implementation)
@@ -110,10 +110,11 @@ class TercetStack(TercetPreTrainedModel):
             and (layout := self._lay_out_restarts(position_ids, size, by_kernel))
         ):
             return layout
-        if by_kernel and can_unpad and (padding := self.find_padding(attention_mask, size, device)):
+        unpads = self.training and not use_cache and past_length is None
+        if by_kernel and can_unpad and (padding := self.find_padding(attention_mask, tokens, unpads)):
             positions = padding.position_ids if position_ids is None else padding.pack(position_ids)
             bounds = padding.cu_seq_lens
-            return Layout(positions, PackedSequences(bounds, bounds), padding=padding)
+            return Layout(positions, PackedSequences(bounds, bounds, key_padding=padding), padding=padding)
         if is_padding_mask(attention_mask) and position_ids is None:
             position_ids = positions_in(attention_mask)[:, -size[1] :]
         if position_ids is None:
@@ -123,23 +124,24 @@ class TercetStack(TercetPreTrainedModel):
         return Layout(position_ids)
 
     def find_padding(
-        self, attention_mask: Tensor | Masks | None, size: torch.Size, device: torch.device
+        self, attention_mask: Tensor | Masks | None, tokens: Tensor, unpads: bool
     ) -> Padding | None:
-        """Find the pads to remove from a batch (B, T); of long texts that have none, an empty set of them."""
-        is_long = device.type == "cpu" and self.has_sparse_attention(size[1])
+        """Find the pads to remove if `unpads`; or, of long texts with sparse patterns, the pads if any."""
+        size, is_long = tokens.shape[:2], self.has_sparse_attention(tokens)
         if attention_mask is None and is_long:
-            return Padding(torch.ones(size, dtype=torch.bool, device=device))
-        if not is_padding_mask(attention_mask) or not (self.training or is_long):
+            return Padding(torch.ones(size, dtype=torch.bool, device=tokens.device))
+        if not is_padding_mask(attention_mask) or attention_mask.shape != size or not (unpads or is_long):
             return None
         # Windows and relative positions count the places of a hole, which packing would close.
         removes = attention_mask.any() and not has_holes(attention_mask)
         return Padding(attention_mask) if removes and (is_long or not attention_mask.all()) else None
 
-    def has_sparse_attention(self, length: int) -> bool:
-        """Tell whether layers save time by the blocks of their pattern in sequences of a length."""
+    def has_sparse_attention(self, tokens: Tensor) -> bool:
+        """Tell whether blocks of patterns save time in texts as long as `tokens`, (B, T) or (B, T, C)."""
         drops = self.training and self.config.attention_dropout > 0
         can_be_sparse = self.config.has_dot_products and not (self.config.has_score_bias or drops)
-        return can_be_sparse and any(is_sparse(pattern, length) for pattern in self.patterns.values())
+        kinds = self.patterns.values() if can_be_sparse and tokens.is_cpu else ()
+        return any(is_sparse(pattern, tokens.shape[1]) for pattern in kinds)
 
     def _lay_out_restarts(self, position_ids: Tensor, size: torch.Size, by_kernel: bool) -> Layout | None:
         """Tell packed rows from plain ones, which have no layout yet, by their positions alone."""
