@@ -30,7 +30,7 @@ class RMSNorm(nn.RMSNorm):
 class HeadRMSNorm(RMSNorm):
     """Root-mean-square norm of each head of queries or keys, with a result in the type of the heads.
 
-    Attention wants queries and keys of the same type as values, which under autocast is not that of the weights.
+    Attention wants queries and keys of the type of values, which under autocast is not that of the weights.
     """
 
     def forward(self, x: Tensor) -> Tensor:
