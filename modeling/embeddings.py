@@ -45,7 +45,7 @@ class Embeddings(nn.Module):
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         x = x * self.scale + self.positions.embed(position_ids)
         x = x + self.segments(token_type_ids, position_ids)
-        # The stream has the type of the weights: positions are float32, and autocast projects in half precision.
+        # The stream has the type of the weights: positions are float32, and autocast projects in less.
         dtype = self.embed_tokens.weight.dtype
         return self.projection(self.dropout(self.norm(x.to(dtype)))).to(dtype)
 
