@@ -10,7 +10,8 @@
 `train` and `validation`) and the tasks' folders, as the recipes of the same names expect them.
 
 Every model and every judgement is a cell: a folder below --folder with a `result.json`. What is finished is
-not repeated, and what was interrupted goes on.
+not repeated, and what was interrupted goes on. With `--any-load` times are left out of the table: scores
+after the same tokens do not depend on the load.
 """
 
 import json
@@ -89,6 +90,7 @@ def main(arguments: list[str]) -> int:
         rounds=options.seeds,
         same=options.same,
         is_trial=options.is_trial,
+        is_timed=options.waits_for_rest,
     )
     torch.set_num_threads(options.threads)
     entrants = [each for each in ENTRANTS if options.only is None or each.name in options.only]
@@ -277,6 +279,8 @@ def parse(arguments: list[str]) -> Namespace:
     parser.add_argument("--try", dest="is_trial", action="store_true", help="a few steps of tiny models")
     parser.add_argument("--folder", type=Path, default=Path("runs/bake-off"), help="where cells are kept")
     options = parser.parse_args(arguments)
+    if options.same == "time" and not (options.waits_for_rest or options.is_trial):
+        parser.error("--same time compares times, which --any-load makes worthless: leave one of them out")
     if options.is_trial:
         options.blimp_share, options.rows = TRIED_PAIRS / BLIMP_PAIRS, TRIED_ROWS
     return options

@@ -71,9 +71,10 @@ def render(result: Mapping[str, Any]) -> str:
     judges = [
         judge for name, judge in JUDGES.items() if any(name in each["judgements"] for each in standings)
     ]
-    head = ["objective", "member", "parameters, millions", "tokens, millions", "minutes"]
+    head = ["objective", "member", "parameters, millions", "tokens, millions"]
+    head += ["minutes"] * result["is_timed"]
     heads = head + [judge.title for judge in judges]
-    rows = [row_of(each, standings, judges) for each in standings]
+    rows = [row_of(each, standings, judges, is_timed=result["is_timed"]) for each in standings]
     about = (
         f"Every objective has the same {result['same']}; models per objective: {result['rounds']}. "
         "± is half of the 95 % interval over rows"
@@ -85,7 +86,7 @@ def render(result: Mapping[str, Any]) -> str:
     )
     return "\n".join(
         [
-            *describe_run(dict(result)),
+            *describe_run({**result, "is_noisy": result["is_noisy"] and result["is_timed"]}),
             "",
             *([TRIAL, ""] if result["is_trial"] else []),
             about,
@@ -104,7 +105,11 @@ def line(cells: Sequence[str]) -> str:
 
 
 def row_of(
-    standing: Mapping[str, Any], standings: Sequence[Mapping[str, Any]], judges: Sequence[Judge]
+    standing: Mapping[str, Any],
+    standings: Sequence[Mapping[str, Any]],
+    judges: Sequence[Judge],
+    *,
+    is_timed: bool,
 ) -> list[str]:
     """Write what is known of one reading of an objective."""
     return [
@@ -112,7 +117,7 @@ def row_of(
         standing["member"],
         f"{standing['parameters'] / 1e6:.1f}",
         f"{standing['tokens'] / 1e6:.1f}",
-        f"{mean(standing['seconds']) / 60:.1f}",
+        *([f"{mean(standing['seconds']) / 60:.1f}"] if is_timed else []),
         *(
             shown(judge, estimate(standing["judgements"][judge.name]))
             if judge.name in standing["judgements"]

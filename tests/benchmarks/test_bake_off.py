@@ -39,7 +39,7 @@ def result():
     standings.append(standing("CLM", "decoder", "causal", lambada=[judgement(12.5, 0.1, None)]))
     return {
         "date": "2026-01-01", "machine": MACHINE, "conditions": {"threads": 1, "heap": "own"}, "rounds": 1,
-        "is_noisy": False, "is_trial": False, "same": "tokens", "standings": standings,
+        "is_noisy": False, "is_trial": False, "is_timed": True, "same": "tokens", "standings": standings,
     }  # fmt: skip
 
 
@@ -98,6 +98,13 @@ def test_verdicts_are_drawn_from_the_intervals(module, result):
     assert "| ELECTRA | encoder | 2.5 | 1.0 | 1.5 |  | 30.0 ± 2.0 |  |" in text
     assert "its seed's part is not known" in text
     assert "A trial" not in text
+
+
+def test_a_busy_machine_leaves_times_out_and_keeps_scores(module, result):
+    text = module("bake_off_standings").render(result | {"is_noisy": True, "is_timed": False})
+    assert "| ELECTRA | encoder | 2.5 | 1.0 |  | 30.0 ± 2.0 |  |" in text
+    assert "minutes" not in text
+    assert "busy" not in text
 
 
 def test_none_is_separable_where_all_intervals_meet(module, result):
