@@ -10,7 +10,7 @@ from functools import partial
 from math import log
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, cast
 
 from cells import cell_folder, once
 from measuring import Conditions, in_fresh_process
@@ -147,7 +147,7 @@ def learn_lists(shop: Workshop, pattern: str, overrides: list[str]) -> Row:
         num_hidden_layers=shop.scale.sizes["num_hidden_layers"],
         num_attention_heads=4,
         max_position_embeddings=1024,
-        pad_token_id=tokenizer.pad_token_id,
+        pad_token_id=cast(int, tokenizer.pad_token_id),
         **shop.fields(pattern, shop.scale.list_block_size),
     )
     TercetEncoderModel(config).save_pretrained(untrained)

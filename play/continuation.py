@@ -193,7 +193,7 @@ class ContinueForwards(Continuation):
         """List what is no text: special tokens but the end, and tokens that go on with a word."""
         tokenizer = self.model.tokenizer
         names = tokenizer.get_vocab().items()
-        special = set(tokenizer.all_special_ids) - {tokenizer.sep_token_id}
+        special = {idx for idx in tokenizer.all_special_ids if idx != tokenizer.sep_token_id}
         beyond = range(len(tokenizer), self.model.config.vocab_size)
         within = (idx for name, idx in names if name.startswith(CONTINUING) and name != CONTINUING)
         return sorted(special.union(beyond, within))

@@ -1,5 +1,7 @@
 """Long prompts of sparse patterns: an empty cache is filled by blocks, with what all pairs would give."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -234,7 +236,7 @@ def test_a_cache_is_empty_until_it_is_filled_and_again_when_it_is_reset(build):
 
 def test_a_graph_or_another_device_does_not_tell_that_a_cache_is_empty():
     class Elsewhere(DynamicCache):
-        def get_seq_length(self, layer_idx=0):
+        def get_seq_length(self, layer_idx=0) -> Any:
             return torch.zeros((), device="meta")
 
     assert not is_empty(Elsewhere())
