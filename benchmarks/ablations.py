@@ -23,6 +23,7 @@ from typing import Any
 
 from cells import cell_folder, once
 from command_line import benchmark_parser
+from held_out import measure_as
 from measuring import Conditions, begin_result, in_fresh_process
 from publishing import describe_run, keep, publish
 from samples import text_sample
@@ -32,11 +33,6 @@ from tercet.configs.recipe import load_recipe
 from tercet.interop.own_model import load_ours
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
-from tercet.pretraining.text import build_held_out, open_text
-from tercet.text.tokenizer import load_tokenizer
-from tercet.training.evaluation import evaluate_held_out
-from tercet.training.precision import build_accelerator
-from tercet.training.stages import cut_held_out
 
 RESULTS = Path(__file__).parent / "results" / "ablations.json"
 
@@ -127,20 +123,12 @@ def train(recipe: PretrainingRecipe, judge: PretrainingRecipe, term: str) -> Run
     """Train as a recipe says, and measure a term as the base's recipe would."""
     folder = pretrain(recipe, overwrite=True)
     told = json.loads((folder.parent / "evaluation.json").read_text(encoding="utf-8"))
-    model, tokenizer = load_ours(str(folder)), load_tokenizer(str(folder))
-    accelerator = build_accelerator(judge.training, folder.parent)
-    held_out = build_held_out(judge, open_text(judge, "validation"), tokenizer)
-    assert held_out.source is not None
-    length = judge.corpus.sequence_length
-    objective = judge.objective.build(tokenizer, sequence_length=length).at(1.0)
-    steps = cut_held_out(held_out.source, objective, judge.training, accelerator)
-    scores = evaluate_held_out(accelerator.prepare(model), objective, held_out, steps, accelerator)
     return {
-        "loss": scores[f"{term}/loss"],
+        "loss": measure_as(judge, folder)[f"{term}/loss"],
         "seconds": told["seconds"],
         "steps": told["step"],
         "tokens": told["tokens"],
-        "parameters": model.num_parameters(),
+        "parameters": load_ours(str(folder)).num_parameters(),
     }
 
 

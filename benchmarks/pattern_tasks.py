@@ -13,6 +13,7 @@ from statistics import mean
 from typing import Any, cast
 
 from cells import cell_folder, once
+from held_out import measure_as
 from measuring import Conditions, in_fresh_process
 from samples import row_sample, text_sample
 
@@ -20,16 +21,11 @@ from tercet import TercetEncoderConfig, TercetEncoderModel
 from tercet.configs.recipe import load_recipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
-from tercet.interop.own_model import load_ours
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
-from tercet.pretraining.text import build_held_out, open_text
 from tercet.text.documents import open_documents
 from tercet.text.row_files import read_file
 from tercet.text.tokenizer import load_tokenizer, train_tokenizer
-from tercet.training.evaluation import evaluate_held_out
-from tercet.training.precision import build_accelerator
-from tercet.training.stages import cut_held_out
 
 PATTERNS: dict[str, dict[str, int]] = {
     "full": {},
@@ -232,16 +228,9 @@ def bits_per_character(model: Path, overrides: list[str], length: int) -> float:
     """
     judge = [*overrides, f"corpus.sequence_length={length}"]
     recipe = load_recipe(PretrainingRecipe, "encoder-english", judge)
-    tokenizer = load_tokenizer(str(model))
-    held_out = build_held_out(recipe, open_text(recipe, "validation"), tokenizer)
-    assert held_out.source is not None
-    accelerator = build_accelerator(recipe.training, model)
-    objective = recipe.objective.build(tokenizer, sequence_length=length).at(1.0)
-    steps = cut_held_out(held_out.source, objective, recipe.training, accelerator)
-    network = accelerator.prepare(load_ours(str(model)))
-    loss = evaluate_held_out(network, objective, held_out, steps, accelerator)["mlm/loss"]
+    loss = measure_as(recipe, model)["mlm/loss"]
     texts = [*open_documents(str(recipe.corpus.validation))]
-    ids: Any = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    ids: Any = load_tokenizer(str(model))(texts, add_special_tokens=False)["input_ids"]
     return loss / log(2) * sum(map(len, ids)) / sum(map(len, texts))
 
 

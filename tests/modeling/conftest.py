@@ -12,6 +12,8 @@ from tercet.modeling import (
     TercetEncoderForReplacedTokenDetection,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
+    block_sparse_attention,
+    packed_attention,
 )
 
 from ..architectures import ARCHITECTURES
@@ -261,3 +263,16 @@ def variant(request) -> str:
 def member(request) -> str:
     """Run a test for every member, unless it names its own."""
     return request.param
+
+
+@pytest.fixture
+def lengths_by_blocks(monkeypatch):
+    """Collect the longest of the sequences of each call that computes by blocks."""
+    seen = []
+
+    def spy(query, *arguments):
+        seen.append(query.shape[1])
+        return block_sparse_attention.block_sparse_attention(query, *arguments)
+
+    monkeypatch.setattr(packed_attention, "block_sparse_attention", spy)
+    return seen

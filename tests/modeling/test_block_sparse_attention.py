@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
-from tercet.modeling import TercetEncoderConfig, packed_attention
+from tercet.modeling import TercetEncoderConfig
 from tercet.modeling import block_sparse_attention as sparse
 from tercet.modeling.attention_patterns import PATTERNS
 
@@ -135,19 +135,6 @@ def test_only_long_sequences_of_sparse_patterns_are_computed_by_blocks():
     assert not sparse.is_sparse(pattern_of("big_bird_attention", False, attention_block_size=64), 300)
     assert not sparse.is_sparse(pattern_of("sliding_attention", False, sliding_window=250), 300)
     assert not sparse.is_sparse(pattern_of("full_attention", False), 10_000)
-
-
-@pytest.fixture
-def lengths_by_blocks(monkeypatch):
-    """Collect the longest of the sequences of each call that computes by blocks."""
-    seen = []
-
-    def spy(query, *arguments):
-        seen.append(query.shape[1])
-        return sparse.block_sparse_attention(query, *arguments)
-
-    monkeypatch.setattr(packed_attention, "block_sparse_attention", spy)
-    return seen
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache, StaticCache
 
-from tercet.modeling import block_sparse_attention as sparse
-from tercet.modeling import packed_attention
 from tercet.modeling.cached_prompts import is_empty
 
 from .ragged import ragged
@@ -39,19 +37,6 @@ def build(request, builder):
         return builder(member, kernel=kernel, **fields)
 
     return build_sparse
-
-
-@pytest.fixture
-def lengths_by_blocks(monkeypatch):
-    """Collect the longest of the sequences of each call that computes by blocks."""
-    seen = []
-
-    def spy(query, *arguments):
-        seen.append(query.shape[1])
-        return sparse.block_sparse_attention(query, *arguments)
-
-    monkeypatch.setattr(packed_attention, "block_sparse_attention", spy)
-    return seen
 
 
 def write(model, ids, mask=None, **options):
