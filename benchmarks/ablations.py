@@ -9,7 +9,8 @@ Every switch is trained for the same tokens as the base, and, where its steps ta
 the same time: with as many steps as fit. `switches.py` lists the bases and the switches.
 
 A run that is finished is kept in --folder and not repeated. The data are a folder with `train` and
-`validation`. Let the machine rest: a switch is judged by its time, too.
+`validation`. Let the machine rest: a switch is judged by its time, too. With `--any-load` it is judged by
+tokens alone, since times on a busy machine say nothing.
 """
 
 import json
@@ -42,10 +43,6 @@ SAME_TIME = 0.03
 HELD_OUT_CHARACTERS = 200_000
 """Characters of each validation file that judge; whole documents."""
 
-HEAD = """\
-| switch | change | parameters | time of a step | loss, same tokens | loss, same time |
-|---|---|--:|--:|--:|--:|"""
-
 Run = dict[str, float]
 """`loss`, `seconds`, `steps`, `tokens` and `parameters` of a finished run."""
 
@@ -55,7 +52,10 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     base = BASES[options.base]
     conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
-    result = begin_result(conditions, options.waits_for_rest, rounds=options.seeds, base=base.name, rows=[])
+    result = begin_result(
+        conditions, options.waits_for_rest, rounds=options.seeds, base=base.name,
+        is_timed=options.waits_for_rest, rows=[],
+    )  # fmt: skip
     tried = [Switch(name, tuple(overrides)) for name, *overrides in options.tries]
     chosen = [each for each in base.switches if options.only is None or each.name in options.only]
     references = run_seeds(base, Switch("base", ()), options.steps, conditions, options)
@@ -71,11 +71,11 @@ def main(arguments: list[str]) -> int:
 def try_switch(
     base: Base, switch: Switch, references: Sequence[Run], conditions: Conditions, options: Namespace
 ) -> dict[str, Any]:
-    """Train a switch for the base's tokens, and for its time if that is something else."""
+    """Train a switch for the base's tokens, and for its time if that is something else and times count."""
     same_tokens = run_seeds(base, switch, options.steps, conditions, options)
     slower = seconds_per_step(same_tokens) / seconds_per_step(references)
     same_time = same_tokens
-    if abs(slower - 1) > SAME_TIME:
+    if options.waits_for_rest and abs(slower - 1) > SAME_TIME:
         same_time = run_seeds(base, switch, max(round(options.steps / slower), 1), conditions, options)
     return row(switch, same_tokens, same_time, references)
 
@@ -154,32 +154,38 @@ def row(
 
 
 def render(result: dict[str, Any]) -> str:
-    """Write the table: losses with their difference from the base's."""
+    """Write the table: losses with their difference from the base's, and times if they count."""
     first, *others = result["rows"]
-    lines = [line_of(first, first), *(line_of(each, first) for each in others)]
     base = BASES[result["base"]]
     about = (
         f"Base: `{base.recipe}` with {', '.join(f'`{each}`' for each in base.overrides) or 'no change'}; "
         f"{first['steps'][0]:,.0f} steps, {first['tokens']:,.0f} tokens; held-out `{base.term}/loss` in nats "
         "per target, and its difference from the base's."
     )
-    return "\n".join([*describe_run(result), "", about, "", HEAD, *lines])
+    titles = ["switch", "change", "parameters", "loss, same tokens"]
+    if is_timed := result["is_timed"]:
+        titles += ["time of a step", "loss, same time"]
+    head = [f"| {' | '.join(titles)} |", f"|---|---{'|--:' * (len(titles) - 2)}|"]
+    lines = [line_of(each, first, is_timed=is_timed) for each in (first, *others)]
+    return "\n".join([*describe_run(result), "", about, "", *head, *lines])
 
 
-def line_of(row: dict[str, Any], base: dict[str, Any]) -> str:
+def line_of(row: dict[str, Any], base: dict[str, Any], *, is_timed: bool) -> str:
     """Write a row of the table."""
     change = "<br>".join(f"`{override}`" for override in row["overrides"])
-    cells = (cell(row[name], base[name], is_base=row is base) for name in ("same_tokens", "same_time"))
-    about = [row["name"], change, f"{row['parameters']:,}", f"{row['relative_time']:.2f}"]
-    return f"| {' | '.join([*about, *cells])} |"
+    columns = [row["name"], change, f"{row['parameters']:,}", loss_of(row, base, "same_tokens")]
+    if is_timed:
+        columns += [f"{row['relative_time']:.2f}", loss_of(row, base, "same_time")]
+    return f"| {' | '.join(columns)} |"
 
 
-def cell(losses: Sequence[float], base: Sequence[float], *, is_base: bool) -> str:
+def loss_of(row: dict[str, Any], base: dict[str, Any], name: str) -> str:
     """Write the mean over seeds, its deviation if there are several, and its difference from the base's."""
+    losses = row[name]
     text = f"{mean(losses):.3f}"
     if len(losses) > 1:
         text += f" ± {stdev(losses):.3f}"
-    return text if is_base else f"{text} ({mean(losses) - mean(base):+.3f})"
+    return text if row is base else f"{text} ({mean(losses) - mean(base[name]):+.3f})"
 
 
 def parse(arguments: list[str]) -> Namespace:

@@ -1,4 +1,6 @@
-"""Ablations: what a run is trained and judged with, and what is kept of it."""
+"""Ablations: what a run is trained and judged with, and what is kept and shown of it."""
+
+import pytest
 
 
 def test_a_run_is_judged_by_the_bases_recipe_and_kept_without_its_folder(text, tmp_path, module, monkeypatch):
@@ -22,3 +24,20 @@ def test_a_run_is_judged_by_the_bases_recipe_and_kept_without_its_folder(text, t
     assert (recipe.objective.z_loss, judge.objective.z_loss) == (1e-4, 0)
     assert not recipe.folder.exists()
     assert (recipe.folder.parent / "result.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("is_timed", "expected"),
+    [
+        (True, "| EMA | `training.ema_decay=0.99` | 1,000 | 4.500 (-0.100) | 1.10 | 4.550 (-0.050) |"),
+        (False, "| EMA | `training.ema_decay=0.99` | 1,000 | 4.500 (-0.100) |"),
+    ],
+)
+def test_times_of_a_busy_machine_are_left_out(module, is_timed, expected):
+    ablations, switches = module("ablations"), module("switches")
+    runs = [{"loss": loss, "seconds": seconds, "steps": 10, "tokens": 80, "parameters": 1000}
+            for loss, seconds in ((4.6, 10.0), (4.5, 11.0), (4.55, 10.0))]  # fmt: skip
+    base = ablations.row(switches.Switch("base", ()), runs[:1], runs[:1], runs[:1])
+    switch = switches.Switch("EMA", ("training.ema_decay=0.99",))
+    row = ablations.row(switch, runs[1:2], runs[2:], runs[:1])
+    assert ablations.line_of(row, base, is_timed=is_timed) == expected
