@@ -7,6 +7,8 @@ A window is `sliding_window` = w, and means what it does to transformers' masks.
 to the w tokens i - w < j <= i, itself included (Jiang et al., 2023, section 2: Mistral). In an encoder it
 attends to the 2 w + 1 tokens |i - j| <= w. Warner et al., 2024, section 2.1.2 (ModernBERT), count both sides
 at once: their 128 is w = 64 here, and covers 64 tokens to the left, 64 to the right, and the token itself.
+A model that is read in the other direction keeps its reach: a decoder without its causal mask attends to
+|i - j| < w.
 
 Shapes: B batch, T queries, S keys, C model width.
 """
@@ -85,7 +87,9 @@ class SlidingAttention(AttentionPattern):
         super().__init__(config, is_causal=is_causal)
         self.block_size: int = SLIDING_BLOCK
         # Kernels count the query itself, which an encoder's window leaves out.
-        self.window: int = config.sliding_window if is_causal else config.sliding_window + 1
+        counts_query = is_of_decoder(config)
+        self.window: int = config.sliding_window + (not counts_query)
+        self.is_read_as_built = is_causal == counts_query
 
     @classmethod
     def require(cls, config: PreTrainedConfig, layer_types: str) -> None:
@@ -124,7 +128,7 @@ class SlidingAttention(AttentionPattern):
         global_tokens: Tensor | None = None,
     ) -> Tensor | BlockMask | None:
         """Forbid pads, what is far, and what is behind a decoder's query."""
-        if global_tokens is not None:
+        if global_tokens is not None or not self.is_read_as_built:
             return super().build_mask(config, x, attention_mask, past_key_values, sequence_ids, global_tokens)
         sliding, both_sides = create_sliding_window_causal_mask, create_bidirectional_sliding_window_mask
         create: Callable[..., Any] = sliding if self.is_causal else both_sides
@@ -201,6 +205,6 @@ def require_layer_types(config: PreTrainedConfig, prefix: str = "") -> None:
             )
 
 
-def is_of_decoder(config: PreTrainedConfig, prefix: str) -> bool:
+def is_of_decoder(config: PreTrainedConfig, prefix: str = "") -> bool:
     """Tell whether layers are a decoder's: the only ones of a decoder, or those named by a prefix."""
     return bool(prefix) or config.model_type.endswith("decoder")
