@@ -67,7 +67,12 @@ class AttentionPattern(ABC):
     @property
     def identity(self) -> tuple[object, ...]:
         """All that the pattern's map depends on."""
-        return (type(self), self.is_causal, self.window, *(getattr(self.config, name) for name in self.fields))
+        return (
+            type(self),
+            self.is_causal,
+            self.window,
+            *(getattr(self.config, name) for name in self.fields),
+        )
 
     def toward(self, is_causal: bool | None) -> "AttentionPattern":
         """Give the same pattern causal or bidirectional; `None` keeps its own direction."""

@@ -69,6 +69,12 @@ class MixtureRecipe(BaseObjectiveRecipe):
         return self.require_one_model()
 
     @property
+    def other_model_classes(self) -> Sequence[type[NeuralPreTrainedModel]]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Other models that learn all objectives."""
+        first, *others = (recipe.other_model_classes for recipe in self.recipes)
+        return [known for known in first if all(known in classes for classes in others)]
+
+    @property
     def template(self) -> Template:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What a tokenizer that is trained for the run puts around a text: as for the first objective."""
         return self.recipes[0].template

@@ -3,7 +3,11 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tercet.modeling import TercetEncoderForPreTraining
+from tercet.modeling import (
+    TercetEncoderForPreTraining,
+    TercetRecurrentSeq2SeqForConditionalGeneration,
+    TercetSeq2SeqForConditionalGeneration,
+)
 from tercet.objectives.mixture import ObjectiveRecipe
 
 MASKED = {"kind": "masked_language_modeling", "mlm_probability": 0.3, "final_mlm_probability": 0.1}
@@ -25,6 +29,15 @@ def test_the_model_has_the_heads_of_all_objectives():
     assert mixture(CAUSAL, causal).model_class is mixture(causal, CAUSAL).model_class
     recipe = mixture(MASKED, PAIRS)
     assert recipe.model_class is TercetEncoderForPreTraining
+
+
+def test_another_model_learns_a_mixture_if_it_learns_all_objectives():
+    translation, scheduled = {"kind": "translation"}, {"kind": "translation", "scheduled_sampling": {}}
+    assert mixture(translation, scheduled).model_classes == (
+        TercetSeq2SeqForConditionalGeneration,
+        TercetRecurrentSeq2SeqForConditionalGeneration,
+    )
+    assert mixture(MASKED, PAIRS).model_classes == (TercetEncoderForPreTraining,)
 
 
 @pytest.mark.parametrize(
