@@ -12,7 +12,13 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor
-from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import (
+    DataCollatorForSeq2Seq,
+    LogitsProcessorList,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    TrainingArguments,
+)
 
 from tercet.modeling import (
     TercetDecoderForCausalLM,
@@ -168,6 +174,45 @@ def writer(tokenizer) -> PreTrainedTokenizerFast:
 def texts() -> list[str]:
     """Give sentences of different lengths."""
     return list(TEXTS)
+
+
+@pytest.fixture
+def rows(tokenizer, texts):
+    """Eight texts, the last five words of each its targets, so that micro-batches have ragged targets."""
+    rows = tokenizer(texts + [f"{text} {text}" for text in texts], return_token_type_ids=False)["input_ids"]
+    return [
+        {"input_ids": ids, "labels": [-100] * max(1, len(ids) - 5) + ids[max(1, len(ids) - 5) :]}
+        for ids in rows
+    ]
+
+
+@pytest.fixture
+def arguments(tmp_path):
+    """Give the function that says how to train: a step reads all rows, and their order does not matter."""
+
+    def arguments(accumulation=1, kind=TrainingArguments, **options):
+        standard = {
+            "max_steps": 2,
+            "per_device_train_batch_size": 8 // accumulation,
+            "gradient_accumulation_steps": accumulation,
+            "optim": "sgd",
+            "learning_rate": 0.5,
+            "lr_scheduler_type": "constant",
+            "logging_steps": 1,
+            "save_strategy": "no",
+            "report_to": [],
+            "use_cpu": True,
+            "disable_tqdm": True,
+        }
+        return kind(output_dir=str(tmp_path / "trainer"), **standard | options)
+
+    return arguments
+
+
+@pytest.fixture
+def pad(tokenizer):
+    """Give the function that builds the collator for a model."""
+    return lambda model: DataCollatorForSeq2Seq(tokenizer, model if model.config.is_encoder_decoder else None)
 
 
 @pytest.fixture

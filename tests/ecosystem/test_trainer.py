@@ -9,14 +9,7 @@ from accelerate import Accelerator
 from torch.optim import SGD
 from torch.optim.lr_scheduler import ConstantLR
 from torch.testing import assert_close
-from transformers import (
-    DataCollatorForSeq2Seq,
-    DataCollatorWithFlattening,
-    Seq2SeqTrainer,
-    Seq2SeqTrainingArguments,
-    Trainer,
-    TrainingArguments,
-)
+from transformers import DataCollatorWithFlattening, Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer
 
 from tercet.objectives.causal_language_modeling import CausalLanguageModeling
 from tercet.training.batches import StepDataset, endless_steps
@@ -25,45 +18,6 @@ from tercet.training.loop import Progress, train
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 every_member = pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
-
-
-@pytest.fixture
-def rows(tokenizer, texts):
-    """Eight texts, the last five words of each its targets, so that micro-batches have ragged targets."""
-    rows = tokenizer(texts + [f"{text} {text}" for text in texts], return_token_type_ids=False)["input_ids"]
-    return [
-        {"input_ids": ids, "labels": [-100] * max(1, len(ids) - 5) + ids[max(1, len(ids) - 5) :]}
-        for ids in rows
-    ]
-
-
-@pytest.fixture
-def arguments(tmp_path):
-    """Give the function that says how to train: a step reads all rows, and their order does not matter."""
-
-    def arguments(accumulation=1, kind=TrainingArguments, **options):
-        standard = {
-            "max_steps": 2,
-            "per_device_train_batch_size": 8 // accumulation,
-            "gradient_accumulation_steps": accumulation,
-            "optim": "sgd",
-            "learning_rate": 0.5,
-            "lr_scheduler_type": "constant",
-            "logging_steps": 1,
-            "save_strategy": "no",
-            "report_to": [],
-            "use_cpu": True,
-            "disable_tqdm": True,
-        }
-        return kind(output_dir=str(tmp_path / "trainer"), **standard | options)
-
-    return arguments
-
-
-@pytest.fixture
-def pad(tokenizer):
-    """Give the function that builds the collator for a model."""
-    return lambda model: DataCollatorForSeq2Seq(tokenizer, model if model.config.is_encoder_decoder else None)
 
 
 def step_plainly(model, batch, steps=2):
