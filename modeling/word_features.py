@@ -40,6 +40,8 @@ class WordFeatures(nn.Module):
         super().__init__()
         self.embedders = nn.ModuleList(map(build_embedder, descriptions))
         self.is_frozen = is_frozen
+        self.stays_whole = is_frozen
+        """Whether processes that share a model out hold these weights whole: they read them by themselves."""
         self.known: tuple[list[tuple[int, int]], str] | None = None
         if is_frozen:
             self.requires_grad_(False)

@@ -3,7 +3,8 @@
 Of a model in pieces (Zhao et al., 2023, "PyTorch FSDP"; torch's `fully_shard`), each process holds a part of
 every weight, of its gradient and of the optimizer's state. A block's weights are gathered for as long as it
 computes; what lies outside the blocks (embeddings, final norm, heads) stays gathered from the forward to the
-end of the backward pass, because the loss reads the head's weight without calling the head.
+end of the backward pass, because the loss reads the head's weight without calling the head. Modules that say
+`stays_whole` are held whole by every process; their weights do not learn.
 
 Which of the two, accelerate's user says (`accelerate launch --use_fsdp --fsdp_version 2`). It is carried out
 here: without a GPU accelerate forgets the request, and its versions differ in what they gather at once.
@@ -54,6 +55,9 @@ def prepare_model(model: nn.Module, accelerator: Accelerator) -> nn.Module:
             cast_forward_inputs=False,  # rotations stay in float32
         ),
     }
+    for part in whole_parts(model):
+        part.to(accelerator.device)
+        arguments.setdefault("ignored_params", set()).update(part.parameters())
     for block in blocks_of(model):
         fully_shard(block, reshard_after_forward=bool(plugin.reshard_after_forward), **arguments)
     fully_shard(model, reshard_after_forward=False, **arguments)
@@ -112,6 +116,11 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
     """List the modules that transformers' models name as the ones to keep together."""
     names = getattr(model, "_no_split_modules", None) or ()
     return [module for module in model.modules() if type(module).__name__ in names]
+
+
+def whole_parts(model: nn.Module) -> list[nn.Module]:
+    """List the modules that every process holds whole."""
+    return [module for module in model.modules() if getattr(module, "stays_whole", False)]
 
 
 def is_sharded(model: nn.Module) -> bool:

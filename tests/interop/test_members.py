@@ -116,6 +116,22 @@ def test_a_window_shows_a_decoder_the_past_that_the_encoder_saw():
     assert_close(decoder(IDS).logits[0, -1], encoder(IDS).logits[0, -1])
 
 
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_an_encoder_of_a_windowed_decoder_is_its_own_reading_in_both_directions(implementation):
+    decoder = decoder_of(**VARIANTS["a window"])
+    encoder = read_as(decoder, "encoder").model
+    for model in (decoder, encoder):
+        model.set_attn_implementation(implementation)
+    found = decoder(IDS, is_causal=False).logits
+    assert_close(encoder(IDS).logits, found)
+    assert_close(encoder(IDS, is_causal=True).logits, decoder(IDS).logits)
+    bounds = {"cu_seq_lens_q": torch.tensor([0, 5, IDS.shape[1]]), "max_length_q": IDS.shape[1] - 5}
+    assert_close(encoder(IDS, **bounds).logits, decoder(IDS, is_causal=False, **bounds).logits)
+    padded = torch.cat([torch.zeros(1, 3, dtype=torch.long), IDS], dim=1)
+    mask = torch.ones_like(padded).index_fill_(1, torch.arange(3), 0)
+    assert_close(decoder(padded, attention_mask=mask, is_causal=False).logits[:, 3:], found)
+
+
 def test_heads_of_tasks_are_dropped_and_a_missing_head_is_new():
     config = TercetEncoderConfig(**SIZES)
     reading = read_as(TercetEncoderForPreTraining(config), "decoder")

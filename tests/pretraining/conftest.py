@@ -29,6 +29,7 @@ PRESETS = {
     "hybrid_language_modeling": ("decoder-tiny", "byte_bpe"),
     "fill_in_the_middle": ("decoder-tiny", "byte_bpe"),
     "character_language_modeling": ("character-mini", "characters"),
+    "bidirectional_language_modeling": ("elmo-mini", "words"),
     "mixture": ("encoder-tiny", "characters"),
     "translation": ("seq2seq-tiny", "characters"),
     "span_corruption": ("seq2seq-tiny", "unigram"),
@@ -61,7 +62,15 @@ TINY = {
 }
 
 
-OVERRIDES = {"character_language_modeling": {"hidden_size": 32, "embedding_size": 16, "dropout": 0.0}}
+OVERRIDES = {
+    "character_language_modeling": {"hidden_size": 32, "embedding_size": 16, "dropout": 0.0},
+    "bidirectional_language_modeling": {
+        "hidden_size": 16,
+        "lstm_cell_size": 24,
+        "character_filters": [[2, 8]],
+        "dropout": 0.0,
+    },
+}
 """What makes models of other members tiny."""
 
 
@@ -97,7 +106,7 @@ def recipe_data_of(kind: str, texts: Path, output: Path, **training) -> dict[str
     columns = {"source_column": "left", "target_column": "right"} if kind == "translation" else {}
     return {
         "model": {"preset": preset, "overrides": OVERRIDES.get(kind, TINY)},
-        "tokenizer": {"kind": tokenizer, "vocab_size": 400},
+        "tokenizer": {"kind": tokenizer, "vocab_size": 520 if tokenizer == "words" else 400},
         "corpus": {
             "train": str(texts / f"train.{ending}"),
             "validation": str(texts / f"validation.{ending}"),
@@ -125,10 +134,11 @@ def recipe_of():
 def recipe_on(ragged_texts, tmp_path):
     """Write a recipe of four steps on ragged texts; give it and the path of its file."""
 
-    def recipe_on(kind: str, name: str = "run", dropout: float = 0.0, objective=None, **training):
+    def recipe_on(kind: str, name: str = "run", dropout: float = 0.0, objective=None, model=None, **training):
         data = recipe_data_of(
             kind, ragged_texts, tmp_path / name, **({"steps": 4, "log_every": 1} | training)
         )
+        data["model"] = model or data["model"]
         data["model"]["overrides"] = data["model"]["overrides"] | {"dropout": dropout}
         if kind == "translation":
             data["objective"] = data["objective"] | {"label_smoothing": 0.1}

@@ -35,6 +35,8 @@ CASES = [
     pytest.param("hybrid_language_modeling", COPIES, id="hybrid-copies", marks=SLOW),
     pytest.param("character_language_modeling", PIECES, id="characters-pieces", marks=SLOW),
     pytest.param("character_language_modeling", COPIES, id="characters-copies", marks=SLOW),
+    pytest.param("bidirectional_language_modeling", PIECES, id="elmo-pieces", marks=SLOW),
+    pytest.param("bidirectional_language_modeling", COPIES, id="elmo-copies", marks=SLOW),
     pytest.param("mixture", COPIES, id="mixture-copies", marks=SLOW),
 ]
 BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}
@@ -58,6 +60,15 @@ def test_two_processes_read_the_predictions_of_one(launcher, recipe_on):
     launch_and_compare(launcher, one, *recipe_on("translation", "two", objective=objective, **settings))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [PIECES, COPIES], ids=["pieces", "copies"])
+def test_two_processes_make_the_recurrent_translator_of_one(launcher, recipe_on):
+    settings = {"precision": "fp32", "tokens_per_micro_batch": 140, "evaluate_every": 2}
+    settings["model"] = {"preset": "recurrent-mini", "overrides": {"hidden_size": 32}}
+    one, _ = recipe_on("translation", "one", **settings)
+    launch_and_compare(launcher, one, *recipe_on("translation", "two", **settings))
+
+
 def launch_and_compare(launcher, one, two, file):
     """Run one recipe in this process and another one, in `file`, in two: their results are the same."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -72,7 +83,8 @@ def launch_and_compare(launcher, one, two, file):
     ours, theirs = (load_file(folder / "model.safetensors") for folder in (found, expected))
     assert ours.keys() == theirs.keys()
     for name in theirs:
-        assert (ours[name] - theirs[name]).norm() <= 1e-6 * theirs[name].norm(), name
+        difference = (ours[name].double() - theirs[name].double()).norm()
+        assert difference <= 1e-6 * theirs[name].double().norm(), name
     records = [read_log(recipe.folder / LOG) for recipe in (two, one)]
     for left, right in zip(*records, strict=True):
         for name in right.keys() - BY_THE_CLOCK - {"data"}:
