@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from ..modeling import NeuralPreTrainedModel, TercetEncoderForMaskedLM, TercetEncoderForPreTraining
 from ..text.tokenizer import Template
 from ..training.examples import ExampleSource
-from ..training.mixture import MixedObjective, MixedSource
+from ..training.mixture import MixedObjective, MixedSource, unused
 from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence
 from .hybrid_language_modeling import HybridLanguageModelingRecipe
 from .recipes import SingleObjectiveRecipe
@@ -217,12 +217,13 @@ class MixtureRecipe(BaseObjectiveRecipe):
         )
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
-        """Count the bytes that each objective's terms stand for."""
+        """Count the bytes that each objective's terms stand for, by their names in the mixture."""
         assert isinstance(source, MixedSource)
-        counts = zip(self.recipes, source.sources, strict=True)
-        return {
-            name: number for recipe, own in counts for name, number in recipe.count_bytes(corpus, own).items()
-        }
+        counts: dict[str, int] = {}
+        for recipe, own in zip(self.recipes, source.sources, strict=True):
+            for term, number in recipe.count_bytes(corpus, own).items():
+                counts[unused(term, counts)] = number
+        return counts
 
 
 ObjectiveRecipe = Annotated[SingleObjectiveRecipe | MixtureRecipe, Field(discriminator="kind")]

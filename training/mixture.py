@@ -10,7 +10,7 @@ of it, another one in every epoch. Objectives that cut the text alike read every
 Legend: E examples of an epoch, K objectives.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import chain, count, pairwise
 from typing import Any
 
@@ -138,14 +138,9 @@ class MixedObjective(Objective):
         self.names: list[dict[str, str]] = []
         """Names in the mixture of each objective's terms (K)."""
         for objective, share in zip(objectives, shares, strict=True):
-            names = {term: self._unused(term) for term in objective.weights}
+            names = {term: unused(term, self.weights) for term in objective.weights}
             self.weights |= {names[term]: share * weight for term, weight in objective.weights.items()}
             self.names.append(names)
-
-    def _unused(self, term: str) -> str:
-        """Give a term a name that no objective before has."""
-        numbered = (f"{term}_{number}" for number in count(2))
-        return next(name for name in chain([term], numbered) if name not in self.weights)
 
     @property
     def scored(self) -> Sequence[str]:
@@ -194,6 +189,12 @@ class MixedObjective(Objective):
         """Give the objective of a batch, the names of its terms, and the batch as this objective knows it."""
         own = {name: value for name, value in batch.items() if name != COMPONENT}
         return self.objectives[batch[COMPONENT]], self.names[batch[COMPONENT]], own
+
+
+def unused(term: str, names: Container[str]) -> str:
+    """Give a term a name that is not among those that others have."""
+    numbered = (f"{term}_{number}" for number in count(2))
+    return next(name for name in chain([term], numbered) if name not in names)
 
 
 def grouped(examples: Sequence[Example]) -> Iterator[tuple[int, Sequence[Example]]]:

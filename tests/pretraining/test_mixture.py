@@ -21,13 +21,18 @@ MIXTURE = {
     "kind": "mixture",
     "objectives": [{"share": 1, "objective": FALLING}, {"share": 3, "objective": PAIRS}],
 }
+CAUSAL = {"kind": "causal_language_modeling"}
+TWICE = {
+    "kind": "mixture",
+    "objectives": [{"share": 1, "objective": CAUSAL}, {"share": 1, "objective": CAUSAL | {"z_loss": 1e-4}}],
+}
 HYBRID = {"kind": "hybrid_language_modeling", "causal_share": 0.3} | {"final_mlm_probability": 0.3}
 
 
 @pytest.fixture
 def recipe_with(recipe_of, texts, tmp_path):
     def recipe_with(objective: dict, name: str = "run", **training) -> PretrainingRecipe:
-        kind = objective["kind"] if objective is HYBRID else PAIRS["kind"]
+        kind = HYBRID["kind"] if objective in (HYBRID, TWICE) else PAIRS["kind"]
         recipe = recipe_of(kind, texts, tmp_path / name, **training)
         other = parse_recipe(
             PretrainingRecipe,
@@ -52,6 +57,15 @@ def test_the_masking_probability_falls_in_a_run_and_is_final_in_evaluation(recip
     pretrain(always)
     counts = [evaluation(run)["mlm/targets"] for run in (recipe, always)]
     assert counts[0] == counts[1]
+
+
+def test_an_objective_that_is_named_twice_has_bits_per_byte_for_both(recipe_with):
+    recipe = recipe_with(TWICE)
+    pretrain(recipe)
+    scores = evaluation(recipe)
+    assert scores["clm/bits_per_byte"] == pytest.approx(scores["clm_2/bits_per_byte"])
+    per_byte = scores["clm/loss"] / scores["clm/bits_per_byte"]
+    assert scores["clm_2/loss"] / scores["clm_2/bits_per_byte"] == pytest.approx(per_byte)
 
 
 def evaluation(recipe: PretrainingRecipe) -> dict[str, float]:
