@@ -60,7 +60,7 @@ COMMON = (
     Switch("half the length for half the steps", ("training.stages=[{steps: HALF, sequence_length: 64}]",)),
     Switch(
         "half the step for a fifth of the steps",
-        ("training.stages=[{steps: FIFTH, tokens_per_step: 4096}]",),
+        ("training.stages=[{steps: FIFTH, tokens_per_step: 2048}]",),
     ),
     Switch("sequences across documents", ("corpus.isolate_documents=false",)),
 )
@@ -68,7 +68,7 @@ COMMON = (
 
 STRONG = (
     "corpus.sequence_length=128",
-    "training.tokens_per_step=8192",
+    "training.tokens_per_step=4096",
     "training.optimizer={kind: muon, learning_rate: 6.0e-3}",
     "training.schedule={kind: linear, warmup_ratio: 0.1}",
 )

@@ -37,9 +37,14 @@ def joined_config(encoder: dict[str, Any], decoder: dict[str, Any], *, is_one_ta
     apart = [name for name in encoder if name not in ours and encoder[name] != decoder[name]]
     if apart:
         listed = ", ".join(f"{name} ({encoder[name]!r} and {decoder[name]!r})" for name in apart)
+        remedy = "choose two models of the same kind"
+        if apart == ["sliding_window"]:
+            remedy = (
+                "an encoder's window leaves out the token itself, which a decoder's includes, so that a model "
+                "cannot be both; choose models without sliding layers, or an encoder whose value is the decoder's"
+            )
         raise ValueError(
-            f"encoder and decoder differ in {listed}: one model has one value for both stacks; choose two "
-            "models of the same kind"
+            f"encoder and decoder differ in {listed}: one model has one value for both stacks; {remedy}"
         )
     fields = encoder | {name: decoder[name] for name in (*OF_HEAD, *OF_TEXT)}
     fields |= {f"decoder_{name}": decoder[name] for name in DECODER_FIELDS}
