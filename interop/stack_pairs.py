@@ -40,8 +40,8 @@ def joined_config(encoder: dict[str, Any], decoder: dict[str, Any], *, is_one_ta
         remedy = "choose two models of the same kind"
         if apart == ["sliding_window"]:
             remedy = (
-                "an encoder's window leaves out the token itself, which a decoder's includes, so that a model "
-                "cannot be both; choose models without sliding layers, or an encoder whose value is the decoder's"
+                "an encoder's window leaves out the token itself, which a decoder's includes, so that one "
+                "model cannot be both; choose models without sliding layers, or with the same value"
             )
         raise ValueError(
             f"encoder and decoder differ in {listed}: one model has one value for both stacks; {remedy}"
