@@ -3,7 +3,7 @@
     python examples/compare_sizes.py
 
 Prints the tables of docs/scaling.md. Each model learns from 20 tokens per parameter (Hoffmann et al., 2022,
-section 3), in steps as large as GPT-3's (Brown et al., 2020, table 2.1), four sequences at a time.
+section 3) by AdamW, in steps as large as GPT-3's (Brown et al., 2020, table 2.1), four sequences at a time.
 Other machines: python examples/compare_sizes.py device=a100 devices=256
 """
 
@@ -35,6 +35,7 @@ def plan_size(preset: str, machines: list[str]) -> Plan:
         f"model.overrides.max_position_embeddings={LENGTH}",
         f"corpus.sequence_length={LENGTH}",
         "tokenizer.vocab_size=50257",
+        "training.optimizer={kind: adamw, learning_rate: 3.0e-4}",
         f"training.tokens_per_step={TOKENS_PER_STEP[preset]}",
         f"training.tokens_per_micro_batch={4 * LENGTH}",
     ]
