@@ -151,7 +151,7 @@ class TercetTaggerModel(TercetTaggerPreTrainedModel):
     def read(self, words: Words, texts: Sequence[Sequence[str]]) -> Tensor:
         """Compute the states (N, C) of words."""
         weight = next(self.layers.parameters())
-        vectors = torch.cat(self.features(texts)).to(weight.device, weight.dtype)
+        vectors = torch.cat(self.features([text for text in texts if text])).to(weight.device, weight.dtype)
         x = self.input_dropout(self.mixed(vectors), words)
         x = self.projection(x)
         for layer in self.layers:
