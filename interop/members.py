@@ -152,7 +152,7 @@ def fields_as(source: TercetPreTrainedModel, to: Member) -> dict[str, Any]:
             f"distances in both directions and that of a decoder in one, so that no {own} can be read as "
             f"{'an' if to == 'encoder' else 'a'} {to}; choose a model with other positions"
         )
-    if config.sliding_window is not None:
+    if "sliding_attention" in config.types_of_layers and config.sliding_window is not None:
         fields["sliding_window"] = window_as(config.sliding_window, to)
     return fields
 

@@ -47,6 +47,14 @@ class AttentionPattern(ABC):
     is_bidirectional_only: ClassVar[bool] = False
     """Whether the pattern has no causal form, and so serves no decoder."""
 
+    def __init_subclass__(cls) -> None:
+        """Raise a `TypeError` if a pattern promises a decoder what no cache can keep."""
+        if (cls.adds_to_scores or cls.depends_on_length) and not cls.is_bidirectional_only:
+            raise TypeError(
+                f"{cls.__name__} adds to scores or depends on the length of a text, which is unknown while a "
+                "text is generated: set is_bidirectional_only"
+            )
+
     def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
         if is_causal and self.is_bidirectional_only:
             raise ValueError(

@@ -74,6 +74,11 @@ class BigBirdAttention(MappedPattern):
                     f"{name} is {getattr(config, name)}, but {layer_types} has big bird layers: "
                     f"choose {smallest} or more"
                 )
+        if config.attention_random_seed > LARGEST:
+            raise ValueError(
+                f"attention_random_seed is {config.attention_random_seed}, but the largest is {LARGEST}: "
+                "choose a smaller one"
+            )
         if config.attention_global_tokens > config.max_position_embeddings:
             raise ValueError(
                 f"attention_global_tokens is {config.attention_global_tokens}, but sequences have at most "

@@ -51,8 +51,9 @@ class BlockRows(NamedTuple):
 
 @lru_cache(maxsize=64)
 def is_sparse(pattern: AttentionPattern, length: int) -> bool:
-    """Tell whether a pattern has blocks, and leaves out enough of them in a sequence of a length."""
-    if pattern.block_size is None or length <= SHORT:
+    """Tell whether blocks alone say what a pattern allows, and it leaves out enough in such a length."""
+    says_more = pattern.adds_to_scores or pattern.depends_on_length
+    if pattern.block_size is None or says_more or length <= SHORT:
         return False
     num_blocks = -(-length // pattern.block_size)
     return sum(map(len, pattern.key_blocks(num_blocks))) <= LARGEST_SHARE * num_blocks**2

@@ -104,9 +104,7 @@ class TercetDecoderModel(TercetStack):
             past_length=None if past_key_values is None else past_key_values.get_seq_length(),
             use_cache=bool(use_cache),
             output_attentions=output_attentions,
-            can_unpad=(self.training or output_positions is None)
-            and is_empty(past_key_values)
-            and not self.records("output_hidden_states", kwargs),
+            can_unpad=is_empty(past_key_values) and not self.records("output_hidden_states", kwargs),
         )
         if use_cache and past_key_values is None and layout.has_rows:
             past_key_values = self.new_cache(encoder_hidden_states)

@@ -57,7 +57,7 @@ class TercetEncoderModel(TercetStack):
             cu_seq_lens_q: Cumulative lengths (S+1,) of packed sequences, which never see each other.
             max_length_q: Longest of them, in tokens, if known.
             output_positions: Positions (n,) of the flattened batch or stream: the last layer computes only
-                their states, which are returned as (1, n, C). Not for training on padded batches.
+                their states, which are returned as (1, n, C).
             global_attention_mask: (B, T), 1 at tokens that attend to all tokens of their text and to which
                 all attend, whatever the pattern of a layer is (Beltagy et al., 2020, section 3.1).
             **kwargs: `output_hidden_states`, `output_attentions`; the rest goes to the attention kernel.
@@ -74,8 +74,7 @@ class TercetEncoderModel(TercetStack):
             cu_seq_lens_q,
             max_length_q,
             output_attentions=output_attentions,
-            can_unpad=(self.training or output_positions is None)
-            and not self.records("output_hidden_states", kwargs),
+            can_unpad=not self.records("output_hidden_states", kwargs),
         )
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
         is_causal = kwargs.get("is_causal")

@@ -89,6 +89,11 @@ class Padding:
         """Drop the pads: (B, T, ...) -> (1, N, ...)."""
         return x.expand(*self.shape, *x.shape[2:]).flatten(0, 1)[self.indices][None]
 
+    def places(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Find positions (n,) of the flattened padded batch among the N packed ones, and which are tokens."""
+        places = torch.searchsorted(self.indices, positions).clamp(max=len(self.indices) - 1)
+        return places, self.indices[places] == positions
+
     def unpack(self, x: Tensor) -> Tensor:
         """Put zeros where the pads were: (1, N, ...) -> (B, T, ...)."""
         padded = x.new_zeros(self.shape.numel(), *x.shape[2:])

@@ -37,7 +37,7 @@ from .packing import (
 )
 from .positions import POSITIONS
 from .pretrained_tercet import TercetPreTrainedModel
-from .stack_arguments import refuse_output_positions
+from .stack_arguments import refuse_output_positions, require_mask_of
 from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)
@@ -93,6 +93,8 @@ class TercetStack(TercetPreTrainedModel):
                 patterns.
         """
         size, device = tokens.shape[:2], tokens.device
+        if past_length is None:
+            require_mask_of(attention_mask, size)
         packs = has_kernel("packed", self.config._attn_implementation)
         by_kernel = packs and not (output_attentions or is_tracing())
         if cu_seq_lens is not None:
@@ -241,18 +243,16 @@ class TercetStack(TercetPreTrainedModel):
         """Apply the blocks and the final norm to the stream, and return to the layout of the input.
 
         With `output_positions` (n,) of the flattened batch, the last layer computes only their states:
-        (1, n, C).
+        (1, n, C). Those of pads are zeros where pads are removed.
 
         Raises:
-            ValueError: If `output_positions` are given for a padded batch that is packed here (in
-                training), or to a stack that reads an encoder.
+            ValueError: If `output_positions` are given to a stack that reads an encoder.
         """
         if source is not None:
             refuse_output_positions({"output_positions": output_positions}, "a stack that reads an encoder")
+        is_token = None
         if output_positions is not None and layout.padding is not None and layout.padding.has_pads:
-            raise ValueError(
-                "output_positions count positions of a padded batch, which training packs: call eval() first"
-            )
+            output_positions, is_token = layout.padding.places(output_positions)
         masks = self.relative_bias(masks, x, past_key_values, arguments.get("is_causal"))
         packed_bias = self.relative_bias.of_packed(masks, x.device)
         rotations = {kind: self.embeddings.positions.rotation(layout.position_ids, kind) for kind in masks}
@@ -272,7 +272,9 @@ class TercetStack(TercetPreTrainedModel):
                 past_key_values=past_key_values,
                 **arguments,
             )
-        return layout.unpack(self.norm(x)) if output_positions is None else self.norm(x)
+        if output_positions is None:
+            return layout.unpack(self.norm(x))
+        return self.norm(x) if is_token is None else self.norm(x).masked_fill(~is_token[:, None], 0.0)
 
     def masking_config(self, output_attentions: bool) -> TercetConfig:
         """Give the configuration for transformers' masks: the definition's, if attentions are recorded."""

@@ -21,6 +21,15 @@ def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Te
     return tokens
 
 
+def require_mask_of(attention_mask: object, size: torch.Size) -> None:
+    """Raise a `ValueError` if a padding mask is not as long as the tokens, of `size` (B, T)."""
+    if is_padding_mask(attention_mask) and not is_tracing() and attention_mask.shape[1] != size[1]:
+        raise ValueError(
+            f"attention_mask has the size {tuple(attention_mask.shape)}, but there are tokens of size "
+            f"{tuple(size)}: give one number for each token"
+        )
+
+
 def refuse_output_positions(arguments: dict[str, Any], reader: str) -> None:
     """Raise a `ValueError` if `output_positions` are given to a model that needs all states."""
     if arguments.get("output_positions") is not None:

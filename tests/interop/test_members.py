@@ -132,6 +132,13 @@ def test_an_encoder_of_a_windowed_decoder_is_its_own_reading_in_both_directions(
     assert_close(decoder(padded, attention_mask=mask, is_causal=False).logits[:, 3:], found)
 
 
+def test_a_window_that_no_layer_uses_forbids_no_reading():
+    unused = {"layer_types": ["full_attention"] * 2}
+    reading = read_as(encoder_of(sliding_window=64, **unused), "seq2seq")
+    assert reading.model.config.types_of_layers == ["full_attention"] * 2
+    assert read_as(decoder_of(sliding_window=2, **unused), "encoder").model.config.sliding_window == 2
+
+
 def test_heads_of_tasks_are_dropped_and_a_missing_head_is_new():
     config = TercetEncoderConfig(**SIZES)
     reading = read_as(TercetEncoderForPreTraining(config), "decoder")

@@ -195,6 +195,10 @@ def test_a_kernel_that_knows_windows_only_is_refused_for_other_patterns(builder)
         ({"layer_types": ["big_bird_attention"], "attention_window_blocks": 0}, "choose 1 or more"),
         ({"layer_types": ["big_bird_attention"], "attention_random_blocks": -1}, "choose 0 or more"),
         ({"layer_types": ["big_bird_attention"], "attention_random_seed": -1}, "choose 0 or more"),
+        (
+            {"layer_types": ["big_bird_attention"], "attention_random_seed": 2**32},
+            "but the largest is 4294967295",
+        ),
         ({"layer_types": ["big_bird_attention"], "attention_global_tokens": -1}, "choose 0 or more"),
         (
             {

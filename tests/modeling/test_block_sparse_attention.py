@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from tercet.modeling import TercetEncoderConfig
 from tercet.modeling import block_sparse_attention as sparse
@@ -204,6 +206,29 @@ def test_weights_are_dropped_and_biases_added_by_the_map_of_all_pairs(
     packed = biased(**long_batch.packed()).logits[0]
     assert not lengths_by_blocks
     assert_close(packed, biased(ids, mask).logits[mask.bool()], rtol=1e-4, atol=1e-4)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Keeps the number of elements of the largest tensor that is computed."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **kwargs or {})
+        tensors = (leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
+        self.numel = max(self.numel, *(each.numel() for each in tensors), 0)
+        return result
+
+
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+@torch.no_grad()
+def test_no_map_of_all_pairs_is_made_for_some_positions(member, builder, long_batch, monkeypatch):
+    monkeypatch.setattr(sparse, "CHUNK_BYTES", 1)
+    model, (ids, mask) = builder(member, **fields_of("big_bird_attention")).model, long_batch.padded("left")
+    for inputs in ((ids[:1], mask[:1]), (ids, mask)):
+        with LargestTensor() as largest:
+            model(*inputs, output_positions=torch.tensor([ids.shape[1] - 1]))
+        assert largest.numel < ids.shape[1] ** 2
 
 
 def test_states_between_layers_and_positions_to_return_are_those_of_the_definition(builder, long_batch):

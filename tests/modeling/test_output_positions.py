@@ -29,10 +29,18 @@ def test_output_positions_have_the_states_that_they_have_among_all(member, varia
     )
 
 
-def test_output_positions_are_refused_where_training_moves_them(builder, batch):
-    model, (ids, mask) = builder("encoder").model.train(), batch.padded()
-    with pytest.raises(ValueError, match=r"call eval\(\) first"):
-        model(input_ids=ids, attention_mask=mask, output_positions=torch.tensor([0]))
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+def test_output_positions_are_found_where_pads_are_removed(member, builder, batch):
+    """Training removes pads, whose states are zeros."""
+    model, (ids, mask) = builder(member).model.train(), batch.padded("left")
+    positions = torch.arange(ids.numel())
+    inputs = {"input_ids": ids, "attention_mask": mask} | (
+        {"use_cache": False} if member == "decoder" else {}
+    )
+    everything = model(**inputs).last_hidden_state.flatten(0, 1)
+    found = model(**inputs, output_positions=positions).last_hidden_state
+    assert_close(found[0], everything, **CLOSE)
+    assert not found[0, mask.flatten() == 0].any()
 
 
 OF_ALL_STATES = [
