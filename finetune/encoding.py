@@ -152,14 +152,16 @@ def cut_longest_first(first: list[int], second: list[int], room: int) -> tuple[l
 def words_at(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> np.ndarray:
     """Number each word at its first token (T,), by the spans of characters of words and tokens; else -1.
 
+    A word begins behind its leading spaces; one of spaces alone has no token.
+
     >>> words_at(["un", "true"], [(0, 0), (0, 2), (3, 5), (5, 7), (0, 0)]).tolist()
     [-1, 0, 1, -1, -1]
     """
     ends = np.cumsum([len(word) + 1 for word in words]) - 1
-    begins = ends - [len(word) for word in words]
+    begins = ends - [len(word.lstrip(" ")) for word in words]
     numbers, unseen = np.full(len(offsets), NO_WORD, dtype=np.int64), 0
     for token, (first, last) in enumerate(offsets):
-        while unseen < len(words) and (ends[unseen] <= first or not words[unseen]):
+        while unseen < len(words) and (ends[unseen] <= first or not words[unseen].strip(" ")):
             unseen += 1  # the tokenizer left nothing of it
         if first < last and unseen < len(words) and last > begins[unseen]:
             numbers[token], unseen = unseen, unseen + 1

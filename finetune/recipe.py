@@ -182,6 +182,13 @@ class FineTuningRecipe:
     their values. Every combination is tried with the first seed, and the best on the validation rows is
     selected."""
 
+    def __post_init__(self):
+        if self.training.frozen_layers and self.model.tagger:
+            raise ValueError(
+                f"training.frozen_layers is {self.training.frozen_layers}, but model.tagger freezes the word "
+                "vectors that it reads by itself, and all its layers are new: remove training.frozen_layers"
+            )
+
     @property
     def folder(self) -> Path:
         """The output folder as a path."""

@@ -32,5 +32,6 @@ def word_tokenizer(model_max_length: int | None = None) -> PreTrainedTokenizerFa
         pad_token=PAD_NAME,
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
+        split_special_tokens=True,  # a word "[PAD]" is a word
         **({} if model_max_length is None else {"model_max_length": model_max_length}),
     )

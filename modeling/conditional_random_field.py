@@ -43,7 +43,7 @@ class ConditionalRandomField(nn.Module):
 
         Args:
             emissions: Scores of the labels of each word, (S, W, L).
-            lengths: Words of each sentence, (S,), at least 1.
+            lengths: Words of each sentence, (S,); one without words has no loss.
             labels: (S, W); `IGNORE` where the label of a word is unknown.
         """
         emissions = emissions.float()
@@ -52,14 +52,14 @@ class ConditionalRandomField(nn.Module):
             right = self.score(emissions, lengths, labels.clamp(min=0))
         else:
             right = self.log_partition(allow_only(emissions, labels), lengths)
-        return self.log_partition(emissions, lengths) - right
+        return (self.log_partition(emissions, lengths) - right).masked_fill(lengths == 0, 0.0)
 
     def score(self, emissions: Tensor, lengths: Tensor, labels: Tensor) -> Tensor:
         """Score one sequence of labels (S, W) for each sentence, (S,)."""
         is_word = places(emissions) < lengths[:, None]
         of_words = emissions.gather(-1, labels[..., None]).squeeze(-1)
         of_pairs = self.transitions[labels[:, :-1], labels[:, 1:]]
-        last = labels.gather(1, lengths[:, None] - 1).squeeze(1)
+        last = labels.gather(1, (lengths[:, None] - 1).clamp(min=0)).squeeze(1)
         total = of_words.masked_fill(~is_word, 0).sum(1) + of_pairs.masked_fill(~is_word[:, 1:], 0).sum(1)
         return self.starts[labels[:, 0]] + total + self.ends[last]
 

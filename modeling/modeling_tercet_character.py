@@ -160,6 +160,8 @@ class TercetCharacterModel(TercetCharacterPreTrainedModel):
 class TercetCharacterLanguageModel(TercetCharacterPreTrainedModel):
     """Both directions with their predictions: of the next character, and of the one before."""
 
+    # Each direction has a target less than labels in every text: Trainer has to divide by its steps.
+    accepts_loss_kwargs = False
     _tied_weights_keys = {
         "forward_prediction.lm_head.weight": "model.forward_reader.embed_tokens.weight",
         "backward_prediction.lm_head.weight": "model.backward_reader.embed_tokens.weight",

@@ -33,7 +33,7 @@ def read_words(
 ) -> tuple[Words, list[list[str]]]:
     """Find the words of a batch, and what they are: for each sentence a list.
 
-    A space belongs to the word before it.
+    A space belongs to the word before it. Those at the beginning of a text belong to none, as pads do.
 
     Args:
         input_ids: Bytes (B, T), padded on either side, or packed (1, N).
@@ -44,13 +44,16 @@ def read_words(
     Raises:
         ValueError: There is no word, or an id stands for no byte.
     """
+    if input_ids.numel() == 0:
+        raise ValueError(f"input_ids has the shape {tuple(input_ids.shape)}: give at least one word")
     if int(input_ids.max()) >= NUM_IDS or int(input_ids.min()) < 0:
         raise ValueError(
             f"input_ids has ids from {int(input_ids.min())} to {int(input_ids.max())}, but bytes have those "
             f"below {NUM_IDS}: use the tokenizer that is saved with the model"
         )
     sequences = find_sequences(input_ids, attention_mask, position_ids, cu_seq_lens, PAD)
-    words = find_words(sequences, input_ids.shape, begins_word(input_ids))
+    is_outside = precedes_text(input_ids, sequences.numbers)
+    words = find_words(sequences, input_ids.shape, begins_word(input_ids), is_outside)
     return words, texts_of(input_ids, words)
 
 
@@ -58,6 +61,23 @@ def begins_word(input_ids: Tensor) -> Tensor:
     """Tell which bytes (B, T) begin a word: those behind a space that are none themselves."""
     is_space = input_ids == SPACE
     return ~is_space & is_space.roll(1, dims=-1)
+
+
+def precedes_text(input_ids: Tensor, numbers: Tensor) -> Tensor:
+    """Tell which bytes (B, T) are spaces before the first word of their sequence, if it has one.
+
+    Args:
+        input_ids: (B, T).
+        numbers: Number of the sequence of each byte, (B, T); -1 at pads.
+    """
+    number = numbers.flatten() + 1
+    is_text = ((input_ids != SPACE).flatten() & (number > 0)).long()
+    seen = is_text.cumsum(0)
+    totals = torch.zeros(int(number.max()) + 1, dtype=torch.long, device=number.device)
+    totals = totals.index_add(0, number, is_text)
+    before = totals.cumsum(0) - totals
+    is_before = (seen == before[number]) & (totals[number] > 0) & (number > 0)
+    return is_before.view(input_ids.shape)
 
 
 def texts_of(input_ids: Tensor, words: Words) -> list[list[str]]:

@@ -81,7 +81,12 @@ class Words:
         return flat.view(self.shape)
 
 
-def find_words(sequences: Sequences, shape: torch.Size, begins_word: Tensor | None = None) -> Words:
+def find_words(
+    sequences: Sequences,
+    shape: torch.Size,
+    begins_word: Tensor | None = None,
+    is_outside: Tensor | None = None,
+) -> Words:
     """Find the words of a batch.
 
     Args:
@@ -89,11 +94,14 @@ def find_words(sequences: Sequences, shape: torch.Size, begins_word: Tensor | No
         shape: (B, T).
         begins_word: (B, T), False at tokens that continue the word before them, if any do. The first token of
             a sequence begins a word all the same.
+        is_outside: (B, T), True at tokens that are of no word, as pads are.
 
     Raises:
         ValueError: There is no word.
     """
     number = sequences.numbers.flatten()
+    if is_outside is not None:
+        number = number.masked_fill(is_outside.flatten(), -1)
     tokens = (number >= 0).nonzero().squeeze(-1)
     if len(tokens) == 0:
         raise ValueError(f"a batch of {tuple(shape)} holds pads alone: give at least one word")

@@ -30,6 +30,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..training.objective import IGNORE, Batch
+from ..training.sharding import largest
 from .token_objective import without_targets
 
 DRAWS, NOISE = "decoder_draws", "decoder_noise"
@@ -166,7 +167,7 @@ def own_predictions(model: nn.Module, batch: Batch, draws: Tensor, recipe: Sched
     places = (draws[0] >= 0).nonzero().squeeze(1)
     read = true
     with in_evaluation(model):
-        for _ in range(recipe.count_passes(batch["max_length_q"])):
+        for _ in range(recipe.count_passes(largest(batch["max_length_q"], model))):
             # The prediction for a position is made where the token before it is read.
             logits = model(**inputs | {"decoder_input_ids": read}, logits_to_keep=places - 1).logits[0]
             tokens = logits.argmax(-1) if recipe.choice == "best" else drawn(logits, draws[0, places])

@@ -132,7 +132,7 @@ def _characters(documents: Iterable[str], size: int, lowercase: bool, special: S
 
 
 def _words(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:
-    normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=False)
+    normalizer = normalizers.BertNormalizer(clean_text=False, lowercase=lowercase, strip_accents=False)
     words = pre_tokenizers.BertPreTokenizer()
     as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     counts: Counter[str] = Counter()

@@ -128,6 +128,15 @@ def is_sharded(model: nn.Module) -> bool:
     return isinstance(model, FSDPModule)
 
 
+def largest(number: int, model: nn.Module) -> int:
+    """Give the largest number of all processes, where they compute together: each pass gathers weights."""
+    if not is_sharded(model):
+        return number
+    shared = torch.tensor(number, device=next(model.parameters()).device)
+    torch.distributed.all_reduce(shared, torch.distributed.ReduceOp.MAX)
+    return int(shared)
+
+
 @contextmanager
 def gathered(model: nn.Module, accelerator: Accelerator) -> Iterator[None]:
     """Let every process hold all weights for a while, so that it computes without the others.

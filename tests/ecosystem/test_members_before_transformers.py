@@ -58,6 +58,8 @@ MEMBERS: dict[str, Callable[..., PreTrainedModel]] = {
     "character model": speller,
     "tagger": tagger,
 }
+COUNTING = ["translator", "tagger"]
+"""Those whose targets are labels, which `Trainer` counts over micro-batches."""
 
 
 @pytest.fixture(params=MEMBERS)
@@ -87,6 +89,7 @@ def data(kind, rows, texts) -> list[dict]:
     ]
 
 
+@pytest.mark.parametrize("kind", COUNTING, indirect=True)
 def test_accumulated_micro_batches_make_the_step_of_the_whole_batch(kind, make, data, arguments, pad):
     ends = []
     for accumulation in (1, 4):
@@ -109,6 +112,19 @@ def test_resumed_training_ends_as_an_uninterrupted_one(make, data, arguments, pa
         trainer.train(resume_from_checkpoint=resumes)
         ends.append(dict(model.named_parameters()))
     assert_close(ends[2], ends[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["character model"], indirect=True)
+def test_the_loss_of_a_character_model_is_that_of_its_targets(make, tokenizer, arguments, pad):
+    """A direction has one target less than a text has labels."""
+    model, data = make().eval(), tokenizer(["rain ! rain"] * 4)["input_ids"]
+    data = [{"input_ids": ids, "labels": ids} for ids in data]
+    trainer = Trainer(model, arguments(), pad(model), train_dataset=data)
+    expected = model(**pad(model)(data)).loss.item()
+    assert trainer.evaluate(data)["eval_loss"] == pytest.approx(expected, rel=1e-5)
+    trainer.train()
+    losses = [record["loss"] for record in trainer.state.log_history if "loss" in record]
+    assert losses[0] == pytest.approx(expected, rel=1e-4)
 
 
 def test_translations_of_the_trainer_are_those_of_each_row_alone(tokenizer, rows, arguments, pad):

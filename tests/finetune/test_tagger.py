@@ -12,12 +12,15 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
+from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows
 from tercet.finetune.model import freeze
 from tercet.finetune.prediction import Predictor, predict_file
 from tercet.finetune.prepared import prepare
 from tercet.finetune.run import finetune
+from tercet.interop.word_tokenizer import word_tokenizer
 from tercet.modeling import TercetTaggerForTokenClassification, word_features
+from tercet.modeling.word_bytes import read_words
 from tercet.training.examples import pick
 
 from ..small_taggers import save_characters, save_elmo, save_static
@@ -170,3 +173,18 @@ def test_models_without_word_vectors_are_refused(recipe_of, bases):
     drawn = replace(recipe, model=replace(recipe.model, from_scratch=True))
     with pytest.raises(ValueError, match=r"model\.from_scratch draws the word vectors"):
         prepare(drawn)
+
+
+def test_layers_are_frozen_by_the_tagger_itself(tagger_recipe):
+    with pytest.raises(ValueError, match=r"training.frozen_layers is -1, but model.tagger freezes the word"):
+        tagger_recipe("static", training={"frozen_layers": -1})
+
+
+def test_labels_of_words_are_where_the_model_reads_them():
+    """Words may have spaces before them, or be nothing else."""
+    encoder = TextEncoder(word_tokenizer(), 100, has_token_types=False)
+    encoded = encoder.encode_words([["Bob", " lead", "x"], [" lead", " ", "x"]])
+    for row, places in enumerate([[0, 5, 10], [1, 8]]):
+        assert np.flatnonzero(encoded["words"][row] >= 0).tolist() == places
+        ids = torch.from_numpy(encoded["input_ids"][row])[None]
+        assert read_words(ids)[0].positions.tolist() == places

@@ -198,9 +198,36 @@ def test_a_pipeline_gives_probabilities_of_labels(tagger, tmp_path):
 def test_words_are_read_as_they_are():
     ids = word_tokenizer()(" a\u3000b  Größe ", return_tensors="pt")["input_ids"]
     words, texts = read_words(ids)
-    assert texts == [[UNREADABLE, "a\u3000b", "Größe"]]
-    assert words.lengths.tolist() == [3]
+    assert texts == [["a\u3000b", "Größe"]]
+    assert words.lengths.tolist() == [2]
+    assert read_words(word_tokenizer()("  ", return_tensors="pt")["input_ids"])[1] == [[UNREADABLE]]
     assert word_tokenizer().decode(ids[0]) == " a\u3000b  Größe "
+
+
+def test_spaces_before_a_text_change_nothing(tagger):
+    expected = tagger(**padded([["the", "cat"]]))
+    for side in ("left", "right"):
+        texts = ["  the cat", "a dog ran under"]
+        found = tagger(**word_tokenizer()(texts, padding=True, padding_side=side, return_tensors="pt"))
+        begin = 2 if side == "right" else 2 + len(texts[1]) - len(texts[0])
+        assert_close(found.logits[0, begin : begin + 7], expected.logits[0], **CLOSE)
+        assert (found.tags[0, :begin] == -100).all()
+
+
+def test_a_name_of_a_special_token_is_a_word():
+    ids = word_tokenizer()("a [PAD] b", return_tensors="pt")["input_ids"]
+    assert read_words(ids)[1] == [["a", "[PAD]", "b"]]
+
+
+def test_a_text_without_words_has_no_loss_and_no_tags(tagger):
+    inputs = padded([["the", "bank"], []])
+    labels = torch.ones_like(inputs["input_ids"]).masked_fill(inputs["attention_mask"] == 0, -100)
+    alone = tagger(**padded([["the", "bank"]]), labels=labels[:1])
+    found = tagger(**inputs, labels=labels)
+    assert_close(found.loss, alone.loss)
+    assert (found.tags[1] == -100).all()
+    with pytest.raises(ValueError, match=r"input_ids has the shape \(1, 0\): give at least one word"):
+        tagger(torch.empty(1, 0, dtype=torch.long))
 
 
 def test_a_smoothed_loss_is_refused(tagger):

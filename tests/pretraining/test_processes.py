@@ -50,11 +50,16 @@ def test_two_processes_make_the_model_of_one(kind, launcher, recipe_on):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("passes", [2, 64])
 @pytest.mark.parametrize("launcher", [PIECES, COPIES], ids=["pieces", "copies"])
-def test_two_processes_read_the_predictions_of_one(launcher, recipe_on):
-    """Predictions are made by passes beside that which is learned from, of each process's micro-batches."""
+def test_two_processes_read_the_predictions_of_one(launcher, passes, recipe_on):
+    """Predictions are made by passes beside that which is learned from, of each process's micro-batches.
+
+    64 are more than a target has tokens, so that targets decide how many there are.
+    """
     settings = {"precision": "fp32", "tokens_per_micro_batch": 140, "evaluate_every": 2}
-    sampling = {"schedule": "inverse_sigmoid", "final_probability": 0.7, "steepness": 2.0, "passes": 2}
+    sampling = {"schedule": "inverse_sigmoid", "final_probability": 0.7, "steepness": 2.0}
+    sampling["passes"] = passes
     objective = {"scheduled_sampling": sampling, "input_noise": 0.1}
     one, _ = recipe_on("translation", "one", objective=objective, **settings)
     launch_and_compare(launcher, one, *recipe_on("translation", "two", objective=objective, **settings))

@@ -20,6 +20,20 @@ def tokenizer(request):
     return train_tokenizer(TEXTS, request.param, 600, sentinels=4, model_max_length=32)
 
 
+def test_words_keep_characters_that_join_or_hide():
+    tokenizer = train_tokenizer(TEXTS, "words", 600)
+    for word in (
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "co\u00adop",
+        "\ufeffx",
+        "a\u0000b",
+        "\U0001f469\u200d\U0001f680",
+    ):
+        assert (
+            tokenizer.decode(tokenizer(word, add_special_tokens=False)["input_ids"]).replace(" ", "") == word
+        )
+
+
 def test_auto_tokenizer_loads_what_was_trained(tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     for loaded in (AutoTokenizer.from_pretrained(tmp_path), load_tokenizer(str(tmp_path))):
