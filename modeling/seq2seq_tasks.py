@@ -208,8 +208,11 @@ class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         inputs = (input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids)
-        rows = (None if each is None else each.flatten(0, -2) for each in inputs)
-        outputs, sequences = self.forward_base(*rows, global_attention_mask=global_attention_mask, **kwargs)
+        *rows, is_global = (
+            each.flatten(0, -2) if isinstance(each, Tensor) else each
+            for each in (*inputs, global_attention_mask)
+        )
+        outputs, sequences = self.forward_base(*rows, global_attention_mask=is_global, **kwargs)
         tokens = decoder_input_ids if input_ids is None else input_ids
         assert tokens is not None  # or nothing could have been read
         logits = self.classifier(outputs.last_hidden_state, sequences).view(len(tokens), -1)

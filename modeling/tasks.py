@@ -232,11 +232,11 @@ class TercetForMultipleChoice(TercetTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         num_questions = len(require_tokens(input_ids, inputs_embeds))
-        inputs = (input_ids, attention_mask, token_type_ids, position_ids)
-        rows = (None if each is None else each.flatten(0, -2) for each in inputs)
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, global_attention_mask)
+        *rows, is_global = (each.flatten(0, -2) if isinstance(each, Tensor) else each for each in inputs)
         vectors = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
         outputs, sequences = self.forward_base(
-            *rows, inputs_embeds=vectors, global_attention_mask=global_attention_mask, **kwargs
+            *rows, inputs_embeds=vectors, global_attention_mask=is_global, **kwargs
         )
         logits = self.classifier(outputs.last_hidden_state, sequences).view(num_questions, -1)
         loss = None if labels is None else logits_loss(logits, labels.view(-1), **loss_arguments)
