@@ -133,9 +133,13 @@ class CrossAttention(Attention):
         encoder_hidden_states: Tensor,
         attention_mask: Mask,
         past_key_values: EncoderDecoderCache | None = None,
+        is_causal: bool | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend to the encoder's output (B, S, C) with the decoder's queries (B, T, C)."""
+        """Attend to the encoder's output (B, S, C) with the decoder's queries (B, T, C).
+
+        `is_causal` is the direction of self-attention, and changes nothing here.
+        """
         query = self.q_norm(self.heads(self.q_proj(hidden_states)))
         key, value = self.keys_and_values(encoder_hidden_states, past_key_values, attention_mask)
         return self.attend(hidden_states, query, key, value, attention_mask, self.pattern, **kwargs)

@@ -28,6 +28,7 @@ from .cross_entropy import take_loss_arguments
 from .modeling_tercet_decoder import TercetDecoderModel
 from .outputs import Keywords
 from .packing import Masks
+from .positions import POSITIONS
 from .pretrained_tercet import TercetLMHeadModel
 from .targets import IGNORE, predicted_tokens
 
@@ -37,6 +38,10 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
 
     It has the parameters of `TercetDecoderForCausalLM`, by the same names: either class loads what the other
     has saved.
+
+    Raises:
+        ValueError: If positions add a bias that is learned for one direction, since a causal decoder's would
+            be read with the buckets of the other one.
     """
 
     config: TercetDecoderConfig
@@ -44,6 +49,7 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
     _tied_weights_keys = {"lm_head.weight": "model.embeddings.embed_tokens.weight"}
 
     def __init__(self, config: TercetDecoderConfig):
+        POSITIONS[config.position_embedding_type].bias(config, is_causal=True).require_direction(False)
         super().__init__(config)
         self.model = TercetDecoderModel(config, is_causal=False)
         self.build_lm_head(config)

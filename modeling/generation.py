@@ -27,6 +27,7 @@ from .growing_cache import grows, make_dynamic, make_growing
 from .packing import Masks
 from .prepacked_weights import are_in_use, is_untouched, prepacked_weights
 from .pretrained_tercet import TercetLMHeadModel
+from .prompt_chunks import refuse_prompt_chunks
 from .stack import TercetStack
 
 STEP_ARGUMENTS = {
@@ -106,6 +107,8 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
     def _prepare_cache_for_generation(
         self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any
     ) -> None:
+        if self.config.is_encoder_decoder:
+            refuse_prompt_chunks(generation_config)
         is_given = model_kwargs.get("past_key_values") is not None
         super()._prepare_cache_for_generation(generation_config, model_kwargs, *args)
         # On other devices memory is scarcer than time.

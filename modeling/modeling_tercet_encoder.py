@@ -109,6 +109,7 @@ class TercetEncoderForMaskedLM(TercetLMHeadModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> MaskedLMOutput:
         """Predict tokens: logits (B, T, V), and the loss where `labels` (B, T) is not -100, pads left out.
@@ -117,7 +118,15 @@ class TercetEncoderForMaskedLM(TercetLMHeadModel):
         is returned when, and `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
+        outputs = self.model(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            global_attention_mask=global_attention_mask,
+            **kwargs,
+        )
         targets = None if labels is None else without_pads(labels, attention_mask)
         loss, logits = self.compute_loss_and_logits(
             outputs.last_hidden_state, targets, logits_to_keep, loss_arguments
@@ -147,12 +156,21 @@ class TercetEncoderForNextSentencePrediction(TercetPreTrainedModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> NextSentencePredictorOutput:
         """Judge pairs: logits (B, 2), and the loss of `labels` (B,): 0 if B follows, 1 if it is random."""
         loss_arguments = take_loss_arguments(kwargs)
         refuse_output_positions(kwargs, type(self).__name__)
-        outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
+        outputs = self.model(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            global_attention_mask=global_attention_mask,
+            **kwargs,
+        )
         states, bounds = outputs.last_hidden_state, kwargs.get("cu_seq_lens_q")
         sequences = find_sequences(states, attention_mask, position_ids, bounds)
         logits = self.next_sentence_head(states[sequences.first])
@@ -188,6 +206,7 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
         labels: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> TercetForPreTrainingOutput:
         """Predict tokens and judge pairs, with the loss of `labels` (B, T), of `next_sentence_label` (B,),
@@ -198,7 +217,15 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         refuse_output_positions(kwargs, type(self).__name__)
-        outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
+        outputs = self.model(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            global_attention_mask=global_attention_mask,
+            **kwargs,
+        )
         states = outputs.last_hidden_state
         targets = None if labels is None else without_pads(labels, attention_mask)
         token_loss, token_logits = self.compute_loss_and_logits(

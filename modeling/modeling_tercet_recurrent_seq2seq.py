@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import GenerationMixin
+from transformers import GenerationConfig, GenerationMixin
 from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils.generic import can_return_tuple
 
@@ -24,6 +24,7 @@ from .cross_entropy import take_loss_arguments
 from .outputs import Keywords
 from .packing import packed_bounds, require_source_bounds
 from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
+from .prompt_chunks import refuse_prompt_chunks
 from .recurrent_cache import RecurrentCache
 from .recurrent_decoder import Decoded, RecurrentDecoder, Source
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, embed
@@ -190,6 +191,12 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
         return False  # the first step makes the cache; transformers' own holds keys and values
+
+    def _prepare_cache_for_generation(
+        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any
+    ) -> None:
+        refuse_prompt_chunks(generation_config)
+        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Shift labels (B, T) right, behind the start token: the decoder's input in training.

@@ -192,6 +192,7 @@ class TercetSeq2SeqForConditionalGeneration(
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqLMOutput:
         """Predict the target: logits (B, T, V), and the loss of `labels` (B, T), each the token after its
@@ -218,6 +219,7 @@ class TercetSeq2SeqForConditionalGeneration(
             inputs_embeds,
             decoder_inputs_embeds,
             use_cache=use_cache,
+            global_attention_mask=global_attention_mask,
             **kwargs,
         )
         targets = None if labels is None else without_pads(labels, decoder_attention_mask)

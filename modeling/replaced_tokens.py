@@ -68,6 +68,7 @@ class TercetEncoderForReplacedTokenDetection(TercetPreTrainedModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> TokenClassifierOutput:
         """Judge tokens: logits (B, T), above 0 where a token seems replaced, and the loss of `labels`.
@@ -77,7 +78,15 @@ class TercetEncoderForReplacedTokenDetection(TercetPreTrainedModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         refuse_output_positions(kwargs, type(self).__name__)
-        outputs = self.model(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
+        outputs = self.model(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            global_attention_mask=global_attention_mask,
+            **kwargs,
+        )
         logits = self.replaced_token_head(outputs.last_hidden_state)
         loss = None
         if labels is not None:

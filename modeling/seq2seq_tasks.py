@@ -115,6 +115,7 @@ class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqTaskModel):
         decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqSequenceClassifierOutput:
         """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
@@ -124,7 +125,13 @@ class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         outputs, sequences = self.forward_base(
-            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids, **kwargs
+            input_ids,
+            attention_mask,
+            decoder_input_ids,
+            decoder_attention_mask,
+            position_ids,
+            global_attention_mask=global_attention_mask,
+            **kwargs,
         )
         logits = self.classifier(outputs.last_hidden_state, sequences)
         loss = None
@@ -150,6 +157,7 @@ class TercetSeq2SeqForTokenClassification(TercetSeq2SeqTaskModel):
         decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqSequenceClassifierOutput:
         """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100, pads left out.
@@ -159,7 +167,13 @@ class TercetSeq2SeqForTokenClassification(TercetSeq2SeqTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         outputs, _ = self.forward_base(
-            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids, **kwargs
+            input_ids,
+            attention_mask,
+            decoder_input_ids,
+            decoder_attention_mask,
+            position_ids,
+            global_attention_mask=global_attention_mask,
+            **kwargs,
         )
         logits, loss = self.classifier(outputs.last_hidden_state), None
         if labels is not None:
@@ -185,6 +199,7 @@ class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqTaskModel):
         decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqSequenceClassifierOutput:
         """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the correct ones.
@@ -193,8 +208,11 @@ class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         inputs = (input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids)
-        rows = (None if each is None else each.flatten(0, -2) for each in inputs)
-        outputs, sequences = self.forward_base(*rows, **kwargs)
+        *rows, is_global = (
+            each.flatten(0, -2) if isinstance(each, Tensor) else each
+            for each in (*inputs, global_attention_mask)
+        )
+        outputs, sequences = self.forward_base(*rows, global_attention_mask=is_global, **kwargs)
         tokens = decoder_input_ids if input_ids is None else input_ids
         assert tokens is not None  # or nothing could have been read
         logits = self.classifier(outputs.last_hidden_state, sequences).view(len(tokens), -1)
@@ -220,6 +238,7 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqTaskModel):
         position_ids: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqQuestionAnsweringModelOutput:
         """Score each token as the first and as the last of an answer: logits (B, T) each, and their loss.
@@ -229,7 +248,13 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         outputs, sequences = self.forward_base(
-            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids, **kwargs
+            input_ids,
+            attention_mask,
+            decoder_input_ids,
+            decoder_attention_mask,
+            position_ids,
+            global_attention_mask=global_attention_mask,
+            **kwargs,
         )
         start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
         return Seq2SeqQuestionAnsweringModelOutput(

@@ -92,6 +92,7 @@ def kernel_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
         "cu_seq_lens_k",
         "max_length_q",
         "max_length_k",
+        "global_attention_mask",
         "output_hidden_states",
         "use_cache",
     }

@@ -86,6 +86,7 @@ class TercetForSequenceClassification(TercetTaskModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> SequenceClassifierOutputWithPast:
         """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
@@ -95,7 +96,13 @@ class TercetForSequenceClassification(TercetTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         outputs, sequences = self.forward_base(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            global_attention_mask=global_attention_mask,
+            **kwargs,
         )
         logits = self.classifier(outputs.last_hidden_state, sequences)
         loss = None
@@ -127,6 +134,7 @@ class TercetForTokenClassification(TercetTaskModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> TokenClassifierOutput:
         """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100, pads left out.
@@ -135,7 +143,13 @@ class TercetForTokenClassification(TercetTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         outputs, _ = self.forward_base(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            global_attention_mask=global_attention_mask,
+            **kwargs,
         )
         logits, loss = self.classifier(outputs.last_hidden_state), None
         if labels is not None:
@@ -163,6 +177,7 @@ class TercetForQuestionAnswering(TercetTaskModel):
         inputs_embeds: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> QuestionAnsweringModelOutput:
         """Score each token as the first and as the last of an answer: logits (B, T) each, and their loss.
@@ -172,7 +187,13 @@ class TercetForQuestionAnswering(TercetTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         outputs, sequences = self.forward_base(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            global_attention_mask=global_attention_mask,
+            **kwargs,
         )
         start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
         return QuestionAnsweringModelOutput(
@@ -201,6 +222,7 @@ class TercetForMultipleChoice(TercetTaskModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> MultipleChoiceModelOutput:
         """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the correct ones.
@@ -210,10 +232,12 @@ class TercetForMultipleChoice(TercetTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         num_questions = len(require_tokens(input_ids, inputs_embeds))
-        inputs = (input_ids, attention_mask, token_type_ids, position_ids)
-        rows = (None if each is None else each.flatten(0, -2) for each in inputs)
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, global_attention_mask)
+        *rows, is_global = (each.flatten(0, -2) if isinstance(each, Tensor) else each for each in inputs)
         vectors = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
-        outputs, sequences = self.forward_base(*rows, inputs_embeds=vectors, **kwargs)
+        outputs, sequences = self.forward_base(
+            *rows, inputs_embeds=vectors, global_attention_mask=is_global, **kwargs
+        )
         logits = self.classifier(outputs.last_hidden_state, sequences).view(num_questions, -1)
         loss = None if labels is None else logits_loss(logits, labels.view(-1), **loss_arguments)
         return MultipleChoiceModelOutput(
@@ -241,6 +265,7 @@ class TercetForSentenceEmbedding(TercetTaskModel):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> TercetSentenceEmbeddingOutput:
         """Embed sequences: vectors (S, C), one row for each, padded or packed.
@@ -249,7 +274,13 @@ class TercetForSentenceEmbedding(TercetTaskModel):
         pairs of texts, and a batch does not say which belong together.
         """
         outputs, sequences = self.forward_base(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            global_attention_mask=global_attention_mask,
+            **kwargs,
         )
         assert outputs.last_hidden_state is not None
         pooled = self.pool(outputs.last_hidden_state, sequences)

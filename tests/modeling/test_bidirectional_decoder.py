@@ -121,3 +121,21 @@ def test_a_bias_of_one_direction_serves_no_other():
     model = TercetDecoderForCausalLM(config(position_embedding_type="relative_bias"))
     with pytest.raises(ValueError, match="is_causal=False, but a bias of relative positions is learned"):
         model(IDS, is_causal=False)
+
+
+def test_a_bias_of_one_direction_is_loaded_as_one_reading_only(tmp_path):
+    causal = TercetDecoderForCausalLM(config(position_embedding_type="relative_bias"))
+    causal.save_pretrained(tmp_path)
+    message = "is_causal=False, but a bias of relative positions is learned for is_causal=True: choose"
+    with pytest.raises(ValueError, match=message):
+        AutoModelForMaskedLM.from_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        TercetDecoderForMaskedLM(causal.config)
+    assert torch.equal(AutoModelForCausalLM.from_pretrained(tmp_path)(IDS).logits, causal.eval()(IDS).logits)
+
+
+def test_a_bias_without_a_direction_is_loaded_as_both_readings(tmp_path):
+    causal = TercetDecoderForCausalLM(config(position_embedding_type="alibi")).eval()
+    causal.save_pretrained(tmp_path)
+    masked = AutoModelForMaskedLM.from_pretrained(tmp_path)
+    torch.testing.assert_close(masked(IDS).logits[:, 1:], causal(IDS, is_causal=False).logits[:, :-1])

@@ -30,6 +30,20 @@ def test_the_target_side_never_looks_ahead_but_sees_the_whole_source(builder):
     assert (of_source.abs().sum(-1) > 0).all()
 
 
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+@pytest.mark.parametrize("score", ["scaled_dot_product", "additive"])
+def test_a_direction_for_one_call_leaves_the_whole_source_visible(score, kernel, builder):
+    model = builder("seq2seq", kernel=kernel, attention_score=score)
+    source, target = torch.randint(3, 61, (2, 7)), torch.randint(3, 61, (2, 5))
+    encoded = model.get_encoder()(source)
+    inputs = {"encoder_outputs": encoded, "decoder_input_ids": target}
+    assert_close(model(**inputs, is_causal=True).logits, model(**inputs).logits)
+    definition = builder("seq2seq", kernel="eager", attention_score=score)
+    expected = definition(source, decoder_input_ids=target, is_causal=True).logits
+    found = model(source, decoder_input_ids=target, is_causal=True).logits
+    assert_close(found, expected, rtol=1e-4, atol=2e-5)
+
+
 def test_the_encoder_sees_everything(builder):
     model = builder("encoder")
     vectors = model.get_input_embeddings()(torch.randint(3, 61, (1, 6))).detach().requires_grad_()

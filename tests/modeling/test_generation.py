@@ -143,3 +143,12 @@ def test_the_source_is_projected_once(builder):
         block.cross_attention.k_proj.register_forward_hook(lambda *_: calls.append(1))
     model.generate(torch.randint(3, 61, (1, 5)), **GREEDY)
     assert len(calls) == len(model.model.decoder.layers)
+
+
+@pytest.mark.parametrize("prompt", [{}, {"decoder_input_ids": torch.tensor([[1, 5, 6, 7, 8]] * 5)}])
+def test_chunks_of_a_target_are_refused(prompt, builder, batch):
+    ids, mask = batch.padded()
+    with pytest.raises(ValueError, match=r"prefill_chunk_size is 2, .* decoders only, .* leave it out"):
+        builder("seq2seq").generate(
+            ids, attention_mask=mask, prefill_chunk_size=2, max_new_tokens=3, **prompt
+        )

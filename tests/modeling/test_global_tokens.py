@@ -3,9 +3,17 @@
 import pytest
 import torch
 from torch.testing import assert_close
+from transformers import Trainer, TrainingArguments
 
-from tercet.modeling import TercetEncoderConfig, TercetEncoderModel
+from tercet.modeling import (
+    TercetEncoderConfig,
+    TercetEncoderForMultipleChoice,
+    TercetEncoderModel,
+    TercetSeq2SeqForMultipleChoice,
+)
 from tercet.modeling.attention_patterns import PATTERNS
+
+from ..architectures import ARCHITECTURES
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 FIELDS = {
@@ -16,6 +24,8 @@ FIELDS = {
     "attention_global_tokens": 1,
     "attention_random_blocks": 1,
 }
+READERS = [each for each in ARCHITECTURES if "Decoder" not in each.__name__]
+"""Models with an encoder."""
 SPARSE = [kind for kind in PATTERNS if kind != "full_attention"]
 
 
@@ -135,6 +145,29 @@ def test_the_encoder_of_a_seq2seq_model_has_global_tokens(builder, batch, target
         for use_cache in (True, False)
     ]
     assert torch.equal(*texts)
+
+
+@pytest.mark.parametrize("architecture", READERS, ids=lambda architecture: architecture.__name__)
+def test_the_stock_trainer_keeps_the_choice(architecture, task_builder, examples, tmp_path):
+    model, inputs = task_builder(architecture, **fields_of("sliding_attention")), examples(architecture)
+    chosen = inputs | {"global_attention_mask": inputs["attention_mask"]}
+    rows = [{name: value[idx] for name, value in chosen.items()} for idx in range(4)]
+    arguments = TrainingArguments(output_dir=str(tmp_path), report_to=[], use_cpu=True)
+    kept = next(iter(Trainer(model=model, args=arguments, train_dataset=rows).get_train_dataloader()))
+    assert "global_attention_mask" in kept
+
+
+@pytest.mark.parametrize("architecture", [TercetEncoderForMultipleChoice, TercetSeq2SeqForMultipleChoice])
+def test_choices_have_the_global_tokens_of_their_rows(architecture, task_builder, examples):
+    model, inputs = task_builder(architecture, **fields_of("sliding_attention")), examples(architecture)
+    chosen = torch.zeros_like(inputs["input_ids"])
+    chosen[..., 0] = 1
+    found = model(**inputs, global_attention_mask=chosen).logits
+    assert torch.equal(found, model(**inputs, global_attention_mask=chosen.flatten(0, 1)).logits)
+    alone = {name: inputs[name][1:2, 1:] for name in ("input_ids", "attention_mask")}
+    single = model(**alone, global_attention_mask=chosen[1:2, 1:]).logits
+    assert_close(found[1, 1], single[0, 0], **CLOSE)
+    assert not torch.allclose(found, model(**inputs).logits)
 
 
 @pytest.mark.parametrize(

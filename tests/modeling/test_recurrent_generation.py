@@ -81,6 +81,11 @@ def test_generation_gives_attention_maps_of_each_step(source):
     assert_close(maps, outputs.cross_attentions[0])
 
 
+def test_chunks_of_a_target_are_refused(source):
+    with pytest.raises(ValueError, match=r"prefill_chunk_size is 2, .* decoders only, .* leave it out"):
+        build().generate(**source, prefill_chunk_size=2, max_new_tokens=3)
+
+
 def test_no_assistant_is_taken(source):
     with pytest.raises(ValueError, match="not supported with stateful models"):
         build().generate(**{n: x[:1] for n, x in source.items()}, assistant_model=build(), max_new_tokens=3)

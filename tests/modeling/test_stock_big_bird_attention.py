@@ -147,6 +147,19 @@ def test_the_fused_kernel_takes_what_is_added(length, builder):
     assert_close(packed, model(ids).logits, **CLOSE)
 
 
+@pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+def test_a_given_mask_of_pairs_is_used_as_it_is(kernel, builder):
+    model = builder("encoder", kernel=kernel, **fields_of())
+    plain = builder("encoder", kernel=kernel)
+    plain.load_state_dict(model.state_dict())
+    ids = torch.randint(3, 61, (2, 12), generator=torch.Generator().manual_seed(0))
+    mask = torch.zeros(2, 1, 12, 12)
+    mask[..., 3:5] = mask[1, :, :, :2] = torch.finfo(torch.float32).min
+    assert_close(model(ids, attention_mask=mask).logits, plain(ids, attention_mask=mask).logits)
+    by_type = dict.fromkeys(model.config.types_of_layers, mask)
+    assert_close(model(ids, attention_mask=by_type).logits, plain(ids, attention_mask=mask).logits)
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
