@@ -45,11 +45,16 @@ def require_global_tokens(
     """Tell which tokens of a batch of `size` (B, T) are chosen to be global, (B, T); `None`: none are chosen.
 
     Raises:
-        ValueError: If a choice has another size, or lies outside the text, or the mask or the kernel cannot
-            take it up.
+        ValueError: If a choice is no tensor, has another size, or lies outside the text, or the mask or the
+            kernel cannot take it up.
     """
     if global_attention_mask is None:
         return None
+    if not isinstance(global_attention_mask, Tensor):
+        raise ValueError(
+            f"global_attention_mask is a {type(global_attention_mask).__name__}, but has to be a tensor of "
+            f"size {(*size,)}: pass torch.tensor(...), 1 where a token is global"
+        )
     if global_attention_mask.shape != size:
         raise ValueError(
             f"global_attention_mask has the size {(*global_attention_mask.shape,)}, but there are tokens of "
@@ -77,11 +82,11 @@ def require_global_tokens(
 
 
 def refuse_global_tokens(arguments: dict[str, Any], reader: str) -> None:
-    """Raise a `ValueError` if `global_attention_mask` is given to a model whose tokens see no later ones."""
+    """Raise a `ValueError` if `global_attention_mask` is given to a decoder, whatever its direction."""
     if arguments.get("global_attention_mask") is not None:
         raise ValueError(
-            f"global_attention_mask is given to {reader}, where tokens do not attend to later ones: leave it "
-            "out, and set attention_global_tokens for the first tokens of big bird layers"
+            f"global_attention_mask is given to {reader}, but encoders alone take one: leave it out, and set "
+            "attention_global_tokens for the first tokens of big bird layers"
         )
 
 

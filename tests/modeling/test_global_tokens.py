@@ -6,6 +6,7 @@ from torch.testing import assert_close
 from transformers import Trainer, TrainingArguments
 
 from tercet.modeling import (
+    TercetDecoderForMaskedLM,
     TercetEncoderConfig,
     TercetEncoderForMultipleChoice,
     TercetEncoderModel,
@@ -173,6 +174,7 @@ def test_choices_have_the_global_tokens_of_their_rows(architecture, task_builder
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
+        ({"global_attention_mask": [[1, 0, 0]] * 2}, r"is a list, but has to be a tensor of size \(2, 3\)"),
         ({"global_attention_mask": torch.ones(2, 4)}, r"has the size \(2, 4\), but .* size \(2, 3\)"),
         (
             {
@@ -196,10 +198,11 @@ def test_a_choice_outside_the_text_is_refused(inputs, message, builder):
         model(torch.tensor([[5, 6, 7], [8, 9, 4]]), **inputs)
 
 
-def test_kernels_without_masks_and_decoders_are_refused(builder):
+def test_kernels_without_masks_and_decoders_are_refused(builder, task_builder):
     ids = torch.tensor([[5, 6]])
-    with pytest.raises(ValueError, match="to TercetDecoderModel, where tokens do not attend to later ones"):
-        builder("decoder")(ids, global_attention_mask=torch.ones_like(ids))
+    for model in (builder("decoder"), task_builder(TercetDecoderForMaskedLM)):
+        with pytest.raises(ValueError, match="to TercetDecoderModel, but encoders alone take one: leave it"):
+            model(ids, global_attention_mask=torch.ones_like(ids))
     model = TercetEncoderModel(
         TercetEncoderConfig(hidden_size=32, num_attention_heads=2, num_hidden_layers=1)
     )
