@@ -40,12 +40,17 @@ class Sentences:
             yield from filter(None, map(WORD.findall, text.split("\n")))
 
 
-def neighbours(model: TercetWordVectorsModel, word: str, count: int = 6) -> list[str]:
-    """Name the known words whose vectors point most nearly in the direction of a word's."""
-    table = F.normalize(model.word_vectors.weight.detach(), dim=-1)
-    with torch.no_grad():
-        nearest = (table @ F.normalize(model.vectors_of([word])[0], dim=-1)).topk(count + 1).indices.tolist()
-    words = [*model.words.entries]
+@torch.no_grad()
+def neighbours(model: TercetWordVectorsModel, word: str, count: int = 6) -> list[str] | None:
+    """Name the known words, at most `count`, whose vectors point most nearly in the direction of a word's.
+
+    `None` if the word has no vector: it is unknown, and no n-grams stand in for it.
+    """
+    words, vector = [*model.words.entries], model.vectors_of([word])[0]
+    if not vector.any():
+        return None
+    cosines = F.normalize(model.word_vectors.weight, dim=-1) @ F.normalize(vector, dim=-1)
+    nearest = cosines.topk(min(count + 1, len(words))).indices.tolist()
     return [words[row] for row in nearest if words[row] != word][:count]
 
 
@@ -77,7 +82,8 @@ def main() -> None:
     save_word_vectors(model, options.folder)
     print(f"{model.config.num_words:,} words, {model.config.hidden_size} numbers each: {options.folder}")
     for word in ("bank", "Paris", "walking", "unhappyish"):
-        print(f"  {word}: {', '.join(neighbours(model, word))}")
+        near = neighbours(model, word)
+        print(f"  {word}: {'unknown, it has no vector' if near is None else ', '.join(near)}")
 
 
 if __name__ == "__main__":

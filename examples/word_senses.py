@@ -8,7 +8,7 @@ A word vector is the same wherever its word stands; a state of a model is one of
 of two uses in different senses, and the difference: the further above 0 it is, the better the layer tells the
 senses apart. Models that read from left to right see only what precedes the word. Several tokens of a word
 are averaged, and of an encoder with a decoder the encoder is read. Static word vectors and character models
-have one layer, the vector of the word. Draws runs/word-senses.png.
+have one layer, the vector of the word. Taggers return no states and are refused. Draws runs/word-senses.png.
 """
 
 import argparse
@@ -69,9 +69,9 @@ def states_of(model: Any, tokenizer: Any, sentence: str, word: str) -> Tensor:
     """Give the states of a word in a sentence, one for each layer: (layers, C).
 
     Raises:
-        ValueError: The word is not in the sentence.
+        ValueError: The word is not in the sentence, or the model returns no states of its layers.
     """
-    found = re.search(rf"\b{re.escape(word)}\b", sentence, re.IGNORECASE)
+    found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", sentence, re.IGNORECASE)
     if found is None:
         raise ValueError(f"{sentence!r} does not have the word {word!r}: choose sentences that do")
     if (embed := EMBED.get(model.config.model_type)) is not None:
@@ -82,7 +82,12 @@ def states_of(model: Any, tokenizer: Any, sentence: str, word: str) -> Tensor:
     begins, ends = batch.pop("offset_mapping")[0].T
     is_word = (begins < found.end()) & (ends > found.start())
     with torch.no_grad():
-        layers = model(**batch, output_hidden_states=True).hidden_states
+        layers = model(**batch, output_hidden_states=True).get("hidden_states")
+    if layers is None:
+        raise ValueError(
+            f"a {model.config.model_type} returns no states of its layers: name another model, such as an "
+            "encoder or one whose word vectors it reads"
+        )
     return torch.stack([layer[0, is_word].mean(0) for layer in layers])
 
 

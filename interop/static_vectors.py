@@ -88,12 +88,12 @@ def read_word_vectors(file: Path, largest: int | None = None) -> TercetWordVecto
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: A line has another number of numbers than the first one, or what is none; or there is no
-            line.
+        ValueError: A line has another number of numbers than the first one, or what is none or not finite;
+            or a line is not UTF-8, or all are blank.
     """
     rows: dict[str, np.ndarray] = {}
     opens = gzip.open if file.suffix == ".gz" else open
-    with opens(file, "rt", encoding="utf-8") as lines:
+    with opens(file, "rt", encoding="utf-8", errors="surrogateescape") as lines:
         for word, numbers in parsed(lines, file):
             if largest is not None and len(rows) == largest:
                 break
@@ -105,22 +105,50 @@ def read_word_vectors(file: Path, largest: int | None = None) -> TercetWordVecto
 
 def parsed(lines: Iterable[str], file: Path) -> Iterator[tuple[str, np.ndarray]]:
     """Give each word with its vector (C,), float32; see `read_word_vectors`."""
-    width = 0
+    width, is_first = 0, True
     for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"line {number} of {file}"
+        require_text(line, where)
         word, *values = line.rstrip("\n ").split(" ")
-        if number == 1 and len(values) == 1 and word.isdigit():
+        is_header = is_first and len(values) == 1 and word.isdigit()
+        is_first = False
+        if is_header:
             continue
         width = width or len(values)
-        try:
+        yield word, vector_of(values, width, shown=repr(line.strip()[:40]), where=where)
+
+
+def require_text(line: str, where: str) -> None:
+    """Raise a `ValueError` if a line has bytes that are not UTF-8, or no space."""
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        written = line.strip().encode(errors="surrogateescape")[:40]
+        raise ValueError(
+            f"{where} is not UTF-8 ({written!r}): convert it, or name a file in text format if it is binary"
+        ) from None
+    if " " not in line.rstrip("\n "):
+        raise ValueError(
+            f"{where} has no space ({line.strip()[:40]!r}): separate a word and its numbers by single spaces"
+        )
+
+
+def vector_of(values: Sequence[str], width: int, *, shown: str, where: str) -> np.ndarray:
+    """Read the numbers (C,) of a line; errors say what is `shown` of it and `where` it stands."""
+    try:
+        with np.errstate(over="ignore"):
             vector = np.array(values, dtype=np.float32)
-        except ValueError:
-            vector = np.empty(0, dtype=np.float32)
-        if len(vector) != width or not width:
-            raise ValueError(
-                f"line {number} of {file} has no {width} numbers behind its word ({line.strip()[:40]}): "
-                "correct it, or leave it out"
-            )
-        yield word, vector
+    except ValueError:
+        vector = np.empty(0, dtype=np.float32)
+    if len(vector) != width:
+        problem = f"no {width} numbers behind its word"
+    elif not np.isfinite(vector).all():
+        problem = "numbers that are not finite"
+    else:
+        return vector
+    raise ValueError(f"{where} has {problem} ({shown}): correct it, or leave it out")
 
 
 def build(
@@ -136,8 +164,18 @@ def build(
         vectors: (V, C).
         ngram_vectors: (rows, C).
         ngram_lengths: Characters of the shortest and the longest n-gram.
+
+    Raises:
+        ValueError: A word is given twice, or there are more or fewer words than vectors.
     """
-    entries = {word: number for number, word in enumerate(words)}
+    if len(words) != len(vectors):
+        raise ValueError(
+            f"{len(words)} words are given, but {len(vectors)} vectors: give one vector for each word"
+        )
+    entries: dict[str, int] = {}
+    for number, word in enumerate(words):
+        if entries.setdefault(word, number) != number:
+            raise ValueError(f"the word {word!r} is given twice: give each word once, with one vector")
     num_words, num_bytes = sizes(entries)
     config = TercetWordVectorsConfig(
         hidden_size=vectors.shape[1],

@@ -37,12 +37,16 @@ class RecurrentEncoderOutput(ModelOutput):
 
 
 class RecurrentEncoder(nn.Module):
-    """The table of token vectors, which the decoder reads as well, and bidirectional layers."""
+    """The table of token vectors, which the decoder reads as well, and bidirectional layers.
+
+    Has the model's `config`, as any model's encoder has.
+    """
 
     main_input_name = "input_ids"
 
     def __init__(self, config: TercetRecurrentSeq2SeqConfig):
         super().__init__()
+        self.config = config
         self.embeddings = Embeddings(config, NoPositions(config))
         self.layers: Iterable[RecurrentLayer] = build_layers(
             config.cell_type, config.hidden_size, config.num_hidden_layers, is_bidirectional=True

@@ -87,7 +87,8 @@ class ElmoEmbedder(WordEmbedder):
 
     def __init__(self, description: Mapping[str, Any]):
         super().__init__()
-        self.model = TercetElmoModel(TercetElmoConfig.from_dict(dict(description)))
+        fields = without_token_ids(description)  # which folders of earlier versions have
+        self.model = TercetElmoModel(TercetElmoConfig.from_dict(fields))
         self.num_layers = self.model.config.num_hidden_layers + 1
         self.width = self.model.config.hidden_size
 
@@ -136,6 +137,7 @@ def describe(config: NeuralConfig, tokenizer: PreTrainedTokenizerBase | None) ->
         description.pop(name, None)
     if isinstance(config, TercetElmoConfig):
         description["vocab_size"] = 1  # words come as characters: no token needs a spelling
+        description = without_token_ids(description)
     if isinstance(config, TercetCharacterConfig):
         characters = alphabet_of(tokenizer)
         num_characters, num_bytes = sizes(characters)
@@ -146,6 +148,11 @@ def describe(config: NeuralConfig, tokenizer: PreTrainedTokenizerBase | None) ->
             "end": cast(PreTrainedTokenizerBase, tokenizer).eos_token_id,
         }
     return description
+
+
+def without_token_ids(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the ids of special tokens, which mean nothing without the vocabulary."""
+    return {name: value for name, value in description.items() if not name.endswith("_token_id")}
 
 
 def adopt(

@@ -98,3 +98,14 @@ def test_word_vectors_are_read_from_a_file(tmp_path, monkeypatch, capsys):
     run("train_word_vectors", monkeypatch, tmp_path / "vectors.txt", tmp_path / "model", "--ready")
     assert (tmp_path / "model" / "model.safetensors").exists()
     assert "8 words, 3 numbers each" in capsys.readouterr().out
+
+
+def test_few_words_have_few_neighbours_and_unknown_words_none(tmp_path, monkeypatch, capsys):
+    (tmp_path / "vectors.txt").write_text("bank 1 0\nparis 0 1\nriver 2 1\n")
+    run("train_word_vectors", monkeypatch, tmp_path / "vectors.txt", tmp_path / "model", "--ready")
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  bank: river, paris",
+        "  Paris: paris, river, bank",
+        "  walking: unknown, it has no vector",
+        "  unhappyish: unknown, it has no vector",
+    ]

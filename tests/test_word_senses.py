@@ -12,9 +12,14 @@ from tercet import (
     TercetElmoModel,
     TercetEncoderConfig,
     TercetEncoderModel,
+    TercetRecurrentSeq2SeqConfig,
+    TercetRecurrentSeq2SeqModel,
     TercetSeq2SeqConfig,
     TercetSeq2SeqModel,
+    TercetTaggerConfig,
+    TercetTaggerForTokenClassification,
 )
+from tercet.interop.word_tokenizer import word_tokenizer
 from tercet.text.tokenizer import train_tokenizer
 
 from .small_elmo import small_config
@@ -49,10 +54,12 @@ def folders(example, tmp_path_factory):
     elmo.learn_spelling(words)
     encoder = TercetEncoderModel(TercetEncoderConfig(**SIZES))
     seq2seq = TercetSeq2SeqModel(TercetSeq2SeqConfig(**SIZES))
+    recurrent = TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqConfig(vocab_size=600, hidden_size=32))
     for name, model, tokenizer in (
         ("elmo", elmo, words),
         ("encoder", encoder, pieces),
         ("both", seq2seq, pieces),
+        ("recurrent", recurrent, pieces),
     ):
         model.save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
@@ -61,7 +68,7 @@ def folders(example, tmp_path_factory):
 
 def test_every_kind_of_model_has_a_table_and_a_picture(example, folders, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    names = [str(folders / name) for name in ("elmo", "encoder", "both")]
+    names = [str(folders / name) for name in ("elmo", "encoder", "both", "recurrent")]
     assert example.main(names) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("|")[1:3] for line in lines[2:-1]] == [
@@ -118,3 +125,19 @@ def test_sentences_come_from_a_file(example, tmp_path):
 def test_a_sentence_has_to_have_the_word(example, folders):
     with pytest.raises(ValueError, match="does not have the word 'bank': choose"):
         example.compare(str(folders / "elmo"), [("money", "The banker left.")], "bank")
+
+
+def test_a_word_may_begin_or_end_with_a_mark(example, folders):
+    name = str(folders / "encoder")
+    model, tokenizer = AutoModel.from_pretrained(name).eval(), AutoTokenizer.from_pretrained(name)
+    for sentence, word in (("She wrote it in C++ at first.", "C++"), ("The new .NET is out.", ".net")):
+        assert example.states_of(model, tokenizer, sentence, word).shape == (3, 32)
+    with pytest.raises(ValueError, match=r"does not have the word 'C\+\+'"):
+        example.states_of(model, tokenizer, "It is called C++x.", "C++")
+
+
+def test_a_model_without_states_of_layers_is_refused(example, tmp_path):
+    TercetTaggerForTokenClassification(TercetTaggerConfig(hidden_size=32)).save_pretrained(tmp_path)
+    word_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="a tercet_tagger returns no states of its layers: name another"):
+        example.compare(str(tmp_path), example.BANK, "bank")

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 from transformers import AutoModel, AutoTokenizer
 
 from tercet.interop.static_vectors import (
+    build,
     from_fasttext,
     read_word_vectors,
     save_word_vectors,
@@ -58,13 +59,34 @@ def test_lines_of_words_and_numbers_are_read(header, ending, tmp_path):
         ("", "has no vectors"),
         ("the 1 2\ncat 1\n", "line 2 of .* has no 2 numbers behind its word"),
         ("the 1 2\ncat 1 x\n", "line 2 of .* has no 2 numbers behind its word"),
+        ("the 1 2\ncat nan 1\n", r"line 2 of .* has numbers that are not finite \('cat nan 1'\): correct"),
+        ("the 1 -inf\n", "line 1 of .* has numbers that are not finite"),
+        ("the 1 1e39\n", "line 1 of .* has numbers that are not finite"),
+        ("the\t1\t2\n", r"line 1 of .* has no space \('the\\t1\\t2'\): separate a word and its numbers"),
+        ("2 3\nthe\t1\t2\n", "line 2 of .* has no space"),
+        ("\n \n", "has no vectors"),
+        (b"the 1 2\ncaf\xe9 1 2\n", r"line 2 of .*vectors.txt is not UTF-8 \(b'caf\\xe9 1 2'\): convert"),
+        (b"1 2\nthe \x00\x00\x80\x3f\xff", "line 2 of .*vectors.txt is not UTF-8"),
     ],
 )
 def test_damaged_files_are_refused(lines, words, tmp_path):
     file = tmp_path / "vectors.txt"
-    file.write_text(lines, encoding="utf-8")
+    file.write_bytes(lines if isinstance(lines, bytes) else lines.encode())
     with pytest.raises(ValueError, match=words):
         read_word_vectors(file)
+
+
+def test_blank_lines_are_skipped(tmp_path):
+    file = tmp_path / "vectors.txt"
+    file.write_text("\n2 3\n" + LINES.replace("\n", "\n\n") + " \n", encoding="utf-8")
+    assert read_word_vectors(file).words.entries == {"the": 0, "New\u00a0York": 1}
+
+
+def test_each_word_needs_one_vector():
+    with pytest.raises(ValueError, match="the word 'a' is given twice: give each word once"):
+        build(["a", "b", "a"], torch.zeros(3, 2))
+    with pytest.raises(ValueError, match="2 words are given, but 3 vectors: give one vector for each word"):
+        build(["a", "b"], torch.zeros(3, 2))
 
 
 def test_a_folder_is_loaded_by_auto_classes(tmp_path):

@@ -204,6 +204,12 @@ def test_without_attention_only_the_state_passes_between_the_stacks():
     assert not torch.allclose(model(encoder_outputs=read, decoder_input_ids=target).logits, expected)
 
 
+def test_the_encoder_has_the_configuration_of_the_model():
+    model = build()
+    assert model.get_encoder().config is model.config
+    assert not any("config" in name for name in model.state_dict())
+
+
 def test_dropout_acts_in_training_alone(batch, targets):
     model, inputs = build(dropout=0.5, attention_dropout=0.5), padded_inputs(batch, targets)
     assert torch.equal(model(**inputs).loss, model(**inputs).loss)

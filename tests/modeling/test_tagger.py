@@ -1,5 +1,6 @@
 """The tagger: its features are those of the models it was made of, and its layouts agree."""
 
+from logging import getLogger
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,22 @@ def test_a_tagger_is_saved_whole(tagger, tmp_path):
     base = AutoModel.from_pretrained(tmp_path)
     states = base(**AutoTokenizer.from_pretrained(tmp_path)("the cat", return_tensors="pt"))
     assert states.last_hidden_state.shape == (1, 7, 16)
+
+
+def test_elmo_in_a_tagger_warns_of_no_ids_of_its_vocabulary(sources, caplog):
+    config = load_ours(str(sources / "elmo")).config
+    ids = {"pad_token_id": 4, "bos_token_id": 2, "eos_token_id": 3, "unk_token_id": 1}
+    config.update(ids)
+    description = describe(config, None)
+    assert not ids.keys() & description
+    logger = getLogger("transformers")
+    logger.addHandler(caplog.handler)
+    try:
+        for each in (description, description | ids):  # those of earlier folders have ids
+            build_embedder(each)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert not caplog.records
 
 
 def test_a_pipeline_gives_probabilities_of_labels(tagger, tmp_path):
