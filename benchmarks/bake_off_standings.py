@@ -86,7 +86,7 @@ def render(result: Mapping[str, Any]) -> str:
     )
     return "\n".join(
         [
-            *describe_run({**result, "is_noisy": result["is_noisy"] and result["is_timed"]}),
+            *describe_run(result),
             "",
             *([TRIAL, ""] if result["is_trial"] else []),
             about,

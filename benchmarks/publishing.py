@@ -96,7 +96,10 @@ def write_between_marks(page: Path, text: str, script: str) -> None:
 
 
 def describe_run(result: dict[str, Any], *more: str) -> list[str]:
-    """Say when, where and with what was measured, and what `more` there is to know of the machine."""
+    """Say when, where and with what was measured, and what `more` there is to know of the machine.
+
+    A busy machine is of no account where no times are told (`is_timed` is false).
+    """
     machine, conditions = result["machine"], result["conditions"]
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     remarks = [
@@ -109,7 +112,7 @@ def describe_run(result: dict[str, Any], *more: str) -> list[str]:
         f"threads: {conditions['threads']}; Python {machine['python']}, {versions}.",
         f"Rounds: {result['rounds']}; {'; '.join(remarks)}.",
     ]
-    if result["is_noisy"]:
+    if result["is_noisy"] and result.get("is_timed", True):
         lines += ["", "**The machine was busy when this began: measure again at rest.**"]
     return lines
 

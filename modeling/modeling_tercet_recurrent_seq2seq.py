@@ -196,7 +196,7 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any
     ) -> None:
         refuse_prompt_chunks(generation_config)
-        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args)
+        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args)  # pyright: ignore[reportAttributeAccessIssue]
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Shift labels (B, T) right, behind the start token: the decoder's input in training.
