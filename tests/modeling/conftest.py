@@ -6,6 +6,7 @@ from torch import Tensor
 
 from tercet.modeling import (
     TercetDecoderForCausalLM,
+    TercetDecoderForMaskedLM,
     TercetEncoderConfig,
     TercetEncoderForMaskedLM,
     TercetEncoderForPreTraining,
@@ -173,6 +174,8 @@ def build_architecture(architecture, variant: str = "modern", kernel: str = "sdp
     config = architecture.config_class(
         **SIZES | VARIANTS[variant] | instead | fields, attn_implementation=kernel
     )
+    if architecture is TercetDecoderForMaskedLM and config.position_embedding_type == "relative_bias":
+        pytest.skip("the masked reading refuses a bias that is learned for one direction")
     return perturbed(architecture(config)).eval()
 
 
