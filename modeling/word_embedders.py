@@ -6,8 +6,10 @@ its weights. `describe` and `adopt` make one of a pretrained model.
 Shapes: W words of a sentence, R width of what an embedder returns, C states of one layer.
 """
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, cast
 
 import torch
@@ -28,6 +30,8 @@ from .word_vectors import SentenceCharacters, embed_encoded
 
 ALPHABET = "alphabet"
 """What a description has beside the fields of a configuration, if the model reads characters."""
+CHARACTERS_AT_ONCE = 256
+"""Characters that are normalized together, to find those that change."""
 SENTENCES_AT_ONCE = 64
 """Sentences of like length that ELMo reads together."""
 
@@ -67,6 +71,9 @@ class CharacterEmbedder(WordEmbedder):
         alphabet = fields.pop(ALPHABET)
         self.unknown: int = alphabet["unknown"]
         self.end: int = alphabet["end"]
+        self.expansions: dict[str, list[int]] = alphabet.get("expansions", {})
+        """Ids of characters that become several, as a capital I with a dot in lower case; earlier folders
+        have none."""
         self.characters = Lexicon(alphabet["num_characters"], alphabet["num_bytes"])
         self.model = TercetCharacterModel(TercetCharacterConfig.from_dict(fields))
         self.width = 2 * self.model.config.hidden_size
@@ -77,9 +84,10 @@ class CharacterEmbedder(WordEmbedder):
 
     def encode(self, sentence: Sequence[str]) -> SentenceCharacters:
         """Give the ids of a sentence's characters, as the model's tokenizer does."""
-        ids = self.characters.entries
-        words = [[ids.get(character, self.unknown) for character in word] for word in sentence]
-        return SentenceCharacters(words, [ids.get(" ", self.unknown)], self.end)
+        known, several, unknown = self.characters.entries, self.expansions, self.unknown
+        ids = [[several.get(each) or [known.get(each, unknown)] for each in word] for word in sentence]
+        words = [[*chain.from_iterable(word)] for word in ids]
+        return SentenceCharacters(words, [known.get(" ", unknown)], self.end)
 
 
 class ElmoEmbedder(WordEmbedder):
@@ -139,13 +147,14 @@ def describe(config: NeuralConfig, tokenizer: PreTrainedTokenizerBase | None) ->
         description["vocab_size"] = 1  # words come as characters: no token needs a spelling
         description = without_token_ids(description)
     if isinstance(config, TercetCharacterConfig):
-        characters = alphabet_of(tokenizer)
+        characters, expansions = alphabet_of(tokenizer)
         num_characters, num_bytes = sizes(characters)
         description[ALPHABET] = {
             "num_characters": num_characters,
             "num_bytes": num_bytes,
             "unknown": cast(PreTrainedTokenizerBase, tokenizer).unk_token_id,
             "end": cast(PreTrainedTokenizerBase, tokenizer).eos_token_id,
+            "expansions": expansions,
         }
     return description
 
@@ -165,11 +174,12 @@ def adopt(
     unknown = model.load_state_dict(tensors, strict=False).unexpected_keys
     assert not unknown, unknown
     if isinstance(embedder, CharacterEmbedder):
-        embedder.characters.learn(alphabet_of(tokenizer))
+        embedder.characters.learn(alphabet_of(tokenizer)[0])
 
 
-def alphabet_of(tokenizer: PreTrainedTokenizerBase | None) -> dict[str, int]:
-    """Give the id of each character that a tokenizer knows, capitals of one that drops them included.
+def alphabet_of(tokenizer: PreTrainedTokenizerBase | None) -> tuple[dict[str, int], dict[str, list[int]]]:
+    """Give the id of each character that a tokenizer knows, capitals of one that drops them included, and the
+    ids of each character that the tokenizer makes several of.
 
     Raises:
         ValueError: It is no tokenizer of characters, or knows no unknown character or no end of a text.
@@ -183,9 +193,25 @@ def alphabet_of(tokenizer: PreTrainedTokenizerBase | None) -> dict[str, int]:
         )
     if tokenizer.unk_token_id is None or tokenizer.eos_token_id is None:
         raise ValueError("the tokenizer has no unk_token or no eos_token: use that of the character model")
-    if "A" not in characters and tokenizer.tokenize("A") == ["a"]:
-        for number in range(0x10000):
-            lower = chr(number).lower()
-            if lower in characters:
-                characters.setdefault(chr(number), characters[lower])
-    return dict(sorted(characters.items(), key=lambda entry: (entry[1], entry[0])))
+    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
+    changed = {} if normalizer is None else changed_by(normalizer.normalize_str)
+    ids = {name: number for name, number in characters.items() if name not in changed}
+    ids |= {name: characters[others] for name, others in changed.items() if others in characters}
+    unknown = cast(int, tokenizer.unk_token_id)
+    expansions = {
+        name: [characters.get(other, unknown) for other in others]
+        for name, others in changed.items()
+        if len(others) > 1
+    }
+    return dict(sorted(ids.items(), key=lambda entry: (entry[1], entry[0]))), expansions
+
+
+def changed_by(normalize: Callable[[str], str]) -> dict[str, str]:
+    """Give what is made of each character that changes; Python's own lower case may be of another Unicode."""
+    changed: dict[str, str] = {}
+    for first in range(0, sys.maxunicode + 1, CHARACTERS_AT_ONCE):
+        numbers = range(first, first + CHARACTERS_AT_ONCE)
+        block = "".join(chr(number) for number in numbers if not 0xD800 <= number <= 0xDFFF)
+        if normalize(block) != block:
+            changed |= {each: normalize(each) for each in block if normalize(each) != each}
+    return changed

@@ -1,5 +1,6 @@
 """The tagger: its features are those of the models it was made of, and its layouts agree."""
 
+import sys
 from logging import getLogger
 from pathlib import Path
 
@@ -8,15 +9,21 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModel, AutoModelForTokenClassification, AutoTokenizer, pipeline
 
-from tercet import TercetTaggerConfig, TercetTaggerForTokenClassification
+from tercet import (
+    TercetCharacterConfig,
+    TercetCharacterLanguageModel,
+    TercetTaggerConfig,
+    TercetTaggerForTokenClassification,
+)
 from tercet.interop.model_folder import load_tokenizer
 from tercet.interop.own_model import load_ours
 from tercet.interop.word_tokenizer import word_tokenizer
 from tercet.modeling import word_features
 from tercet.modeling.word_bytes import UNREADABLE, read_words
 from tercet.modeling.word_embedders import adopt, build_embedder, describe
+from tercet.text.tokenizer import train_tokenizer
 
-from ..small_taggers import save_characters, save_elmo, save_static
+from ..small_taggers import TEXTS, save_characters, save_elmo, save_static
 
 SENTENCES = [["the", "cat", "sat"], ["Größe"], ["a", "dog", "?", "under", "trees"]]
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -76,18 +83,48 @@ def test_features_are_what_each_model_says(tagger, sources):
         assert_close(found, torch.cat(expected, dim=-1), **CLOSE)
 
 
-@torch.no_grad()
-def test_capitals_are_read_as_a_tokenizer_reads_them(tmp_path):
-    save_characters(tmp_path, lowercase=True)
-    model, tokenizer = load_ours(str(tmp_path)), load_tokenizer(tmp_path)
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("letters", ["", "\u0130 \u0264 \u03c3\u03c2 \U00010428 "])
+def test_characters_are_read_as_a_tokenizer_reads_them(tmp_path, lowercase, letters):
+    tokenizer = train_tokenizer([letters + TEXTS[0], *TEXTS], "characters", 60, lowercase=lowercase)
+    config = TercetCharacterConfig(vocab_size=len(tokenizer), hidden_size=12, embedding_size=8)
+    model = TercetCharacterLanguageModel(config)
     embedder = build_embedder(describe(model.config, tokenizer))
     adopt(embedder, model, tokenizer)
-    assert tokenizer is not None
-    sentence = ["The", "ÉTÉ", "CAT", "Ω"]
-    assert (
-        embedder.encode(sentence).ids[1:-1]
-        == tokenizer(" ".join(sentence), add_special_tokens=False)["input_ids"]
-    )
+    words = [
+        "The",
+        "ÉTÉ",
+        "CAT",
+        "Ω",
+        "\u0130I",
+        "\u039f\u03a3",
+        "\U00010400",
+        "\ua7cb",
+        "\u00df\u1e9e",
+        "\U0001f600",
+    ]
+    words += [chr(number) for number in range(0x21, sys.maxunicode + 1, 997) if not chr(number).isspace()]
+    words = [word for word in words if not "\ud800" <= word <= "\udfff"]
+    for word in words:
+        found = embedder.encode([word]).ids[1:-1]
+        assert found == tokenizer(word, add_special_tokens=False)["input_ids"], ascii(word)
+
+
+@torch.no_grad()
+def test_an_alphabet_that_was_saved_without_expansions_is_read_as_it_was(tmp_path):
+    save_characters(tmp_path, lowercase=True)
+    model, tokenizer = load_ours(str(tmp_path)), load_tokenizer(tmp_path)
+    description = describe(model.config, tokenizer)
+    earlier = description | {
+        "alphabet": {k: v for k, v in description["alphabet"].items() if k != "expansions"}
+    }
+    embedders = [build_embedder(each) for each in (description, earlier)]
+    for embedder in embedders:
+        adopt(embedder, model, tokenizer)
+    sentence = ["The", "CAT", "\u0130"]
+    new, old = (embedder.encode(sentence).ids for embedder in embedders)
+    assert new[:-3] == old[:-2]
+    assert old[-2] == tokenizer.unk_token_id
 
 
 def test_padded_packed_and_alone_are_the_same(tagger):
