@@ -93,8 +93,7 @@ class TercetStack(TercetPreTrainedModel):
                 patterns.
         """
         size, device = tokens.shape[:2], tokens.device
-        if past_length is None:
-            require_mask_of(attention_mask, size)
+        require_mask_of(attention_mask, size, past_length)
         packs = has_kernel("packed", self.config._attn_implementation)
         by_kernel = packs and not (output_attentions or is_tracing())
         if cu_seq_lens is not None:

@@ -21,9 +21,14 @@ def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Te
     return tokens
 
 
-def require_mask_of(attention_mask: object, size: torch.Size) -> None:
-    """Raise a `ValueError` if a padding mask is not as long as the tokens, of `size` (B, T)."""
-    if is_padding_mask(attention_mask) and not is_tracing() and attention_mask.shape[1] != size[1]:
+def require_mask_of(attention_mask: object, size: torch.Size, past_length: int | Tensor | None) -> None:
+    """Raise a `ValueError` if a padding mask is not as long as the tokens, of `size` (B, T).
+
+    Behind the `past_length` tokens of a cache, it is longer.
+    """
+    if past_length is not None or is_tracing() or not is_padding_mask(attention_mask):
+        return
+    if attention_mask.shape[1] != size[1]:
         raise ValueError(
             f"attention_mask has the size {tuple(attention_mask.shape)}, but there are tokens of size "
             f"{tuple(size)}: give one number for each token"

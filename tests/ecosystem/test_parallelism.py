@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from tercet import TercetDecoderForMaskedLM
+
 from ..architectures import ARCHITECTURES
 
 PROCESS = """
@@ -54,6 +56,8 @@ def generic(names) -> set[str]:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda architecture: architecture.__name__)
 def test_plans_name_modules_that_exist(architecture, layout, build):
+    if architecture is TercetDecoderForMaskedLM and layout.get("position_embedding_type") == "relative_bias":
+        pytest.skip("the masked reading refuses a bias that is learned for one direction")
     model = build(architecture, **layout)
     names = generic(name for name, _ in model.named_modules())
     assert model.supports_tp_plan
