@@ -19,7 +19,7 @@ from tercet.interop.model_folder import load_tokenizer
 from tercet.interop.own_model import load_ours
 from tercet.interop.word_tokenizer import word_tokenizer
 from tercet.modeling import word_features
-from tercet.modeling.word_bytes import UNREADABLE, read_words
+from tercet.modeling.word_bytes import read_words
 from tercet.modeling.word_embedders import adopt, build_embedder, describe
 from tercet.text.tokenizer import train_tokenizer
 
@@ -249,15 +249,6 @@ def test_a_pipeline_gives_probabilities_of_labels(tagger, tmp_path):
     assert_close(torch.tensor([each["score"] for each in found]), logits.exp().amax(-1), **CLOSE)
 
 
-def test_words_are_read_as_they_are():
-    ids = word_tokenizer()(" a\u3000b  Größe ", return_tensors="pt")["input_ids"]
-    words, texts = read_words(ids)
-    assert texts == [["a\u3000b", "Größe"]]
-    assert words.lengths.tolist() == [2]
-    assert read_words(word_tokenizer()("  ", return_tensors="pt")["input_ids"])[1] == [[UNREADABLE]]
-    assert word_tokenizer().decode(ids[0]) == " a\u3000b  Größe "
-
-
 def test_spaces_before_a_text_change_nothing(tagger):
     expected = tagger(**padded([["the", "cat"]]))
     for side in ("left", "right"):
@@ -266,11 +257,6 @@ def test_spaces_before_a_text_change_nothing(tagger):
         begin = 2 if side == "right" else 2 + len(texts[1]) - len(texts[0])
         assert_close(found.logits[0, begin : begin + 7], expected.logits[0], **CLOSE)
         assert (found.tags[0, :begin] == -100).all()
-
-
-def test_a_name_of_a_special_token_is_a_word():
-    ids = word_tokenizer()("a [PAD] b", return_tensors="pt")["input_ids"]
-    assert read_words(ids)[1] == [["a", "[PAD]", "b"]]
 
 
 def test_a_text_without_words_has_no_loss_and_no_tags(tagger):
