@@ -1,6 +1,7 @@
 """What was measured, as a Markdown table, and where a page keeps it."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -95,7 +96,7 @@ def write_between_marks(page: Path, text: str, script: str) -> None:
     page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
-def describe_run(result: dict[str, Any], *more: str) -> list[str]:
+def describe_run(result: Mapping[str, Any], *more: str) -> list[str]:
     """Say when, where and with what was measured, and what `more` there is to know of the machine.
 
     A busy machine is of no account where no times are told (`is_timed` is false).
