@@ -61,6 +61,18 @@ MODELS = {
     "seq2seq": TercetSeq2SeqForConditionalGeneration,
 }
 
+PLAIN_TRAINING = {
+    "optim": "sgd",
+    "learning_rate": 0.5,
+    "lr_scheduler_type": "constant",
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": [],
+    "use_cpu": True,
+    "disable_tqdm": True,
+}
+"""Arguments of trainers whose steps are those of a plain loop."""
+
 LAYOUTS = {
     "modern": {"use_qk_norm": True, "attention_gate": "elementwise"},
     "classic": {
@@ -191,20 +203,12 @@ def arguments(tmp_path):
     """Give the function that says how to train: a step reads all rows, and their order does not matter."""
 
     def arguments(accumulation=1, kind=TrainingArguments, **options):
-        standard = {
+        sizes = {
             "max_steps": 2,
             "per_device_train_batch_size": 8 // accumulation,
             "gradient_accumulation_steps": accumulation,
-            "optim": "sgd",
-            "learning_rate": 0.5,
-            "lr_scheduler_type": "constant",
-            "logging_steps": 1,
-            "save_strategy": "no",
-            "report_to": [],
-            "use_cpu": True,
-            "disable_tqdm": True,
         }
-        return kind(output_dir=str(tmp_path / "trainer"), **standard | options)
+        return kind(output_dir=str(tmp_path / "trainer"), **PLAIN_TRAINING | sizes | options)
 
     return arguments
 

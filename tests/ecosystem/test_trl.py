@@ -18,18 +18,9 @@ from trl.trainer.dpo_trainer import DPOTrainer
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
-STANDARD = {
-    "max_steps": 1,
-    "optim": "sgd",
-    "learning_rate": 0.5,
-    "lr_scheduler_type": "constant",
-    "logging_steps": 1,
-    "save_strategy": "no",
-    "report_to": [],
-    "use_cpu": True,
-    "bf16": False,
-    "disable_tqdm": True,
-}
+from .conftest import PLAIN_TRAINING
+
+STANDARD = PLAIN_TRAINING | {"max_steps": 1, "bf16": False}
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
