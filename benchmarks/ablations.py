@@ -6,7 +6,7 @@
     python benchmarks/ablations.py --data ... --page docs/results.md           and put the table there
 
 Every switch is trained for the same tokens as the base, and, where its steps take longer or shorter, also for
-the same time: with as many steps as fit. `switches.py` lists the bases and the switches.
+the same time: with as many steps as fit. `ablations_switches.py` lists the bases and the switches.
 
 A run that is finished is kept in --folder and not repeated. The data are a folder with `train` and
 `validation`. Let the machine rest: a switch is judged by its time, too. With `--any-load` it is judged by
@@ -22,13 +22,13 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from ablations_switches import BASES, Base, Switch
 from cells import cell_folder, once
 from command_line import benchmark_parser
 from held_out import measure_as
 from measuring import Conditions, begin_result, in_fresh_process
 from publishing import describe_run, keep, publish
 from samples import text_sample
-from switches import BASES, Base, Switch
 
 from tercet.configs.recipe import load_recipe
 from tercet.interop.own_model import load_ours

@@ -4,8 +4,9 @@
     python benchmarks/data_pipeline.py --flows encoder --rounds 9
     python benchmarks/data_pipeline.py --page docs/performance.md     and put the table there
 
-`flows.py` says what is made. A pass is a whole epoch in random order, or a few, from files on the disk to
-batches in memory; ours includes the plan of the epoch, the corruption and the cutting into micro-batches.
+`data_pipeline_sides.py` says what is made. A pass is a whole epoch in random order, or a few, from files on
+the disk to batches in memory; ours includes the plan of the epoch, the corruption and the cutting into
+micro-batches.
 The sides share a process, which keeps its heap, and one thread, and take turns: A B B A. What counts is
 the processor's time, so that what else the machine does counts little. Only the last column is measured by
 the clock: ours with two workers of the data loader, which are processes of their own.
@@ -25,7 +26,7 @@ from typing import Any
 import datasets
 import torch
 from command_line import rounds_parser
-from flows import FLOWS, Flow
+from data_pipeline_sides import FLOWS, Flow
 from measuring import Conditions, begin_result, in_fresh_process, turns
 from publishing import keep, publish
 from torch.utils.data import DataLoader

@@ -24,7 +24,7 @@ from statistics import median
 from typing import Any
 
 from command_line import rounds_parser
-from distillers import CASE, SIDES, compare
+from distillation_sides import CASE, SIDES, compare
 from measuring import Conditions, begin_result, in_fresh_process, measure
 from publishing import describe_run, keep, publish
 

@@ -4,7 +4,7 @@
     python benchmarks/fewshot.py --cases 4x256 --rounds 9
     python benchmarks/fewshot.py --page docs/performance.md       and put the table there
 
-`askers.py` says what is scored and by whom, `measuring.py` how the time is taken. Let the machine rest
+`fewshot_sides.py` says what is scored and by whom, `measuring.py` how the time is taken. Let the machine rest
 meanwhile.
 """
 
@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from askers import ASKERS, ASKING_CASES, AskingCase, compare_scores
 from command_line import rounds_parser
+from fewshot_sides import ASKERS, ASKING_CASES, AskingCase, compare_scores
 from measuring import Conditions, begin_result, in_fresh_process, measure
 from publishing import describe_run, keep, publish
 

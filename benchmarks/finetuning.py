@@ -25,8 +25,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from command_line import benchmark_parser
-from fine_tuners import SIDES, TASKS, Contest
-from judging import JUDGED, judge
+from finetuning_judging import JUDGED, judge
+from finetuning_sides import SIDES, TASKS, Contest
 from measuring import Conditions, begin_result, in_fresh_process, turns
 from publishing import describe_run, keep, publish
 

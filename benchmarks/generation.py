@@ -4,8 +4,8 @@
     python benchmarks/generation.py --cases 4x256 --rounds 9
     python benchmarks/generation.py --page docs/performance.md       and put the table there
 
-`writers.py` says what is generated and by whom, `measuring.py` how the time is taken. Let the machine rest
-meanwhile.
+`generation_sides.py` says what is generated and by whom, `measuring.py` how the time is taken. Let the
+machine rest meanwhile.
 """
 
 import sys
@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 from command_line import rounds_parser
+from generation_sides import WRITERS, WRITING_CASES, WritingCase, compare_texts
 from measuring import Conditions, begin_result, in_fresh_process, measure
 from publishing import describe_run, keep, publish
-from writers import WRITERS, WRITING_CASES, WritingCase, compare_texts
 
 RESULTS = Path(__file__).parent / "results" / "generation.json"
 

@@ -5,8 +5,8 @@
     python benchmarks/long_texts.py --try                            tiny models: only to see that it runs
     python benchmarks/long_texts.py --page docs/performance.md       and put tables and curves there
 
-`readers.py` says who reads, `growth.py` how time and memory grow, `measuring.py` how the time is taken. Let
-the machine rest meanwhile.
+`long_texts_sides.py` says who reads, `long_texts_growth.py` how time and memory grow, `measuring.py` how the
+time is taken. Let the machine rest meanwhile.
 """
 
 import sys
@@ -17,10 +17,10 @@ from statistics import median
 from typing import Any
 
 from command_line import benchmark_parser
-from growth import GROWTH_HEAD, draw, growth_rows, pays_from
+from long_texts_growth import GROWTH_HEAD, draw, growth_rows, pays_from
+from long_texts_sides import ReadingCase, blocks_per_query, readers_of
 from measuring import Conditions, begin_result, measure
 from publishing import describe_run, keep, publish
-from readers import ReadingCase, blocks_per_query, readers_of
 
 RESULTS = Path(__file__).parent / "results" / "long_texts.json"
 

@@ -9,8 +9,8 @@ listops    the value of nested lists of digits (Nangia and Bowman, 2018), from r
 contexts   masked tokens of novels: trained with 512 and with 4,096 tokens of context, and judged with both
 reviews    film reviews, good or bad, by the models of `contexts`
 
---data holds `synthetic/listops`, `pretrain_en` and `movie_reviews`; `pattern_tasks.py` says what is trained.
-What is finished is kept in --folder and not repeated.
+--data holds `synthetic/listops`, `pretrain_en` and `movie_reviews`; `patterns_at_work_tasks.py` says what is
+trained. What is finished is kept in --folder and not repeated.
 """
 
 import sys
@@ -23,7 +23,7 @@ from typing import Any
 
 from command_line import benchmark_parser
 from measuring import Conditions, begin_result
-from pattern_tasks import FULL, TRIAL, Row, Workshop, contexts, listops, reviews
+from patterns_at_work_tasks import FULL, TRIAL, Row, Workshop, contexts, listops, reviews
 from publishing import describe_run, keep, publish
 
 RESULTS = Path(__file__).parent / "results" / "patterns_at_work.json"

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from lives import Life, Run
 from safetensors.torch import load_file
+from soak_runs import Life, Run
 
 from tercet.training.fit import CHECKPOINTS
 from tercet.training.tracking import LOG, Record, read_log

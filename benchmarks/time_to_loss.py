@@ -6,7 +6,8 @@
 
 The stock side tries its learning rates in short runs, and then trains for the given minutes with the best of
 them. The loss that it ends with is the target, and our side's time is that of its first judgement that is as
-good. `contests.py` says what is raced and how it is judged, `contestants.py` how each side trains.
+good. `time_to_loss_contests.py` says what is raced and how it is judged, `time_to_loss_contestants.py` how
+each side trains.
 
 A run that is finished is kept in --folder and not repeated. The data are a folder with `train` and
 `validation`: text files, one sentence per line, a blank line between documents. Let the machine rest.
@@ -23,11 +24,11 @@ from typing import Any
 
 from cells import cell_folder, once
 from command_line import benchmark_parser
-from contestants import race_stock, race_tercet
-from contests import CONTESTS, Contest
 from measuring import Conditions, begin_result, in_fresh_process
 from publishing import keep, write_between_marks
-from standings import draw, render, time_to
+from time_to_loss_contestants import race_stock, race_tercet
+from time_to_loss_contests import CONTESTS, Contest
+from time_to_loss_standings import draw, render, time_to
 
 from tercet.configs.recipe import recipe_data
 

@@ -4,7 +4,7 @@ import pytest
 
 
 def test_a_run_is_judged_by_the_bases_recipe_and_kept_without_its_folder(text, tmp_path, module, monkeypatch):
-    ablations, switches = module("ablations"), module("switches")
+    ablations, switches = module("ablations"), module("ablations_switches")
     called = []
 
     def pretend(conditions, function, recipe, judge, term):
@@ -34,7 +34,7 @@ def test_a_run_is_judged_by_the_bases_recipe_and_kept_without_its_folder(text, t
     ],
 )
 def test_times_of_a_busy_machine_are_left_out(module, is_timed, expected):
-    ablations, switches = module("ablations"), module("switches")
+    ablations, switches = module("ablations"), module("ablations_switches")
     runs = [{"loss": loss, "seconds": seconds, "steps": 10, "tokens": 80, "parameters": 1000}
             for loss, seconds in ((4.6, 10.0), (4.5, 11.0), (4.55, 10.0))]  # fmt: skip
     base = ablations.row(switches.Switch("base", ()), runs[:1], runs[:1], runs[:1])

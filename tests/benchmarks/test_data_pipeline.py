@@ -16,7 +16,7 @@ PEERS = ["encoder", "encoder, pairs", "decoder", "seq2seq, translation"]
 
 @pytest.fixture
 def flow(request, module):
-    return module("flows").FLOWS[request.param].shrunk()
+    return module("data_pipeline_sides").FLOWS[request.param].shrunk()
 
 
 @pytest.mark.parametrize("flow", PEERS, indirect=True)
@@ -33,7 +33,7 @@ def test_both_sides_make_batches_of_the_same_tokens(flow, module, tmp_path):
         restored(batch["input_ids"], batch["labels"], "translation" in flow.name)
         for batch in flow.stock(examples, tmp_path / "table")
     ]
-    first = len(module("flows").SIGNS)
+    first = len(module("data_pipeline_sides").SIGNS)
     ours, theirs = (np.bincount(np.concatenate(tokens))[first:] for tokens in (found, expected))
     assert ours.tolist() == theirs.tolist()
     tokens = sum(
@@ -50,7 +50,7 @@ def restored(ids, labels, is_translation: bool) -> np.ndarray:
 
 
 def test_text_fills_58_percent_of_a_padded_batch(module, tmp_path):
-    flow = module("flows").FLOWS["encoder"]
+    flow = module("data_pipeline_sides").FLOWS["encoder"]
     lengths = flow.steps(tmp_path).source.epoch(0).lengths
     assert lengths.max() == flow.sequence_length
     assert 0.56 < lengths.mean() / flow.sequence_length < 0.6

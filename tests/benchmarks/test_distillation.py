@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_both_ways_compute_one_loss(module):
-    distillers = module("distillers")
+    distillers = module("distillation_sides")
     case = replace(distillers.CASE.shrunk(), num_hidden_layers=2)
     told = distillers.compare(case)
     assert told["difference"] < 1e-5
@@ -28,5 +28,5 @@ def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
     command = [sys.executable, ROOT / "benchmarks" / "distillation.py", *options]
     command += ["--output", output, "--page", page, "--any-load"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert list(json.loads(output.read_text())["sides"]) == list(module("distillers").SIDES)
+    assert list(json.loads(output.read_text())["sides"]) == list(module("distillation_sides").SIDES)
     assert page.read_text() == f"before\n{begin}\n{printed}{end}\nafter\n"

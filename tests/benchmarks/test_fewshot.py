@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_all_sides_score_alike(module):
-    askers = module("askers")
+    askers = module("fewshot_sides")
     found = askers.compare_scores(askers.ASKING_CASES["4x256"].shrunk())
     for name, difference in found["difference"].items():
         assert difference < (0.5 if name.endswith("bf16") else 1e-4)
@@ -20,7 +20,7 @@ def test_all_sides_score_alike(module):
 
 
 def test_speeds_and_ratios_are_those_of_the_medians(module):
-    case = module("askers").ASKING_CASES["4x256"]
+    case = module("fewshot_sides").ASKING_CASES["4x256"]
     seconds = {
         "harness": [8.0, 4.0, 10.0],
         "harness-bf16": [4.0],
@@ -46,5 +46,5 @@ def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
     command = [sys.executable, ROOT / "benchmarks" / "fewshot.py", *options]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     case = json.loads(output.read_text())["cases"]["4x256"]
-    assert list(case["sides"]) == list(module("askers").WAYS)
+    assert list(case["sides"]) == list(module("fewshot_sides").WAYS)
     assert page.read_text() == f"before\n{begin}\n{printed}{end}\nafter\n"

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_speeds_and_ratios_are_those_of_the_medians(module):
-    case = module("writers").WRITING_CASES["4x256-batch-8"]
+    case = module("generation_sides").WRITING_CASES["4x256-batch-8"]
     seconds = {"stock": [8.0, 4.0, 10.0], "stock-bf16": [4.0], "tercet": [2.0], "tercet-bf16": [1.0, 1.0]}
     sides = {name: {"seconds": times} for name, times in seconds.items()}
     texts = {"parameters": 1000, "same_tokens": dict.fromkeys(seconds, 1.0)}

@@ -18,7 +18,7 @@ def measured(length, work, **seconds):
 
 
 def test_times_are_medians_and_growth_is_a_power(module, tmp_path):
-    benchmark, growth = module("long_texts"), module("growth")
+    benchmark, growth = module("long_texts"), module("long_texts_growth")
     cases = [
         measured(1024, "training", tercet=[1.0, 3.0, 2.0], stock=[8.0]),
         measured(4096, "training", tercet=[8.0], stock=[128.0]),
@@ -37,7 +37,7 @@ def test_times_are_medians_and_growth_is_a_power(module, tmp_path):
 
 
 def test_blocks_pay_from_the_length_behind_which_full_attention_is_never_faster(module):
-    growth = module("growth")
+    growth = module("long_texts_growth")
     seconds = {256: (1, 2), 512: (4, 3), 1024: (5, 9), 2048: (10, 40)}
     cases = [
         measured(length, "forward", tercet=[sparse], **{"tercet-full": [full]})
@@ -52,13 +52,13 @@ def test_blocks_pay_from_the_length_behind_which_full_attention_is_never_faster(
 
 @pytest.mark.parametrize("length", [1024, 4096, 16384])
 def test_ours_read_at_least_as_many_blocks_as_the_stock_model(length, module):
-    readers = module("readers")
+    readers = module("long_texts_sides")
     blocks = readers.blocks_per_query(readers.ReadingCase(length, trains=False))
     assert blocks["stock"] <= blocks["tercet"] < 1.1 * blocks["stock"]
 
 
 def test_blocks_of_the_stock_model_are_those_that_its_weights_are_at(module):
-    readers = module("readers")
+    readers = module("long_texts_sides")
     case = readers.ReadingCase(256, trains=True).shrunk()
     model = case.build_stock("block_sparse").train()
     ids = torch.randint(5, 1000, (1, case.length))
@@ -70,7 +70,7 @@ def test_blocks_of_the_stock_model_are_those_that_its_weights_are_at(module):
 
 @pytest.mark.parametrize("trains", [True, False])
 def test_both_sides_have_equal_parameters_and_read_a_text(trains, module):
-    readers = module("readers")
+    readers = module("long_texts_sides")
     case = readers.ReadingCase(256, trains).shrunk()
     ours, stock = case.build_tercet("big_bird_attention"), case.build_stock("block_sparse")
     counts = [sum(weight.numel() for weight in model.parameters()) for model in (ours, stock)]

@@ -15,21 +15,22 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def shop(module, tmp_path):
-    tasks, measuring = module("pattern_tasks"), module("measuring")
+    tasks, measuring = module("patterns_at_work_tasks"), module("measuring")
     return tasks.Workshop(tmp_path, tmp_path, tasks.FULL, (0, 1, 2), measuring.Conditions(1))
 
 
 def test_every_pattern_is_a_configuration(module, shop):
     sizes = shop.scale.sizes
     configs = [
-        TercetEncoderConfig(**sizes, **shop.fields(name, 16)) for name in module("pattern_tasks").PATTERNS
+        TercetEncoderConfig(**sizes, **shop.fields(name, 16))
+        for name in module("patterns_at_work_tasks").PATTERNS
     ]
     kinds = [set(config.layer_types or ["full_attention"]) for config in configs]
     assert kinds == [{"full_attention"}, {"big_bird_attention"}, {"big_bird_attention"}]
 
 
 def test_models_of_other_patterns_lengths_and_scales_lie_in_other_folders(module, shop, tmp_path):
-    tasks = module("pattern_tasks")
+    tasks = module("patterns_at_work_tasks")
     trial = tasks.Workshop(tmp_path, tmp_path, tasks.TRIAL, (0, 1, 2), shop.conditions)
     cells = [tasks.reader_cell(each, *reader) for each in (shop, trial) for reader in tasks.readers(each)]
     assert len(set(cells)) == 8

@@ -50,7 +50,7 @@ def test_the_smallest_difference_is_found(module, finished, place):
 @pytest.mark.parametrize(("growth", "is_flat"), [(0.0, True), (0.5, True), (2.0, False)])
 def test_growing_memory_is_found(module, growth, is_flat):
     """What settles at first is no growth, nor is the end of a data worker a decline."""
-    life = module("lives").Life(0)
+    life = module("soak_runs").Life(0)
     settled = [500 + min(step, 1_000) / 10 for step in range(10_000)]
     life.samples = [(0.0, step, mib + growth * step / 1000) for step, mib in enumerate(settled)]
     life.samples += [(0.0, 10_000, 300.0)]
@@ -58,14 +58,14 @@ def test_growing_memory_is_found(module, growth, is_flat):
 
 
 def test_too_few_steps_are_not_judged(module):
-    life = module("lives").Life(0, samples=[(0.0, step, 500.0) for step in range(1_500)])
+    life = module("soak_runs").Life(0, samples=[(0.0, step, 500.0) for step in range(1_500)])
     is_flat, said = module("soak").judge_memory(life)
     assert not is_flat
     assert "1499 steps are too few to judge it" in said
 
 
 def test_the_last_complete_record_is_read(module, tmp_path):
-    run = module("lives").Run(tmp_path / "recipe.yaml", tmp_path, STEPS)
+    run = module("soak_runs").Run(tmp_path / "recipe.yaml", tmp_path, STEPS)
     assert run.logged_step() == 0
     (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"step": 22}\n{"ste')
     assert run.logged_step() == 22
@@ -74,7 +74,7 @@ def test_the_last_complete_record_is_read(module, tmp_path):
 @pytest.mark.parametrize("steps_per_second", [1, 1000])
 def test_a_run_is_killed_before_its_end_however_fast_it_is(module, tmp_path, monkeypatch, steps_per_second):
     """A run that is left alone while the machine is busy says little of how long the next one takes."""
-    lives = module("lives")
+    lives = module("soak_runs")
 
     def live(self, is_over, number):
         for step in range(self.steps):

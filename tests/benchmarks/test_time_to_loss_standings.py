@@ -30,25 +30,25 @@ def result():
 
 
 def test_the_target_is_reached_by_the_first_judgement_that_is_as_good(module):
-    time_to = module("standings").time_to
+    time_to = module("time_to_loss_standings").time_to
     assert [time_to(target, CURVE) for target in (7.0, 6.0, 5.9, 3.9)] == [60.0, 60.0, 120.0, None]
 
 
 def test_the_table_tells_times_and_their_ratio(module, result):
-    text = module("standings").render(result)
+    text = module("time_to_loss_standings").render(result)
     assert (
         "- encoder: the target is 4.000 nats; the stock side's rates after 2 minutes: 0.001: 6.000." in text
     )
     result["contests"]["encoder"]["pilot_minutes"] = 1.0
-    assert "rates after 1 minute: 0.001" in module("standings").render(result)
+    assert "rates after 1 minute: 0.001" in module("time_to_loss_standings").render(result)
     assert text.endswith("| encoder | tercet, fast | 101 | 2 | 20 | 2.0 min | 4.000 | 2.0 min | 10.0x |")
 
 
 def test_a_side_that_fails_is_said_to(module, result):
     result["contests"]["encoder"]["sides"]["tercet, fast"]["seconds"] = None
-    assert module("standings").render(result).endswith("| not reached |  |")
+    assert module("time_to_loss_standings").render(result).endswith("| not reached |  |")
 
 
 def test_curves_are_drawn(module, result, tmp_path):
-    module("standings").draw(result, tmp_path / "curves.png")
+    module("time_to_loss_standings").draw(result, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 from cases import SEED, DecoderCase
+from generation_sides import BASE, WritingCase
 from lm_eval.models.huggingface import HFLM
 from sides import Pass, Side, as_they_are
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
-from writers import BASE, WritingCase
 
 from tercet.fewshot.decoder_scoring import TreeScorer
 from tercet.fewshot.request import Request

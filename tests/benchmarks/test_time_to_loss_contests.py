@@ -13,7 +13,7 @@ from tercet.training.objective import IGNORE
 
 @pytest.fixture(params=["encoder", "decoder"])
 def contest(request, module):
-    return module("contests").CONTESTS[request.param]
+    return module("time_to_loss_contests").CONTESTS[request.param]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_what_judges_is_always_the_same(contest, recipe, tokenizer):
 
 def test_both_sides_are_judged_by_the_same_targets(contest, recipe, tokenizer, module):
     """A model that always gives the same answer has one loss on either side."""
-    contestants = module("contestants")
+    contestants = module("time_to_loss_contestants")
     scores = torch.randn(len(tokenizer), generator=torch.Generator().manual_seed(0))
     stock, ours = contest.stock(recipe, tokenizer), build_model(recipe, tokenizer)
     judges, objective = contest.judges(recipe, tokenizer), contest.objective(recipe, tokenizer)

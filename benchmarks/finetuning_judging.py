@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
-from fine_tuners import FILES, TASKS, Contest, parse_task
+from finetuning_sides import FILES, TASKS, Contest, parse_task
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from tercet.finetune.tasks import build_task

@@ -13,8 +13,8 @@ from statistics import median
 from typing import Any, cast
 
 import torch
-from contests import Contest, held_out_sample
 from peers import padded
+from time_to_loss_contests import Contest, held_out_sample
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
