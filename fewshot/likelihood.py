@@ -18,6 +18,13 @@ from .task import Answerer, Record, Task, majority
 from .task_recipes import CompletionRecipe, PerplexityRecipe
 from .templates import Row, Template
 
+UNITS = {
+    "bits_per_byte": "num_bytes",
+    "perplexity_per_word": "num_words",
+    "perplexity_per_token": "num_tokens",
+}
+"""What the log-likelihood of texts is divided by, for each metric of perplexity."""
+
 
 class Completion(Task):
     """Whether the answer is the greedy continuation of a context."""
@@ -74,7 +81,6 @@ class Perplexity(Task):
     """How probable texts are; long ones are read in windows."""
 
     title = "Perplexity"
-    metric = "bits_per_byte"
     is_higher_better = False
     takes_demonstrations = False
     reads_windows = True
@@ -82,6 +88,7 @@ class Perplexity(Task):
     def __init__(self, recipe: PerplexityRecipe):
         super().__init__(recipe)
         self.text = Template("task.text", recipe.text)
+        self.metric = recipe.metric
 
     def fill_in(self, number: int, row: Row) -> Item:
         """Give the text as the answer of an empty context."""
@@ -100,20 +107,15 @@ class Perplexity(Task):
 
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
         """Give bits per byte, and perplexity per word and per token."""
-        nats = total(records, "log_likelihood")
-        return {
-            "bits_per_byte": bits_per_byte(records),
-            "perplexity_per_word": float(np.exp(-nats / max(1, total(records, "num_words")))),
-            "perplexity_per_token": float(np.exp(-nats / total(records, "num_tokens"))),
-        }
+        return {metric: score_texts(metric, records) for metric in UNITS}
 
     def value(self, record: Record) -> float:
-        """Give the bits per byte of one text."""
-        return bits_per_byte([record])
+        """Give the metric of one text."""
+        return score_texts(self.metric, [record])
 
     def metric_of_rows(self, records: Sequence[Record]) -> Callable[[np.ndarray], float]:
-        """Give the function that computes bits per byte, which is no mean over records."""
-        return lambda rows: bits_per_byte([records[row] for row in rows])
+        """Give the function that computes the metric, which is no mean over records."""
+        return lambda rows: score_texts(self.metric, [records[row] for row in rows])
 
 
 def record_text(item: Item, scores: Sequence[Score]) -> Record:
@@ -127,9 +129,10 @@ def record_text(item: Item, scores: Sequence[Score]) -> Record:
     }
 
 
-def bits_per_byte(records: Sequence[Record]) -> float:
-    """Give the bits that texts take with a model, over their bytes."""
-    return -total(records, "log_likelihood") / np.log(2) / total(records, "num_bytes")
+def score_texts(metric: str, records: Sequence[Record]) -> float:
+    """Give the nats of a unit of some texts, in bits or as a perplexity."""
+    nats = -total(records, "log_likelihood") / max(1, total(records, UNITS[metric]))
+    return float(nats / np.log(2) if metric == "bits_per_byte" else np.exp(nats))
 
 
 def total(records: Sequence[Record], name: str) -> float:

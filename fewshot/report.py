@@ -124,12 +124,16 @@ def doubts(results: Results) -> str:
     """Say what the numbers mean."""
     unchanged = all(model["weights_unchanged"] for model in results["models"])
     assert unchanged  # or there would be no report
+    baselines = (
+        "The baseline majority always gives the most frequent answer, and random a random one. "
+        if results["baselines"]
+        else ""
+    )
     return (
         "The interval is a percentile bootstrap over rows (Efron and Tibshirani, 1993). The standard error "
-        "is over samples of demonstrations. The baseline majority always gives the most frequent answer, "
-        "and random a random one. Equal hashes of all weights before and after show that the evaluation did "
-        "not change them. Cards show the best number of demonstrations, which was chosen on the same rows: "
-        "where there are several, its score is slightly optimistic."
+        f"is over samples of demonstrations. {baselines}Equal hashes of all weights before and after show "
+        "that the evaluation did not change them. Cards show the best number of demonstrations, which was "
+        "chosen on the same rows: where there are several, its score is slightly optimistic."
     )
 
 

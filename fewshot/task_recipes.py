@@ -150,6 +150,9 @@ class PerplexityRecipe(Common):
     kind: Literal["perplexity"]
     text: str = "{{ text }}"
     """Template of a text."""
+    metric: Literal["bits_per_byte", "perplexity_per_word", "perplexity_per_token"] = "bits_per_byte"
+    """The main metric; all are reported. Those per byte and per word compare models with different
+    tokenizers."""
 
 
 TaskRecipe = Annotated[

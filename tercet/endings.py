@@ -100,8 +100,10 @@ def prompting_ending(folder: Path) -> Iterator[str]:
         for shots, own in model["shots"].items():
             interval = " to ".join(map(number, own["interval"]))
             yield f"{model['name']}, K = {shots}: {results['criterion']} {number(own['mean'])} ({interval})"
-    baselines = [f"{name} {number(value)}" for name, value in results["baselines"].items()]
-    yield f"baselines: {', '.join(baselines)}; K demonstrations in a prompt, 95 % intervals"
+    about = "K demonstrations in a prompt, 95 % intervals"
+    if baselines := [f"{name} {number(value)}" for name, value in results["baselines"].items()]:
+        about = f"baselines: {', '.join(baselines)}; {about}"
+    yield about
     yield f"report: {link(folder / 'report.html')}"
     yield from verdicts(results)
 

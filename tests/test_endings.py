@@ -124,6 +124,8 @@ def test_prompting_ends_with_a_score_for_every_number_of_demonstrations(write):
     assert baselines.startswith("baselines: majority 0.25")
     assert "report.html" in report
     assert verdict == "Better than a guess."
+    _, _, about, *_ = prompting_ending(write("results.json", results | {"baselines": {}}))
+    assert about == "K demonstrations in a prompt, 95 % intervals"
 
 
 @pytest.mark.parametrize(

@@ -130,16 +130,19 @@ def test_perplexity_per_word_is_a_sum_over_sub_words_of_a_plain_text(recipe_of, 
     recipe = recipe_of(
         "perplexity",
         [saved("decoder"), saved("seq2seq")],
-        task={"text": "{{ text }}"},
+        task={"text": "{{ text }}", "metric": "perplexity_per_word"},
         data={"test": "rows.txt"},
     )
     results, items = read(fewshot(recipe))
+    assert results["criterion"] == "perplexity_per_word"
+    assert "baseline" not in (recipe.folder / "report.md").read_text()
     for number, model in enumerate(results["models"]):
         own = items[2 * number : 2 * number + 2]
         assert [item["num_words"] for item in own] == [7, 4]
         assert sum(item["num_tokens"] for item in own) > 11
         nats = -sum(item["log_likelihood"] for item in own)
-        assert model["shots"]["0"]["scores"]["perplexity_per_word"] == pytest.approx(math.exp(nats / 11))
+        found = model["shots"]["0"]
+        assert found["scores"]["perplexity_per_word"] == found["mean"] == pytest.approx(math.exp(nats / 11))
 
 
 def test_slow_and_fast_evaluations_are_equal(recipe_of, saved, tmp_path):
