@@ -6,7 +6,9 @@
 Times are those of one layer's attention, forward and backward, for a sequence of 512 tokens and four heads of
 64 channels, by one thread: processor time, in which other work on the machine counts little. Recall is
 associative: a text has pairs of a key and its value, and then the keys in another order, each of which asks
-for its value. A decoder of two layers learns it with each score that reads the query.
+for its value. A decoder of two layers has to learn two steps, which are useful together: a value finds the
+token before it, its key, and a key finds the value that knows it. `joined` takes the first step for it: the
+vector of each value has that of its key added.
 """
 
 import sys
@@ -54,8 +56,15 @@ def draw_texts(num_texts: int, generator: torch.Generator) -> tuple[Tensor, Tens
     return torch.cat((pairs, keys.gather(1, order)), dim=1), values.gather(1, order)
 
 
-def recall(score: str, steps: int, seed: int = 0) -> tuple[float, int]:
-    """Train a small decoder, and give the share of held-out values that it recalls, and the steps taken."""
+def recall(score: str, steps: int, *, is_joined: bool = False, seed: int = 0) -> tuple[float, int]:
+    """Train a small decoder, and give the share of held-out values that it recalls, and the steps taken.
+
+    Args:
+        score: By which it attends.
+        steps: At most.
+        is_joined: Whether the vector of each value has that of its key added.
+        seed: Of weights and texts.
+    """
     torch.manual_seed(seed)
     config = TercetDecoderConfig(
         vocab_size=2 * NUM_SYMBOLS,
@@ -73,7 +82,7 @@ def recall(score: str, steps: int, seed: int = 0) -> tuple[float, int]:
     generator, num_steps, last_loss = torch.Generator().manual_seed(seed), 0, torch.inf
     while num_steps < steps and last_loss > LEARNED:
         texts, answers = draw_texts(64, generator)
-        logits = model(texts, logits_to_keep=NUM_PAIRS).logits
+        logits = values_read(model, texts, is_joined)
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), answers.flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -82,8 +91,19 @@ def recall(score: str, steps: int, seed: int = 0) -> tuple[float, int]:
         num_steps, last_loss = num_steps + 1, loss.item()
     texts, answers = draw_texts(2000, torch.Generator().manual_seed(seed + 1))
     with torch.inference_mode():
-        found = model.eval()(texts, logits_to_keep=NUM_PAIRS).logits.argmax(-1)
+        found = values_read(model.eval(), texts, is_joined).argmax(-1)
     return (found == answers).float().mean().item(), num_steps
+
+
+def values_read(model: TercetDecoderForCausalLM, texts: Tensor, is_joined: bool) -> Tensor:
+    """Compute the logits (B, P, V) of the values of the last keys."""
+    vectors = model.get_input_embeddings()(texts)
+    if is_joined:
+        keys, values = slice(0, 2 * NUM_PAIRS, 2), slice(1, 2 * NUM_PAIRS, 2)
+        joined = vectors.clone()
+        joined[:, values] += vectors[:, keys]
+        vectors = joined
+    return model(inputs_embeds=vectors, logits_to_keep=NUM_PAIRS).logits
 
 
 def without_keys(seed: int = 1) -> float:
@@ -110,11 +130,11 @@ def main(arguments: list[str]) -> int:
         )
         print(f"| {score} | {' | '.join(cells)} |", flush=True)
     if options.steps:
-        print("\n| score | recalled | steps |\n|---|---|---|")
-        print(f"| (most frequent value of the text) | {without_keys():.1%} | |")
+        print("\n| score | recalled | steps | recalled, joined | steps, joined |\n|---|---|---|---|---|")
+        print(f"| (most frequent value of the text) | {without_keys():.1%} | | | |")
     for score in options.scores if options.steps else ():
-        share, steps = recall(score, options.steps)
-        print(f"| {score} | {share:.1%} | {steps} |", flush=True)
+        found = (recall(score, options.steps, is_joined=is_joined) for is_joined in (False, True))
+        print(f"| {score} | {' | '.join(f'{share:.1%} | {steps}' for share, steps in found)} |", flush=True)
     return 0
 
 
