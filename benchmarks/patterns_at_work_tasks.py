@@ -5,7 +5,7 @@ Every model and every score is a cell: a folder with a `result.json` (`cells.py`
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from math import log
 from pathlib import Path
@@ -39,35 +39,58 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Scale:
-    """How large everything is."""
+class ListScale:
+    """How large everything of nested lists is."""
+
+    layers: int = 4
+    width: int = 128
+    """Hidden size."""
+    block_size: int = 16
+    """Of the patterns."""
+    epochs: int = 4
+
+
+@dataclass(frozen=True)
+class NovelScale:
+    """How large everything of novels is."""
 
     sizes: dict[str, int]
-    """Fields of the models of novels."""
+    """Fields of the models."""
     short: int = 512
     long: int = 4096
     """Tokens of context."""
     block_size: int = 64
-    """Of the patterns in novels."""
-    list_width: int = 128
-    """Hidden size of the models of lists, which have the same number of layers."""
-    list_block_size: int = 16
-    epochs: int = 10
-    """Over the lists."""
+    """Of the patterns."""
     tokens: int = 4_000_000
-    """Of novels that every model reads."""
+    """That every model reads."""
     tokens_per_step: int = 8192
+    characters: int | None = None
+    """Of the text at most."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large everything is."""
+
+    lists: ListScale
+    novels: NovelScale
+    seeds: int = 3
+    """Runs of each classifier of lists."""
+    review_epochs: int = 2
+    review_seeds: int = 3
+    """Runs of each classifier of reviews."""
     num_rows: int | None = None
     """Rows of a task at most."""
-    characters: int | None = None
-    """Of novels at most."""
 
 
-FULL = Scale({"num_hidden_layers": 4})
+FULL = Scale(ListScale(), NovelScale({"num_hidden_layers": 4}))
 TRIAL = Scale(
-    {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2},
-    short=64, long=256, block_size=16, list_width=32, epochs=1, tokens=4096, tokens_per_step=1024,
-    num_rows=120, characters=60_000,
+    ListScale(layers=2, width=32, epochs=1),
+    NovelScale(
+        {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2},
+        short=64, long=256, block_size=16, tokens=4096, tokens_per_step=1024, characters=60_000,
+    ),
+    num_rows=120,
 )  # fmt: skip
 
 
@@ -78,24 +101,15 @@ class Workshop:
     data: Path
     folder: Path
     scale: Scale
-    seeds: tuple[int, ...]
     conditions: Conditions = field(compare=False)
 
     def cell(self, name: str, depends_on: object) -> Path:
-        """Name the folder of what depends on this and on the scale."""
-        own = (asdict(self.scale), self.conditions.threads, depends_on)
-        return cell_folder(self.folder, name.replace(" ", "-"), own)
+        """Name the folder of what depends on this and on the number of threads."""
+        return cell_folder(self.folder, name.replace(" ", "-"), (self.conditions.threads, depends_on))
 
     def once(self, cell: Path, compute: Callable[..., Row], *arguments: Any) -> Row:
         """Compute a cell in a process of its own, unless it is finished."""
         return once(cell, lambda _: in_fresh_process(self.conditions, compute, *arguments))
-
-    def fields(self, pattern: str, block_size: int) -> dict[str, Any]:
-        """Give the fields of a configuration by which all layers see a pattern."""
-        if pattern == "full":
-            return {}
-        layers = ["big_bird_attention"] * self.scale.sizes["num_hidden_layers"]
-        return {"layer_types": layers, "attention_block_size": block_size, **PATTERNS[pattern]}
 
     def rows(self, task: str) -> list[str]:
         """Write the overrides that name a task's rows; in a trial, a few of them."""
@@ -108,23 +122,34 @@ class Workshop:
             overrides.append(f"data.{split}={file}")
         return overrides
 
-    def seeds_override(self) -> str:
-        """Write the override that names the seeds."""
-        return f"training.seeds={[*self.seeds]}"
+
+def seeds_override(num_seeds: int) -> str:
+    """Write the override that names the seeds."""
+    return f"training.seeds={[*range(num_seeds)]}"
+
+
+def pattern_fields(pattern: str, layers: int, block_size: int) -> dict[str, Any]:
+    """Give the fields of a configuration by which all layers see a pattern."""
+    if pattern == "full":
+        return {}
+    kinds = ["big_bird_attention"] * layers
+    return {"layer_types": kinds, "attention_block_size": block_size, **PATTERNS[pattern]}
 
 
 def listops(shop: Workshop) -> list[Row]:
     """Learn the value of nested lists from random weights, with each pattern, for the same epochs."""
     rows = []
     for pattern, fields in PATTERNS.items():
-        cell = shop.cell(f"listops {pattern}", (fields, shop.seeds))
+        cell = shop.cell(
+            f"listops {pattern}", (fields, shop.scale.lists, shop.scale.num_rows, shop.scale.seeds)
+        )
         overrides = [
             *shop.rows("synthetic/listops"),
             f"model.path={cell / 'untrained'}",
             "model.from_scratch=true",
-            f"training.epochs={shop.scale.epochs}",
+            f"training.epochs={shop.scale.lists.epochs}",
             "training.learning_rate=1.0e-3",
-            shop.seeds_override(),
+            seeds_override(shop.scale.seeds),
             f"output={cell / 'run'}",
         ]
         rows.append({"pattern": pattern} | shop.once(cell, learn_lists, shop, pattern, overrides))
@@ -135,16 +160,16 @@ def learn_lists(shop: Workshop, pattern: str, overrides: list[str]) -> Row:
     """Build an untrained model with a pattern and a tokenizer of lists, and teach it."""
     recipe = load_recipe(FineTuningRecipe, "text-classification", overrides)
     tokenizer = train_tokenizer(read_file(recipe.data.train, ("text",))["text"], "wordpiece", 64)
-    width, untrained = shop.scale.list_width, recipe.model.path
+    scale, untrained = shop.scale.lists, recipe.model.path
     config = TercetEncoderConfig(
         vocab_size=len(tokenizer),
-        hidden_size=width,
-        intermediate_size=11 * width // 4,
-        num_hidden_layers=shop.scale.sizes["num_hidden_layers"],
+        hidden_size=scale.width,
+        intermediate_size=11 * scale.width // 4,
+        num_hidden_layers=scale.layers,
         num_attention_heads=4,
         max_position_embeddings=1024,
         pad_token_id=cast(int, tokenizer.pad_token_id),
-        **shop.fields(pattern, shop.scale.list_block_size),
+        **pattern_fields(pattern, scale.layers, scale.block_size),
     )
     TercetEncoderModel(config).save_pretrained(untrained)
     tokenizer.save_pretrained(untrained)
@@ -175,12 +200,13 @@ def contexts(shop: Workshop) -> list[Row]:
 
 def readers(shop: Workshop) -> list[tuple[str, int]]:
     """List the models that read novels: a pattern, and the tokens of a sequence."""
-    return [("full", shop.scale.short), *((pattern, shop.scale.long) for pattern in PATTERNS)]
+    novels = shop.scale.novels
+    return [("full", novels.short), *((pattern, novels.long) for pattern in PATTERNS)]
 
 
 def reader_cell(shop: Workshop, pattern: str, length: int) -> Path:
     """Name the folder of a model that reads novels."""
-    return shop.cell(f"context {pattern} {length}", (PATTERNS[pattern], length))
+    return shop.cell(f"context {pattern} {length}", (PATTERNS[pattern], length, shop.scale.novels))
 
 
 def read_novels(shop: Workshop, pattern: str, length: int) -> Row:
@@ -188,7 +214,7 @@ def read_novels(shop: Workshop, pattern: str, length: int) -> Row:
     overrides = [*novel_recipe(shop, pattern, length), f"output={reader_cell(shop, pattern, length) / 'run'}"]
     model = pretrain(load_recipe(PretrainingRecipe, "encoder-english", overrides), resume=True)
     told = json.loads((model.parent / "evaluation.json").read_text(encoding="utf-8"))
-    lengths = [each for each in (shop.scale.short, shop.scale.long) if each <= length]
+    lengths = [each for each in (shop.scale.novels.short, shop.scale.novels.long) if each <= length]
     judge = partial(bits_per_character, model, overrides)
     return {
         "bits": {str(each): judge(each) for each in lengths},
@@ -198,20 +224,25 @@ def read_novels(shop: Workshop, pattern: str, length: int) -> Row:
 
 
 def novel_recipe(shop: Workshop, pattern: str, length: int) -> list[str]:
-    """Write the overrides of `encoder-english` for novels in sequences of a length."""
-    scale, text = shop.scale, shop.data / "pretrain_en"
+    """Write the overrides of `encoder-english` for novels in sequences of a length.
+
+    Sequences go on across the ends of documents: all have the same length, and every model reads as much.
+    """
+    scale, text = shop.scale.novels, shop.data / "pretrain_en"
     files = {split: text / split / "novels.txt.gz" for split in ("train", "validation")}
     if scale.characters is not None:
         for split in files:
             sample = text_sample(text / split, shop.folder / f"text-{split}", scale.characters)
             files[split] = next(iter(sorted(sample.iterdir())))
-    fields = scale.sizes | shop.fields(pattern, scale.block_size) | {"max_position_embeddings": scale.long}
+    sparse = pattern_fields(pattern, scale.sizes["num_hidden_layers"], scale.block_size)
+    fields = scale.sizes | sparse | {"max_position_embeddings": scale.long}
     return [
         f"model.overrides={json.dumps(fields)}",
         "tokenizer={kind: byte_bpe, vocab_size: 8192}",
         *(f"corpus.{split}={file}" for split, file in files.items()),
         f"corpus.cache={shop.folder / 'cache'}",
         f"corpus.sequence_length={length}",
+        "corpus.isolate_documents=false",
         "objective={kind: masked_language_modeling, mlm_probability: 0.2}",
         "training.optimizer={kind: muon, learning_rate: 6.0e-3}",
         "training.schedule={kind: linear, warmup_ratio: 0.1}",
@@ -235,23 +266,21 @@ def bits_per_character(model: Path, overrides: list[str], length: int) -> float:
 
 
 def reviews(shop: Workshop) -> list[Row]:
-    """Fine-tune the models of novels to tell good film reviews from bad ones, cut to each context."""
+    """Fine-tune the models of novels to tell good film reviews from bad ones, cut to each model's context."""
     contexts(shop)
-    rows = []
+    scale, rows = shop.scale, []
     for pattern, length in readers(shop):
         reader = reader_cell(shop, pattern, length)
-        for limit in (shop.scale.short, shop.scale.long)[: 1 if length == shop.scale.short else 2]:
-            cell = cell_folder(reader, f"reviews-{limit}", shop.seeds)
-            overrides = [
-                *shop.rows("movie_reviews"),
-                f"model.path={reader / 'run' / 'model'}",
-                f"data.max_length={limit}",
-                "training.epochs=4",
-                "training.batch_size=16",
-                "training.learning_rate=3.0e-4",
-                shop.seeds_override(),
-                f"output={cell / 'run'}",
-            ]
-            about = {"pattern": pattern, "length": length, "limit": limit}
-            rows.append(about | shop.once(cell, taught, overrides))
+        cell = cell_folder(reader, "reviews", (scale.review_epochs, scale.review_seeds, scale.num_rows))
+        overrides = [
+            *shop.rows("movie_reviews"),
+            f"model.path={reader / 'run' / 'model'}",
+            f"data.max_length={length}",
+            f"training.epochs={scale.review_epochs}",
+            "training.batch_size=16",
+            "training.learning_rate=3.0e-4",
+            seeds_override(scale.review_seeds),
+            f"output={cell / 'run'}",
+        ]
+        rows.append({"pattern": pattern, "length": length} | shop.once(cell, taught, overrides))
     return rows
