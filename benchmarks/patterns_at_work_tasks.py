@@ -61,7 +61,7 @@ class NovelScale:
     """Tokens of context."""
     block_size: int = 64
     """Of the patterns."""
-    tokens: int = 4_000_000
+    tokens: int = 3_000_000
     """That every model reads."""
     tokens_per_step: int = 8192
     characters: int | None = None
@@ -77,7 +77,7 @@ class Scale:
     seeds: int = 3
     """Runs of each classifier of lists."""
     review_epochs: int = 2
-    review_seeds: int = 3
+    review_seeds: int = 1
     """Runs of each classifier of reviews."""
     num_rows: int | None = None
     """Rows of a task at most."""
@@ -276,9 +276,10 @@ def reviews(shop: Workshop) -> list[Row]:
             *shop.rows("movie_reviews"),
             f"model.path={reader / 'run' / 'model'}",
             f"data.max_length={length}",
+            "model.overrides={classifier_pooling: mean}",
             f"training.epochs={scale.review_epochs}",
             "training.batch_size=16",
-            "training.learning_rate=3.0e-4",
+            "training.learning_rate=1.0e-3",
             seeds_override(scale.review_seeds),
             f"output={cell / 'run'}",
         ]

@@ -29,6 +29,7 @@ from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator, join_processes
 from ..training.recipe import TrainingRecipe
 from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, delete, writing
+from ..training.stages import warn_of_unfilled_steps
 from ..training.tracking import LOG, as_json, read_log
 from .model import SavedModel, saved_models
 from .output import TOKENIZER, kept_tokenizer, run_folder
@@ -70,6 +71,7 @@ def pretrain_alone(
     if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go
         output.claim(resume=resume, overwrite=overwrite)
         tell_of_unknown(run.held_out.about[UNKNOWN], "the held-out text")
+        warn_of_unfilled_steps(run.data.stages)
         keep_tokenizer(recipe, run.tokenizer)
         goes_on = latest(folder / CHECKPOINTS) is not None
         keep_texts(folder / TEXTS, identify(inputs.texts, recipe.corpus.cache), goes_on=goes_on)

@@ -160,6 +160,11 @@ class StepDataset:
             self._steps = dict([*self._steps.items()][-1:]) | {epoch: steps}
         return self._planned[1:]
 
+    def fill(self) -> float:
+        """Measure what part of `tokens_per_step` the steps of the first epoch hold on average."""
+        examples, steps = self.plan(0)
+        return float(np.sum(examples.lengths)) / (len(steps) * self.tokens_per_step)
+
     def __getitem__(self, cursor: DataCursor) -> Step:
         """Collate the step at `cursor` and take this process's share.
 

@@ -8,6 +8,7 @@ Sequences that grow are Press et al., 2021 ("Shortformer", section 4), steps tha
 A stage begins with a new epoch: so a place in the data means the same however a run came there.
 """
 
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ from .workers import DataCursor, PrefetchLoader
 
 SourceOfLength = Callable[[int], ExampleSource]
 """Makes the source of a stage whose sequences have at most so many tokens."""
+
+
+LEAST_FILL = 0.7
+"""Steps that hold less of `tokens_per_step` on average are worth a warning."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,23 @@ class TrainingData:
         """Collate the run's first examples as in the middle of the run: objectives change on the way."""
         steps = self.stages[0].steps
         return steps[DataCursor(0, 0, (steps.num_steps or 0) // 2)]
+
+
+def warn_of_unfilled_steps(stages: Sequence[Stage]) -> None:
+    """Warn if steps stay far below their size, as they do where single examples are nearly as long.
+
+    Warns:
+        UserWarning: Of each stage whose steps do.
+    """
+    for stage in stages:
+        if (fill := stage.steps.fill()) < LEAST_FILL:
+            size = stage.steps.tokens_per_step
+            warnings.warn(
+                f"steps hold {fill * size:,.0f} tokens on average, not tokens_per_step = {size:,}, since "
+                "single examples are nearly as long as a step: raise tokens_per_step, lower "
+                "corpus.sequence_length, or join documents with corpus.isolate_documents=false",
+                stacklevel=2,
+            )
 
 
 def prepare_data(

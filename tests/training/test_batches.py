@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tercet.training.batches import StepDataset, checksum, endless_steps, one_pass
+from tercet.training.stages import Stage, warn_of_unfilled_steps
 from tercet.training.step_planning import cut_evenly, plan_steps, share
 
 CPU = torch.device("cpu")
@@ -16,6 +17,16 @@ CPU = torch.device("cpu")
 
 def rng(*seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
+
+
+class Lengths:
+    """Examples of which nothing but their lengths is known."""
+
+    def __init__(self, lengths: list[int]):
+        self.lengths = np.array(lengths)
+
+    def epoch(self, number: int) -> "Lengths":
+        return self
 
 
 @pytest.fixture
@@ -47,6 +58,23 @@ def test_an_epoch_holds_every_example_exactly_once_in_steps_of_nearly_equal_toke
     assert tokens.max() <= tokens_per_step
     assert tokens.max() - tokens.min() < 2 * 30
     assert tokens.mean() > tokens_per_step * (1 - 1 / len(steps)) - 30
+
+
+def test_steps_far_below_their_size_are_warned_of(make):
+    """Two examples of 100 tokens do not fit a step of 150, which then holds one of them."""
+    steps = make(tokens_per_step=150, tokens_per_micro_batch=150)
+    steps.source = Lengths([100] * 6)
+    assert steps.fill() == pytest.approx(100 / 150)
+    with pytest.warns(UserWarning, match="steps hold 100 tokens on average, not tokens_per_step = 150"):
+        warn_of_unfilled_steps([Stage(0, steps)])
+
+
+@pytest.mark.filterwarnings("error")
+def test_steps_near_their_size_are_not_warned_of(make):
+    steps = make(tokens_per_step=210, tokens_per_micro_batch=150)
+    steps.source = Lengths([100] * 6)
+    assert steps.fill() == pytest.approx(200 / 210)
+    warn_of_unfilled_steps([Stage(0, steps)])
 
 
 def test_a_plan_depends_on_its_seed_alone():
