@@ -276,10 +276,9 @@ def reviews(shop: Workshop) -> list[Row]:
             *shop.rows("movie_reviews"),
             f"model.path={reader / 'run' / 'model'}",
             f"data.max_length={length}",
-            "model.overrides={classifier_pooling: mean}",
             f"training.epochs={scale.review_epochs}",
             "training.batch_size=16",
-            "training.learning_rate=1.0e-3",
+            "training.learning_rate=3.0e-4",
             seeds_override(scale.review_seeds),
             f"output={cell / 'run'}",
         ]

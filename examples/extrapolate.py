@@ -1,6 +1,6 @@
 """Train small decoders on short texts, and see how well they read longer ones, by their kind of positions.
 
-    python examples/extrapolate.py                        about half an hour on two cores
+    python examples/extrapolate.py                        about ten minutes of one core
     python examples/extrapolate.py training.steps=200     other values of the recipe `decoder-demo`
 
 All learn from 64 tokens at a time, and read 64, 128 and 256 (Press et al., 2022, figure 1). The validation
@@ -64,6 +64,8 @@ def draw(results: dict[str, list[float]], file: Path) -> None:
     for kind, values in results.items():
         axes.plot(LENGTHS, values, marker="o", label=kind)
     axes.set(xlabel="tokens read at once", ylabel="perplexity", yscale="log", xticks=LENGTHS)
+    axes.yaxis.set_major_formatter("{x:.0f}")
+    axes.yaxis.set_minor_formatter("{x:.0f}")
     axes.set_title(f"trained on {TRAINED_LENGTH} tokens")
     axes.legend()
     figure.savefig(file, dpi=120)
