@@ -30,7 +30,6 @@ from .workers import DataCursor, PrefetchLoader
 SourceOfLength = Callable[[int], ExampleSource]
 """Makes the source of a stage whose sequences have at most so many tokens."""
 
-
 LEAST_FILL = 0.7
 """Steps that hold less of `tokens_per_step` on average are worth a warning."""
 

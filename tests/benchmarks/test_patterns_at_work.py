@@ -79,25 +79,9 @@ def test_program_trains_every_part_once(text, tmp_path, module):
         for split in ("train", "validation", "test"):
             (data / folder / f"{split}.jsonl.gz").write_bytes(gzip.compress(rows.encode()))
     output = tmp_path / "result.json"
-    command = [
-        sys.executable,
-        ROOT / "benchmarks" / "patterns_at_work.py",
-        "--data",
-        data,
-        "--try",
-        "--threads",
-    ]
-    command += [
-        "1",
-        "--seeds",
-        "1",
-        "--review-seeds",
-        "1",
-        "--common-scheduler-group",
-        "--folder",
-        tmp_path / "cells",
-    ]
-    command += ["--output", output]
+    command = [sys.executable, ROOT / "benchmarks" / "patterns_at_work.py", "--data", data]
+    command += "--try --threads 1 --seeds 1 --review-seeds 1 --common-scheduler-group".split()
+    command += ["--folder", tmp_path / "cells", "--output", output]
     subprocess.run([*map(str, command)], capture_output=True, text=True, check=True)
     parts = json.loads(output.read_text())["parts"]
     assert [len(parts[name]) for name in ("listops", "contexts", "reviews")] == [3, 4, 4]
