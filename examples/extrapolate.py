@@ -1,6 +1,6 @@
 """Train small decoders on short texts, and see how well they read longer ones, by their kind of positions.
 
-    python examples/extrapolate.py                        about ten minutes of one core
+    python examples/extrapolate.py                        20 minutes on half a core
     python examples/extrapolate.py training.steps=200     other values of the recipe `decoder-demo`
 
 All learn from 64 tokens at a time, and read 64, 128 and 256 (Press et al., 2022, figure 1). The validation

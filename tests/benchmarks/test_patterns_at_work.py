@@ -80,7 +80,7 @@ def test_program_trains_every_part_once(text, tmp_path, module):
             (data / folder / f"{split}.jsonl.gz").write_bytes(gzip.compress(rows.encode()))
     output = tmp_path / "result.json"
     command = [sys.executable, ROOT / "benchmarks" / "patterns_at_work.py", "--data", data]
-    command += "--try --threads 1 --seeds 1 --review-seeds 1 --common-scheduler-group".split()
+    command += ["--try", "--threads", "1", "--seeds", "1", "--review-seeds", "1", "--common-scheduler-group"]
     command += ["--folder", tmp_path / "cells", "--output", output]
     subprocess.run([*map(str, command)], capture_output=True, text=True, check=True)
     parts = json.loads(output.read_text())["parts"]
