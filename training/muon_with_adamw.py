@@ -77,14 +77,14 @@ class MuonWithAdamW(Optimizer):
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
-    """Find the trainable matrices inside a model's blocks, the modules of every `nn.ModuleList`.
+    """Find the trainable matrices inside a model's blocks: every `nn.ModuleList`, `nn.LSTM` and `nn.GRU`.
 
     Raises:
         ValueError: The model has none.
     """
-    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    blocks = [module for module in model.modules() if isinstance(module, nn.ModuleList | nn.RNNBase)]
     inside = [
-        module for blocks in lists for module in blocks.modules() if not isinstance(module, nn.Embedding)
+        module for block in blocks for module in block.modules() if not isinstance(module, nn.Embedding)
     ]
     parameters = dict.fromkeys(
         parameter for module in inside for parameter in module.parameters(recurse=False)
@@ -93,6 +93,6 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
     if not matrices:
         raise ValueError(
             f"optimizer.kind = muon or normuon, but {type(model).__name__} has no trainable matrices in "
-            "blocks (torch.nn.ModuleList): choose adamw"
+            "blocks (torch.nn.ModuleList) or recurrent layers: choose adamw"
         )
     return matrices

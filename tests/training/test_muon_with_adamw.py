@@ -49,6 +49,19 @@ def test_the_matrices_are_those_inside_blocks():
     assert {names[id(p)] for p in hidden_matrices(model)} == {f"layers.0.{name}" for name in inside}
 
 
+def test_the_matrices_of_recurrent_layers_are_those_of_states():
+    model = nn.Module()
+    model.embeddings = nn.Embedding(5, 4)
+    model.reader = nn.LSTM(4, 3, proj_size=2)
+    model.writers = nn.ModuleList([nn.GRU(4, 3)])
+    model.head = nn.Linear(3, 5)
+    names = [name for name, parameter in model.named_parameters() if parameter.dim() == 2]
+    found = [id(parameter) for parameter in hidden_matrices(model)]
+    expected = {name for name in names if name.startswith(("reader", "writers"))}
+    assert len(found) == len(set(found)) == len(expected) == 5
+    assert {name for name, parameter in model.named_parameters() if id(parameter) in found} == expected
+
+
 def test_frozen_matrices_are_left_out(toys):
     model = toys.with_blocks()
     model.blocks.append(nn.Linear(16, 16))
