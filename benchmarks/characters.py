@@ -1,30 +1,47 @@
-"""How fast the character language model learns: characters a second, forward and backward direction together.
-
-One thread trains on random characters in batches of 32 rows of 250, without context. Seconds are those of the
-processor, which other programs disturb least, and the models take turns. The peer is the loop
-that anyone would write: two embeddings, two `nn.LSTM`, two linear layers, the same loss and optimizer, all
-logits in memory. With `--flair`, flair's own language models, if the package is installed.
+"""How fast the character language model learns, and how fast it embeds the words of sentences.
 
     python benchmarks/characters.py
-    python benchmarks/characters.py --hidden 2048 --steps 3
+    python benchmarks/characters.py --flair FLAIR/bin/python --text data/pretrain_en/validation
+    python benchmarks/characters.py --hidden 2048 --rounds 3
+
+One thread. Training: random characters in batches of 32 rows of 250, both directions. Embedding: sentences of
+a text. Seconds are those of the processor, which other programs disturb least, and the sides take turns:
+
+tercet         the member of the family, in float32
+tercet-bf16    the same in bfloat16 autocast, as `tercet pretrain` trains where the processor is fast in it
+plain torch    training as anyone would write it: two embeddings, two `nn.LSTM`, two linear layers, the same
+               loss and optimizer, all logits in memory
+flair          flair's language models and `FlairEmbeddings`, of the same sizes, by the Python of an
+               environment that has flair; it embeds 32 sentences of like lengths at a time
 """
 
 import argparse
-import statistics
+import json
+import subprocess
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import IO, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import PreTrainedTokenizerBase
 
 from tercet.modeling import TercetCharacterConfig, TercetCharacterLanguageModel
+from tercet.text.documents import open_documents
+from tercet.text.tokenizer import train_tokenizer
 from tercet.training.optimizers import build_optimizer
 from tercet.training.recipe import OptimizerRecipe
 
 VOCABULARY, EMBEDDING = 100, 64
 ROWS, LENGTH = 32, 250
+
+Work = Callable[[], float]
+"""Does it once, and gives the seconds."""
 
 
 class PlainDirection(nn.Module):
@@ -55,36 +72,6 @@ class PlainModel(nn.Module):
         return forward(rows) + backward(rows.flip(1))
 
 
-class FlairModel(nn.Module):
-    """Flair's language models of both directions."""
-
-    def __init__(self, hidden: int):
-        super().__init__()
-        from flair.data import Dictionary  # pyright: ignore[reportMissingImports]
-        from flair.models import LanguageModel  # pyright: ignore[reportMissingImports]
-
-        characters: Any = Dictionary()
-        for number in range(VOCABULARY - 1):
-            characters.add_item(chr(number + 33))
-        self.directions = nn.ModuleList(
-            LanguageModel(characters, is_forward, hidden, 1, embedding_size=EMBEDDING, dropout=0.0)
-            for is_forward in (True, False)
-        )
-
-    def forward(self, rows: Tensor) -> Tensor:
-        """Sum of the losses of both directions, each from an empty state."""
-        return sum(
-            (self.loss(model, row) for model, row in zip(self.directions, (rows, rows.flip(1)), strict=True)),
-            start=torch.zeros(()),
-        )
-
-    def loss(self, model: Any, rows: Tensor) -> Tensor:
-        """Mean cross-entropy of the next characters of rows (S, T)."""
-        columns = rows.T
-        output, _, _ = model(columns[:-1], model.init_hidden(len(rows)))
-        return F.cross_entropy(output.flatten(0, 1), columns[1:].flatten())
-
-
 class OurModel(nn.Module):
     """The member of the family."""
 
@@ -93,45 +80,152 @@ class OurModel(nn.Module):
         config = TercetCharacterConfig(
             vocab_size=VOCABULARY, hidden_size=hidden, embedding_size=EMBEDDING, dropout=0.0
         )
-        self.model = TercetCharacterLanguageModel(config).train()
+        self.model = TercetCharacterLanguageModel(config)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Sum of the losses of both directions."""
         return self.model(rows, labels=rows).loss
 
 
-MODELS: dict[str, Callable[[int], nn.Module]] = {"tercet": OurModel, "plain torch": PlainModel}
+def products(precision: str) -> torch.autocast:
+    """Give what computes products in bfloat16, or leaves them as they are."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
 
 
-def seconds_per_step(models: list[nn.Module], steps: int) -> list[float]:
-    """Time training steps of each model in turn, after one that is not counted; the medians."""
-    recipe = OptimizerRecipe(kind="adamw", learning_rate=1e-3)
-    optimizers = [build_optimizer(model, recipe) for model in models]
-    times: list[list[float]] = [[] for _ in models]
-    for _ in range(steps + 1):
-        rows = torch.randint(1, VOCABULARY, (ROWS, LENGTH))
-        for model, optimizer, own in zip(models, optimizers, times, strict=True):
-            start = time.process_time()
-            model(rows).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            own.append(time.process_time() - start)
-    return [statistics.median(own[1:]) for own in times]
+def training_step(model: nn.Module, precision: str = "fp32") -> Work:
+    """Give a step of training on random characters, the same ones for all models."""
+    optimizer = build_optimizer(model.train(), OptimizerRecipe(kind="adamw", learning_rate=1e-3))
+    generator = torch.Generator().manual_seed(0)
+
+    def step() -> float:
+        rows = torch.randint(1, VOCABULARY, (ROWS, LENGTH), generator=generator)
+        start = time.process_time()
+        with products(precision):
+            loss = model(rows)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return time.process_time() - start
+
+    return step
+
+
+def embedding_pass(
+    hidden: int,
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[Sequence[str]],
+    precision: str = "fp32",
+) -> Work:
+    """Give a reading of all sentences by our model."""
+    model = OurModel(hidden).model.model.eval()
+
+    def embed() -> float:
+        start = time.process_time()
+        with torch.inference_mode(), products(precision):
+            model.embed_words(tokenizer, sentences)
+        return time.process_time() - start
+
+    return embed
+
+
+class Flair:
+    """A process that works with flair when it is told to.
+
+    Args:
+        python: Of an environment that has flair.
+        about: Sizes and sentences; see `characters_flair.py`.
+    """
+
+    def __init__(self, python: Path, about: Mapping[str, object]):
+        script = Path(__file__).with_name("characters_flair.py")
+        self.process = subprocess.Popen(
+            [python, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._tell(json.dumps(about))
+
+    def __enter__(self) -> "Flair":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process."""
+        cast(IO[str], self.process.stdin).close()
+        self.process.wait()
+
+    def work(self, kind: str) -> Work:
+        """Give the work of a kind, `train` or `embed`."""
+
+        def work_once() -> float:
+            self._tell(kind)
+            if answer := cast(IO[str], self.process.stdout).readline():
+                return float(answer)
+            raise SystemExit("flair's process died: see its message above")
+
+        return work_once
+
+    def _tell(self, line: str) -> None:
+        inputs = cast(IO[str], self.process.stdin)
+        inputs.write(f"{line}\n")
+        inputs.flush()
+
+
+def take_turns(sides: Mapping[str, Work], rounds: int) -> dict[str, float]:
+    """Let all sides work in turns, once without counting; the median of each one's seconds."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds + 1):
+        for name, work in sides.items():
+            seconds[name].append(work())
+    return {name: median(own[1:]) for name, own in seconds.items()}
+
+
+def show(title: str, seconds: Mapping[str, float], **amounts: int) -> None:
+    """Print the speed of each side, and its ratio to the last one's, flair's or that of plain torch."""
+    print(title)
+    *_, (peer, theirs) = seconds.items()
+    for name, own in seconds.items():
+        speeds = ", ".join(f"{count / own:9,.0f} {unit}/s" for unit, count in amounts.items())
+        print(f"  {name:12} {speeds}, {theirs / own:.2f} x {peer}")
+
+
+def sentences_of(source: str, count: int) -> list[list[str]]:
+    """Give the words of the first lines of a text that have some."""
+    lines = (line.split() for text in open_documents(source) for line in text.split("\n"))
+    return list(islice(filter(None, lines), count))
 
 
 def main() -> None:
-    """Print the speed of each model."""
+    """Print the speed of each side."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--hidden", type=int, default=512, help="states of one direction")
-    parser.add_argument("--steps", type=int, default=7, help="measured steps of each model")
-    parser.add_argument("--flair", action="store_true", help="measure flair's models, too")
-    arguments = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=7, help="measured rounds")
+    parser.add_argument("--text", default="documentation", help="what sentences are taken from")
+    parser.add_argument("--sentences", type=int, default=1000, help="how many are embedded")
+    parser.add_argument("--flair", type=Path, metavar="PYTHON", help="of an environment that has flair")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    models = MODELS | ({"flair": FlairModel} if arguments.flair else {})
     torch.manual_seed(0)
-    seconds = seconds_per_step([build(arguments.hidden) for build in models.values()], arguments.steps)
-    for name, own in zip(models, seconds, strict=True):
-        print(f"{name:12} {ROWS * LENGTH / own:8,.0f} characters/s")
+    sentences = sentences_of(options.text, options.sentences)
+    lines = [" ".join(words) for words in sentences]
+    tokenizer = train_tokenizer(lines, "characters", VOCABULARY)
+    training, embedding = {}, {}
+    for name, precision in (("tercet", "fp32"), ("tercet-bf16", "bf16")):
+        training[name] = training_step(OurModel(options.hidden), precision)
+        embedding[name] = embedding_pass(options.hidden, tokenizer, sentences, precision)
+    training["plain torch"] = training_step(PlainModel(options.hidden))
+    with ExitStack() as stack:
+        if options.flair:
+            # Flair's dictionary has an entry for unknown characters already.
+            about = {
+                "characters": [each for each in tokenizer.get_vocab() if len(each) == 1][: VOCABULARY - 1],
+                "hidden": options.hidden, "embedding": EMBEDDING, "rows": ROWS, "length": LENGTH,
+                "sentences": sentences,
+            }  # fmt: skip
+            flair = stack.enter_context(Flair(options.flair, about))
+            training["flair"], embedding["flair"] = flair.work("train"), flair.work("embed")
+        steps = take_turns(training, options.rounds)
+        show("training, both directions", steps, characters=ROWS * LENGTH)
+        passes = take_turns(embedding, options.rounds)
+    amounts = {"words": sum(map(len, sentences)), "characters": sum(map(len, lines))}
+    show("words of sentences", passes, **amounts)
 
 
 if __name__ == "__main__":

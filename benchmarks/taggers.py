@@ -4,8 +4,8 @@
     python benchmarks/taggers.py --runs runs --tasks conll2003 --vectors static
 
 --runs holds the models whose vectors are read: what the recipes flair-english and elmo-english have left, and
-static vectors as `word-vectors`, by examples/train_word_vectors.py. Every run is one of `tercet finetune`; those
-that are finished are kept in --folder and not repeated, interrupted ones go on.
+static vectors as `word-vectors`, by examples/train_word_vectors.py. Every run is one of `tercet finetune`;
+those that are finished are kept in --folder and not repeated, interrupted ones go on.
 """
 
 import json

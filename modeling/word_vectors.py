@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .packing import cumulative
 
-CHARACTERS_AT_ONCE = 2**14
+CHARACTERS_AT_ONCE = 2**12
 """Characters of a batch at most, pads included, unless one sentence has more."""
 
 

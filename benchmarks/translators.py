@@ -1,0 +1,191 @@
+"""Translators beside each other: quality, by the length of the source, and speed of training and of decoding.
+
+    python benchmarks/translators.py --runs recurrent=runs/translation-multi30k-recurrent \
+        "without attention=runs/without-attention" transformer=runs/translation-multi30k \
+        --pairs data/multi30k_en_de/test_2016_flickr.jsonl.gz --page docs/recurrent.md
+
+--runs names finished runs of `tercet pretrain`. Each recipe is repeated for a few steps to see how fast it
+trains, and each model translates the test set greedily and with five beams; the sides take turns. The picture
+shows whether attention rescues long sentences (Bahdanau et al., 2015, figure 2).
+"""
+
+import json
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import datasets
+import torch
+from command_line import benchmark_parser
+from measuring import Conditions, begin_result, in_fresh_process
+from publishing import describe_run, keep, publish
+from samples import row_sample
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from tercet.configs.recipe import load_recipe
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.run import pretrain
+from tercet.pretraining.scores_by_length import LengthGroup, bleu_by_length
+from tercet.pretraining.translation_scores import score_translations, translate
+from tercet.reporting.line_charts import LinePanel, draw_lines
+from tercet.training.run_folder import MODEL, RECIPE
+
+RESULTS = Path(__file__).parent / "results" / "translators.json"
+PICTURE = "bleu-by-length.png"
+BEAMS = (1, 5)
+TRAINING_STEPS = 40
+"""Of a round; the first half is not counted."""
+HELD_OUT = 32
+"""Pairs that the end of a round's training is measured on: few, since nothing follows from them."""
+
+COLUMNS = (
+    "model", "parameters", "tokens of training", "training, tokens/s", "BLEU, greedy", "beam 5",
+    "shortest fifth", "longest fifth", "sentences/s, greedy", "beam 5",
+)  # fmt: skip
+"""Of the table; BLEU by length is that of beam 5."""
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, print the table, draw the picture, and write both down."""
+    options = parse(arguments)
+    conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
+    result = begin_result(conditions, options.waits_for_rest, rounds=options.rounds)
+    runs = dict(each.split("=", 1) for each in options.runs)
+    result["sides"] = in_fresh_process(conditions, measure_all, runs, str(options.pairs), options.rounds)
+    keep(options.output, result)
+    draw_lines([panel_of(result["sides"])], options.picture)
+    publish(render(result), options.page, __file__)
+    return 0
+
+
+def measure_all(runs: Mapping[str, str], pairs: str, rounds: int) -> dict[str, dict[str, Any]]:
+    """Let all sides train and translate in turns; what is found out about each."""
+    table = datasets.load_dataset("json", data_files=pairs, split="train")
+    sources, references = list(table["en"]), list(table["de"])
+    sides = {name: Translator(Path(run)) for name, run in runs.items()}
+    for _ in range(rounds):
+        for side in sides.values():
+            side.train_for_a_moment()
+    for beams in BEAMS * rounds:
+        for side in sides.values():
+            side.translate(sources, beams)
+    for side in sides.values():
+        side.score(sources, references)
+    return {name: side.found for name, side in sides.items()}
+
+
+class Translator:
+    """A finished run, and what is found out about it.
+
+    Args:
+        run: Its folder.
+    """
+
+    def __init__(self, run: Path):
+        self.run = run
+        self.model: PreTrainedModel = AutoModelForSeq2SeqLM.from_pretrained(run / MODEL).eval()
+        self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(run / MODEL)
+        self.written: dict[int, list[str]] = {}
+        self.found: dict[str, Any] = {
+            "parameters": self.model.num_parameters(),
+            "tokens": last_record(run)["tokens"],
+            "training": [],
+            "seconds": {beams: [] for beams in BEAMS},
+        }
+
+    def train_for_a_moment(self) -> None:
+        """Repeat the beginning of the training, and note how many tokens a second it takes."""
+        with TemporaryDirectory() as folder:
+            recipe = load_recipe(PretrainingRecipe, str(self.run / RECIPE))
+            columns = (recipe.corpus.source_column, recipe.corpus.target_column)
+            few = row_sample(recipe.corpus.validation, columns, HELD_OUT, Path(folder) / "few.jsonl")
+            overrides = {
+                "training.steps": TRAINING_STEPS,
+                "training.log_every": TRAINING_STEPS // 2,
+                "training.evaluate_every": TRAINING_STEPS,
+                "training.checkpoint_every": TRAINING_STEPS,
+                "training.schedule.warmup_steps": "null",
+                "training.schedule.warmup_ratio": 0.1,
+                "tokenizer": f"{{path: {self.run / 'tokenizer'}}}",
+                "corpus.validation": few,
+                "output": Path(folder) / "run",
+            }
+            given = [f"{name}={value}" for name, value in overrides.items()]
+            pretrain(load_recipe(PretrainingRecipe, str(self.run / RECIPE), given))
+            self.found["training"].append(last_record(Path(folder) / "run")["tokens_per_second"])
+
+    def translate(self, sources: list[str], beams: int) -> None:
+        """Translate all sentences, and note the seconds."""
+        start = time.perf_counter()
+        with torch.inference_mode():
+            self.written[beams] = translate(self.model, self.tokenizer, sources, num_beams=beams)
+        self.found["seconds"][beams].append(time.perf_counter() - start)
+
+    def score(self, sources: list[str], references: list[str]) -> None:
+        """Compare what was written with the references, in all and by the length of the source."""
+        self.found["rows"] = len(sources)
+        self.found["bleu"] = {
+            beams: score_translations(written, references, lowercase=True).bleu
+            for beams, written in self.written.items()
+        }
+        groups = bleu_by_length(sources, self.written[max(BEAMS)], references, lowercase=True)
+        self.found["by_length"] = [asdict(group) for group in groups]
+
+
+def last_record(run: Path) -> dict[str, Any]:
+    """Give the last record of a run's log that was written in training."""
+    records = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    return [record for record in records if "tokens_per_second" in record][-1]
+
+
+def render(result: Mapping[str, Any]) -> str:
+    """Write what was found as Markdown."""
+    rows = [f"| {' | '.join([name, *cells(side)])} |" for name, side in result["sides"].items()]
+    head = [f"| {' | '.join(COLUMNS)} |", f"|---|{'--:|' * (len(COLUMNS) - 1)}"]
+    return "\n".join([*describe_run(result), "", *head, *rows])
+
+
+def cells(side: Mapping[str, Any]) -> list[str]:
+    """Write what was found about a model."""
+    ends = [group_in_words(side["by_length"][place]) for place in (0, -1)]
+    speeds = [f"{side['rows'] / median(side['seconds'][beams]):.0f}" for beams in BEAMS]
+    bleu = [f"{side['bleu'][beams]:.2f}" for beams in BEAMS]
+    numbers = (side["parameters"], side["tokens"], median(side["training"]))
+    return [*(f"{number:,.0f}" for number in numbers), *bleu, *ends, *speeds]
+
+
+def group_in_words(group: Mapping[str, Any]) -> str:
+    """Write the BLEU of sources of like lengths, with its interval."""
+    low, high = group["interval"]
+    return f"{group['bleu']:.1f} [{low:.1f}, {high:.1f}]"
+
+
+def panel_of(sides: Mapping[str, Mapping[str, Any]]) -> LinePanel:
+    """Lay out the curves of all models."""
+    groups = {name: [LengthGroup(**each) for each in side["by_length"]] for name, side in sides.items()}
+    return LinePanel(
+        "BLEU by length of the source, beam 5",
+        "words of the source",
+        {name: [(each.mean_length, each.bleu) for each in own] for name, own in groups.items()},
+        {name: [each.interval for each in own] for name, own in groups.items()},
+    )
+
+
+def parse(arguments: Sequence[str]) -> Namespace:
+    """Read the command line."""
+    parser = benchmark_parser(__doc__, RESULTS)
+    parser.add_argument("--runs", nargs="+", required=True, metavar="NAME=FOLDER", help="finished runs")
+    parser.add_argument("--pairs", type=Path, required=True, help='JSON lines with the columns "en" and "de"')
+    parser.add_argument("--rounds", type=int, default=3, help="of training and of translating")
+    parser.add_argument("--picture", type=Path, default=Path(PICTURE))
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
