@@ -102,9 +102,8 @@ class Translator:
     def train_for_a_moment(self) -> None:
         """Repeat the beginning of the training, and note how many tokens a second it takes."""
         with TemporaryDirectory() as folder:
-            recipe = load_recipe(PretrainingRecipe, str(self.run / RECIPE))
-            columns = (recipe.corpus.source_column, recipe.corpus.target_column)
-            few = row_sample(recipe.corpus.validation, columns, HELD_OUT, Path(folder) / "few.jsonl")
+            held_out = str(load_recipe(PretrainingRecipe, str(self.run / RECIPE)).corpus.validation)
+            few = row_sample(held_out, ("en", "de"), HELD_OUT, Path(folder) / "few.jsonl")
             overrides = {
                 "training.steps": TRAINING_STEPS,
                 "training.log_every": TRAINING_STEPS // 2,
