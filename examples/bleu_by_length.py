@@ -10,13 +10,13 @@ table, and draws a curve for each model with its 95 % intervals.
 import argparse
 from pathlib import Path
 
-import datasets
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from tercet.pretraining.scores_by_length import LengthGroup, bleu_by_length
 from tercet.pretraining.translation_scores import translate
 from tercet.reporting.line_charts import LinePanel, draw_lines
+from tercet.text.row_files import read_file
 
 
 def panel_of(measured: dict[str, list[LengthGroup]]) -> LinePanel:
@@ -27,6 +27,25 @@ def panel_of(measured: dict[str, list[LengthGroup]]) -> LinePanel:
         {name: [(each.mean_length, each.bleu) for each in groups] for name, groups in measured.items()},
         {name: [each.interval for each in groups] for name, groups in measured.items()},
     )
+
+
+def measure(name: str, options: argparse.Namespace) -> list[LengthGroup]:
+    """Let a model translate, and print its scores."""
+    columns = (options.source, options.target)
+    rows = read_file(options.pairs, columns)
+    sources, references = (list(rows[column])[: options.rows] for column in columns)
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
+    with torch.inference_mode():
+        written = translate(model.eval(), tokenizer, sources, num_beams=options.beams)
+    groups = bleu_by_length(sources, written, references, num_groups=options.groups, lowercase=True)
+    print(name)
+    for each in groups:
+        low, high = each.interval
+        print(
+            f"  {each.shortest:3} to {each.longest:3} words, {each.num_rows:5} rows: "
+            f"BLEU {each.bleu:5.1f} [{low:.1f}, {high:.1f}]"
+        )
+    return groups
 
 
 def main() -> None:
@@ -43,23 +62,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000, help="most rows")
     parser.add_argument("--picture", type=Path, default=Path("bleu-by-length.png"))
     options = parser.parse_args()
-    rows = datasets.load_dataset("json", data_files=options.pairs, split=f"train[:{options.rows}]")
-    sources, references = list(rows[options.source]), list(rows[options.target])
-    measured = {}
-    for name in options.models:
-        model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
-        with torch.inference_mode():
-            written = translate(model.eval(), tokenizer, sources, num_beams=options.beams)
-        measured[name] = bleu_by_length(
-            sources, written, references, num_groups=options.groups, lowercase=True
-        )
-        print(name)
-        for each in measured[name]:
-            low, high = each.interval
-            print(
-                f"  {each.shortest:3} to {each.longest:3} words, {each.num_rows:5} rows: "
-                f"BLEU {each.bleu:5.1f} [{low:.1f}, {high:.1f}]"
-            )
+    try:
+        measured = {name: measure(name, options) for name in options.models}
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     draw_lines([panel_of(measured)], options.picture)
     print(options.picture)
 

@@ -12,7 +12,6 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-import datasets
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
@@ -21,6 +20,7 @@ from tercet.interop.own_model import load_ours
 from tercet.pretraining.exposure_bias import ExposureCurves, Ids, generator_of, measure_exposure_bias
 from tercet.reporting.line_charts import LinePanel, draw_lines
 from tercet.text.documents import open_documents
+from tercet.text.row_files import read_file
 from tercet.text.special_tokens import required_token_id
 from tercet.text.tokenization import text_backend
 
@@ -37,8 +37,9 @@ def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, ends: bo
 
 def pairs_of(options: argparse.Namespace, tokenizer: PreTrainedTokenizerBase) -> tuple[Ids, Ids]:
     """Read the sources and targets of a translation."""
-    rows = datasets.load_dataset("json", data_files=options.pairs, split=f"train[:{options.examples}]")
-    sources, targets = (list(rows[column]) for column in (options.source, options.target))
+    columns = (options.source, options.target)
+    rows = read_file(options.pairs, columns)
+    sources, targets = (list(rows[column])[: options.examples] for column in columns)
     return encode(tokenizer, sources, ends=True), encode(tokenizer, targets, ends=True)
 
 
@@ -55,6 +56,16 @@ def texts_of(options: argparse.Namespace, tokenizer: PreTrainedTokenizerBase) ->
     return [np.array([*begin, *ids[: options.context]]) for ids in cut], [
         ids[options.context :] for ids in cut
     ]
+
+
+def measure(name: str, options: argparse.Namespace) -> ExposureCurves:
+    """Load a model and measure it; print its gaps."""
+    tokenizer = require_tokenizer(find_folder(name), name)
+    read = texts_of if options.pairs is None else pairs_of
+    generator = generator_of(load_ours(name), required_token_id(tokenizer, "pad", "exposure_bias.py"))
+    curves = measure_exposure_bias(generator, *read(options, tokenizer))
+    print(shown(name, curves))
+    return curves
 
 
 def shown(name: str, curves: ExposureCurves) -> str:
@@ -110,15 +121,10 @@ def main() -> None:
     options = parser.parse_args()
     if (options.pairs is None) == (options.text is None):
         parser.error("give --pairs for models that translate, or --text for decoders")
-    measured = {}
-    for name in options.models:
-        tokenizer = require_tokenizer(find_folder(name), name)
-        read = texts_of if options.pairs is None else pairs_of
-        pad_id = required_token_id(tokenizer, "pad", "exposure_bias.py")
-        measured[name] = measure_exposure_bias(
-            generator_of(load_ours(name), pad_id), *read(options, tokenizer)
-        )
-        print(shown(name, measured[name]))
+    try:
+        measured = {name: measure(name, options) for name in options.models}
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     draw_lines(panels(measured), options.picture)
     print(options.picture)
 

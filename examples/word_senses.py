@@ -8,7 +8,7 @@ A word vector is the same wherever its word stands; a state of a model is one of
 of two uses in different senses, and the difference: the further above 0 it is, the better the layer tells the
 senses apart. Models that read from left to right see only what precedes the word. Several tokens of a word
 are averaged, and of an encoder with a decoder the encoder is read. Static word vectors and character models
-have one layer, the vector of the word. Taggers return no states and are refused. Draws runs/word-senses.png.
+have one layer, the vector of the word. Taggers return no states and are refused. Draws a picture.
 """
 
 import argparse
@@ -27,7 +27,6 @@ from transformers import AutoModel, AutoTokenizer
 
 import tercet  # noqa: F401 (so that AutoModel knows the family)
 
-PICTURE = Path("runs/word-senses.png")
 WORD = re.compile(r"\w+|[^\w\s]")
 """A word or a mark, as models read them that are given words."""
 EMBED: dict[str, Callable[[Any, Any, list[str]], Tensor]] = {
@@ -134,15 +133,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--sentences", type=Path, help="lines of a sense, a tab and a sentence")
     parser.add_argument("--word", default="bank")
+    parser.add_argument("--picture", type=Path, default=Path("word-senses.png"))
     options = parser.parse_args(arguments)
-    uses = BANK if options.sentences is None else read_uses(options.sentences)
-    results = {name: compare(name, uses, options.word) for name in options.models}
+    try:
+        uses = BANK if options.sentences is None else read_uses(options.sentences)
+        results = {name: compare(name, uses, options.word) for name in options.models}
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     print("| model | layer | one sense | different senses | difference |\n|---|---:|---:|---:|---:|")
     for name, (same, different) in results.items():
         for layer, (alike, apart) in enumerate(zip(same.tolist(), different.tolist(), strict=True)):
             print(f"| {name} | {layer} | {alike:.3f} | {apart:.3f} | {alike - apart:+.3f} |")
-    draw(results, options.word, PICTURE)
-    print(PICTURE)
+    draw(results, options.word, options.picture)
+    print(options.picture)
     return 0
 
 

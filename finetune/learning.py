@@ -1,6 +1,7 @@
 """One run of fine-tuning, with one seed: pretrained model and head -> fit -> best checkpoint -> scores."""
 
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,9 @@ from .splits import Split
 from .tagger import remember_words
 from .task import Task
 from .tasks import keep_task
+
+LARGEST_BATCH = 1.5
+"""Times `batch_size` that a step may hold without a warning, where one row is that long."""
 
 RECORDS = 100
 """Records that a run writes into its log, about."""
@@ -135,10 +139,20 @@ def training_of(
 
     Steps are cut by tokens: as many as `batch_size` rows have on average. How many there are, and how many
     evaluations, `pace` says, if given.
+
+    Warns:
+        UserWarning: One row is longer than that, so that steps have to hold more.
     """
     counted = examples if pace is None else pace
-    total = int(counted.lengths.sum())
-    tokens = max(round(schedule.batch_size * total / len(counted)), int(counted.lengths.max()))
+    total, longest = int(counted.lengths.sum()), int(counted.lengths.max())
+    tokens = max(round(schedule.batch_size * total / len(counted)), longest)
+    if (rows := tokens * len(counted) / total) > LARGEST_BATCH * schedule.batch_size:
+        warnings.warn(
+            f"the longest training row has {longest:,} tokens, as many as {rows:.0f} rows on average, and so "
+            f"has a step, instead of training.batch_size = {schedule.batch_size}: shorten or leave out long "
+            "rows, or raise training.batch_size",
+            stacklevel=2,
+        )
     steps_per_epoch = -(-total // tokens)
     steps = max(1, round(schedule.epochs * steps_per_epoch))
     evaluate_every = max(1, steps_per_epoch // schedule.evaluations_per_epoch)

@@ -25,6 +25,7 @@ from .character_encoder import EvenLinear
 from .classification import count_labels
 from .conditional_random_field import ConditionalRandomField
 from .configuration_tagger import TercetTaggerConfig
+from .continued_labels import continued
 from .cross_entropy import LossArguments, take_loss_arguments
 from .outputs import Keywords
 from .pretrained_neural import NeuralPreTrainedModel
@@ -177,7 +178,8 @@ class TercetTaggerOutput(ModelOutput):
     Args:
         loss: Negative log-likelihood of the labels.
         logits: Log-probability of each label of each token's word, (B, T, L), whatever the labels of other
-            words are; absent in training with labels.
+            words are; absent in training with labels. Behind a word's first token, those of "B-" labels are
+            added to those of "I-": see `continued`.
         tags: The best sequence of labels, at every token that of its word, (B, T), -100 at pads; absent in
             training with labels.
     """
@@ -243,7 +245,15 @@ class TercetTaggerForTokenClassification(TercetTaggerPreTrainedModel):
         marginals = words.from_rows(self.crf.log_marginals(emissions, words.lengths), is_reversed=False)
         tags = words.from_rows(self.crf.decode(emissions, words.lengths)[..., None], is_reversed=False)
         at_tokens = words.to_tokens(tags - IGNORE).squeeze(-1) + IGNORE
-        return TercetTaggerOutput(loss=loss, logits=words.to_tokens(marginals), tags=at_tokens)
+        return TercetTaggerOutput(loss=loss, logits=self.at_tokens(marginals, words), tags=at_tokens)
+
+    def at_tokens(self, marginals: Tensor, words: Words) -> Tensor:
+        """Lay log-probabilities of words (N, L) at tokens, (B, T, L): no entity begins inside a word."""
+        logits = words.to_tokens(marginals)
+        is_first = torch.zeros(logits.shape[:2].numel(), dtype=torch.bool, device=logits.device)
+        is_first[words.positions] = True
+        labels = self.config.id2label or {}
+        return continued(logits.flatten(0, 1), is_first, labels).view_as(logits)
 
 
 def reduced(total: Tensor, num_words: Tensor, loss_arguments: LossArguments) -> Tensor:

@@ -25,7 +25,7 @@ Memory = dict[tuple[str, ...], Tensor]
 """Words of a sentence -> their vectors (W, R)."""
 
 KEPT: dict[str, Memory] = {}
-"""Digest of the weights -> what they said of sentences: never more than one entry."""
+"""Digest of the embedders -> what they said of sentences: never more than one entry."""
 
 
 class WordFeatures(nn.Module):
@@ -39,6 +39,7 @@ class WordFeatures(nn.Module):
     def __init__(self, descriptions: Sequence[Mapping[str, Any]], *, is_frozen: bool):
         super().__init__()
         self.embedders = nn.ModuleList(map(build_embedder, descriptions))
+        self.descriptions = [dict(each) for each in descriptions]
         self.is_frozen = is_frozen
         self.stays_whole = is_frozen
         """Whether processes that share a model out hold these weights whole: they read them by themselves."""
@@ -52,7 +53,13 @@ class WordFeatures(nn.Module):
         return [each for each in self.embedders if isinstance(each, WordEmbedder)]
 
     def train(self, mode: bool = True) -> Self:
-        """Switch to training or evaluation; frozen embedders stay in evaluation."""
+        """Switch to training or evaluation; frozen embedders stay in evaluation.
+
+        They are frozen here, too: whoever loads a model puts other parameters in place of the first ones, and
+        then sets the mode.
+        """
+        if self.is_frozen:
+            self.requires_grad_(False)
         return super().train(mode and not self.is_frozen)
 
     def forward(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
@@ -96,11 +103,11 @@ class WordFeatures(nn.Module):
         return [torch.cat(each, dim=-1) for each in parts]
 
     def digest(self) -> str:
-        """Give a digest of the weights, computed again when torch has changed one."""
+        """Give a digest of descriptions and weights, computed again when torch has changed one."""
         tensors = [*self.parameters(), *self.buffers()]
         state = [(tensor.data_ptr(), tensor._version) for tensor in tensors]
         if self.known is None or self.known[0] != state:
-            digest = hashlib.blake2b(digest_size=16)
+            digest = hashlib.blake2b(repr(self.descriptions).encode(), digest_size=16)
             for name, tensor in self.state_dict().items():
                 digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
                 digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())

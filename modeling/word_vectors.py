@@ -38,7 +38,7 @@ class SentenceCharacters:
             self.first.append(len(ids))
             self.last.append(len(ids) + len(word) - 1)
             ids += [*word, *space]
-        self.ids = [*ids[: self.last[-1] + 1], end]
+        self.ids = [*ids[: self.last[-1] + 1], end] if words else [end, end]
 
 
 def embed_words(
@@ -55,8 +55,8 @@ def embed_words(
         sentences: As lists of words.
 
     Raises:
-        ValueError: A sentence has no words, or a word no characters that the tokenizer keeps; or the
-            tokenizer lacks what ends a text.
+        ValueError: A sentence is a text, or has no words, or a word no characters that the tokenizer keeps;
+            or the tokenizer lacks what ends a text.
     """
     return embed_encoded(model, encode_sentences(tokenizer, sentences))
 
@@ -97,6 +97,8 @@ def encode_sentences(
     if (end := tokenizer.eos_token_id) is None:
         raise ValueError("the tokenizer has no eos_token, which ends a text: use the model's own tokenizer")
     for number, sentence in enumerate(sentences):
+        if isinstance(sentence, str):
+            raise ValueError(f"sentence {number} is {sentence!r}: give a list of its words")
         if not sentence:
             raise ValueError(f"sentence {number} has no words: leave it out")
     options: dict[str, Any] = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}

@@ -40,6 +40,9 @@ read, else `IGNORE`."""
 STEPS_OF_MEAN = 1000
 """Points of a run at which a mean over the whole of it is taken."""
 
+STEEPNESS = 20.0
+"""k of an inverse sigmoid for which a recipe names none."""
+
 Schedule = Literal["linear", "exponential", "inverse_sigmoid"]
 
 
@@ -81,8 +84,8 @@ class ScheduledSamplingRecipe:
     """How the probability grows: `linear`, `exponential` or `inverse_sigmoid`."""
     final_probability: Annotated[float, Field(ge=0, lt=1)] = 0.25
     """Probability at the end of the run that a position reads a prediction; 0 is teacher forcing."""
-    steepness: Annotated[float, Field(gt=1)] = 20.0
-    """k of the inverse sigmoid: the larger, the later it rises. Others have none."""
+    steepness: Annotated[float, Field(gt=1)] | None = None
+    """k of `inverse_sigmoid`: the larger, the later it rises; 20 if left out. Others have none."""
     choice: Literal["sampled", "best"] = "sampled"
     """Whether a prediction is drawn from the model's distribution, or its most probable token."""
     passes: Annotated[int, Field(ge=1)] = 1
@@ -90,16 +93,22 @@ class ScheduledSamplingRecipe:
     the longest target has tokens are the token by token algorithm of Bengio et al. More are not made."""
 
     def __post_init__(self):
-        if self.schedule == "inverse_sigmoid" and 0 < self.final_probability < 1 / (1 + self.steepness):
+        steepness = self.steepness or STEEPNESS
+        if self.schedule != "inverse_sigmoid":
+            if self.steepness is not None:
+                raise ValueError(
+                    f"scheduled_sampling.steepness is {self.steepness}, but {self.schedule} schedules have "
+                    "none: remove it, or choose the schedule inverse_sigmoid"
+                )
+        elif 0 < self.final_probability < 1 / (1 + steepness):
             raise ValueError(
                 f"scheduled_sampling.final_probability is {self.final_probability}, but an inverse sigmoid "
-                f"with steepness {self.steepness} begins with {1 / (1 + self.steepness):.3g}: raise one of "
-                "them"
+                f"with steepness {steepness} begins with {1 / (1 + steepness):.3g}: raise one of them"
             )
 
     def probability(self, progress: float) -> float:
         """Give the probability of a prediction at a point of a run, from 0 to 1."""
-        return SCHEDULES[self.schedule](progress, self.final_probability, self.steepness)
+        return SCHEDULES[self.schedule](progress, self.final_probability, self.steepness or STEEPNESS)
 
     def count_passes(self, longest: int) -> int:
         """Count the passes over targets of at most so many tokens.

@@ -200,6 +200,16 @@ def on(model: nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Ten
 
 
 def generator_of(model: nn.Module, pad_id: int) -> Generator:
-    """Choose how a model is called by whether it has an encoder."""
-    kind = SourceAndTarget if cast(Any, model).config.is_encoder_decoder else Continuation
+    """Choose how a model is called by whether it has an encoder.
+
+    Raises:
+        ValueError: It does not generate.
+    """
+    config = cast(Any, model).config
+    if not cast(Any, model).can_generate():
+        raise ValueError(
+            f"a {config.model_type} without generate() has no exposure bias to measure: name a model that "
+            "translates, or a decoder"
+        )
+    kind = SourceAndTarget if config.is_encoder_decoder else Continuation
     return kind(model.eval(), pad_id)

@@ -205,6 +205,21 @@ def test_what_is_remembered_is_not_computed_again(tagger, monkeypatch):
     assert tagger.model.features(SENTENCES)[1] is tagger.model.features(SENTENCES[1:2])[0]
 
 
+def test_a_loaded_tagger_leaves_its_embedders_frozen(tagger, tmp_path):
+    tagger.save_pretrained(tmp_path)
+    for mode in (False, True):
+        loaded = TercetTaggerForTokenClassification.from_pretrained(tmp_path).train(mode)
+        assert not any(each.requires_grad for each in loaded.model.features.parameters())
+        assert all(each.requires_grad for each in loaded.model.layers.parameters())
+
+
+def test_other_descriptions_of_the_same_weights_remember_nothing_of_these(build_tagger):
+    one, other = build_tagger("static"), build_tagger("static")
+    other.model.features.descriptions[0]["ngram_lengths"] = [2, 3]
+    assert one.model.features.digest() == build_tagger("static").model.features.digest()
+    assert one.model.features.digest() != other.model.features.digest()
+
+
 def test_other_weights_remember_nothing_of_these(tagger):
     tagger.remember(SENTENCES)
     with torch.no_grad():
@@ -247,6 +262,31 @@ def test_a_pipeline_gives_probabilities_of_labels(tagger, tmp_path):
     found = label("the cat")
     logits = tagger(**padded([["the", "cat"]])).logits[0]
     assert_close(torch.tensor([each["score"] for each in found]), logits.exp().amax(-1), **CLOSE)
+
+
+def test_entities_begin_at_the_first_byte_of_a_word(build_tagger, tmp_path):
+    labels = {0: "O", 1: "B-LOC", 2: "I-LOC", 3: "B-PER"}
+    tagger = build_tagger("static", num_labels=4, id2label=labels, label2id={b: a for a, b in labels.items()})
+    text = "Zoë went to 北京 ."
+    batch = word_tokenizer()(text, return_tensors="pt")
+    found = tagger(**batch).logits[0].exp()
+    assert_close(found.sum(-1), torch.ones(len(found)))
+    first = read_words(batch["input_ids"])[0].positions
+    words = torch.bucketize(torch.arange(len(found)), first, right=True) - 1
+    alike = found[first][words]
+    behind = torch.ones(len(found), dtype=torch.bool)
+    behind[first] = False
+    assert_close(found[behind][:, [0, 3]], alike[behind][:, [0, 3]])
+    assert_close(found[behind][:, 2], alike[behind][:, 1:3].sum(-1))
+    assert found[behind][:, 1].eq(0).all()
+    tagger.save_pretrained(tmp_path)
+    with torch.no_grad():
+        tagger.classifier.weight.zero_()
+        tagger.classifier.bias.copy_(torch.tensor([0.0, 99.0, 0.0, 0.0]))
+        tagger.crf.transitions.zero_()
+    tag = pipeline("token-classification", tagger, tokenizer=word_tokenizer(), aggregation_strategy="simple")
+    spans = [(each["entity_group"], text[each["start"] : each["end"]].strip()) for each in tag(text)]
+    assert spans == [("LOC", word) for word in text.split()]
 
 
 def test_spaces_before_a_text_change_nothing(tagger):

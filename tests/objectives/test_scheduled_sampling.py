@@ -65,7 +65,7 @@ def model_of(member):
 
 def test_a_probability_grows_to_its_end_as_the_papers_say():
     for schedule in ("linear", "exponential", "inverse_sigmoid"):
-        recipe = ScheduledSamplingRecipe(schedule=schedule, final_probability=0.6, steepness=20)
+        recipe = ScheduledSamplingRecipe(schedule=schedule, final_probability=0.6)
         values = [recipe.probability(progress) for progress in np.linspace(0, 1, 11)]
         assert values == sorted(values)
         assert values[-1] == pytest.approx(0.6)
@@ -211,6 +211,7 @@ def test_a_number_draws_the_token_whose_share_it_falls_into():
     [
         ({"final_probability": 1.0}, "less than 1"),
         ({"schedule": "inverse_sigmoid", "final_probability": 0.01}, "begins with 0.0476"),
+        ({"schedule": "linear", "steepness": 30.0}, "steepness is 30.0, but linear schedules have none"),
         ({"passes": 0}, "greater than or equal to 1"),
     ],
 )
