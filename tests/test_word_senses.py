@@ -1,5 +1,6 @@
 """The example that compares the uses of a word, on small models of several kinds."""
 
+import json
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -120,6 +121,23 @@ def test_sentences_come_from_a_file(example, tmp_path):
     file.write_text("season It was spring.\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"line 1 is 'season It was spring.': write the sense, a tab"):
         example.read_uses(file)
+
+
+def test_tagged_words_are_compared_in_every_layer(example, folders, tmp_path, capsys):
+    rows = [
+        {"tokens": ["an", "Order", "of", each], "upos": ["DET", "NOUN", "ADP", "NOUN"]} for each in "abc"
+    ] + [{"tokens": ["they", "order", each], "upos": ["PRON", "VERB", "NOUN"]} for each in "abc"]
+    file, picture = tmp_path / "rows.jsonl", tmp_path / "senses.png"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    arguments = [str(folders / "elmo"), "--tagged", str(file), "--picture", str(picture), "--uses"]
+    assert example.main([*arguments, "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1 words, 3 uses of each as NOUN and as VERB"
+    assert [line.split("|")[2] for line in lines[4:-1]] == [" 0 ", " 1 ", " 2 "]
+    assert picture.exists()
+    with pytest.raises(SystemExit):
+        example.main([*arguments, "4"])
+    assert "has 4 uses as each of NOUN and VERB: lower --uses" in capsys.readouterr().err
 
 
 def test_a_sentence_has_to_have_the_word(example, folders):

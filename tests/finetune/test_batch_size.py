@@ -16,7 +16,7 @@ def examples_of(lengths: list[int]) -> LabelledExamples:
 
 
 def test_a_row_as_long_as_many_is_warned_of():
-    with pytest.warns(UserWarning, match="has 1,000 tokens, as many as 41 rows .* batch_size = 8"):
+    with pytest.warns(UserWarning, match="has 1,000 tokens, as many as 41 rows .*batch_size = 8"):
         recipe = training_of(FineTuningSchedule(batch_size=8), examples_of([10] * 67 + [1000]), seed=0)
     assert recipe.tokens_per_step == 1000
     with warnings.catch_warnings(action="error"):
