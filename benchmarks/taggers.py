@@ -19,8 +19,11 @@ from members import cell
 from publishing import publish
 
 from tercet.configs.recipe import load_recipe
+from tercet.finetune.output import PREDICTIONS
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
+from tercet.text.row_files import read_file
+from tercet.training.run_folder import RECIPE
 
 VECTORS = {
     "static": ("word-vectors",),
@@ -30,6 +33,9 @@ VECTORS = {
     "ELMo and static": ("elmo-english", "word-vectors"),
 }
 """Kinds of word vectors, and the runs that they come from."""
+
+UNSEEN = "unseen"
+"""In the scores of a run: see `unseen_share`."""
 
 TASKS = {
     "conll2003": ("conll2003-tagger", "CoNLL-2003, F1 of names"),
@@ -56,17 +62,40 @@ def run(task: str, vectors: str, options: Namespace) -> dict[str, Any]:
         recipe, _ = TASKS[task]
         overrides = [f"model.path={first}", f"model.tagger.beside={json.dumps(beside)}", f"output={folder}"]
         finetune(load_recipe(FineTuningRecipe, recipe, [*overrides, *options.overrides]), resume=True)
-    return json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    return scores | {UNSEEN: unseen_share(folder)}
+
+
+def unseen_share(folder: Path) -> float:
+    """Give the share of right labels among the words of the test rows that no training row has.
+
+    They are those of the best seed.
+    """
+    recipe = load_recipe(FineTuningRecipe, str(folder / RECIPE))
+    words, tags = recipe.task.words, recipe.task.tags
+    seen = {word for row in read_file(str(recipe.data.train), (words,)) for word in row[words]}
+    lines = (folder / PREDICTIONS).read_text(encoding="utf-8").splitlines()
+    rows = zip(read_file(str(recipe.data.test), (words, tags)), map(json.loads, lines), strict=True)
+    is_right = [
+        found == right
+        for row, predicted in rows
+        for word, right, found in zip(row[words], row[tags], predicted[tags], strict=True)
+        if word not in seen
+    ]
+    return sum(is_right) / len(is_right)
 
 
 def render(told: dict[tuple[str, str], dict[str, Any]], options: Namespace) -> str:
-    """Write the scores as a table: means of the seeds, their deviation, and the best seed's interval."""
-    lines = [
-        f"| word vectors | {' | '.join(TASKS[task][1] for task in options.tasks)} |",
-        f"|---|{'--:|' * len(options.tasks)}",
-    ]
+    """Write the scores as a table.
+
+    Means of the seeds, their deviation, the best seed's interval, and the share of unseen words that it labels
+    right.
+    """
+    head = [column for task in options.tasks for column in (TASKS[task][1], "unseen words")]
+    lines = [f"| word vectors | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]
     for vectors in options.vectors:
-        cells = [cell(told[task, vectors]) for task in options.tasks]
+        scores = [told[task, vectors] for task in options.tasks]
+        cells = [text for each in scores for text in (cell(each), f"{100 * each[UNSEEN]:.1f}")]
         lines.append(f"| {vectors} | {' | '.join(cells)} |")
     versions = ", ".join(f"{name} {version(name)}" for name in ("tercet", "torch", "transformers"))
     return "\n".join([f"With {versions}.", "", *lines])

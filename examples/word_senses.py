@@ -11,9 +11,9 @@ senses apart. Models that read from left to right see only what precedes the wor
 are averaged, and of an encoder with a decoder the encoder is read. Static word vectors and character models
 have one layer, the vector of the word. Taggers return no states and are refused. Draws a picture.
 
-With --tagged, the uses are those of all words of the file that are often enough tagged with each of two parts of
-speech ("an order", "they order"), and the table has the share of uses whose nearest other use is the same part
-of speech, with its 95 % interval over words.
+With --tagged, the uses are those of all words of the file that are often enough tagged with each of two parts
+of speech ("an order", "they order"), and the table has the share of uses whose nearest other use is the same
+part of speech, with its 95 % interval over words.
 """
 
 import argparse
