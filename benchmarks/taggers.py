@@ -88,8 +88,8 @@ def unseen_share(folder: Path) -> float:
 def render(told: dict[tuple[str, str], dict[str, Any]], options: Namespace) -> str:
     """Write the scores as a table.
 
-    Means of the seeds, their deviation, the best seed's interval, and the share of unseen words that it labels
-    right.
+    Means of the seeds, their deviation, the best seed's interval, and the share of unseen words that
+    the best seed labels right.
     """
     head = [column for task in options.tasks for column in (TASKS[task][1], "unseen words")]
     lines = [f"| word vectors | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]

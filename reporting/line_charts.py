@@ -8,6 +8,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator
 
 from .charts import drawn
 from .curves import FIRST, INK, LOOK, QUIET, SECOND, THIRD, Points, limits
@@ -50,6 +51,8 @@ def fill_lines(axes: Axes, panel: LinePanel) -> None:
         if name in panel.bands:
             low, high = zip(*panel.bands[name], strict=True)
             axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    if all(x == int(x) for points in panel.curves.values() for x, _ in points):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     heights = [y for points in panel.curves.values() for _, y in points]
     ends = [end for band in panel.bands.values() for interval in band for end in interval]
     axes.set_ylim(*limits([*heights, *ends]))
