@@ -264,31 +264,6 @@ def test_a_pipeline_gives_probabilities_of_labels(tagger, tmp_path):
     assert_close(torch.tensor([each["score"] for each in found]), logits.exp().amax(-1), **CLOSE)
 
 
-def test_entities_begin_at_the_first_byte_of_a_word(build_tagger, tmp_path):
-    labels = {0: "O", 1: "B-LOC", 2: "I-LOC", 3: "B-PER"}
-    tagger = build_tagger("static", num_labels=4, id2label=labels, label2id={b: a for a, b in labels.items()})
-    text = "Zoë went to 北京 ."
-    batch = word_tokenizer()(text, return_tensors="pt")
-    found = tagger(**batch).logits[0].exp()
-    assert_close(found.sum(-1), torch.ones(len(found)))
-    first = read_words(batch["input_ids"])[0].positions
-    words = torch.bucketize(torch.arange(len(found)), first, right=True) - 1
-    alike = found[first][words]
-    behind = torch.ones(len(found), dtype=torch.bool)
-    behind[first] = False
-    assert_close(found[behind][:, [0, 3]], alike[behind][:, [0, 3]])
-    assert_close(found[behind][:, 2], alike[behind][:, 1:3].sum(-1))
-    assert found[behind][:, 1].eq(0).all()
-    tagger.save_pretrained(tmp_path)
-    with torch.no_grad():
-        tagger.classifier.weight.zero_()
-        tagger.classifier.bias.copy_(torch.tensor([0.0, 99.0, 0.0, 0.0]))
-        tagger.crf.transitions.zero_()
-    tag = pipeline("token-classification", tagger, tokenizer=word_tokenizer(), aggregation_strategy="simple")
-    spans = [(each["entity_group"], text[each["start"] : each["end"]].strip()) for each in tag(text)]
-    assert spans == [("LOC", word) for word in text.split()]
-
-
 def test_spaces_before_a_text_change_nothing(tagger):
     expected = tagger(**padded([["the", "cat"]]))
     for side in ("left", "right"):
