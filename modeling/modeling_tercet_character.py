@@ -47,13 +47,12 @@ class CharacterReader(nn.Module):
             config.embedding_width,
             config.hidden_size,
             config.num_hidden_layers,
-            batch_first=True,
             dropout=config.dropout if is_stacked else 0.0,
         )
 
-    def forward(self, rows: Tensor) -> Tensor:
-        """Read ids (S, T) from left to right: the state behind each of them, (S, T, C)."""
-        return self.lstm(self.dropout(self.embed_tokens(rows)))[0]
+    def forward(self, columns: Tensor) -> Tensor:
+        """Read ids (T, S) from top to bottom: the state behind each of them, (T, S, C)."""
+        return self.lstm(self.dropout(self.embed_tokens(columns)))[0]
 
 
 class CharacterPrediction(nn.Module):
@@ -70,7 +69,7 @@ class CharacterPrediction(nn.Module):
         return self.lm_head(self.transform(self.dropout(states)))
 
     def loss(self, states: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
-        """Cross-entropy of targets (S, T) at states (S, T, C); only targets reach the vocabulary."""
+        """Cross-entropy of targets (T, S) at states (T, S, C); only targets reach the vocabulary."""
         states = self.dropout(states)
         return lm_head_loss(states, targets, self.transform, self.lm_head, **loss_arguments)
 
@@ -143,11 +142,16 @@ class TercetCharacterModel(TercetCharacterPreTrainedModel):
         """Give what reads forwards, and what reads backwards."""
         return self.forward_reader, self.backward_reader
 
-    def read(self, text: Characters) -> Tensor:
-        """Read in both directions: the states (N, 2 C) of a stream."""
-        directions = zip(text.orders, self.readers, strict=True)
+    def read(self, text: Characters, places: Sequence[Tensor | None] = (None, None)) -> Tensor:
+        """Read in both directions: the states (N, 2 C) of a stream.
+
+        With `places`, those of the forward direction at the first ones (n,), beside those of the backward one
+        at the second ones (n,).
+        """
+        directions = zip(text.orders, self.readers, places, strict=True)
         return torch.cat(
-            [order.stream(reader(order.rows(text.stream))) for order, reader in directions], dim=-1
+            [order.stream(reader(order.columns(text.stream)), own) for order, reader, own in directions],
+            dim=-1,
         )
 
     def embed_words(
@@ -226,16 +230,16 @@ class TercetCharacterLanguageModel(TercetCharacterPreTrainedModel):
         losses = []
         for order, reader, predict in zip(text.orders, self.model.readers, self.predictions, strict=True):
             targets = order.targets(labels)
-            length = columns_of_targets(targets)
-            states = reader(order.cut(length).rows(text.stream))
-            losses.append(predict.loss(states, targets[:, :length], loss_arguments))
+            length = steps_of_targets(targets)
+            states = reader(order.columns(text.stream)[:length])
+            losses.append(predict.loss(states, targets[:length], loss_arguments))
         return losses
 
 
-def columns_of_targets(targets: Tensor) -> int:
-    """Count the columns of targets (S, T) up to the last one that holds a target; at least one."""
-    columns = (targets != IGNORE).any(dim=0).nonzero()
-    return int(columns[-1]) + 1 if len(columns) else 1
+def steps_of_targets(targets: Tensor) -> int:
+    """Count the steps (T, S) up to the last one that has a target; at least one."""
+    steps = (targets != IGNORE).any(dim=1).nonzero()
+    return int(steps[-1]) + 1 if len(steps) else 1
 
 
 def with_losses(losses: Sequence[Tensor] | None, **outputs: Tensor) -> TercetCharacterLanguageModelOutput:

@@ -1,51 +1,50 @@
-"""Two orders in which to read the sequences of a packed stream, each as rows that a recurrent layer reads.
+"""Two orders in which to read the sequences of a packed stream, each as columns that a recurrent layer reads.
 
-    stream      a b c | d e          forward  a b c        backward  c b a
-    places      0 1 2   3 4                   d e .                  e d .
+    stream      a b c | d e          forward  a d        backward  c e
+    places      0 1 2   3 4                   b e                  b d
+                                              c .                  a .
 
-What comes next in a row is what a language model of that direction predicts, so that both directions are the
-same model in different orders. Pads come last in every row, where no state of a real character depends on
-them: padded, packed and alone are the same for a recurrent layer, too.
+What comes next in a column is what a language model of that direction predicts, so that both directions are
+the same model in different orders. Pads come last in every column, where no state of a real character depends
+on them: padded, packed and alone are the same for a recurrent layer, too. What is read at the same time lies
+beside each other, as torch's kernels want it: rows would be copied.
 
 Shapes: N characters of the stream, S sequences, T characters of the longest, B batch.
 """
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .packing import Padding, bounds_of, longest, require_bounds, restarts
+from .packing import Padding, bounds_of, longest, require_bounds, restarts, sequence_ids
 from .targets import IGNORE
 from .tracing import is_tracing
 
 
 class ReadingOrder(NamedTuple):
-    """Rows of a stream's characters, in the order in which they are read."""
+    """Columns of a stream's characters, each in the order in which it is read."""
 
     places: Tensor
-    """Where each character of the rows is in the stream (S, T); at pads, anywhere."""
+    """Where each character of the columns is in the stream (T, S); at pads, anywhere."""
     is_real: Tensor
-    """False at pads (S, T)."""
+    """False at pads (T, S)."""
+    slots: Tensor
+    """Where each character of the stream is in the flattened columns (N,)."""
 
-    def rows(self, stream: Tensor) -> Tensor:
-        """Lay what a stream has for its characters in rows: (N, ...) -> (S, T, ...)."""
+    def columns(self, stream: Tensor) -> Tensor:
+        """Lay what a stream has for its characters in columns: (N, ...) -> (T, S, ...)."""
         return stream[self.places]
 
-    def stream(self, rows: Tensor) -> Tensor:
-        """Return from rows to the stream: (S, T, ...) -> (N, ...)."""
-        stream = rows.new_zeros(int(self.is_real.sum()), *rows.shape[2:])
-        return stream.index_copy(0, self.places[self.is_real], rows[self.is_real])
+    def stream(self, columns: Tensor, places: Tensor | None = None) -> Tensor:
+        """Return from columns to the stream, or to some of its places (n,): (T, S, ...) -> (N or n, ...)."""
+        return columns.flatten(0, 1)[self.slots if places is None else self.slots[places]]
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Find the label that comes next, for each character: (N,) -> (S, T); `IGNORE` where a row ends."""
-        labels = self.rows(labels).masked_fill(~self.is_real, IGNORE)
-        return F.pad(labels[:, 1:], (0, 1), value=IGNORE)
-
-    def cut(self, length: int) -> Self:
-        """Keep the first columns of all rows; there is no way back to the stream then."""
-        return type(self)(self.places[:, :length], self.is_real[:, :length])
+        """Find the label that comes next: (N,) -> (T, S); `IGNORE` where a column ends."""
+        labels = self.columns(labels).masked_fill(~self.is_real, IGNORE)
+        return F.pad(labels[1:], (0, 0, 0, 1), value=IGNORE)
 
 
 class ReadingOrders(NamedTuple):
@@ -55,19 +54,27 @@ class ReadingOrders(NamedTuple):
     backward: ReadingOrder
 
 
-def reading_orders(bounds: Tensor, max_length: int | None = None) -> ReadingOrders:
+def reading_orders(bounds: Tensor, num_characters: int, max_length: int | None = None) -> ReadingOrders:
     """Find both orders of a stream whose sequences lie between `bounds` (S + 1,).
 
     Args:
         bounds: Cumulative lengths.
+        num_characters: N.
         max_length: T, if it is known.
     """
-    begins, ends = bounds[:-1, None].long(), bounds[1:, None].long()
-    columns = torch.arange(longest(bounds) if max_length is None else max_length, device=bounds.device)
-    is_real = columns < ends - begins
-    forward, backward = begins + columns, ends - 1 - columns
+    begins, ends = bounds[:-1].long(), bounds[1:].long()
+    steps = torch.arange(longest(bounds) if max_length is None else max_length, device=bounds.device)[:, None]
+    stream = torch.arange(num_characters, device=bounds.device)
+    sequences = sequence_ids(bounds, num_characters)[0]
+    is_real = steps < ends - begins
+
+    def order(places: Tensor, steps_before: Tensor) -> ReadingOrder:
+        slots = steps_before * len(begins) + sequences
+        return ReadingOrder(places.masked_fill(~is_real, 0), is_real, slots)
+
     return ReadingOrders(
-        *(ReadingOrder(places.masked_fill(~is_real, 0), is_real) for places in (forward, backward))
+        order(begins + steps, stream - begins[sequences]),
+        order(ends - 1 - steps, ends[sequences] - 1 - stream),
     )
 
 
@@ -94,9 +101,9 @@ class Characters(NamedTuple):
 
 def find_characters(
     input_ids: Tensor,
-    attention_mask: Tensor | None,
-    position_ids: Tensor | None,
-    cu_seq_lens: Tensor | None,
+    attention_mask: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    cu_seq_lens: Tensor | None = None,
     max_length: int | None = None,
 ) -> Characters:
     """Find the sequences in a batch, padded on any side (B, T) or packed (1, N).
@@ -113,9 +120,10 @@ def find_characters(
     """
     if cu_seq_lens is not None:
         require_bounds("cu_seq_lens_q", cu_seq_lens, input_ids.shape)
-        return Characters(input_ids[0], reading_orders(cu_seq_lens, max_length), None)
+        return Characters(input_ids[0], reading_orders(cu_seq_lens, input_ids.shape[1], max_length), None)
     may_restart = attention_mask is None and len(input_ids) == 1 and not is_tracing()
     if may_restart and position_ids is not None and restarts(position_ids).any():
-        return Characters(input_ids[0], reading_orders(bounds_of(position_ids)), None)
+        return Characters(input_ids[0], reading_orders(bounds_of(position_ids), input_ids.shape[1]), None)
     padding = Padding(torch.ones_like(input_ids) if attention_mask is None else attention_mask)
-    return Characters(padding.pack(input_ids)[0], reading_orders(padding.cu_seq_lens), padding)
+    orders = reading_orders(padding.cu_seq_lens, len(padding.indices))
+    return Characters(padding.pack(input_ids)[0], orders, padding)

@@ -11,16 +11,30 @@ Shapes: N characters of a packed stream, S sentences, W words, C states of one d
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from .packing import cumulative
+from .reading_orders import Characters, find_characters
 
 CHARACTERS_AT_ONCE = 2**12
 """Characters of a batch at most, pads included, unless one sentence has more."""
+
+
+class CharacterStates(Protocol):
+    """What has states of both directions (`TercetCharacterModel`)."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        ...
+
+    def read(self, text: Characters, places: Sequence[Tensor | None]) -> Tensor:
+        """Give the forward states at the first places, beside the backward ones at the second."""
+        ...
 
 
 class SentenceCharacters:
@@ -42,7 +56,7 @@ class SentenceCharacters:
 
 
 def embed_words(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]
+    model: CharacterStates, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]
 ) -> list[Tensor]:
     """Embed the words of sentences, many sentences at a time: for each its vectors (W, 2 C).
 
@@ -61,7 +75,7 @@ def embed_words(
     return embed_encoded(model, encode_sentences(tokenizer, sentences))
 
 
-def embed_encoded(model: PreTrainedModel, texts: Sequence[SentenceCharacters]) -> list[Tensor]:
+def embed_encoded(model: CharacterStates, texts: Sequence[SentenceCharacters]) -> list[Tensor]:
     """Embed the words of sentences that are encoded: see `embed_words`."""
     vectors: dict[int, Tensor] = {}
     for numbers in batches([len(text.ids) for text in texts]):
@@ -70,20 +84,20 @@ def embed_encoded(model: PreTrainedModel, texts: Sequence[SentenceCharacters]) -
     return [vectors[number] for number in range(len(texts))]
 
 
-def vectors_of(model: PreTrainedModel, batch: Sequence[SentenceCharacters]) -> Sequence[Tensor]:
+def vectors_of(model: CharacterStates, batch: Sequence[SentenceCharacters]) -> Sequence[Tensor]:
     """Embed the words of the sentences of one batch."""
-    device, lengths = model.device, torch.tensor([len(text.ids) for text in batch])
-    bounds = cumulative(lengths)
-    stream = torch.tensor([*chain.from_iterable(text.ids for text in batch)], device=device)
-    begins, num_words = bounds[:-1], [len(text.first) for text in batch]
-    shifts = begins.repeat_interleave(torch.tensor(num_words)).to(device)
-    first, last = (
-        shifts + torch.tensor([*chain.from_iterable(places)], device=device)
-        for places in ((text.first for text in batch), (text.last for text in batch))
+    lengths = torch.tensor([len(text.ids) for text in batch])
+    bounds, num_words = cumulative(lengths), [len(text.first) for text in batch]
+    stream, first, last = (
+        torch.tensor([*chain.from_iterable(numbers)])
+        for numbers in zip(*((text.ids, text.first, text.last) for text in batch), strict=True)
     )
-    outputs = model(stream[None], cu_seq_lens_q=bounds.to(device), max_length_q=int(lengths.max()))
-    forward, backward = outputs.last_hidden_state[0].chunk(2, dim=-1)
-    return torch.cat([forward[last], backward[first]], dim=-1).split(num_words)
+    begins = bounds[:-1].repeat_interleave(torch.tensor(num_words))
+    stream, bounds, first, last = (
+        x.to(model.device) for x in (stream, bounds, begins + first, begins + last)
+    )
+    text = find_characters(stream[None], cu_seq_lens=bounds, max_length=int(lengths.max()))
+    return model.read(text, (last, first)).split(num_words)
 
 
 def encode_sentences(
@@ -102,15 +116,16 @@ def encode_sentences(
         if not sentence:
             raise ValueError(f"sentence {number} has no words: leave it out")
     options: dict[str, Any] = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
-    space, *ids = tokenizer([" ", *chain.from_iterable(sentences)], **options)["input_ids"]
-    words = iter(cast(list[list[int]], ids))
-    encoded = [[next(words) for _ in sentence] for sentence in sentences]
+    distinct = [*dict.fromkeys(chain([" "], *sentences))]
+    ids = cast(list[list[int]], tokenizer(distinct, **options)["input_ids"])
+    known = dict(zip(distinct, ids, strict=True))
+    encoded = [[known[word] for word in sentence] for sentence in sentences]
     for number, sentence in enumerate(encoded):
         if [] in sentence:
             raise ValueError(
                 f"word {sentence.index([])} of sentence {number} has no characters: leave it out"
             )
-    return [SentenceCharacters(sentence, space, cast(int, end)) for sentence in encoded]
+    return [SentenceCharacters(sentence, known[" "], cast(int, end)) for sentence in encoded]
 
 
 def batches(lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -67,8 +67,8 @@ class CharacterLanguageModeling(Objective):
 
 def targets_of(batch: Batch) -> dict[str, Tensor]:
     """Find what each direction predicts behind each character of a packed batch (N,), or -100."""
-    orders = reading_orders(batch["cu_seq_lens_q"], batch["max_length_q"])
     labels = batch["labels"][0]
+    orders = reading_orders(batch["cu_seq_lens_q"], len(labels), batch["max_length_q"])
     return {name: order.stream(order.targets(labels)) for name, order in zip(DIRECTIONS, orders, strict=True)}
 
 

@@ -37,8 +37,8 @@ def embed_slowly(model, tokenizer, sentence: list[str]) -> torch.Tensor:
     vectors, begin = [], 1
     for word in sentence:
         end = begin + len(word)
-        forward = model.forward_reader(ids[:, :end])[0, -1]
-        backward = model.backward_reader(ids[:, begin:].flip(1))[0, -1]
+        forward = model.forward_reader(ids[:, :end].T)[-1, 0]
+        backward = model.backward_reader(ids[:, begin:].flip(1).T)[-1, 0]
         vectors.append(torch.cat([forward, backward]))
         begin = end + 1
     return torch.stack(vectors)
