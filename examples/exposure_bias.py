@@ -93,6 +93,7 @@ def panels(measured: dict[str, ExposureCurves]) -> list[LinePanel]:
                 for name, curves in measured.items()
                 for beginning, field in zip(("true", "own"), fields, strict=True)
             },
+            has_pairs=True,
         )
         for title, fields in titles.items()
     ]
