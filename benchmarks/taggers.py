@@ -31,7 +31,6 @@ VECTORS = {
     "ELMo": ("elmo-english",),
     "FLAIR and static": ("flair-english", "word-vectors"),
     "ELMo and static": ("elmo-english", "word-vectors"),
-    "all three": ("flair-english", "elmo-english", "word-vectors"),
 }
 """Kinds of word vectors, and the runs that they come from."""
 
