@@ -13,7 +13,7 @@ import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from members import cell
 from publishing import publish
@@ -22,6 +22,7 @@ from tercet.configs.recipe import load_recipe
 from tercet.finetune.output import PREDICTIONS
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
+from tercet.finetune.task_recipes import TaggingRecipe
 from tercet.text.row_files import read_file
 from tercet.training.run_folder import RECIPE
 
@@ -72,10 +73,11 @@ def unseen_share(folder: Path) -> float:
     They are those of the best seed.
     """
     recipe = load_recipe(FineTuningRecipe, str(folder / RECIPE))
-    words, tags = recipe.task.words, recipe.task.tags
-    seen = {word for row in read_file(str(recipe.data.train), (words,)) for word in row[words]}
+    task = cast(TaggingRecipe, recipe.task)
+    words, tags = task.words, task.tags
+    seen = {word for row in cast(Any, read_file(str(recipe.data.train), (words,))) for word in row[words]}
     lines = (folder / PREDICTIONS).read_text(encoding="utf-8").splitlines()
-    rows = zip(read_file(str(recipe.data.test), (words, tags)), map(json.loads, lines), strict=True)
+    rows: Any = zip(read_file(str(recipe.data.test), (words, tags)), map(json.loads, lines), strict=True)
     is_right = [
         found == right
         for row, predicted in rows

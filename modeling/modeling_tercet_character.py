@@ -145,8 +145,8 @@ class TercetCharacterModel(TercetCharacterPreTrainedModel):
     def read(self, text: Characters, places: Sequence[Tensor | None] = (None, None)) -> Tensor:
         """Read in both directions: the states (N, 2 C) of a stream.
 
-        With `places`, those of the forward direction at the first ones (n,), beside those of the backward one
-        at the second ones (n,).
+        With `places`, n in either direction, those of the forward one at the first (n,), beside those of the
+        backward one at the second (n,).
         """
         directions = zip(text.orders, self.readers, places, strict=True)
         return torch.cat(
@@ -237,7 +237,7 @@ class TercetCharacterLanguageModel(TercetCharacterPreTrainedModel):
 
 
 def steps_of_targets(targets: Tensor) -> int:
-    """Count the steps (T, S) up to the last one that has a target; at least one."""
+    """Count the steps up to the last one that has a target, of targets (T, S); at least one."""
     steps = (targets != IGNORE).any(dim=1).nonzero()
     return int(steps[-1]) + 1 if len(steps) else 1
 

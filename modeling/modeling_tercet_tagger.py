@@ -14,6 +14,7 @@ a word, C model width, L labels.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -252,7 +253,7 @@ class TercetTaggerForTokenClassification(TercetTaggerPreTrainedModel):
         logits = words.to_tokens(marginals)
         is_first = torch.zeros(logits.shape[:2].numel(), dtype=torch.bool, device=logits.device)
         is_first[words.positions] = True
-        labels = self.config.id2label or {}
+        labels = cast(dict[int, str], self.config.id2label or {})
         return continued(logits.flatten(0, 1), is_first, labels).view_as(logits)
 
 

@@ -1,6 +1,6 @@
 """Several curves over positions or lengths, with their intervals, in panels beside each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from .charts import drawn
 from .curves import FIRST, INK, LOOK, QUIET, SECOND, THIRD, Points, limits
 
 COLOURS = (FIRST, SECOND, THIRD, INK)
-STYLES = ("solid", (0, (4, 2)), (0, (1, 1.5)))
-"""One after another, when all colours are used."""
+STYLES = ("solid", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
+"""One after another, when all colours are used, or for the curves of a pair."""
 MOST_INSIDE = 4
-"""Curves whose names fit between the axes; those of more stand below all panels."""
+"""Curves whose names fit between the axes; if a panel has more, names stand below all panels."""
+PANEL_WIDTH = 5.0
+"""In inches."""
 
 
 @dataclass(frozen=True)
@@ -38,26 +40,31 @@ class LinePanel:
 def draw_lines(panels: Sequence[LinePanel], file: Path) -> str:
     """Draw panels beside one another into a PNG file, and return the same as SVG.
 
-    Panels with more than four curves have the same ones, which are named once, below all panels.
+    If one has more than four curves, all have the same ones, which are named once, below the panels.
+
+    Raises:
+        ValueError: A panel has more than four curves, and another one has others.
     """
-    with rc_context(LOOK):
-        names = [*panels[0].curves]
-        is_below = len(names) > MOST_INSIDE
-        figure = Figure(
-            figsize=(5 * len(panels), 4.2 if is_below else 3.6), layout=ConstrainedLayoutEngine(wspace=0.08)
+    is_below = any(len(panel.curves) > MOST_INSIDE for panel in panels)
+    if is_below and len({tuple(panel.curves) for panel in panels}) > 1:
+        raise ValueError(
+            f"panels of more than {MOST_INSIDE} curves are named together, but have different curves: "
+            + "; ".join(", ".join(panel.curves) for panel in panels)
         )
+    with rc_context(LOOK):
+        size = (PANEL_WIDTH * len(panels), 4.2 if is_below else 3.6)
+        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.08))
         all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, panel in zip(all_axes, panels, strict=True):
             fill_lines(axes, panel)
-            if not is_below:
-                axes.legend(frameon=False, labelcolor=QUIET, fontsize=9)
+        text: dict[str, Any] = {"frameon": False, "labelcolor": QUIET, "fontsize": 9}
         if is_below:
-            lines, _ = all_axes[0].get_legend_handles_labels()
-            columns = min(len(names), 3) if len(panels) > 1 else 2
-            figure.legend(
-                lines, names, loc="outside lower center", ncols=columns,
-                frameon=False, labelcolor=QUIET, fontsize=9,
-            )  # fmt: skip
+            columns = columns_of(panels[0].curves, size[0])
+            lines, names = all_axes[0].get_legend_handles_labels()
+            figure.legend(lines, names, loc="outside lower center", ncols=columns, **text)
+        else:
+            for axes in all_axes:
+                axes.legend(**text)
         return drawn(figure, file)
 
 
@@ -80,8 +87,15 @@ def fill_lines(axes: Axes, panel: LinePanel) -> None:
     axes.set_ylim(*limits([*heights, *ends]))
 
 
+def columns_of(names: Iterable[str], width: float) -> int:
+    """Count the columns of names that fit into a width in inches, at most three."""
+    line, letter = 0.6, 0.08
+    return max(1, min(3, int(width / (line + letter * max(map(len, names))))))
+
+
 def look_of(number: int, *, has_pairs: bool) -> tuple[str, Any]:
     """Choose the colour and the style of a curve by its number."""
     if has_pairs:
-        return COLOURS[number // 2 % len(COLOURS)], STYLES[number % 2]
+        pair, member = divmod(number, 2)
+        return COLOURS[pair % len(COLOURS)], STYLES[(pair // len(COLOURS) * 2 + member) % len(STYLES)]
     return COLOURS[number % len(COLOURS)], STYLES[number // len(COLOURS) % len(STYLES)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tercet.reporting.line_charts import LinePanel, draw_lines, look_of
+from tercet.reporting.line_charts import LinePanel, columns_of, draw_lines, look_of
 
 
 @pytest.mark.parametrize(("count", "times"), [(4, 2), (6, 1)], ids=["in every panel", "below all panels"])
@@ -19,7 +19,22 @@ def test_every_curve_is_drawn_and_named(count, times, tmp_path):
 
 
 def test_curves_of_a_pair_share_their_colour_and_no_two_look_alike():
-    pairs = [look_of(number, has_pairs=True) for number in range(6)]
-    assert all(pairs[number][0] == pairs[number + 1][0] for number in (0, 2, 4))
-    for looks in (pairs, [look_of(number, has_pairs=False) for number in range(12)]):
+    pairs = [look_of(number, has_pairs=True) for number in range(16)]
+    assert all(pairs[number][0] == pairs[number + 1][0] for number in range(0, 16, 2))
+    for looks in (pairs, [look_of(number, has_pairs=False) for number in range(16)]):
         assert len(set(looks)) == len(looks)
+
+
+def test_long_names_have_fewer_columns():
+    assert columns_of(["a", "b"], 10.0) == 3
+    assert columns_of(["runs/translation-multi30k-recurrent/model, true beginning"], 10.0) == 1
+    assert columns_of(["runs/sampled/model, own beginning"], 10.0) == 3
+
+
+def test_panels_that_are_named_together_have_the_same_curves(tmp_path):
+    curves = {str(number): [(1.0, 2.0)] for number in range(5)}
+    panels = [LinePanel("one", "x", curves), LinePanel("two", "x", {"other": [(1.0, 2.0)]})]
+    with pytest.raises(
+        ValueError, match="have different curves: 0, 1, 2, 3, 4; other"
+    ):
+        draw_lines(panels, tmp_path / "lines.png")
