@@ -19,7 +19,7 @@ class TercetCharacterConfig(NeuralConfig):
         >>> from tercet import TercetCharacterConfig, TercetCharacterModel
         >>> model = TercetCharacterModel(TercetCharacterConfig(vocab_size=100, hidden_size=64))
         >>> model.forward_reader.lstm
-        LSTM(100, 64, batch_first=True)
+        LSTM(100, 64)
     """
 
     model_type = "tercet_character"
