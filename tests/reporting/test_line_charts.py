@@ -34,7 +34,5 @@ def test_long_names_have_fewer_columns():
 def test_panels_that_are_named_together_have_the_same_curves(tmp_path):
     curves = {str(number): [(1.0, 2.0)] for number in range(5)}
     panels = [LinePanel("one", "x", curves), LinePanel("two", "x", {"other": [(1.0, 2.0)]})]
-    with pytest.raises(
-        ValueError, match="have different curves: 0, 1, 2, 3, 4; other"
-    ):
+    with pytest.raises(ValueError, match="have different curves: 0, 1, 2, 3, 4; other"):
         draw_lines(panels, tmp_path / "lines.png")
