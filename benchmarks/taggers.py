@@ -12,6 +12,7 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -75,13 +76,14 @@ def unseen_share(folder: Path) -> float:
     recipe = load_recipe(FineTuningRecipe, str(folder / RECIPE))
     task = cast(TaggingRecipe, recipe.task)
     words, tags = task.words, task.tags
-    seen = {word for row in cast(Any, read_file(str(recipe.data.train), (words,))) for word in row[words]}
+    seen = set(chain.from_iterable(read_file(str(recipe.data.train), (words,))[words]))
+    rows = read_file(str(recipe.data.test), (words, tags))
     lines = (folder / PREDICTIONS).read_text(encoding="utf-8").splitlines()
-    rows: Any = zip(read_file(str(recipe.data.test), (words, tags)), map(json.loads, lines), strict=True)
+    predicted = [json.loads(line)[tags] for line in lines]
     is_right = [
         found == right
-        for row, predicted in rows
-        for word, right, found in zip(row[words], row[tags], predicted[tags], strict=True)
+        for row in zip(rows[words], rows[tags], predicted, strict=True)
+        for word, right, found in zip(*row, strict=True)
         if word not in seen
     ]
     return sum(is_right) / len(is_right)

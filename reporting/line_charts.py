@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ STYLES = ("solid", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 """One after another, when all colours are used, or for the curves of a pair."""
 MOST_INSIDE = 4
 """Curves whose names fit between the axes; if a panel has more, names stand below all panels."""
-PANEL_WIDTH = 5.0
-"""In inches."""
+PANEL_WIDTH, PANEL_HEIGHT, LINE_HEIGHT = 5.0, 3.6, 0.3
+"""Of a panel, and of a line of names below, in inches."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,17 @@ def draw_lines(panels: Sequence[LinePanel], file: Path) -> str:
             f"panels of more than {MOST_INSIDE} curves are named together, but have different curves: "
             + "; ".join(", ".join(panel.curves) for panel in panels)
         )
+    width = PANEL_WIDTH * len(panels)
+    columns = columns_of(panels[0].curves, width) if is_below else 1
+    lines_below = ceil(len(panels[0].curves) / columns) if is_below else 0
     with rc_context(LOOK):
-        size = (PANEL_WIDTH * len(panels), 4.2 if is_below else 3.6)
+        size = (width, PANEL_HEIGHT + LINE_HEIGHT * lines_below)
         figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.08))
         all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, panel in zip(all_axes, panels, strict=True):
             fill_lines(axes, panel)
         text: dict[str, Any] = {"frameon": False, "labelcolor": QUIET, "fontsize": 9}
         if is_below:
-            columns = columns_of(panels[0].curves, size[0])
             lines, names = all_axes[0].get_legend_handles_labels()
             figure.legend(lines, names, loc="outside lower center", ncols=columns, **text)
         else:
