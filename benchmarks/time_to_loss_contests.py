@@ -162,7 +162,7 @@ class Sample:
 
 def held_out_sample(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> Sample:
     """Draw `HELD_OUT` sequences of the validation text, or take all if there are fewer."""
-    corpus = tokenize(open_text(recipe, "validation"), tokenizer, recipe.corpus.cache)
+    corpus = tokenize(recipe, open_text(recipe, "validation"), tokenizer)
     examples = examples_of(recipe, corpus, tokenizer, recipe.corpus.sequence_length).epoch(0)
     size = min(HELD_OUT, len(examples))
     return Sample(examples, np.sort(np.random.default_rng(0).choice(len(examples), size, replace=False)))

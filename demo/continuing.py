@@ -152,7 +152,7 @@ def trigram_values(
     rows: Sequence[Row], decoder: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase
 ) -> list[list[float]]:
     """Give log p(b | a) - log p(b) by interpolated Kneser-Ney on what the decoder was pretrained on."""
-    train = cast(TokenizedCorpus, tokenize(open_texts(decoder)["train"], tokenizer, decoder.corpus.cache))
+    train = cast(TokenizedCorpus, tokenize(decoder, open_texts(decoder)["train"], tokenizer))
     model = TrigramModel.fit(*with_ends(train, frame_ids(tokenizer)[1]), len(tokenizer))
 
     def log_probability(ids: Sequence[int]) -> np.ndarray:

@@ -134,6 +134,10 @@ class BidirectionalLanguageModelingRecipe(BaseObjectiveRecipe):
         self, corpora: Sequence[TokenizedCorpus], tokenizer: PreTrainedTokenizerBase
     ) -> float:
         """Give the share of words that are several tokens, and unknown as targets."""
-        starts = np.concatenate([np.append(corpus.word_starts, True) for corpus in corpora])
-        num_words = starts.sum() - len(corpora)
-        return float((starts[:-1] & ~starts[1:]).sum() / num_words) if num_words else float("nan")
+        spelling = spelling_of(tokenizer)
+        num_words = num_unknown = 0
+        for corpus in corpora:
+            continues = np.append(spelling.continues.numpy()[corpus.tokens], False)
+            num_words += int((~continues[:-1]).sum())
+            num_unknown += int((~continues[:-1] & continues[1:]).sum())
+        return num_unknown / num_words if num_words else float("nan")

@@ -19,7 +19,7 @@ mixture_of_denoisers                               seq2seq     running text
 denoising                                          seq2seq     running text
 """
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import Field
 
@@ -60,3 +60,10 @@ SingleObjectiveRecipe = Annotated[
     Field(discriminator="kind"),
 ]
 """Any of them; `kind` says which. Several of them make a mixture (`mixture.py`)."""
+
+SPECIAL_TOKENS = tuple(
+    dict.fromkeys(
+        name for recipe in get_args(get_args(SingleObjectiveRecipe)[0]) for name in recipe.special_tokens
+    )
+)
+"""Names of the tokens without a role that objectives put into texts."""

@@ -69,8 +69,7 @@ def compare(
     }
     if recipe.objective.kind == "causal_language_modeling":
         train, validation = (
-            cast(TokenizedCorpus, tokenize(documents, tokenizer, recipe.corpus.cache))
-            for documents in texts.values()
+            cast(TokenizedCorpus, tokenize(recipe, documents, tokenizer)) for documents in texts.values()
         )
         scores["trigram"] = trigram_scores(train, validation, frame_ids(tokenizer)[1], vocab_size)
     return scores | {"trained": score(trained)}

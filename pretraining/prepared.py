@@ -147,7 +147,7 @@ def trained_tokenizer(
         "vocab_size": recipe.tokenizer.vocab_size,
         "lowercase": recipe.tokenizer.lowercase,
         "sentinels": recipe.objective.num_sentinels,
-        "special_tokens": recipe.objective.special_tokens,
+        "special_tokens": special_tokens_of(recipe),
         "template": recipe.objective.template,
         "model_max_length": max_length,
     }
@@ -157,6 +157,12 @@ def trained_tokenizer(
         train_tokenizer(Joined(documents), **options).save_pretrained(folder)
 
     return made_once(cache_folder(recipe.corpus.cache) / "tokenizers" / name, make)
+
+
+def special_tokens_of(recipe: PretrainingRecipe) -> tuple[str, ...]:
+    """List the special tokens of a new tokenizer without a role: the objective's, and those of the text."""
+    named = () if recipe.corpus.control_tokens == "own" else recipe.corpus.control_tokens
+    return (*recipe.objective.special_tokens, *named)
 
 
 class Joined:

@@ -80,6 +80,9 @@ class CorpusRecipe:
     isolate_documents: bool = True
     """Whether a sequence contains one document only; otherwise documents are concatenated until it is
     full."""
+    control_tokens: Literal["own"] | tuple[str, ...] = "own"
+    """The tokenizer's special tokens that are recognized in the text: its `own` ones, those that have no role
+    (such as `<|title|>`; never `[MASK]`), or a list of names. Others are read as the text that they are."""
     cache: str | None = None
     """Folder of the tokenized corpora; by default, `TERCET_CACHE` or `~/.cache/tercet`."""
 

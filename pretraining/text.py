@@ -17,9 +17,12 @@ from typing import Any, Literal, get_args
 from transformers import PreTrainedTokenizerBase
 
 from ..objectives.base_recipe import Corpus
+from ..objectives.recipes import SPECIAL_TOKENS
 from ..text.chunks import ParallelPairs, StreamedExamples
 from ..text.corpus import TokenizedCorpus
 from ..text.documents import Documents, open_documents
+from ..text.special_tokens import control_tokens, tell_of_control_tokens
+from ..text.tokenization import tokenize as tokenize_text
 from ..text.tokenization import tokenized_corpus
 from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource
@@ -82,10 +85,24 @@ def identify(texts: Texts, cache: str | None) -> dict[str, list[dict[str, Any]]]
     return {split: documents[0].identify(cache) for split, documents in texts.items()}
 
 
-def tokenize(documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase, cache: str | None) -> Corpus:
-    """Tokenize the documents of a split, or find them in the cache."""
-    parts = [tokenized_corpus(each, tokenizer, cache) for each in documents]
+def tokenize(
+    recipe: PretrainingRecipe, documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase
+) -> Corpus:
+    """Tokenize the documents of a split, or find them in the cache; say which control tokens are in them."""
+    names = control_tokens_of(recipe, tokenizer)
+    parts = [tokenized_corpus(each, tokenizer, recipe.corpus.cache, names) for each in documents]
+    for part, each in zip(parts, documents, strict=True):
+        tell_of_control_tokens(part.tokens, tokenizer, names, each.name)
     return parts[0] if len(parts) == 1 else (parts[0], parts[1])
+
+
+def control_tokens_of(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """List the special tokens that are recognized in a recipe's text.
+
+    Raises:
+        ValueError: The recipe names one that the tokenizer lacks or that may not stand in a text.
+    """
+    return control_tokens(tokenizer, recipe.corpus.control_tokens, SPECIAL_TOKENS)
 
 
 def training_source(
@@ -99,13 +116,15 @@ def training_source(
         ValueError: The text cannot be read or is too short, or pairs are to be streamed.
     """
     if not recipe.corpus.streaming:
-        corpus = tokenize(documents, tokenizer, recipe.corpus.cache)
+        corpus = tokenize(recipe, documents, tokenizer)
         return partial(examples_of, recipe, corpus, tokenizer)
     stream, *others = documents
     if others:
         raise ValueError("corpus.streaming is true, but pairs cannot be streamed: set corpus.streaming=false")
     return lambda length: StreamedExamples(
-        stream, tokenizer, partial(examples_of_window, recipe, tokenizer, length)
+        stream,
+        partial(examples_of_window, recipe, tokenizer, length),
+        partial(tokenize_text, tokenizer=tokenizer, control_tokens=control_tokens_of(recipe, tokenizer)),
     )
 
 
@@ -117,7 +136,7 @@ def build_held_out(
     Raises:
         ValueError: The text cannot be read or is too short.
     """
-    corpus = tokenize(documents, tokenizer, recipe.corpus.cache)
+    corpus = tokenize(recipe, documents, tokenizer)
     try:
         source = recipe.objective.held_out_examples(
             corpus,
@@ -132,7 +151,13 @@ def build_held_out(
     about = {UNKNOWN: recipe.objective.share_of_unknown(sides, tokenizer)}
     num_bytes = recipe.objective.count_bytes(corpus, source)
     if isinstance(source, ParallelPairs):
-        measure = TranslationMeasure.of(source, documents, tokenizer, recipe.corpus.sequence_length)
+        measure = TranslationMeasure.of(
+            source,
+            documents,
+            tokenizer,
+            recipe.corpus.sequence_length,
+            control_tokens_of(recipe, tokenizer),
+        )
         return HeldOut(source, num_bytes, measure, about=about)
     return HeldOut(source, num_bytes, about=about)
 

@@ -59,6 +59,7 @@ def translate(
     num_beams: int = 1,
     batch_size: int = 32,
     max_new_tokens: int = 128,
+    control_tokens: Sequence[str] | None = None,
 ) -> list[str]:
     """Translate sentences, greedily or by beam search, and return them in their order.
 
@@ -67,7 +68,8 @@ def translate(
     """
     eos_id = required_token_id(tokenizer, "eos", "translation")
     pad_id = required_token_id(tokenizer, "pad", "translation")
-    encoded = text_backend(tokenizer).encode_batch(list(sentences), add_special_tokens=False)
+    backend = text_backend(tokenizer, control_tokens)
+    encoded = backend.encode_batch(list(sentences), add_special_tokens=False)
     sources = [np.array([*encoding.ids, eos_id]) for encoding in encoded]
     written = write(
         model.eval(),
@@ -88,6 +90,7 @@ class TranslationMeasure:
     sources: Sequence[str]
     references: Sequence[str]
     max_new_tokens: int
+    control_tokens: Sequence[str] | None = None
 
     @classmethod
     def of(
@@ -96,6 +99,7 @@ class TranslationMeasure:
         documents: Sequence[Documents],
         tokenizer: PreTrainedTokenizerBase,
         max_new_tokens: int,
+        control_tokens: Sequence[str] | None = None,
     ) -> "TranslationMeasure":
         """Read the texts of the pairs, to translate the ones and compare with the others."""
         sources, references = map(list, documents)
@@ -105,6 +109,7 @@ class TranslationMeasure:
             [sources[each] for each in numbers],
             [references[each] for each in numbers],
             max_new_tokens,
+            control_tokens,
         )
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
@@ -115,7 +120,11 @@ class TranslationMeasure:
     def translate(self, model: nn.Module) -> list[str]:
         """Translate all sources."""
         return translate(
-            cast(PreTrainedModel, model), self.tokenizer, self.sources, max_new_tokens=self.max_new_tokens
+            cast(PreTrainedModel, model),
+            self.tokenizer,
+            self.sources,
+            max_new_tokens=self.max_new_tokens,
+            control_tokens=self.control_tokens,
         )
 
     @property

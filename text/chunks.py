@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, repeat
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from ..training.examples import Examples, PackableExamples, PackedExamples
 from ..training.objective import Example
@@ -27,7 +26,6 @@ from ..training.packing import Ragged, stretches
 from .corpus import TokenizedCorpus
 from .documents import Documents
 from .layout import Frame, lay_out
-from .tokenization import tokenize
 
 FEWEST_TOKENS = 4
 """Chunks with less text teach nothing and are left out."""
@@ -245,21 +243,21 @@ class StreamedExamples:
 
     Args:
         documents: The stream.
-        tokenizer: A fast one.
         make_examples: Makes a window's examples, e.g. `lambda corpus: FullSequences(corpus, 128)`.
+        tokenize: Makes a corpus of a window's documents.
         window_documents: Documents of a window.
     """
 
     def __init__(
         self,
         documents: Documents,
-        tokenizer: PreTrainedTokenizerBase,
         make_examples: Callable[[TokenizedCorpus], Examples],
+        tokenize: Callable[[Sequence[str]], TokenizedCorpus],
         window_documents: int = 10_000,
     ):
         self.documents = documents
-        self.tokenizer = tokenizer
         self.make_examples = make_examples
+        self.tokenize = tokenize
         self.window_documents = window_documents
         self.latest: tuple[int, Examples] | None = None
         self._begin()
@@ -274,7 +272,7 @@ class StreamedExamples:
             next(self.windows)
         window = next(self.windows)
         self.next_window = number + 1
-        self.latest = number, self.make_examples(tokenize(window, self.tokenizer))
+        self.latest = number, self.make_examples(self.tokenize(window))
         return self.latest[1]
 
     def _begin(self) -> None:

@@ -1,20 +1,28 @@
 """Which ids of a tokenizer are text and which are special: [MASK], [SEP], `<extra_id_0>`, [UNK], ...
 
+Special tokens are put around and into a text by objectives, so what looks like one in a text is text.
+Control tokens are the exception: `<|title|>`, `<|user|>` and the like have no role for a tokenizer or an
+objective. Their user puts them into texts on purpose, and later into prompts.
+
 A text of which every second token is unknown has a low perplexity, which says little of a model: what a
 tokenizer cannot write is easy to guess. So the share of unknown tokens is shown beside the scores, always.
 
 Legend: V ids of the tokenizer, K sentinels.
 """
 
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Literal
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 SENTINEL = "<extra_id_{}>"
 """Name of the k-th sentinel, as T5's tokenizers spell it."""
+IS_SENTINEL = re.compile(r"<extra_id_\d+>")
 
 
 def required_token_id(tokenizer: PreTrainedTokenizerBase, role: str, needed_by: str) -> int:
@@ -26,6 +34,44 @@ def required_token_id(tokenizer: PreTrainedTokenizerBase, role: str, needed_by: 
             f"add one (tokenizer.add_special_tokens({{'{role}_token': ...}})) or train the tokenizer anew"
         )
     return token_id
+
+
+ControlTokens = Literal["own"] | Sequence[str]
+"""The added tokens that a text may hold as such: all without a role, or those of some names."""
+
+
+def control_tokens(
+    tokenizer: PreTrainedTokenizerBase, choice: ControlTokens = "own", reserved: Sequence[str] = ()
+) -> list[str]:
+    """List the special tokens that are recognized in a text.
+
+    Args:
+        tokenizer: Has them among its added tokens.
+        choice: `own` for all that have no role (`bos_token`, `mask_token`, ...) and are no sentinels; or
+            names, which may also be those of the tokens that begin and end a text.
+        reserved: Names that only objectives put into a text.
+
+    Raises:
+        ValueError: The tokenizer lacks one of the names, or it is reserved for the tokenizer or an objective.
+    """
+    added = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+    roles = {role: getattr(tokenizer, role) for role in tokenizer.SPECIAL_TOKENS_ATTRIBUTES}
+    inserted = {*reserved, *(name for name in added if IS_SENTINEL.fullmatch(name))}
+    if choice == "own":
+        return [name for name in added if name not in inserted and name not in roles.values()]
+    if missing := [name for name in choice if name not in added]:
+        raise ValueError(
+            f"corpus.control_tokens: the tokenizer has no special token {', '.join(map(repr, missing))}: add "
+            f"it with tokenizer.add_special_tokens and save the tokenizer again"
+        )
+    ends = {roles["bos_token"], roles["eos_token"]}
+    inserted |= set(roles.values()) - ends
+    if refused := [name for name in choice if name in inserted]:
+        raise ValueError(
+            f"corpus.control_tokens: {', '.join(map(repr, refused))} means something to objectives, which a "
+            f"text that speaks of it would change: leave it out"
+        )
+    return list(choice)
 
 
 def is_special(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
@@ -63,6 +109,12 @@ LARGE = 0.01
 """Share from which on scores say little of the text; of English, WordPiece knows all but one in thousands."""
 
 
+AT_ONCE = 2**22
+"""Tokens of a corpus that are counted at once."""
+SHOWN = 8
+"""Control tokens, the most frequent ones, that are listed."""
+
+
 def share_of_unknown(tokens: Iterable[np.ndarray], tokenizer: PreTrainedTokenizerBase) -> float:
     """Give the share of tokens that stand for what a tokenizer does not know; not a number if there are none.
 
@@ -90,3 +142,27 @@ def tell_of_unknown(share: float, text: str) -> None:
             "of words, or a byte-level one",
             stacklevel=2,
         )
+
+
+def tell_of_control_tokens(
+    tokens: np.ndarray, tokenizer: PreTrainedTokenizerBase, names: Sequence[str], text: str
+) -> None:
+    """Show on the screen which control tokens are among the tokens of a text, and how often."""
+    if not names:
+        return
+    ids = [tokenizer.convert_tokens_to_ids(name) for name in names]
+    counts = np.zeros(max(ids) + 1, dtype=np.int64)
+    for start in range(0, len(tokens), AT_ONCE):
+        part = tokens[start : start + AT_ONCE]
+        counts += np.bincount(part[part <= max(ids)], minlength=len(counts))
+    found = sorted(((int(counts[idx]), name) for name, idx in zip(names, ids, strict=True)), reverse=True)
+    shown = [f"{name} {count:,}" for count, name in found[:SHOWN] if count]
+    if shown:
+        more = sum(count > 0 for count, _ in found[SHOWN:])
+        listed = ", ".join(shown) + (f" and {more} others" if more else "")
+        _say_once(f"{text}: control tokens {listed} (corpus.control_tokens=[] reads them as text)")
+
+
+@cache
+def _say_once(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -14,13 +14,16 @@ from dataclasses import dataclass
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from .sentences import pieces_of
-
 COVERAGE = 0.9999
 """Share of a corpus' characters that the vocabulary covers; the rarest become unknown."""
 
 LONGEST_WORD = 1000
 """Characters of a stretch without white space, or of white space alone, that a trainer is given at once."""
+
+LONGEST_PIECE = 100_000
+"""Characters of a text, about, that a trainer is given at once."""
+
+BETWEEN_WORDS = re.compile(r"(?<=[^\W_])(?= [^\W_])")
 
 LONG = re.compile(rf"\S{{{LONGEST_WORD + 1}}}|\s{{{LONGEST_WORD + 1}}}")
 
@@ -214,7 +217,16 @@ def _parts(texts: Iterable[str]) -> Iterator[str]:
         if LONG.search(text):
             yield from (text[start : start + LONGEST_WORD] for start in range(0, len(text), LONGEST_WORD))
         elif text:
-            yield from pieces_of(text)
+            yield from _pieces(text)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Cut a text before the spaces of words, into pieces of about `LONGEST_PIECE`."""
+    start = 0
+    while len(text) - start > LONGEST_PIECE and (match := BETWEEN_WORDS.search(text, start + LONGEST_PIECE)):
+        yield text[start : match.start()]
+        start = match.start()
+    yield text[start:]
 
 
 def _continues(backend: Tokenizer, character: str) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
@@ -13,6 +14,7 @@ from tercet.text.bad_records import Limit, Record
 from tercet.text.chunks import FullSequences, ParallelPairs, StreamedExamples
 from tercet.text.corpus import TokenizedCorpus, offsets
 from tercet.text.documents import Documents, open_documents
+from tercet.text.tokenization import tokenize
 from tercet.text.tokenizer import train_tokenizer
 from tercet.training.examples import Examples, ExampleSource, PackableExamples, gather
 
@@ -213,7 +215,8 @@ def stream():
     def texts(corpus: TokenizedCorpus) -> list[str]:
         return [str(tokenizer.decode(corpus.document(index))) for index in range(corpus.num_documents)]
 
-    return StreamedExamples(documents, tokenizer, texts, window_documents=3)  # pyright: ignore[reportArgumentType]
+    read = partial(tokenize, tokenizer=tokenizer)
+    return StreamedExamples(documents, texts, read, window_documents=3)  # pyright: ignore[reportArgumentType]
 
 
 def numbers(stream: StreamedExamples, epoch: int) -> list[int]:
@@ -243,8 +246,8 @@ def test_processes_of_one_origin_do_not_disturb_each_other(tmp_path, stream):
     """Forked from one that has the file open, and more of it than one reading brings."""
     file = tmp_path / "long.txt"
     file.write_text("\n\n".join(f"text number {number} " + "text " * 400 for number in range(2000)))
-    stream = StreamedExamples(open_documents(file), stream.tokenizer, stream.make_examples, 100)
-    alone = StreamedExamples(open_documents(file), stream.tokenizer, stream.make_examples, 100)
+    stream = StreamedExamples(open_documents(file), stream.make_examples, stream.tokenize, 100)
+    alone = StreamedExamples(open_documents(file), stream.make_examples, stream.tokenize, 100)
     stream.epoch(0)
     context, readers = get_context("fork"), {}
     for epoch in (12, 15):

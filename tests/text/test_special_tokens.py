@@ -6,7 +6,13 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet.text.special_tokens import is_special, required_token_id, sentinel_ids
+from tercet.text.special_tokens import (
+    control_tokens,
+    is_special,
+    required_token_id,
+    sentinel_ids,
+    tell_of_control_tokens,
+)
 
 
 @pytest.fixture
@@ -33,3 +39,48 @@ def test_a_missing_token_is_named_with_its_remedy(tokenizer):
     assert required_token_id(tokenizer, "pad", "padding") == 0
     with pytest.raises(ValueError, match=r"denoising needs the tokenizer's mask_token, but it is None: add"):
         required_token_id(tokenizer, "mask", "denoising")
+
+
+@pytest.fixture
+def with_control_tokens() -> PreTrainedTokenizerFast:
+    vocabulary = {"[UNK]": 0, "[PAD]": 1, "<|end|>": 2, "a": 3, "<|user|>": 4, "<|bot|>": 5, "<fim>": 6}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel(vocabulary, "[UNK]")),
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        eos_token="<|end|>",
+        extra_special_tokens=["<|user|>", "<|bot|>", "<fim>", "<extra_id_0>"],
+    )
+
+
+def test_control_tokens_have_no_role_and_no_objective(with_control_tokens):
+    assert control_tokens(with_control_tokens) == ["<|user|>", "<|bot|>", "<fim>"]
+    assert control_tokens(with_control_tokens, "own", ["<fim>"]) == ["<|user|>", "<|bot|>"]
+    assert control_tokens(with_control_tokens, ["<|bot|>", "<|end|>"]) == ["<|bot|>", "<|end|>"]
+    assert control_tokens(with_control_tokens, []) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["<|sys|>"], r"no special token '<\|sys\|>'"),
+        (["a"], "no special token 'a'"),
+        (["[PAD]"], r"'\[PAD\]' means something to objectives"),
+        (["<fim>"], "'<fim>' means something to objectives"),
+        (["<extra_id_0>"], "'<extra_id_0>' means something to objectives"),
+    ],
+)
+def test_other_names_are_refused(with_control_tokens, names, message):
+    with pytest.raises(ValueError, match=message):
+        control_tokens(with_control_tokens, names, ["<fim>"])
+
+
+def test_control_tokens_that_were_found_are_told_once(with_control_tokens, capsys):
+    tokens = np.array([3, 5, 3, 5, 6, 3], dtype=np.uint16)
+    for _ in range(2):
+        tell_of_control_tokens(tokens, with_control_tokens, ["<|user|>", "<|bot|>", "<fim>"], "a text")
+    assert capsys.readouterr().err == (
+        "a text: control tokens <|bot|> 2, <fim> 1 (corpus.control_tokens=[] reads them as text)\n"
+    )
+    tell_of_control_tokens(tokens[:1], with_control_tokens, ["<|user|>"], "a text")
+    assert capsys.readouterr().err == ""

@@ -10,13 +10,15 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet.text import sentences, tokenization
+from tercet.text import tokenization, vocabularies, windows
 from tercet.text.corpus import ARRAYS
 from tercet.text.documents import open_documents
-from tercet.text.sentences import pieces_of
-from tercet.text.tokenization import text_backend, tokenize, tokenized_corpus
+from tercet.text.tokenization import tokenize, tokenized_corpus
 from tercet.text.tokenizer import train_tokenizer
 from tercet.text.vocabularies import KINDS
+from tercet.text.words import word_numbers
+
+from . import tokenizer_kinds
 
 TEXTS = [
     "The house is old. It has two doors, both red!\nNobody lives there.",
@@ -31,26 +33,56 @@ def tokenizer(request):
     return train_tokenizer(TEXTS, request.param, 600, sentinels=2)
 
 
-def test_a_corpus_equals_its_documents_tokenized_one_by_one(tokenizer):
-    corpus = tokenize(TEXTS, tokenizer)
-    for index, text in enumerate(TEXTS):
+@pytest.mark.parametrize("kind", tokenizer_kinds.KINDS)
+def test_a_corpus_holds_what_its_tokenizer_gives(kind):
+    tokenizer = tokenizer_kinds.KINDS[kind]()
+    texts = [*tokenizer_kinds.TEXTS.values(), *TEXTS[:4], ""]
+    corpus = tokenize(texts, tokenizer)
+    for index, text in enumerate(texts):
         encoding = tokenizer(text, add_special_tokens=False, split_special_tokens=True)
-        assert corpus.document(index).tolist() == encoding["input_ids"]
-    assert corpus.num_documents == len(TEXTS)
-    assert corpus.num_sentences == 3 * (3 + 3 + 1 + 2)
-
-
-def test_words_begin_where_the_tokenizer_says(tokenizer):
-    corpus = tokenize(TEXTS[:1], tokenizer)
-    words = tokenizer(TEXTS[0], add_special_tokens=False).word_ids()
-    begins = [number == 0 or words[number] != words[number - 1] for number in range(len(words))]
-    assert corpus.word_starts.tolist() == begins
+        assert corpus.document(index).tolist() == encoding["input_ids"], text
+    assert corpus.num_documents == len(texts)
+    assert (np.diff(corpus.sentence_offsets) > 0).all()
     assert corpus.word_starts[corpus.sentence_offsets[:-1]].all()
+
+
+@pytest.mark.parametrize("kind", tokenizer_kinds.KINDS)
+def test_words_are_the_same_whatever_the_tokenizer(kind):
+    text = "The ferry left at noon, and it didn't matter! A boy counted 1,250 gulls."
+    corpus = tokenize([text], tokenizer_kinds.KINDS[kind]())
+    numbers, _ = word_numbers(text)
+    num_words = len({numbers[place] for place in range(len(text)) if text[place] != " "})
+    has_tokens_across_words = kind in {"bytes without cuts", "unigram", "metaspace"}
+    assert num_words - 2 * has_tokens_across_words <= corpus.word_starts.sum() <= num_words
+
+
+def test_sentences_are_those_of_the_text(tokenizer):
+    assert tokenize(TEXTS, tokenizer).num_sentences == 3 * (3 + 3 + 1 + 2)
+
+
+def test_a_token_across_two_sentences_belongs_to_the_first():
+    tokenizer = tokenizer_kinds.KINDS["bytes by threes"]()
+    corpus = tokenize(["- first item.\n- second item;\n"], tokenizer)
+    sentences = [tokenizer.decode(corpus.sentence(index)) for index in range(corpus.num_sentences)]
+    assert sentences == ["- first item.\n", "- second item;\n"]
 
 
 def test_text_never_becomes_a_special_token(tokenizer):
     signs = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     assert signs.isdisjoint(tokenize(TEXTS, tokenizer).tokens.tolist())
+
+
+def test_control_tokens_in_a_text_are_those_of_the_tokenizer():
+    text = "<|title|>Tale<|body|>It says [MASK] </s> <mask>.<|body|>"
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400, special_tokens=["<|title|>", "<|body|>"])
+    title, body = map(tokenizer.convert_tokens_to_ids, ["<|title|>", "<|body|>"])
+    found = tokenize([text], tokenizer).document(0).tolist()
+    assert [idx for idx in found if idx in tokenizer.all_special_ids] == [title, body, body]
+    assert tokenizer.decode(found) == text
+    assert title in tokenize([text], tokenizer, ["<|title|>"]).tokens
+    assert body not in tokenize([text], tokenizer, ["<|title|>"]).tokens
+    as_text = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    assert tokenize([text], tokenizer, []).document(0).tolist() == as_text
 
 
 def test_bytes_are_those_of_the_text(tokenizer):
@@ -132,25 +164,14 @@ def long_text(characters):
     return "".join(draw.choice(WORDS) + draw.choice([" ", " ", "  ", "\t"]) for _ in range(characters // 6))
 
 
-@pytest.mark.parametrize("longest", [50, 500])
-def test_a_long_sentence_is_encoded_in_pieces_with_the_same_tokens(tokenizer, monkeypatch, longest):
+def test_long_documents_are_the_same_through_windows(tokenizer, monkeypatch):
     texts = [long_text(20_000), "One. " + long_text(3000), "x" * 2000, "\x00", TEXTS[1]]
     whole = tokenize(texts, tokenizer)
-    monkeypatch.setattr(sentences, "LONGEST_PIECE", longest)
-    monkeypatch.setattr(tokenization, "CHARACTERS_AT_ONCE", 1000)
+    monkeypatch.setattr(windows, "WINDOW", 1000)
+    monkeypatch.setattr(windows, "OVERLAP", 400)
     pieces = tokenize(texts, tokenizer)
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))
-    sentence = texts[0]
-    cut = list(pieces_of(sentence, text_backend(tokenizer)))
-    assert "".join(cut) == sentence
-    assert len(cut) > 10
-    assert max(map(len, cut)) < 3 * longest + 100
-
-
-def test_a_sentence_is_not_cut_where_the_tokenizer_joins_words():
-    backend = Tokenizer(WordLevel({"[UNK]": 0}, "[UNK]"))  # a text is one word
-    assert list(pieces_of(long_text(500_000), backend)) == [long_text(500_000)]
 
 
 PEAK = """
@@ -171,7 +192,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_a_vocabulary_is_the_same_however_long_the_texts_are_that_it_is_learned_from(monkeypatch, kind):
     texts = [long_text(30_000)]
     whole = train_tokenizer(texts, kind, 300)
-    monkeypatch.setattr(sentences, "LONGEST_PIECE", 200)
+    monkeypatch.setattr(vocabularies, "LONGEST_PIECE", 200)
     assert train_tokenizer(texts, kind, 300).get_vocab() == whole.get_vocab()
 
 
