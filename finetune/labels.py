@@ -1,10 +1,13 @@
 """Labels: which there are, what they are called, and which number each has.
 
 A column holds names, or the numbers 0, 1, ... of names that the data set or the recipe knows. How a file
-writes a label does not matter: 1, 1.0 and "1" are the same one, and so are true and "True".
+writes a label does not matter: 1, 1.0 and "1" are the same one, and so are true and "True". White space at
+its ends is no part of a name, and within it all white space is one space.
 """
 
 import re
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,28 +25,30 @@ TRUTHS = {"False": 0, "True": 1}
 """What truths are called, and which of two labels they stand for."""
 
 
+NO_LABELS = "there are no labels: name a column that has some"
+
+MOST_SHOWN = 8
+"""Spellings of labels that a warning shows."""
+
+
 class Labels:
     """The names of a task's labels, in the order of their numbers.
 
     Args:
-        names: At least two, each once.
+        names: At least one, each once.
         are_numbered: Whether a column may write their numbers instead.
 
     Raises:
-        ValueError: There are fewer, so that nothing could be learned, or one is there twice.
+        ValueError: There is none, or one is there twice.
     """
 
     def __init__(self, names: Sequence[str], are_numbered: bool = True):
-        if len(names) < 2:
-            raise ValueError(
-                f"all labels are {names[0]!r}: there is nothing to learn"
-                if names
-                else "there are no labels: name a column that has some"
-            )
-        self.names = list(names)
+        if not names:
+            raise ValueError(NO_LABELS)
+        self.names = list(map(plain, names))
         self.numbers = {name: number for number, name in enumerate(self.names)}
         if len(self.numbers) < len(names):
-            raise ValueError(f"some labels have the same name {listed(names)}: use each name once")
+            raise ValueError(f"some labels have the same name {listed(self.names)}: use each name once")
         self.are_numbered = are_numbered
         self.spellings = self.numbers | (spellings_of_numbers(self.names) if are_numbered else {})
 
@@ -102,44 +107,71 @@ class Labels:
         return np.array([self.number(value, row, column) for row, value in enumerate(values)], dtype=np.int64)
 
 
-def find_labels(rows: Dataset, column: str, names: Sequence[str] = (), *, are_lists: bool = False) -> Labels:
+def find_labels(
+    rows: Dataset, column: str, names: Sequence[str] = (), *, are_lists: bool = False, least: int = 2
+) -> Labels:
     """Find the labels of a column, whose values are labels, or lists of labels.
 
     Names come from the recipe, else from the data set, else they are the values: numbers in their order,
     others in that of the alphabet. Whoever wrote those names has numbered nothing.
 
+    Args:
+        rows: Have the column.
+        column: Its name.
+        names: Those that the recipe knows.
+        are_lists: Whether its values are lists of labels.
+        least: How many labels have to differ for something to be learned.
+
     Raises:
-        ValueError: There are fewer than two, some have no name, or a value is no label, or no list of them.
+        ValueError: There are fewer, some have no name, or a value is no label, or no list of them.
+
+    Warns:
+        UserWarning: White space in labels is left out.
     """
     found = listed_values(rows, column) if are_lists else enumerate(values_of(rows, column))
-    values = {written(value, row, column) for row, value in found}
+    values, spaced = set[str](), Counter[str]()
+    for row, value in found:
+        values.add(written(value, row, column))
+        if isinstance(value, str) and value != plain(value):
+            spaced[value] += 1
+    if spaced:
+        shown = ", ".join(f"{spelling!r} in {count:,}" for spelling, count in spaced.most_common(MOST_SHOWN))
+        warnings.warn(f"column {column!r} has labels with white space, left out: {shown}", stacklevel=2)
     known = names_known(rows, column, names)
-    if not known:
-        names = sorted(values, key=int if all(map(WHOLE.fullmatch, values)) else str)
-        return Labels(names, are_numbered=False)
-    require_plain_names(known)
-    labels = Labels(known)
+    labels = Labels(known) if known else Labels(in_order(values), are_numbered=False)
+    if known:
+        require_plain_names(labels.names)
     if nameless := sorted(values - set(labels.spellings)):
         raise ValueError(
             f"column {column!r} has {nameless[0]!r}, which is none of the {len(known)} names "
             f"{listed(known)}: name all in task.label_names"
         )
-    if len(values) < 2:
-        Labels([labels.names[labels.spellings[value]] for value in values])  # raises: nothing differs
+    if len(values) < least:
+        raise ValueError(
+            f"all labels are {labels.names[labels.spellings[values.pop()]]!r}: there is nothing to learn"
+            if values
+            else NO_LABELS
+        )
     return labels
+
+
+def in_order(values: Iterable[str]) -> list[str]:
+    """Sort labels: numbers as numbers, others by the alphabet."""
+    names = sorted(values)
+    return sorted(names, key=int) if all(map(WHOLE.fullmatch, names)) else names
 
 
 def names_known(rows: Dataset, column: str, names: Sequence[str] = ()) -> list[str]:
     """Give the names of a column's labels if the recipe or else the data set has any, in their order."""
     feature = rows.features[column]
     feature = feature.feature if isinstance(feature, List) else feature
-    return list(names) or (list(feature.names) if isinstance(feature, ClassLabel) else [])
+    return list(map(plain, names or (feature.names if isinstance(feature, ClassLabel) else [])))
 
 
 def labels_known(rows: Dataset, column: str, names: Sequence[str]) -> Labels | None:
     """Give the labels whose names the recipe or else the data set knows, or `None`."""
     known = names_known(rows, column, names)
-    return Labels(known) if len({*known}) > 1 else None
+    return Labels(known) if known and len({*known}) == len(known) else None
 
 
 def require_labels(values: Iterable[tuple[int, Any]], column: str, known: Labels | None) -> None:
@@ -185,7 +217,8 @@ def written(value: Any, row: int, column: str) -> str:
     Raises:
         RowError: It is no label.
     """
-    if isinstance(value, str) and (whole := WHOLE_LABEL.fullmatch(value.strip())):
+    value = plain(value) if isinstance(value, str) else value
+    if isinstance(value, str) and (whole := WHOLE_LABEL.fullmatch(value)):
         return str(int(whole["number"]))
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
@@ -197,6 +230,15 @@ def written(value: Any, row: int, column: str) -> str:
             f"has no label in column {column!r}",
         )
     return str(value)
+
+
+def plain(name: str) -> str:
+    r"""Give a name without white space at its ends, and with single spaces within.
+
+    >>> plain("very\t good\u00a0")
+    'very good'
+    """
+    return " ".join(name.split())
 
 
 def listed_values(rows: Dataset, column: str) -> Iterator[tuple[int, Any]]:

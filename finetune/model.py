@@ -9,7 +9,7 @@ and is loaded like any other; they are kept beside it as well.
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -86,7 +86,8 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
     folder = find_folder(recipe.path, recipe.revision)
     config = load_config(folder)
     inspect_weights(folder)
-    require_same_labels(config, task, recipe)
+    if not knows_labels(config, task, recipe):
+        recipe = replace(recipe, new_head=True)
     torch.manual_seed(seed)
     if type(config) not in MEMBERS:
         require_transformer(config, recipe.path)
@@ -129,19 +130,53 @@ def require_whole_base(folder: Path, prefix: str, missing: set[str]) -> None:
         raise ValueError(f"{folder} lacks {len(lacking)} tensors of its architecture: {shortened(lacking)}")
 
 
-def require_same_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRecipe) -> None:
-    """Raise a `ValueError` if a model has a head for other labels, unless that is to be replaced."""
+def knows_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRecipe) -> bool:
+    """Tell whether a model's head, if it has one for the task, is for the task's labels in their order.
+
+    The numbers of a head whose labels have no names (`LABEL_0`, ...) are those of the rows, if rows or recipe
+    number their labels. Names have an order by the alphabet alone, which says nothing about such a head.
+
+    Raises:
+        ValueError: The head is for other labels, or for the same ones in another order.
+
+    Warns:
+        UserWarning: Its labels have no names: which they are taken for, or that it is not used.
+    """
     architecture = (config.architectures or [""])[0]
     wanted = task.config_fields.get("id2label")
     if wanted is None or recipe.new_head or not architecture.endswith(task.head):
-        return
-    known = [str(name) for name in (config.id2label or {}).values()]
-    unnamed = [f"LABEL_{number}" for number in range(len(known))]
-    if len(known) != len(wanted) or (known != unnamed and known != list(wanted.values())):
+        return True
+    known, names = [str(name) for name in (config.id2label or {}).values()], list(wanted.values())
+    if known == names:
+        return True
+    if len(known) != len(names) or known != [f"LABEL_{number}" for number in range(len(known))]:
         raise ValueError(
             f"{recipe.path} is a {architecture} of {len(known)} labels ({shortened(known)}), but the data "
-            f"have {len(wanted)} ({shortened(wanted.values())}): set model.new_head=true to replace its head"
+            f"have {len(names)} ({shortened(names)}): set model.new_head=true to replace its head"
+            + to_keep_a_head(known, names)
         )
+    of_numbers = names == [str(number) for number in range(len(names))]
+    if of_numbers or len(names) == 1:
+        return True
+    nameless = f"the head of {recipe.path} has no names for its labels"
+    if is_kept := bool(task.facts.get("are_numbered")):
+        warnings.warn(f"{nameless}, which are taken for {shortened(names)}, in this order", stacklevel=2)
+    else:
+        warnings.warn(
+            f"{nameless}, and rows with names do not say in which order it has them: it is replaced by a new "
+            "one; to keep it, set task.label_names to the names in the head's order",
+            stacklevel=2,
+        )
+    return is_kept
+
+
+def to_keep_a_head(known: list[str], names: list[str]) -> str:
+    """Say how a head of as many labels as the data have can be kept, if it can."""
+    if sorted(known) == sorted(names) or names == [str(number) for number in range(len(known))]:
+        return f", or task.label_names=[{','.join(known)}], its order, if these are the rows' labels"
+    if sorted(map(str.casefold, known)) == sorted(map(str.casefold, names)):
+        return ", or write the rows' labels in upper and lower case as the head does"
+    return ""
 
 
 def with_head(

@@ -1,5 +1,6 @@
 """Tasks about a text, or a pair of texts, as a whole: one label, or several."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +24,8 @@ from ..training.packing import Ragged
 from .bag_of_words import BagOfWords
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
-from .labels import Labels, find_labels, labels_known, listed_values, require_labels
+from .labels import Labels, find_labels, labels_known, require_labels
+from .multi_hot import hot_names, require_set, set_of
 from .task import Facts, Prediction, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe
 
@@ -206,16 +208,25 @@ class MultiLabel(LabellingTask):
     @classmethod
     def require_labels(cls, recipe: MultiLabelRecipe, rows: Dataset) -> None:
         """Refuse what is no list of labels."""
-        require_labels(
-            listed_values(rows, recipe.labels),
-            recipe.labels,
-            labels_known(rows, recipe.labels, recipe.label_names),
-        )
+        known = labels_known(rows, recipe.labels, recipe.label_names)
+        for row, values in enumerate(lists_of(rows, recipe.labels, "labels")):
+            require_set(values, known, row, recipe.labels)
 
     @staticmethod
     def find(recipe: MultiLabelRecipe, train: Dataset) -> Facts:
-        """Find the labels."""
-        return find_labels(train, recipe.labels, recipe.label_names, are_lists=True).facts
+        """Find the labels, and whether rows list them or have a 0 or 1 for each."""
+        names = hot_names(train, recipe.labels, recipe.label_names)
+        if names:
+            tell_of_hot(recipe, names)
+            labels = Labels(names)
+        else:
+            labels = find_labels(train, recipe.labels, recipe.label_names, are_lists=True, least=1)
+        facts = labels.facts | {"are_hot": bool(names)}
+        sets = MultiLabel(recipe, facts).references(train)
+        if (sets == sets[0]).all():
+            shared = ", ".join(labels.names[number] for number in np.flatnonzero(sets[0])) or "none"
+            raise ValueError(f"all rows have the same labels ({shared}): there is nothing to learn")
+        return facts
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -228,12 +239,9 @@ class MultiLabel(LabellingTask):
         Raises:
             ValueError: A row has no list, or a label that is none of the task's.
         """
-        column = self.recipe.labels
-        table = np.zeros((len(rows), len(self.labels)), dtype=np.int64)
-        for row, values in enumerate(lists_of(rows, column, "labels")):
-            for value in values:
-                table[row, self.labels.number(value, row, column)] = 1
-        return table
+        column, is_hot = self.recipe.labels, self.facts.get("are_hot", False)
+        lists = enumerate(lists_of(rows, column, "labels"))
+        return np.stack([set_of(values, self.labels, row, column, is_hot=is_hot) for row, values in lists])
 
     def labels_of(self, rows: Dataset) -> Ragged:
         """A zero or one for each label."""
@@ -276,3 +284,11 @@ class MultiLabel(LabellingTask):
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict for each label whether most rows have it."""
         return [self.prediction(self.references(train).mean(axis=0))] * len(rows)
+
+
+def tell_of_hot(recipe: MultiLabelRecipe, names: Sequence[str]) -> None:
+    """Warn how lists of zeros and ones are read."""
+    called = "" if recipe.label_names else ", called by their numbers: task.label_names names them"
+    warnings.warn(
+        f"column {recipe.labels!r} has a 0 or 1 for each of {len(names)} labels{called}", stacklevel=2
+    )

@@ -62,7 +62,7 @@ def label_scores(probabilities: np.ndarray, references: np.ndarray) -> dict[str,
 
 
 def set_scores(found: np.ndarray, references: np.ndarray) -> dict[str, float]:
-    """Score sets of labels: zeros and ones, (E, L), for two labels or more.
+    """Score sets of labels: zeros and ones, (E, L).
 
     Returns:
         `f1_micro` over all decisions, `f1_macro` over all labels, and `accuracy`, the share of exact sets.
@@ -77,7 +77,16 @@ def accuracy(found: np.ndarray, references: np.ndarray) -> float:
 
 def f1(found: np.ndarray, references: np.ndarray, average: Average) -> float:
     """Give the F1 of labels (E,), or of sets of labels (E, L)."""
-    return float(f1_score(references, found, average=average, zero_division=NOTHING_OF_NOTHING))
+    labels: Any = range(found.shape[1]) if found.ndim == 2 else None
+    scored = f1_score(
+        several(references), several(found), labels=labels, average=average, zero_division=NOTHING_OF_NOTHING
+    )
+    return float(scored)
+
+
+def several(found: np.ndarray) -> np.ndarray:
+    """Put a label that nothing has behind sets of labels (E, L): of one column, scikit-learn sees no sets."""
+    return found if found.ndim == 1 else np.pad(found, ((0, 0), (0, 1)))
 
 
 def matthews_correlation(found: np.ndarray, references: np.ndarray) -> float:
@@ -110,7 +119,7 @@ def label_table(found: np.ndarray, references: np.ndarray, names: Sequence[str])
         names: Of all labels.
     """
     columns: Any = precision_recall_fscore_support(
-        references, found, labels=range(len(names)), zero_division=NOTHING_OF_NOTHING
+        several(references), several(found), labels=range(len(names)), zero_division=NOTHING_OF_NOTHING
     )
     rows = zip(names, *(column.tolist() for column in columns), strict=True)
     return [LabelRow(*row) for row in rows]

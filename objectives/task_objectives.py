@@ -109,7 +109,7 @@ class MultiLabelObjective(TextObjective):
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Sum over the texts."""
-        labels = batch["labels"][:, 0].float()
+        labels = batch["labels"].reshape(outputs.shape).float()
         return F.binary_cross_entropy_with_logits(outputs.float(), labels, reduction="sum") / labels.shape[1]
 
 

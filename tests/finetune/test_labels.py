@@ -9,6 +9,8 @@ from tercet.finetune.task_recipes import ClassificationRecipe, MultiLabelRecipe
 from tercet.finetune.texts import Classification, MultiLabel
 from tercet.text.row_files import read_file
 
+pytestmark = pytest.mark.filterwarnings("ignore:column 'label' has labels with white space")
+
 
 def column(values, feature=None):
     features = None if feature is None else Features({"label": feature})
@@ -37,7 +39,8 @@ def found(values, names=(), feature=None):
         (["NA", "null", "nan"], ["NA", "nan", "null"], [0, 2, 1]),
         (["007", "7"], ["007", "7"], [0, 1]),
         (["1", "one"], ["1", "one"], [0, 1]),
-        ([" a", "a"], [" a", "a"], [0, 1]),
+        ([" a", "a\t", "a\u00a0", "b"], ["a", "b"], [0, 0, 0, 1]),
+        (["very  good", "very good", "bad"], ["bad", "very good"], [1, 1, 0]),
     ],
 )
 def test_labels_are_called_what_they_are(values, names, numbers):
@@ -84,6 +87,19 @@ def test_the_numbers_of_one_column_are_no_numbers_of_another_ones_names():
     for unknown in (0, 3, "0", 0.0):
         with pytest.raises(ValueError, match=r"row 1 has the label .* which is none of \(1, 2, 5\)"):
             labels.numbers_of(column([unknown]), "label")
+
+
+def test_white_space_in_labels_is_left_out_and_told():
+    rows = column(["good", "good ", "good ", "bad\u00a0", "bad"])
+    with pytest.warns(
+        UserWarning, match=r"'label' has labels with white space, left out: 'good ' in 2, 'bad"
+    ):
+        labels = find_labels(rows, "label")
+    assert labels.numbers_of(column([" good", "bad\t"]), "label").tolist() == [1, 0]
+    assert found(["a ", "b"], names=("b", "a"))[1] == [1, 0]
+    assert found([0, 1], feature=ClassLabel(names=["no ", "yes"])) == (["no", "yes"], [0, 1])
+    tags = column([["B-X", "I-X "], ["O", "B-X"]])
+    assert find_labels(tags, "label", are_lists=True).names == ["B-X", "I-X", "O"]
 
 
 def test_labels_in_lists_are_found():
@@ -145,7 +161,8 @@ def test_labels_are_the_same_in_all_files(tmp_path):
         ),
         ([0, -1], ("no", "yes"), "has '-1', which is none of the 2 names"),
         ([0, 1], ("no", "no"), r"some labels have the same name \(no, no\): use each name once"),
-        ([0, 1], ("yes",), "all labels are 'yes'"),
+        ([0, 1], ("yes",), r"column 'label' has '1', which is none of the 1 names \(yes\)"),
+        (["a", "a "], (), "all labels are 'a': there is nothing to learn"),
         (
             [0, 1],
             ("2", "3"),

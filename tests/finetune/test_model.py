@@ -1,7 +1,9 @@
 """What a run begins with says which of its weights nobody has trained."""
 
+import warnings
+
 import pytest
-from datasets import Dataset
+from datasets import ClassLabel, Dataset
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
 
 from tercet.finetune.model import load_pretrained_model
@@ -20,9 +22,66 @@ def test_the_head_that_a_stock_model_lacks_is_fresh(has_head, bases, tmp_path):
     )
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=64, num_labels=len(task.config_fields["id2label"]),
+        intermediate_size=64, id2label=task.config_fields["id2label"],
     )  # fmt: skip
     (BertForSequenceClassification if has_head else BertModel)(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     fresh = load_pretrained_model(PretrainedModelRecipe(str(tmp_path)), task, seed=0).fresh
     assert fresh == ([] if has_head else ["classifier.bias", "classifier.weight"])
+
+
+def classifier(folder, bases, **fields):
+    """Write a stock classifier of three labels, and give its weights."""
+    tokenizer = AutoTokenizer.from_pretrained(bases / "encoder")
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=64, num_labels=3, **fields,
+    )  # fmt: skip
+    model = BertForSequenceClassification(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model.classifier.weight
+
+
+def head_for(values, folder, feature=None, **task):
+    """Give the weights of the head with which a run on labels begins."""
+    rows = Dataset.from_dict({"text": ["a cat"] * len(values), "label": values})
+    rows = rows if feature is None else rows.cast_column("label", feature)
+    task = build_task(ClassificationRecipe("classification", **task), rows)
+    return load_pretrained_model(
+        PretrainedModelRecipe(str(folder)), task, seed=0
+    ).model.classifier.out_proj.weight
+
+
+def test_a_head_without_names_is_not_kept_by_the_order_of_the_alphabet(bases, tmp_path):
+    weight, names = classifier(tmp_path, bases), ["yes", "perhaps", "no"]
+    with pytest.warns(
+        UserWarning, match="do not say in which order it has them: it is replaced by a new one"
+    ):
+        assert not head_for(names, tmp_path).equal(weight)
+    with pytest.warns(UserWarning, match="which are taken for yes, perhaps, no, in this order"):
+        assert head_for(names, tmp_path, label_names=tuple(names)).equal(weight)
+    with pytest.warns(UserWarning, match="in this order"):
+        assert head_for([0, 1, 2], tmp_path, ClassLabel(names=names)).equal(weight)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert head_for([2, 0, 1], tmp_path).equal(weight), "the rows have its numbers"
+        assert head_for(["LABEL_2", "LABEL_0", "LABEL_1"], tmp_path).equal(weight)
+
+
+@pytest.mark.parametrize(
+    ("values", "remedy"),
+    [
+        (["no", "perhaps", "yes"], r", or task.label_names=\[yes,perhaps,no\], its order, if these are"),
+        ([0, 1, 2], r", or task.label_names=\[yes,perhaps,no\], its order"),
+        (["Yes", "Perhaps", "No"], ", or write the rows' labels in upper and lower case as the head does"),
+        (["a", "b", "c"], "to replace its head$"),
+        (["a", "b"], "to replace its head$"),
+    ],
+)
+def test_a_head_with_names_is_kept_for_these_labels_in_its_order(values, remedy, bases, tmp_path):
+    names = ["yes", "perhaps", "no"]
+    weight = classifier(tmp_path, bases, id2label=dict(enumerate(names)))
+    assert head_for(names, tmp_path, label_names=tuple(names)).equal(weight)
+    with pytest.raises(ValueError, match=remedy):
+        head_for(values, tmp_path)

@@ -80,3 +80,13 @@ def test_table_and_confusions_have_labels_that_never_occur():
     found, references = np.array([0, 0, 1]), np.array([0, 1, 1])
     assert label_table(found, references, ["a", "b", "c"])[2] == LabelRow("c", 0.0, 0.0, 0.0, 0)
     assert count_confusions(found, references, 3).tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 0]]
+
+
+def test_one_label_is_scored_as_the_label_that_it_is_of_two():
+    draw = np.random.default_rng(0)
+    found, references = draw.integers(0, 2, (2, 50, 1))
+    two = label_scores(np.eye(2)[found[:, 0]], references[:, 0])
+    scores = set_scores(found, references)
+    assert scores["f1_micro"] == scores["f1_macro"] == two["f1"]
+    assert scores["accuracy"] == two["accuracy"]
+    assert label_table(found, references, ["a"])[0].f1 == two["f1"]
