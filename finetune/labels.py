@@ -15,7 +15,7 @@ import numpy as np
 from datasets import ClassLabel, Dataset, List
 
 from ..text.bad_records import RowError, listed
-from ..text.row_files import WHOLE
+from ..text.row_files import WHOLE, plain
 from ..text.rows import lists_of, values_of
 
 WHOLE_LABEL = re.compile(rf"(?P<number>{WHOLE.pattern})(\.0*)?", re.ASCII)
@@ -174,17 +174,13 @@ def labels_known(rows: Dataset, column: str, names: Sequence[str]) -> Labels | N
     return Labels(known) if known and len({*known}) == len(known) else None
 
 
-def require_labels(values: Iterable[tuple[int, Any]], column: str, known: Labels | None) -> None:
-    """Make sure that values, which come with their rows, are labels, and among those that are known.
+def name_of(value: Any, labels: Labels | None, row: int, column: str) -> str:
+    """Give the name of a label, however a file writes it.
 
     Raises:
-        RowError: One is none.
+        RowError: It is no label, or none of those that there are.
     """
-    for row, value in values:
-        if known is None:
-            written(value, row, column)
-        else:
-            known.number(value, row, column)
+    return written(value, row, column) if labels is None else labels.names[labels.number(value, row, column)]
 
 
 def spellings_of_numbers(names: Sequence[str]) -> dict[str, int]:
@@ -230,15 +226,6 @@ def written(value: Any, row: int, column: str) -> str:
             f"has no label in column {column!r}",
         )
     return str(value)
-
-
-def plain(name: str) -> str:
-    r"""Give a name without white space at its ends, and with single spaces within.
-
-    >>> plain("very\t good\u00a0")
-    'very good'
-    """
-    return " ".join(name.split())
 
 
 def listed_values(rows: Dataset, column: str) -> Iterator[tuple[int, Any]]:

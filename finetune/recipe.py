@@ -68,7 +68,8 @@ class DataRecipe:
     test: str | None = None
     """File or split that is evaluated once, at the end."""
     validation_share: Fraction = 0.1
-    """Share of `train` that is held out if there is no `validation`."""
+    """Share of `train` that is held out if there is no `validation`, at random; in classification, so that it
+    has the labels in proportion."""
     dataset: str | None = None
     """Id of a data set on the Hub; `train`, `validation` and `test` are then its splits."""
     subset: str | None = None

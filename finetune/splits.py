@@ -16,12 +16,12 @@ from ..text.bad_records import RowError
 from ..text.bad_rows import Places
 from ..text.cache import cache_folder
 from ..text.digests import identify_file
-from ..text.rows import divide, read_rows, split_off
+from ..text.rows import read_rows, split_off
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .recipe import DataRecipe, FineTuningRecipe
 from .task import Task
-from .tasks import build_task, repair, require_usable
+from .tasks import build_task, repair, require_usable, strata
 
 MEASURED = ("validation", "test")
 """Splits that nothing is learned from."""
@@ -86,10 +86,9 @@ def read_splits(recipe: FineTuningRecipe) -> SplitRows:
                 splits.bad_rows[split] = tally.facts
         elif split == "validation":
             rows, places = splits["train"], splits.places["train"]
-            rest, held_out = divide(len(rows), data.validation_share, SEED)
-            learned, measured = split_off(rows, data.validation_share, SEED)
-            splits.add("train", learned, places.select(rest))
-            splits.add("validation", measured, places.select(held_out))
+            rest, held_out = split_off(rows, data.validation_share, SEED, strata(task, rows))
+            splits.add("train", rows.select(rest), places.select(rest))
+            splits.add("validation", rows.select(held_out), places.select(held_out))
             splits.held_out.add("validation")
     return splits
 

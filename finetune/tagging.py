@@ -29,7 +29,7 @@ from ..training.objective import IGNORE
 from ..training.packing import Ragged
 from .encoding import NO_WORD, TextEncoder
 from .examples import LabelledExamples
-from .labels import Labels, find_labels, labels_known, written
+from .labels import Labels, find_labels, labels_known, name_of
 from .tagging_objectives import SentenceTaggingObjective, TaggingObjective
 from .task import Facts, Prediction, Task
 from .task_recipes import TaggingRecipe
@@ -236,15 +236,6 @@ def tags_in(rows: Dataset, recipe: TaggingRecipe, labels: Labels | None) -> list
                 raise RowError(row, str(error), "has tags that are not valid IOB2") from None
         tagged.append(names)
     return tagged
-
-
-def name_of(tag: Any, labels: Labels | None, row: int, column: str) -> str:
-    """Give the name of a label, however a file writes it.
-
-    Raises:
-        RowError: It is no label, or none of those that there are.
-    """
-    return written(tag, row, column) if labels is None else labels.names[labels.number(tag, row, column)]
 
 
 def labels_at_first_tokens(words: Ragged, numbers: Sequence[np.ndarray]) -> Ragged:

@@ -85,6 +85,11 @@ class Task(ABC):
         for column in recipe.label_columns:
             texts_of(rows, column)
 
+    @classmethod
+    def strata(cls, recipe: Any, rows: Dataset) -> list[str] | None:
+        """Give each row's label if it has one, so that rows are held out in proportion."""
+        return None
+
     @staticmethod
     def repair(recipe: Any, rows: Dataset, row: int) -> dict[str, Any] | None:
         """Repair the columns of a row that cannot be used, or give `None` where that would be a guess."""

@@ -66,6 +66,11 @@ def repair(recipe: TaskRecipe, rows: Dataset, row: int) -> dict[str, Any] | None
     return TASKS[type(recipe)].repair(recipe, rows, row)
 
 
+def strata(recipe: TaskRecipe, rows: Dataset) -> list[str] | None:
+    """Give each row's label if it has one, so that rows are held out in proportion."""
+    return TASKS[type(recipe)].strata(recipe, rows)
+
+
 def build_task(recipe: TaskRecipe, train: Dataset) -> Task:
     """Find out what the labels of a task are, and load what else shall score it.
 

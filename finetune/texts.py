@@ -24,7 +24,7 @@ from ..training.packing import Ragged
 from .bag_of_words import BagOfWords
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
-from .labels import Labels, find_labels, labels_known, require_labels
+from .labels import Labels, find_labels, labels_known, name_of
 from .multi_hot import hot_names, require_set, set_of
 from .task import Facts, Prediction, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe
@@ -101,11 +101,14 @@ class Classification(LabellingTask):
     @classmethod
     def require_labels(cls, recipe: ClassificationRecipe, rows: Dataset) -> None:
         """Refuse what is no label."""
-        require_labels(
-            enumerate(values_of(rows, recipe.label)),
-            recipe.label,
-            labels_known(rows, recipe.label, recipe.label_names),
-        )
+        cls.strata(recipe, rows)
+
+    @classmethod
+    def strata(cls, recipe: ClassificationRecipe, rows: Dataset) -> list[str]:
+        """Give the labels of rows."""
+        known = labels_known(rows, recipe.label, recipe.label_names)
+        values = enumerate(values_of(rows, recipe.label))
+        return [name_of(value, known, row, recipe.label) for row, value in values]
 
     @staticmethod
     def find(recipe: ClassificationRecipe, train: Dataset) -> Facts:

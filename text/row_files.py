@@ -2,7 +2,7 @@
 
     .jsonl .csv .tsv    as corpora are: what is wrong with a line is said with its number
     .parquet            by `datasets`, with the names of its labels; row by row, it is as corpora are, too
-    .json               by `datasets`: a list of objects, or lines of them
+    .json               a list of objects, or lines of them (`json_rows.py`)
     .gz .zst            any of these, compressed: train.csv.gz
 
 The cells of a table are the texts that stand there: nothing stands for a missing value, and `NA`, `007` and
@@ -28,7 +28,8 @@ from .bad_records import RowError, reason_of
 from .bad_rows import Places, RowTally
 from .columns import as_rows
 from .corpus_files import READERS, ending, first_line, records_of_file
-from .row_formats import BUILDERS, find_file, has_lines, require_columns
+from .json_rows import json_rows
+from .row_formats import find_file, has_lines, require_columns
 
 WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
 """A whole number; it fits into 64 bits."""
@@ -61,9 +62,27 @@ def read_whole(source: str, columns: Sequence[str]) -> Dataset:
         FileNotFoundError: There is no such file.
         ValueError: It cannot be read, or lacks a column.
     """
-    rows = _load(find_file(source))
+    path = find_file(source)
+    if ending(path) == ".json":
+        return read_json(source, columns)
+    rows = _load(path)
     require_columns(source, rows.column_names, columns)
     return rows.select_columns(list(columns))
+
+
+def read_json(source: str, columns: Sequence[str]) -> Dataset:
+    """Read some columns of a .json file.
+
+    Raises:
+        ValueError: It cannot be read or lacks a column, or a row's value is of another kind than the others'.
+    """
+    rows = list(json_rows(find_file(source)))
+    if rows:
+        require_columns(source, list(dict.fromkeys(name for row in rows for name in row)), columns)
+    try:
+        return as_rows({name: [row.get(name) for row in rows] for name in columns})
+    except RowError as error:
+        raise Places(source, np.arange(len(rows))).refusal(error) from error
 
 
 class Written(NamedTuple):
@@ -120,12 +139,21 @@ def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]
     """
     path = find_file(source)
     if ending(path) not in READERS:
-        yield from cast(Iterator[dict[str, Any]], _load(path))
+        yield from json_rows(path)
         return
     for record in records_of_file(path, columns):
         if record.problem:
             raise ValueError(f"{record.location}: {record.problem}: correct it")
         yield record.row
+
+
+def plain(name: str) -> str:
+    r"""Give a name without white space at its ends, and with single spaces within.
+
+    >>> plain("very\t good\u00a0")
+    'very good'
+    """
+    return " ".join(name.split())
 
 
 def number_of(value: Any) -> int | float | None:
@@ -146,14 +174,13 @@ def is_number(value: Any) -> bool:
 
 
 def _load(path: Path) -> Dataset:
-    kind = BUILDERS[ending(path)]
     has_bars = not are_progress_bars_disabled()
     disable_progress_bars()
     try:
-        return cast(Dataset, load_dataset(kind, split="train", data_files=str(path)))
+        return cast(Dataset, load_dataset("parquet", split="train", data_files=str(path)))
     except Exception as error:  # whatever the file's kind raises of one that is damaged
         cause = first_line(error.__cause__ or error)
-        raise ValueError(f"{path} cannot be read as {kind} ({cause}): repair it") from error
+        raise ValueError(f"{path} cannot be read as parquet ({cause}): repair it") from error
     finally:
         if has_bars:
             enable_progress_bars()

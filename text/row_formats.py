@@ -13,10 +13,10 @@ LINES = (".jsonl", ".csv", ".tsv")
 TABLES = (".csv", ".tsv")
 """Endings of those in which everything is written as text."""
 
-BUILDERS = {".json": "json", ".parquet": "parquet"}
-"""Ending of another file -> what `datasets` calls its kind."""
+WHOLE_FILES = (".json", ".parquet")
+"""Endings of the files that are read whole."""
 
-ENDINGS = f"{', '.join((*LINES, *BUILDERS))}, perhaps with {' or '.join(COMPRESSIONS)}"
+ENDINGS = f"{', '.join((*LINES, *WHOLE_FILES))}, perhaps with {' or '.join(COMPRESSIONS)}"
 """How the name of a file of rows ends."""
 
 MOST_ROWS = 10_000
@@ -33,7 +33,7 @@ def find_file(source: str) -> Path:
     path = Path(source).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {source}: name one that ends in {ENDINGS}")
-    if ending(path) not in (*LINES, *BUILDERS):
+    if ending(path) not in (*LINES, *WHOLE_FILES):
         raise ValueError(f"{source} ends in {path.suffix or 'nothing'}: rows are read from {ENDINGS}")
     return path
 

@@ -17,12 +17,17 @@ from .bad_records import DamageError, Limit
 MOST_QUOTED = 2**24
 """Characters of a row that goes on over several lines, at most: without it, a quote could fill the memory."""
 
+SEPARATOR_LINE = ["sep=", ""]
+"""What a line `sep=;` is, cut at what it names."""
+
 Fields = tuple[int, list[str] | str]
 """The line on which a row begins, and its fields or what is wrong with it."""
 
 
 def table_rows(lines: Iterator[tuple[int, str]], delimiter: str, limit: Limit) -> Iterator[Fields]:
     """Read the rows that are not blank; the first, the names, says how many fields each of the others has.
+
+    Spreadsheets leave rows of empty fields behind the last one, and `sep=;` before the first.
 
     Args:
         lines: Numbered, with their ends.
@@ -49,7 +54,7 @@ def table_rows(lines: Iterator[tuple[int, str]], delimiter: str, limit: Limit) -
             ahead.give_back()
             is_behind_bad = True
             continue
-        if not fields:
+        if is_blank(fields) or (not names and fields == SEPARATOR_LINE):
             continue
         problem = f"{len(fields)} fields under {names} names" if names and len(fields) != names else ""
         if is_behind_bad and not problem and has_loose_quote(ahead.text, delimiter):
@@ -61,6 +66,11 @@ def table_rows(lines: Iterator[tuple[int, str]], delimiter: str, limit: Limit) -
         if problem and any(is_row(line, delimiter, names) for line in ahead.behind):
             ahead.give_back()
         names = names or len(fields)
+
+
+def is_blank(fields: list[str]) -> bool:
+    """Tell whether a row is none: a blank line, or several fields with nothing in them."""
+    return len(fields) != 1 and not any(fields)
 
 
 class TooLongError(Exception):
