@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..text.row_files import plain
 from .templates import is_missing
 
 
@@ -30,8 +31,9 @@ def place_of(
     """Find the number of the correct choice: by its label, its text, or its number.
 
     A whole number counts the choices of a row. Fixed choices may be called by it, if that is not in doubt.
+    White space around a label is no part of it.
 
-    >>> place_of("Negative", ["bad", "good"], ["Negative", "Positive"]), place_of(1, ["a", "b"], [])
+    >>> place_of("Negative ", ["bad", "good"], ["Negative", "Positive"]), place_of(1, ["a", "b"], [])
     (0, 1)
 
     Raises:
@@ -47,6 +49,8 @@ def place_of(
             f"task.target gives {target}: give the correct answer, or exclude the row with data.where"
         )
     names, name = [str(label) for label in labels] or list(choices), str(target)
+    if name not in names:
+        names, name = list(map(plain, names)), plain(name)
     by_name = names.index(name) if name in names else None
     by_number = int(target) if not labels and name.isdecimal() and int(target) < len(choices) else None
     if isinstance(target, int) and not labels:

@@ -63,6 +63,8 @@ def test_a_right_answer_is_named_or_counted():
     assert [place_of(star, STARS, [], are_fixed=False) for star in range(5)] == [0, 1, 2, 3, 4]
     assert [place_of(number, ["0", "1"], []) for number in range(2)] == [0, 1]
     assert [place_of(number, ["yes", "no"], []) for number in (0, "1", "no")] == [0, 1, 1]
+    assert [place_of(label, ["yes", "no"], []) for label in ("no ", "\tyes", "no\u00a0")] == [1, 0, 1]
+    assert place_of("a ", ["a", "a "], []) == 1, "as it is written, if it is one of the choices"
 
 
 def test_a_right_answer_that_may_be_two_is_refused():
