@@ -1,5 +1,6 @@
 """The rows that are evaluated, and those that demonstrate, read and turned into items."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +94,33 @@ def items_of(task: Task, data: DataRecipe, split: str, rows: list[Row]) -> list[
         raise ValueError(
             f"{source} has no rows{' of which data.where is true' if condition else ''}: name some"
         )
+    tell_of_spaces(source, items)
     return items
+
+
+def tell_of_spaces(source: str, items: Sequence[Item]) -> None:
+    """Warn if answers stand behind two spaces, as where the template ends in one and the delimiter is one.
+
+    Tokenizers read two spaces differently from one. They stay: like lm-evaluation-harness, this reads what
+    the recipe says.
+    """
+    if count := sum(map(has_two_spaces, items)):
+        warnings.warn(
+            f"{source}: {count:,} of {len(items):,} prompts have two spaces before an answer, which is other "
+            "tokens than one space: remove the space at the end of the template or at the beginning of the "
+            "answers, or set task.delimiter to ''",
+            stacklevel=2,
+        )
+
+
+def has_two_spaces(item: Item) -> bool:
+    """Tell whether an answer, or a demonstration's where the model writes its own, is behind two spaces."""
+    return any(
+        "  " in prompt.context[-1:] + text[:2]
+        for prompt in item.prompts
+        if prompt.context
+        for text in prompt.answers or (item.demonstration.removeprefix(prompt.context),)
+    )
 
 
 def read_rows(data: DataRecipe, split: str) -> list[Row]:

@@ -1,7 +1,14 @@
 """Columns of tables: numbers compare as numbers, and prompts show what is written."""
 
+import warnings
+
+import pytest
+from pydantic import TypeAdapter
+
 from tercet.fewshot.recipe import DataRecipe
-from tercet.fewshot.rows import as_numbers, read_rows
+from tercet.fewshot.rows import as_numbers, items_of, read_rows
+from tercet.fewshot.task_recipes import TaskRecipe
+from tercet.fewshot.tasks import build_task
 from tercet.fewshot.templates import Template
 
 
@@ -19,3 +26,24 @@ def test_a_column_of_numbers_has_nothing_else():
     assert as_numbers(["1.5", " ", "3"]) == [1.5, None, 3.0]
     for texts in (["", ""], ["007", "12"], ["1", "", "NA"], ["nan", "inf"]):
         assert as_numbers(texts) == texts
+
+
+KINDS = {
+    "multiple_choice": {"context": "{{ text }}", "choices": ["yes", "no"], "target": "0"},
+    "completion": {"context": "{{ text }}", "answer": "yes"},
+    "generation": {"context": "{{ text }}", "answers": "yes"},
+    "partial_evaluation": {"contexts": "[text, 'b']", "continuation": "yes", "target": "0"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_spaces_before_an_answer_are_told(kind):
+    def items(**fields):
+        task = build_task(TypeAdapter(TaskRecipe).validate_python({"kind": kind} | KINDS[kind] | fields))
+        return items_of(task, DataRecipe("rows.csv"), "rows.csv", [{"text": "Is it? "}, {"text": "Is it?"}])
+
+    with pytest.warns(UserWarning, match="rows.csv: 1 of 2 prompts have two spaces before an answer, which"):
+        items()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(items(delimiter="")) == len(items(delimiter="\n")) == 2
