@@ -215,8 +215,13 @@ class RankingRecipe(RowsRecipe):
     `training.tokens_per_micro_batch` is. A step of fewer rows (`training.batch_size`) is one group."""
     temperature: Annotated[float, Field(gt=0)] = 0.05
     """Divisor of the cosine similarities."""
-    pooling: Literal["mean", "first", "last"] = "mean"
-    """Embedding of a text: the mean of its tokens (Reimers and Gurevych, 2019, section 3), or one of them."""
+    pooling: Literal["mean", "first", "last"] | None = None
+    """Embedding of a text: the mean of its tokens (Reimers and Gurevych, 2019, section 3), or one of them. By
+    default, what the model's folder says (sentence-transformers' `modules.json`), else the mean."""
+    query_prompt: str | None = None
+    """What is put before each query; by default, the prompt that the model's folder has for queries."""
+    document_prompt: str | None = None
+    """What is put before each other text; by default, the prompt that the model's folder has for these."""
     metric_for_best_model: Literal["mrr", "ndcg@10", "recall@1", "recall@10"] = "mrr"
     """Metric that selects the best checkpoint."""
 
