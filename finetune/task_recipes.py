@@ -75,8 +75,7 @@ class ClassificationRecipe(RowsRecipe):
     label: str = "label"
     """Column of the label, a name or a number."""
     label_names: tuple[str, ...] = ()
-    """Names of the labels 0, 1, ... in that column; by default, the values of the column. They are also the
-    order in which a head has them that has no names for its labels (`LABEL_0`, ...)."""
+    """Names of the labels 0, 1, ... in that column, or of a nameless head; by default, its values."""
     class_weights: Literal["balanced"] | None = None
     """`balanced`: labels are weighted by their inverse frequency, so that all classes have the same
     weight."""
@@ -99,8 +98,7 @@ class MultiLabelRecipe(RowsRecipe):
     texts: Columns = ("text",)
     """Columns of the text, or of the pair."""
     labels: str = "labels"
-    """Column of the lists of labels, names or numbers; or of lists of one length with a 0 or 1 for each label
-    (multi-hot)."""
+    """Column of the lists of labels, names or numbers, or of a 0 or 1 for each label (multi-hot)."""
     label_names: tuple[str, ...] = ()
     """Names of the labels 0, 1, ... in that column, or of the places of its zeros and ones."""
     metric_for_best_model: Literal["f1_micro", "f1_macro", "accuracy"] = "f1_micro"
