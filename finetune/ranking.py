@@ -87,7 +87,7 @@ class Ranking(Task):
             FileNotFoundError: There is no such model.
             ValueError: It makes them as ours cannot.
         """
-        task: RankingRecipe = recipe.task
+        task: Any = recipe.task
         folder = find_folder(recipe.model.path, recipe.model.revision)
         config = load_config(folder)
         remedy = "set task.pooling to train the model with that alone, or choose another model"

@@ -26,7 +26,6 @@ from .sentence_vectors import (
     find_vectors,
     vector_files,
     vectors_of,
-    with_vectors,
     without_vectors,
     write_files,
 )
@@ -54,10 +53,7 @@ def import_model(
         require_fit(tokenizer, stock.config)
         vectors = find_vectors(found, f"remove {MODULES} from a copy to import the model alone")
         ours = from_stock(stock)
-        certificate = certify(stock, ours, tokenizer)
-        return hand_over(
-            ours if vectors is None else with_vectors(ours, vectors), tokenizer, certificate, folder, vectors
-        )
+        return hand_over(ours, tokenizer, certify(stock, ours, tokenizer), folder, vectors)
 
 
 def export_model(

@@ -9,7 +9,6 @@ Ours pool the states of the last layer and give the vector length 1. A folder th
 the maximum, weighted means) is refused: without it, the vectors would be others.
 """
 
-import copy
 import json
 import warnings
 from collections.abc import Iterator, Mapping
@@ -17,12 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .. import modeling
+from ..modeling.configuration_neural import ClassifierPooling
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from ..modeling.tasks import TercetForSentenceEmbedding
 from ..training.disk import replace_text
 from .finished_run import read_facts
-from .inheritance import inherit
 
 MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"
@@ -31,7 +29,7 @@ TRANSFORMER = "sentence_bert_config.json"
 PATHS = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
 """sentence-transformers' names of what makes a vector -> folders of their settings."""
 
-POOLINGS = {"cls": "first", "mean": "mean", "lasttoken": "last"}
+POOLINGS: dict[str, ClassifierPooling] = {"cls": "first", "mean": "mean", "lasttoken": "last"}
 """A pooling's name there -> `classifier_pooling`."""
 
 OLD_NAMES = {
@@ -52,7 +50,7 @@ DOCUMENTS = ("document", "passage", "corpus")
 class SentenceVectors:
     """How a text becomes a vector."""
 
-    pooling: str
+    pooling: ClassifierPooling
     """`mean`, `first` or `last`: what stands for a text."""
     query_prompt: str = ""
     """What is put before a query."""
@@ -66,7 +64,9 @@ class SentenceVectors:
     """What the folder says of prompts and of how vectors are compared, in its words."""
 
 
-def find_vectors(folder: Path, remedy: str, pooling: str | None = None) -> SentenceVectors | None:
+def find_vectors(
+    folder: Path, remedy: str, pooling: ClassifierPooling | None = None
+) -> SentenceVectors | None:
     """Read how a folder makes vectors; `None` if it has nothing of sentence-transformers'.
 
     Args:
@@ -122,7 +122,9 @@ def module_paths(folder: Path) -> dict[str, str]:
         raise ValueError(f"{file} is damaged ({error}): copy it again, or remove it") from error
 
 
-def known_pooling(folder: Path, names: dict[str, str], remedy: str, *, has_prompts: bool) -> str:
+def known_pooling(
+    folder: Path, names: dict[str, str], remedy: str, *, has_prompts: bool
+) -> ClassifierPooling:
     """Give our name of a folder's pooling.
 
     Raises:
@@ -171,18 +173,6 @@ def vector_files(vectors: SentenceVectors, width: int) -> dict[str, Any]:
     if vectors.max_length is not None:
         files[TRANSFORMER] = {"max_seq_length": vectors.max_length}
     return files
-
-
-def with_vectors(model: TercetPreTrainedModel, vectors: SentenceVectors) -> TercetPreTrainedModel:
-    """Give a model without a head that of sentence vectors, if its member has one; others stay the same."""
-    name = f"{type(model).__name__.removesuffix('Model')}ForSentenceEmbedding"
-    if not hasattr(modeling, name):
-        return model
-    config = copy.deepcopy(model.config)
-    config.classifier_pooling = vectors.pooling
-    own = getattr(modeling, name)(config).to(model.dtype)
-    inherit(own, model)
-    return own.eval()
 
 
 def without_vectors(model: TercetPreTrainedModel) -> TercetPreTrainedModel:

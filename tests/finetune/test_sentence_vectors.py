@@ -87,10 +87,12 @@ def test_published_vectors_stay_the_same_wherever_their_model_goes(
     export_model(str(tmp_path / "imported"), str(tmp_path / "exported"))
     recipe = recipe_of("ranking", model={"path": str(source)}, training={"epochs": 1, "learning_rate": 1e-12})
     tuned = finetune(recipe)
+    export_model(str(tuned), str(tmp_path / "exported-tuned"))
     folders = [
         tmp_path / "imported",
         tmp_path / "exported",
         tuned,
+        tmp_path / "exported-tuned",
         uploaded(tuned, tmp_path / "uploaded"),
         uploaded(tmp_path / "imported", tmp_path / "uploaded-import"),
     ]
@@ -98,7 +100,7 @@ def test_published_vectors_stay_the_same_wherever_their_model_goes(
     found = Predictor(tuned, device("cpu")).predict(Dataset.from_dict({"query": TEXTS[:3]}))
     queries = wanted.encode_query(TEXTS[:3])
     np.testing.assert_allclose([each["embedding"] for each in found], queries, atol=1e-4)
-    for folder, texts in zip(folders, (TEXTS, TEXTS, TEXTS[:3], TEXTS[:3], TEXTS), strict=True):
+    for folder, texts in zip(folders, (TEXTS, TEXTS, TEXTS[:3], TEXTS[:3], TEXTS[:3], TEXTS), strict=True):
         own = library.SentenceTransformer(str(folder), device="cpu")
         for name in ("encode", "encode_query", "encode_document"):
             vectors, theirs = getattr(own, name)(texts), getattr(wanted, name)(texts)
