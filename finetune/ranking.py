@@ -17,7 +17,7 @@ import numpy as np
 from datasets import Dataset
 
 from ..interop.model_folder import find_folder, load_config
-from ..interop.sentence_vectors import SentenceVectors, find_vectors, vector_files
+from ..interop.sentence_vectors import SentenceVectors, find_vectors, sentence_files
 from ..metrics.bootstrap import bootstrap_scores
 from ..metrics.ranking import query_scores
 from ..modeling import TercetConfig
@@ -208,11 +208,7 @@ class Ranking(Task):
 
     def companions(self, config: TercetConfig) -> dict[str, Any]:
         """Give what sentence-transformers reads."""
-        recipe = self.recipe
-        vectors = SentenceVectors(
-            config.classifier_pooling, recipe.query_prompt or "", recipe.document_prompt or ""
-        )
-        return vector_files(vectors, config.hidden_size)
+        return vector_files(config, self.recipe.query_prompt or "", self.recipe.document_prompt or "")
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Rank the documents alike for all queries, first what belongs to most training rows.
@@ -274,3 +270,12 @@ def first_rows(numbers: np.ndarray) -> np.ndarray:
 def rounded(values: np.ndarray) -> list[float]:
     """Give numbers (n,) as they are shown."""
     return values.astype(np.float64).round(SHOWN_DIGITS).tolist()
+
+
+def vector_files(config: TercetConfig, query_prompt: str = "", document_prompt: str = "") -> dict[str, Any]:
+    """Give the JSON files by which sentence-transformers reads a model, as names and contents.
+
+    They say that its vectors are pooled states, normalized to length 1, and what is put before texts.
+    """
+    vectors = SentenceVectors(config.classifier_pooling, query_prompt, document_prompt)
+    return sentence_files(vectors, config.hidden_size)

@@ -24,7 +24,7 @@ from .sentence_vectors import (
     MODULES,
     SentenceVectors,
     find_vectors,
-    vector_files,
+    sentence_files,
     vectors_of,
     without_vectors,
     write_files,
@@ -131,7 +131,7 @@ def hand_over(
     def add(partial: Path) -> None:
         certificate.save(partial)
         if vectors is not None:
-            write_files(vector_files(vectors, model.config.hidden_size), partial)
+            write_files(sentence_files(vectors, model.config.hidden_size), partial)
 
     write_model(model, tokenizer, folder, add)
     return certificate

@@ -150,7 +150,7 @@ def unlike(folder: Path, what: str, remedy: str) -> ValueError:
     )
 
 
-def vector_files(vectors: SentenceVectors, width: int) -> dict[str, Any]:
+def sentence_files(vectors: SentenceVectors, width: int) -> dict[str, Any]:
     """Give the JSON files by which sentence-transformers makes the same vectors, as names and contents.
 
     Args:
