@@ -9,13 +9,15 @@ queries), C width of a vector.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 from datasets import Dataset
 
+from ..interop.model_folder import find_folder, load_config
+from ..interop.sentence_vectors import SentenceVectors, find_vectors, sentence_files
 from ..metrics.bootstrap import bootstrap_scores
 from ..metrics.ranking import query_scores
 from ..modeling import TercetConfig
@@ -24,6 +26,7 @@ from ..text.rows import texts_of
 from ..training.packing import Ragged, ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
+from .recipe import FineTuningRecipe
 from .task import Facts, Prediction, Task
 from .task_recipes import RankingRecipe
 
@@ -35,16 +38,6 @@ SHOWN_DIGITS = 6
 
 QUERIES_AT_ONCE = 256
 """Queries that are compared with all documents at once."""
-
-MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
-"""sentence-transformers' names of what makes a vector -> folders of their settings."""
-
-POOLINGS = {
-    "mean": "pooling_mode_mean_tokens",
-    "first": "pooling_mode_cls_token",
-    "last": "pooling_mode_lasttoken",
-}
-"""`classifier_pooling` -> its name there."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +79,36 @@ class Ranking(Task):
     metrics = {"mrr": True, "ndcg@10": True, "recall@1": True, "recall@10": True, "map": True, "loss": False}
     baseline = "most frequent documents"
 
+    @classmethod
+    def settled(cls, recipe: FineTuningRecipe) -> FineTuningRecipe:
+        """Make vectors as the model's folder says, where the recipe does not.
+
+        Raises:
+            FileNotFoundError: There is no such model.
+            ValueError: It makes them as ours cannot.
+        """
+        task: Any = recipe.task
+        folder = find_folder(recipe.model.path, recipe.model.revision)
+        config = load_config(folder)
+        remedy = "set task.pooling to train the model with that alone, or choose another model"
+        found = find_vectors(folder, remedy, task.pooling)
+        if found is None:
+            is_ours = (config.architectures or [""])[0].endswith(cls.head)
+            found = SentenceVectors(task.pooling or (config.classifier_pooling if is_ours else "mean"))
+        longest = found.max_length and min(found.max_length, config.max_position_embeddings)
+        settled = {
+            "pooling": found.pooling,
+            "query_prompt": found.query_prompt if task.query_prompt is None else task.query_prompt,
+            "document_prompt": (
+                found.document_prompt if task.document_prompt is None else task.document_prompt
+            ),
+        }
+        return replace(
+            recipe,
+            task=replace(task, **settled),
+            data=replace(recipe.data, max_length=recipe.data.max_length or longest),
+        )
+
     @staticmethod
     def find(recipe: RankingRecipe, train: Dataset) -> Facts:
         """Make sure that texts can be told from each other."""
@@ -99,13 +122,15 @@ class Ranking(Task):
     @property
     def config_fields(self) -> dict[str, Any]:
         """What stands for a text."""
-        return {"classifier_pooling": self.recipe.pooling}
+        return {"classifier_pooling": self.recipe.pooling or "mean"}
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Encode the texts of each row end to end, or its query alone, and number the distinct ones."""
         columns = self.recipe.input_columns + (self.recipe.label_columns if labelled else ())
         texts = [texts_of(rows, column) for column in columns]
-        ids = [encoder.encode(column)["input_ids"] for column in texts]
+        prompts = [self.recipe.query_prompt or "", *[self.recipe.document_prompt or ""] * (len(columns) - 1)]
+        prompted = ([prompt + text for text in own] for prompt, own in zip(prompts, texts, strict=True))
+        ids = [encoder.encode(column)["input_ids"] for column in prompted]
         lengths = np.stack([column.lengths for column in ids], axis=1)
         end_to_end = ragged(list(chain.from_iterable(zip(*ids, strict=True))))
         fields = {
@@ -183,7 +208,8 @@ class Ranking(Task):
 
     def companions(self, config: TercetConfig, max_length: int) -> dict[str, Any]:
         """Give what sentence-transformers reads, and the length that servers of vectors look for there."""
-        return vector_files(config) | {"sentence_bert_config.json": {"max_seq_length": max_length}}
+        files = vector_files(config, self.recipe.query_prompt or "", self.recipe.document_prompt or "")
+        return files | {"sentence_bert_config.json": {"max_seq_length": max_length}}
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Rank the documents alike for all queries, first what belongs to most training rows.
@@ -247,18 +273,10 @@ def rounded(values: np.ndarray) -> list[float]:
     return values.astype(np.float64).round(SHOWN_DIGITS).tolist()
 
 
-def vector_files(config: TercetConfig) -> dict[str, Any]:
+def vector_files(config: TercetConfig, query_prompt: str = "", document_prompt: str = "") -> dict[str, Any]:
     """Give the JSON files by which sentence-transformers reads a model, as names and contents.
 
-    They say that its vectors are pooled states, normalized to length 1.
+    They say that its vectors are pooled states, normalized to length 1, and what is put before texts.
     """
-    modules = [
-        {"idx": idx, "name": str(idx), "path": path, "type": f"sentence_transformers.models.{name}"}
-        for idx, (name, path) in enumerate(MODULES.items())
-    ]
-    pooling = {name: config.classifier_pooling == ours for ours, name in POOLINGS.items()}
-    return {
-        "modules.json": modules,
-        f"{MODULES['Pooling']}/config.json": {"word_embedding_dimension": config.hidden_size} | pooling,
-        f"{MODULES['Normalize']}/config.json": {},
-    }
+    vectors = SentenceVectors(config.classifier_pooling, query_prompt, document_prompt)
+    return sentence_files(vectors, config.hidden_size)

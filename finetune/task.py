@@ -89,6 +89,16 @@ class Task(ABC):
             texts_of(rows, column)
 
     @classmethod
+    def settled(cls, recipe: Any) -> Any:
+        """Fill in what a recipe of fine-tuning leaves to the model; most tasks leave nothing.
+
+        Raises:
+            FileNotFoundError: There is no such model.
+            ValueError: It cannot do the task so.
+        """
+        return recipe
+
+    @classmethod
     def strata(cls, recipe: Any, rows: Dataset) -> list[str] | None:
         """Give each row's label if it has one, so that rows are held out in proportion."""
         return None

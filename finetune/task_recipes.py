@@ -75,8 +75,7 @@ class ClassificationRecipe(RowsRecipe):
     label: str = "label"
     """Column of the label, a name or a number."""
     label_names: tuple[str, ...] = ()
-    """Names of the labels 0, 1, ... in that column; by default, the values of the column. They are also the
-    order in which a head has them that has no names for its labels (`LABEL_0`, ...)."""
+    """Names of the labels 0, 1, ... in that column, or of a nameless head; by default, its values."""
     class_weights: Literal["balanced"] | None = None
     """`balanced`: labels are weighted by their inverse frequency, so that all classes have the same
     weight."""
@@ -99,8 +98,7 @@ class MultiLabelRecipe(RowsRecipe):
     texts: Columns = ("text",)
     """Columns of the text, or of the pair."""
     labels: str = "labels"
-    """Column of the lists of labels, names or numbers; or of lists of one length with a 0 or 1 for each label
-    (multi-hot)."""
+    """Column of the lists of labels, names or numbers, or of a 0 or 1 for each label (multi-hot)."""
     label_names: tuple[str, ...] = ()
     """Names of the labels 0, 1, ... in that column, or of the places of its zeros and ones."""
     metric_for_best_model: Literal["f1_micro", "f1_macro", "accuracy"] = "f1_micro"
@@ -215,8 +213,13 @@ class RankingRecipe(RowsRecipe):
     `training.tokens_per_micro_batch` is. A step of fewer rows (`training.batch_size`) is one group."""
     temperature: Annotated[float, Field(gt=0)] = 0.05
     """Divisor of the cosine similarities."""
-    pooling: Literal["mean", "first", "last"] = "mean"
-    """Embedding of a text: the mean of its tokens (Reimers and Gurevych, 2019, section 3), or one of them."""
+    pooling: Literal["mean", "first", "last"] | None = None
+    """Embedding of a text: the mean of its tokens (Reimers and Gurevych, 2019, section 3), or one of them. By
+    default, what the model's folder says (sentence-transformers' `modules.json`), else the mean."""
+    query_prompt: str | None = None
+    """What is put before each query; by default, the prompt that the model's folder has for queries."""
+    document_prompt: str | None = None
+    """What is put before each other text; by default, the prompt that the model's folder has for these."""
     metric_for_best_model: Literal["mrr", "ndcg@10", "recall@1", "recall@10"] = "mrr"
     """Metric that selects the best checkpoint."""
 

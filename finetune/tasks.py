@@ -16,6 +16,7 @@ from .library_metrics import load_metrics
 from .multiple_choice import MultipleChoice
 from .question_answering import QuestionAnswering
 from .ranking import Ranking
+from .recipe import FineTuningRecipe
 from .regression import Regression
 from .tagging import Tagging
 from .task import MAX_LENGTH, Task
@@ -64,6 +65,16 @@ def require_usable(recipe: TaskRecipe, rows: Dataset) -> None:
 def repair(recipe: TaskRecipe, rows: Dataset, row: int) -> dict[str, Any] | None:
     """Repair the columns of a row that cannot be used, or give `None` where that would be a guess."""
     return TASKS[type(recipe)].repair(recipe, rows, row)
+
+
+def settled(recipe: FineTuningRecipe) -> FineTuningRecipe:
+    """Fill in what a recipe leaves to the model.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: It cannot do the task so.
+    """
+    return TASKS[type(recipe.task)].settled(recipe)
 
 
 def strata(recipe: TaskRecipe, rows: Dataset) -> list[str] | None:

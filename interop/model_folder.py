@@ -31,6 +31,9 @@ WANTED = [
 ]  # fmt: skip
 """What is downloaded of a model on the Hub."""
 
+IGNORED = "[!0-9]*/*"
+"""What is not: files of folders, but for those of sentence-transformers' modules (`1_Pooling`)."""
+
 TOKENIZERS = ("tokenizer*.json", "vocab.*", "*.model", "*.spm")
 """Files of which a folder with a tokenizer has at least one."""
 
@@ -53,7 +56,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
         require_path(name)
         try:
             folder = Path(
-                snapshot_download(name, revision=revision, allow_patterns=WANTED, ignore_patterns="*/*")
+                snapshot_download(name, revision=revision, allow_patterns=WANTED, ignore_patterns=IGNORED)
             )
         except Exception as error:  # a name, a network, a Hub: each fails in its own way
             raise FileNotFoundError(

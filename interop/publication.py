@@ -3,6 +3,7 @@
     config.json with `auto_map`, generation_config.json       *.safetensors, and their index
     the tokenizer's files                                     the code of `modeling/` that the model needs
     README.md: the model card                                 recipe.yaml, certificate.json, plots
+    modules.json and what it names, for sentence-transformers
 
 Checkpoints, optimizer states, logs and caches stay, and paths that are absolute or go upward are shortened to
 names. All is looked at before anything is sent: what is damaged or missing shows here.
@@ -21,6 +22,7 @@ from .finished_run import RECIPE, TASK, FinishedRun, find_run, read_facts, witho
 from .model_card import CARD, build_card, what_is_missing
 from .model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG
 from .remote_code import add_auto_map, code_files
+from .sentence_vectors import files_of_vectors
 from .stored_weights import inspect_weights
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -99,6 +101,7 @@ def prepare(folder: str | Path, repo: str) -> Publication:
         *code_of(run, config),
         *(PublishedFile(path.name, path) for path in run.plots),
     ]
+    files += [PublishedFile(name, run.model / name) for name in files_of_vectors(run.model)]
     told = [name for name in (GENERATION_CONFIG, TASK) if (run.model / name).exists()]
     files += [published_facts(name, read_facts(run.model / name)) for name in told]
     if run.recipe:

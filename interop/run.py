@@ -20,6 +20,15 @@ from .conversion import from_stock, to_stock
 from .messages import quietly
 from .model_folder import find_folder, load_tokenizer, require_fit, save_tokenizer
 from .own_model import load_transformer
+from .sentence_vectors import (
+    MODULES,
+    SentenceVectors,
+    find_vectors,
+    sentence_files,
+    vectors_of,
+    without_vectors,
+    write_files,
+)
 from .source import load_stock
 
 
@@ -39,10 +48,12 @@ def import_model(
     """
     with claimed({"the model": source}, output, overwrite=overwrite) as folder:
         stock = load_stock(source, revision)
-        tokenizer = load_tokenizer(find_folder(source, revision))
+        found = find_folder(source, revision)
+        tokenizer = load_tokenizer(found)
         require_fit(tokenizer, stock.config)
+        vectors = find_vectors(found, f"remove {MODULES} from a copy to import the model alone")
         ours = from_stock(stock)
-        return hand_over(ours, tokenizer, certify(stock, ours, tokenizer), folder)
+        return hand_over(ours, tokenizer, certify(stock, ours, tokenizer), folder, vectors)
 
 
 def export_model(
@@ -60,11 +71,13 @@ def export_model(
         ValueError: As in `to_stock`; the folder is in use; or the models are not one.
     """
     with claimed({"the model": source}, output, overwrite=overwrite) as folder:
-        ours = load_transformer(source)
-        tokenizer = load_tokenizer(find_folder(source))
+        ours, found = load_transformer(source), find_folder(source)
+        tokenizer = load_tokenizer(found)
         require_fit(tokenizer, ours.config)
+        vectors = vectors_of(ours, found)
+        ours = without_vectors(ours)
         stock = to_stock(ours, model_type)
-        return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder)
+        return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder, vectors)
 
 
 @contextmanager
@@ -104,8 +117,9 @@ def hand_over(
     tokenizer: PreTrainedTokenizerBase | None,
     certificate: Certificate,
     folder: Path,
+    vectors: SentenceVectors | None = None,
 ) -> Certificate:
-    """Write a folder at once, or nothing.
+    """Write a folder at once, or nothing; with what sentence-transformers reads where it makes vectors.
 
     Raises:
         ValueError: The certificate does not hold.
@@ -113,7 +127,13 @@ def hand_over(
     """
     if not certificate.holds:
         raise ValueError(certificate.verdict())
-    write_model(model, tokenizer, folder, certificate.save)
+
+    def add(partial: Path) -> None:
+        certificate.save(partial)
+        if vectors is not None:
+            write_files(sentence_files(vectors, model.config.hidden_size), partial)
+
+    write_model(model, tokenizer, folder, add)
     return certificate
 
 

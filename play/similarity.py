@@ -6,20 +6,17 @@ name.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..finetune.ranking import POOLINGS
 from ..finetune.ranking import Ranking as SearchTask
-from ..interop.finished_run import read_facts
+from ..interop.sentence_vectors import SentenceVectors, find_vectors
 from .ability import MOST_ANSWERS, Ability, Field, TextField, lines_of
 from .loaded_model import LoadedModel
 from .results import Entry, Note, Ranking, Result
-
-POOLING_FILE = "1_Pooling/config.json"
-"""Where sentence-transformers keeps how the states of a text become one vector."""
 
 TEXTS = """\
 How do I sort a list?
@@ -72,7 +69,9 @@ class FindSimilar(Ability):
         query, others = texts[0], lines_of(texts[1])
         if len(others) > MOST_ANSWERS:
             raise ValueError(f"there are {len(others)} texts: write at most {MOST_ANSWERS} lines")
-        cosines = (self.vectors([query]) @ self.vectors(others).T)[0].tolist()
+        told = self.told or SentenceVectors("mean")
+        asked = self.vectors([told.query_prompt + query])
+        cosines = (asked @ self.vectors([told.document_prompt + text for text in others]).T)[0].tolist()
         ranked = sorted(zip(others, cosines, strict=True), key=lambda pair: -pair[1])
         results: list[Result] = [
             Ranking("Most similar first", [Entry(text, value, is_share=False) for text, value in ranked])
@@ -89,7 +88,7 @@ class FindSimilar(Ability):
     @property
     def is_trained(self) -> bool:
         """Whether the vectors were trained to be compared."""
-        return self.gives_vectors or (self.model.run.model / POOLING_FILE).exists()
+        return self.gives_vectors or self.told is not None
 
     @property
     def gives_vectors(self) -> bool:
@@ -108,11 +107,15 @@ class FindSimilar(Ability):
         encoder = self.model.model
         encoder = encoder.get_encoder() if self.model.member == "seq2seq" else encoder.base_model
         states = encoder(**inputs).last_hidden_state[0].float()
-        pooled = {"mean": states.mean(dim=0), "first": states[0], "last": states[-1]}[self.pooling]
+        pooling = self.told.pooling if self.told else "mean"
+        pooled = {"mean": states.mean(dim=0), "first": states[0], "last": states[-1]}[pooling]
         return F.normalize(pooled, dim=0)
 
-    @property
-    def pooling(self) -> str:
-        """Name how states are pooled: `mean`, `first` or `last`."""
-        told = read_facts(self.model.run.model / POOLING_FILE)
-        return next((ours for ours, theirs in POOLINGS.items() if told.get(theirs)), "mean")
+    @cached_property
+    def told(self) -> SentenceVectors | None:
+        """What the model's folder says of how its vectors are made, if it does.
+
+        Raises:
+            ValueError: They are made as ours cannot be.
+        """
+        return find_vectors(self.model.run.model, "try it in sentence-transformers")

@@ -1,6 +1,5 @@
 """Similarity is the cosine of pooled states."""
 
-import json
 import shutil
 
 import pytest
@@ -8,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from tercet.finetune.prediction import Predictor
+from tercet.interop.sentence_vectors import SentenceVectors, sentence_files, write_files
 from tercet.play.abilities import abilities_of
 from tercet.play.loaded_model import load_model
 from tercet.text.columns import as_rows
@@ -49,8 +49,7 @@ def test_a_model_of_sentence_vectors_gives_those_of_predict(load, folders):
 def test_a_sentence_transformers_setting_names_the_pooling(load, folders, tmp_path):
     folder = tmp_path / "first"
     shutil.copytree(folders / "encoder" / "model", folder)
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
+    write_files(sentence_files(SentenceVectors("first"), 32), folder)
     model = load_model(str(folder))
     with torch.no_grad():
         states = model.model.model(**model.inputs(TEXTS[0])).last_hidden_state[0]

@@ -2,10 +2,8 @@
 
 import gzip
 import json
-from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +12,7 @@ from datasets import ClassLabel, Dataset, Features, Value
 
 from tercet.text.row_files import read_file, stream_file
 from tercet.text.row_stream import stream_rows
-from tercet.text.rows import read_rows, split_off, texts_of, values_of
+from tercet.text.rows import read_rows, texts_of, values_of
 
 TEXTS = [
     "null",
@@ -87,36 +85,6 @@ def test_texts_in_json_are_what_is_written(file, ending):
     source = file(f"rows.{ending}", "".join(json.dumps({"text": text, "label": 1}) + "\n" for text in TEXTS))
     assert columns(source, "label", "text") == [[1] * len(TEXTS), TEXTS]
     assert [row["text"] for row in stream_file(source, ["text"])] == TEXTS
-
-
-VALUES = ["2020-01-01", "12:30", "1999-12-31T23:59:59Z", "007", "NA", "true"]
-
-
-@pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize(
-    "values", [VALUES, [2**53 + 1, -(2**53) - 1, 0], [0.1, 1e300, None], [True, None], [["a"], []]]
-)
-def test_json_holds_what_is_written_in_either_form(file, values, indent):
-    rows = [{"date": value, "modified": value} for value in values]
-    lines = "\n".join(json.dumps(row) for row in rows)
-    written = {
-        "lines.jsonl": lines,
-        "lines.json": lines,
-        "one-behind-another.json": "".join(json.dumps(row, indent=indent) for row in rows),
-        "list.json": "\ufeff" + json.dumps(rows, indent=indent) + "\n",
-        "list.json.gz": json.dumps(rows),
-    }
-    for name, text in written.items():
-        source = file(name, text)
-        assert columns(source, "date", "modified") == [values, values], name
-        assert list(stream_file(source, ["date"])) == rows, name
-
-
-def test_what_is_no_object_in_a_json_file_is_told(file):
-    with pytest.raises(ValueError, match=r"rows.json, row 2 is 3, not keys with values: write a list of obj"):
-        columns(file("rows.json", '[{"text": "a"}, 3]'), "text")
-    with pytest.raises(ValueError, match=r"rows.json: row 2 has 'b' in column 'x', where the rows before it"):
-        columns(file("rows.json", '[{"x": 1}, {"x": "b"}]'), "x")
 
 
 def test_parquet_keeps_the_names_of_labels(tmp_path):
@@ -284,47 +252,6 @@ def test_a_row_without_a_value_is_told(values):
 def test_values_that_look_like_nothing_are_something():
     for values in ([0, 1], [False, True], [[], ["a"]], [0.0, -0.0], ["NA", " "]):
         assert values_of(Dataset.from_dict({"label": values}), "label") == values
-
-
-@pytest.mark.parametrize(("share", "count"), [(0.1, 50), (0.5, 7), (0.01, 60)])
-def test_a_share_is_held_out_at_random_and_nothing_lost(share, count):
-    rows = Dataset.from_dict({"row": list(range(count))})
-    rest, held_out = (rows.select(own) for own in split_off(rows, share, seed=0))
-    assert len(held_out) == round(share * count)
-    assert sorted(rest["row"][:] + held_out["row"][:]) == list(range(count))
-    assert rest["row"][:] == sorted(rest["row"][:]), "what is left keeps its order"
-    assert split_off(rows, share, seed=0)[1].tolist() == held_out["row"][:]
-    if count == 50:
-        assert split_off(rows, share, seed=1)[1].tolist() != held_out["row"][:]
-
-
-@pytest.mark.parametrize(("share", "count"), [(0.1, 4), (0.99, 10), (0.1, 1)])
-def test_a_share_that_leaves_nothing_is_refused(share, count):
-    left = rf"data.validation_share = {share} of the rows \({count}\) leaves .* or add rows"
-    with pytest.raises(ValueError, match=left):
-        split_off(Dataset.from_dict({"row": list(range(count))}), share, seed=0)
-
-
-@pytest.mark.parametrize("share", [0.01, 0.1, 0.25, 0.5])
-def test_labels_are_held_out_in_proportion_and_none_is_lost(share):
-    draw = np.random.default_rng(0)
-    labels = [*draw.choice(list("abcd"), p=[0.6, 0.3, 0.09, 0.01], size=1000).tolist(), "once"]
-    rows = Dataset.from_dict({"label": labels})
-    rest, held_out = split_off(rows, share, 0, labels)
-    assert sorted([*rest, *held_out]) == list(range(len(labels)))
-    assert len(held_out) == round(share * 1001)
-    counts = Counter(labels[row] for row in held_out)
-    assert all(abs(counts[name] - share * count) < 1 for name, count in Counter(labels).items())
-    assert {labels[row] for row in rest} == {*labels}
-    assert split_off(rows, share, 0, labels)[1].tolist() == held_out.tolist()
-    assert split_off(rows, share, 1, labels)[1].tolist() != held_out.tolist()
-
-
-def test_no_label_is_preferred_where_not_all_can_be_held_out():
-    labels = [str(row % 100) for row in range(200)]
-    _, held_out = split_off(Dataset.from_dict({"label": labels}), 0.1, 0, labels)
-    assert len({labels[row] for row in held_out}) == 20
-    assert 3 <= sum(int(labels[row]) < 33 for row in held_out) <= 12
 
 
 def test_a_table_may_have_what_spreadsheets_write_around_it(file):
