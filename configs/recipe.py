@@ -24,6 +24,9 @@ Recipe = TypeVar("Recipe")
 ROOT = files(__package__ or "tercet.configs")
 """Where this folder's files lie once installed."""
 
+MOST_BYTES = 4 * 2**20
+"""Size of a recipe's file: whoever names a larger one means another file."""
+
 PRESETS = "model"
 """The folder whose files are not recipes but model configurations."""
 
@@ -147,19 +150,30 @@ def _read(source: str | Path, kind: str | None = None) -> tuple[str, str]:
     if str(source) in shipped:
         return str(source), shipped[str(source)].read_text(encoding="utf-8")
     path = Path(source)
-    if path.is_dir():
-        raise ValueError(f"recipe {source}: a folder; name a YAML file, or a shipped recipe (tercet recipes)")
-    if not path.is_file() and (path.suffix in (".yaml", ".yml") or len(path.parts) > 1):
-        raise ValueError(f"recipe {source}: there is no such file; `tercet recipes` lists the shipped ones")
-    if not path.is_file():
-        names = [name for name, folder in recipe_folders().items() if kind in (None, folder)]
-        raise ValueError(
-            f"recipe {source}: neither a file nor a shipped recipe; {_nearest(path.stem, names)}"
-        )
     try:
-        return str(source), path.read_text(encoding="utf-8")
+        if path.is_file():
+            return str(source), _text_of(path)
+        found = path.exists()
     except UnicodeDecodeError:
         raise ValueError(f"recipe {source}: not a text file; a recipe is YAML in UTF-8") from None
+    except OSError as error:
+        raise ValueError(f"recipe {source}: cannot be read ({error.strerror})") from error
+    if path.is_dir():
+        raise ValueError(f"recipe {source}: a folder; name a YAML file, or a shipped recipe (tercet recipes)")
+    if found:
+        raise ValueError(f"recipe {source}: a pipe or a device; write the recipe to a file, and name that")
+    if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        raise ValueError(f"recipe {source}: there is no such file; `tercet recipes` lists the shipped ones")
+    names = [name for name, folder in recipe_folders().items() if kind in (None, folder)]
+    raise ValueError(f"recipe {source}: neither a file nor a shipped recipe; {_nearest(path.stem, names)}")
+
+
+def _text_of(path: Path) -> str:
+    """Read a recipe's file."""
+    if (num_bytes := path.stat().st_size) > MOST_BYTES:
+        remedy = "name a YAML file, which names the text in `corpus`"
+        raise ValueError(f"recipe {path}: {num_bytes:,} bytes are too many for a recipe; {remedy}")
+    return path.read_text(encoding="utf-8")
 
 
 def _set(data: dict[str, Any], override: str) -> None:

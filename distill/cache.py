@@ -216,7 +216,7 @@ def write_cache(
     missing = dict.fromkeys(map(float, temperatures), 0.0)
     num_targets: list[np.ndarray] = []
     num_tokens: list[np.ndarray] = []
-    remedy = "lower general.cache.top_k or copies, or make room"
+    remedy = "lower general.cache.top_k or copies, make room, or name another folder in general.cache.folder"
     with explaining_a_full_disk(folder, size_of(source, kept, config.hidden_size, kind), remedy):
         files = {name: (folder / name).open("wb") for name in ("values", "tokens", "states")}
         for batch in batches_of(base, source, teacher.device):

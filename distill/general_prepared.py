@@ -209,7 +209,7 @@ def cached_teacher(
         live = LiveTeacher(step.teacher.model, RequiredOutputs(logits=True), device, binding["products"])
         write_cache(target, live, step.base, source, recipe, binding, temperatures)
 
-    made_once(folder, write)
+    made_once(folder, write, "another folder in general.cache.folder")
     moved(step.teacher.model, torch.device("cpu"))  # which leaves its place to the student
     return CachedTeacher(folder, binding, device)
 

@@ -193,7 +193,7 @@ def write_beginning(step: PreparedTaskStep, student: StudentRecipe, folder: Path
             save_tokenizer(step.teacher.tokenizer, target)
             own_student(step, student).save_pretrained(target)
 
-    return str(made_once(folder, write))
+    return str(made_once(folder, write, "another folder with output=..."))
 
 
 def require_same_beginning(folder: Path, path: str) -> None:

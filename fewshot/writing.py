@@ -8,8 +8,10 @@ from hashlib import sha256
 from typing import Any
 
 import torch
-from transformers import StoppingCriteria, StoppingCriteriaList
+from torch import Tensor
+from transformers import LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
+from ..training.finite_numbers import require_numbers
 from .prefix_tree import by_size
 from .score_cache import AnswerCache
 from .subject import Subject
@@ -92,6 +94,7 @@ class Writer:
             num_beams=1,
             pad_token_id=self.pad_id,
             eos_token_id=self.ends(),
+            logits_processor=LogitsProcessorList([RequireNumbers()]),
             stopping_criteria=StoppingCriteriaList([StopsAt(self.subject, self.stop, begin)]),
             **inputs,
         )
@@ -113,6 +116,15 @@ class Writer:
         tokenizer: Any = self.subject.tokenizer
         ids = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
         return next(token_id for token_id in ids if token_id is not None)
+
+
+class RequireNumbers(LogitsProcessor):
+    """Refuses scores that are no numbers, of which the first token would be the best one."""
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Give the scores as they are."""
+        require_numbers(scores)
+        return scores
 
 
 def cut_at(text: str, stop: Sequence[str]) -> str:

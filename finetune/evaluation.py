@@ -17,6 +17,7 @@ from torch import nn
 from ..objectives.task_objectives import TaskObjective
 from ..training.evaluation import ratio
 from ..training.examples import pick
+from ..training.finite_numbers import finite_outputs
 from ..training.objective import Batch
 from ..training.step_planning import cut_evenly
 from .encoding import TextEncoder
@@ -93,11 +94,15 @@ class Evaluator:
 def predict(
     model: nn.Module, task: Task, rows: Dataset, encoder: TextEncoder, tokens_at_once: int = TOKENS_AT_ONCE
 ) -> list[Prediction]:
-    """Predict rows that need no labels."""
+    """Predict rows that need no labels.
+
+    Raises:
+        ValueError: The model computes what is no number.
+    """
     examples = task.examples(rows, encoder, labelled=False)
-    return task.predictions(
-        prediction_loop(model, task.objective_for(model), examples, tokens_at_once)[0], rows
-    )
+    with finite_outputs(model):
+        answers, _ = prediction_loop(model, task.objective_for(model), examples, tokens_at_once)
+    return task.predictions(answers, rows)
 
 
 @torch.no_grad()

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from ..configs.documents import read_document
 from ..training.run_folder import CURVES, EVALUATION, RECIPE, TEXTS
 from .model_folder import CERTIFICATE, CONFIG
 
@@ -105,8 +104,9 @@ def read_facts(file: Path) -> Facts:
     if not file.exists():
         return {}
     try:
-        facts = yaml.safe_load(file.read_bytes()) if file.suffix == ".yaml" else json.loads(file.read_bytes())
-    except (ValueError, yaml.YAMLError) as error:
+        is_recipe = file.suffix == ".yaml"
+        facts = read_document(file.read_text("utf-8")) if is_recipe else json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{file} is damaged ({error}): write it again, or remove it") from error
     if not isinstance(facts, dict):
         raise ValueError(f"{file} is damaged (no keys with values): write it again, or remove it")

@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..text.bad_records import foreign_character
 from .loaded_model import LoadedModel
 from .results import Result
 
 GAP = re.compile(r"_{2,}")
 """How a user writes a gap: two underscores or more."""
+
+MOST_CHARACTERS = 100_000
+"""Of a text, which is then tokenized within a second: how many tokens it has is known only afterwards."""
 
 MOST_ANSWERS = 50
 """Answers in a ranking, at most."""
@@ -103,12 +107,12 @@ class Ability(ABC):
         """Check the fields and answer; one answer of a model is computed at a time.
 
         Raises:
-            ValueError: A field is empty or has an impossible value, or `run` raises one.
+            ValueError: A field is empty, too long or has an impossible value, the model computes what is no
+                number, or `run` raises one.
         """
         labels = [field for field in self.fields if isinstance(field, TextField)]
         for field, text in zip(labels, texts, strict=True):
-            if not text.strip():
-                raise ValueError(f"{field.label} is empty: write something there")
+            require_readable(field.label, text)
         chosen = {
             field.name: field.parse(numbers.get(field.name, field.default))
             for field in self.fields
@@ -116,6 +120,20 @@ class Ability(ABC):
         }
         with self.model.alone():
             return self.run(*texts, **chosen)
+
+
+def require_readable(label: str, text: str) -> None:
+    """Refuse a text that is empty, longer than `MOST_CHARACTERS`, or has what is no character.
+
+    Raises:
+        ValueError: With the label of its field.
+    """
+    if not text.strip():
+        raise ValueError(f"{label} is empty: write something there")
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(f"{label} has {len(text):,} characters: write at most {MOST_CHARACTERS:,}")
+    if foreign := foreign_character(text):
+        raise ValueError(f"{label} has {foreign!r}, which is no character: write it anew")
 
 
 def lines_of(text: str) -> list[str]:

@@ -127,7 +127,7 @@ class Tag(Ability):
         """Label the words of a text."""
         words = WORD.findall(texts[0])
         if not words:
-            raise ValueError(f"{texts[0].strip()!r} has no words: write a sentence")
+            raise ValueError(f"{texts[0].strip()!r:.80} has no words: write a sentence")
         labels = self.labels(words)
         return [Passage("Labels of the words", labelled_pieces(texts[0], words, labels))]
 

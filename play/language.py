@@ -65,7 +65,7 @@ class FillGaps(Ability):
         masked = GAP.sub(mask, text.replace("[MASK]", mask).replace("<mask>", mask))
         if mask not in masked:
             raise ValueError(
-                f"{text.strip()!r} has no gap: write ___ where a word is missing, as in 'The ___ is blue.'"
+                f"{text.strip()!r:.60} has no gap: write ___ for the missing word, as in 'The ___ is blue.'"
             )
         return masked
 

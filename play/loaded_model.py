@@ -21,6 +21,7 @@ from ..interop.messages import quietly
 from ..interop.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer
 from ..interop.own_model import load_ours
 from ..reporting.blocks import name_of_model
+from ..training.finite_numbers import finite_outputs
 
 UNLIMITED = 10**6
 """Length from which on a tokenizer has no limit of its own."""
@@ -142,8 +143,14 @@ class LoadedModel:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let one thread use the model at a time, without gradients, whatever the others want of it."""
-        with self._lock, torch.no_grad(), quietly():
+        """Let one thread use the model at a time, without gradients, whatever the others want of it.
+
+        Raises:
+            ValueError: The model computes what is no number.
+        """
+        model: Any = self.model
+        parts = {model, model.base_model, model.get_encoder() if self.member == "seq2seq" else model}
+        with self._lock, torch.no_grad(), quietly(), finite_outputs(*parts):
             yield
 
     @contextmanager

@@ -6,15 +6,20 @@ Gradio serves it. Nothing of it comes from the network, and nothing is reported 
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from html import escape
 from typing import Any
 
-from .ability import Ability, NumberField, TextField
+from .ability import MOST_CHARACTERS, Ability, NumberField, TextField
+from .gate import Gate, hosts_of
 from .html import as_html, header
 from .page_style import STYLE
 from .sessions import Session
 
 FONTS = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "DejaVu Sans", "sans-serif")
 MONOSPACE = ("ui-monospace", "DejaVu Sans Mono", "Consolas", "monospace")
+
+AS_SENT: dict[str, Any] = {"preprocess": False, "postprocess": False, "api_visibility": "private"}
+"""How events are passed on: values are checked by the ability, whose messages say what to do."""
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -34,7 +39,7 @@ def build_page(session: Session) -> Any:
         with gradio.Tabs():
             opened = [add_tab(gradio, session, ability) for ability in session.abilities.values()]
         answer, inputs, output = opened[0]
-        page.load(answer, inputs, output, show_progress="hidden", api_visibility="private")
+        page.load(answer, inputs, output, show_progress="hidden", **AS_SENT)
     return page
 
 
@@ -43,7 +48,7 @@ def add_tab(gradio: Any, session: Session, ability: Ability) -> tuple[Callable[.
     fields = session.fields(ability.name)
     answer = answering(session, ability.name, sum(isinstance(field, TextField) for field in fields))
     with gradio.Tab(ability.title, elem_id=f"tab-{ability.name}"):
-        gradio.HTML(f'<p class="about">{about(session, ability)}</p>', elem_classes="play")
+        gradio.HTML(f'<p class="about">{escape(about(session, ability))}</p>', elem_classes="play")
         texts = [
             text_box(gradio, ability, field, value)
             for field, value in zip(fields, ability.examples[0], strict=False)
@@ -60,17 +65,21 @@ def add_tab(gradio: Any, session: Session, ability: Ability) -> tuple[Callable[.
             elem_id=f"answer-{ability.name}",
         )
     inputs = [*texts, *numbers]
-    options: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private"}
-    button.click(answer, inputs, output, **options)
+    button.click(answer, inputs, output, show_progress="minimal", **AS_SENT)
     for text in texts:
-        text.submit(answer, inputs, output, **options)
+        text.submit(answer, inputs, output, show_progress="minimal", **AS_SENT)
     return answer, inputs, output
 
 
 def text_box(gradio: Any, ability: Ability, field: TextField, value: str) -> Any:
     """Add a field for a text."""
     return gradio.Textbox(
-        value, label=field.label, lines=field.lines, max_lines=20, elem_id=f"{ability.name}-{field.name}"
+        value,
+        label=field.label,
+        lines=field.lines,
+        max_lines=20,
+        max_length=MOST_CHARACTERS,
+        elem_id=f"{ability.name}-{field.name}",
     )
 
 
@@ -100,7 +109,14 @@ def add_examples(gradio: Any, ability: Ability, texts: Sequence[Any]) -> None:
     shown = [number for number, column in enumerate(columns) if len(set(column)) > 1]
     if shown:
         rows = [[each[number] for number in shown] for each in ability.examples]
-        gradio.Examples(rows, [texts[number] for number in shown], label="Examples")
+        fields = [texts[number] for number in shown]
+        examples = gradio.Dataset(components=fields, samples=rows, type="index", label="Examples")
+
+        def chosen(number: Any) -> Any:
+            row = rows[number if number in range(len(rows)) else 0]
+            return row if len(row) > 1 else row[0]
+
+        examples.click(chosen, examples, fields, show_progress="hidden", queue=False, **AS_SENT)
 
 
 def about(session: Session, ability: Ability) -> str:
@@ -115,9 +131,9 @@ def answering(session: Session, name: str, num_texts: int) -> Callable[..., str]
     """Make the function behind a button: from the values of the fields to the HTML of all answers."""
     numbers = [field.name for field in session.fields(name) if isinstance(field, NumberField)]
 
-    def answer(*values: Any) -> str:
-        texts = [value or "" for value in values[:num_texts]]
-        return as_html(session.answers(name, texts, dict(zip(numbers, values[num_texts:], strict=True))))
+    def answer(*values: Any) -> str:  # of whatever kind: anybody may send some
+        texts = ["" if value is None else str(value) for value in values[:num_texts]]
+        return as_html(session.answers(name, texts, dict(zip(numbers, values[num_texts:], strict=False))))
 
     return answer
 
@@ -164,6 +180,8 @@ def serve(
     Raises:
         ValueError: The port is not free, or the address is none of this machine's.
     """
+    from starlette.middleware import Middleware  # of Gradio
+
     warnings.filterwarnings("ignore", module=r"gradio\b")  # what it says of its own code
     page = build_page(session)
     try:
@@ -178,6 +196,7 @@ def serve(
             enable_monitoring=False,
             theme=theme(),
             css=STYLE,
+            app_kwargs={"middleware": [Middleware(Gate, hosts=hosts_of(host, share=share))]},
         )
     except OSError as error:
         raise ValueError(

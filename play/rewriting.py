@@ -172,7 +172,7 @@ class Restore(TextToText):
         num_gaps, sentinels = len(GAP.findall(marked)), len(sentinel_ids(self.model.tokenizer))
         if not num_gaps:
             raise ValueError(
-                f"{text.strip()!r} has no gap: write ___ where words are missing, as in 'The ___ is blue.'"
+                f"{text.strip()!r:.60} has no gap: write ___ for missing words, as in 'The ___ is blue.'"
             )
         if not sentinels:
             return GAP.sub(cast(str, self.model.tokenizer.mask_token), marked)

@@ -4,8 +4,10 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from io import TextIOWrapper
 
-from .ability import Ability, NumberField, TextField
+from ..text.bad_records import foreign_character
+from .ability import MOST_CHARACTERS, Ability, NumberField, TextField
 from .plain_text import as_text
 from .sessions import Session, described
 
@@ -55,7 +57,9 @@ class Conversation:
 
     def respond(self, line: str) -> None:
         """Carry out a command, or answer a text; an empty line changes nothing."""
-        if line.startswith("/"):
+        if foreign := foreign_character(line):
+            self.say(f"  the line has {foreign!r}, which is no character: write it anew")
+        elif line.startswith("/"):
             self.command(line[1:])
         elif line:
             self.answer(line)
@@ -105,11 +109,11 @@ class Conversation:
         if field.lines <= SEVERAL_LINES:
             return self.read(f"  {field.label}: ")
         self.say(f"  {field.label} (an empty line ends them):")
-        lines: list[str] = []
+        text = ""
         with suppress(EOFError):
-            while line := self.read("  - ").strip():
-                lines.append(line)
-        return "\n".join(lines)
+            while len(text) <= MOST_CHARACTERS and (line := self.read("  - ").strip()):
+                text += f"{line}\n"
+        return text
 
     def set(self, line: str) -> None:
         """Change a setting of the chosen ability."""
@@ -166,6 +170,10 @@ def suggestion(name: str, known: Sequence[str]) -> str:
 
 def converse(session: Session) -> None:
     """Converse on the terminal, or answer the lines of standard input."""
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(
+            errors="surrogateescape"
+        )  # what is no text is a line's fault, not the session's
     if sys.stdin.isatty():
         with suppress(ImportError):
             import readline  # noqa: F401  lets `input` edit lines and remember them
@@ -175,7 +183,19 @@ def converse(session: Session) -> None:
 
 
 def echoed(prompt: str) -> str:
-    """Read a line that nobody typed, and print it behind the prompt, as a terminal would show it."""
-    line = input()
-    print(f"{prompt}{line}")
+    """Read a line that nobody typed, and print it behind the prompt, as a terminal would show it.
+
+    Raises:
+        EOFError: There is none.
+        ValueError: It is longer than any text that is read.
+    """
+    line = sys.stdin.readline(MOST_CHARACTERS + 1)
+    if not line:
+        raise EOFError
+    if len(line) > MOST_CHARACTERS:
+        raise ValueError(
+            f"a line of standard input is longer than {MOST_CHARACTERS:,} characters: shorten it"
+        )
+    line = line.removesuffix("\n")
+    print(f"{prompt}{line.encode(errors='replace').decode()}")
     return line

@@ -132,7 +132,7 @@ def keep_tokenizer(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase
     """Save a tokenizer that was trained for a run in its folder, unless it is there, and say where."""
     folder = recipe.folder / TOKENIZER
     if recipe.tokenizer.path is None and not folder.exists():
-        made_once(folder, tokenizer.save_pretrained)
+        made_once(folder, tokenizer.save_pretrained, "another folder with output=...")
     return folder
 
 

@@ -14,6 +14,12 @@ from collections.abc import Sequence
 from .command_line import parse
 from .warning_lines import warnings_in_lines
 
+WRONG_USAGE = (ValueError, FileNotFoundError)
+"""Errors that are the user's, and say what to do."""
+
+LONGEST = 1200
+"""Characters of a message, which may quote what somebody has written."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `--debug` lets exceptions through with their traceback."""
@@ -49,7 +55,7 @@ def carry_out(arguments: Sequence[str]) -> int:
         if options.debug or is_unread(error):
             raise
         print(f"tercet {options.command}: {one_line(error)}", file=sys.stderr)
-        return 2 if isinstance(error, (ValueError, FileNotFoundError)) else 1
+        return 2 if isinstance(error, WRONG_USAGE) or is_named(error) else 1
     return 0
 
 
@@ -72,9 +78,18 @@ def leave_processes() -> None:
 def one_line(error: Exception) -> str:
     """Say an error in one line, with its type and the way to its traceback if it is not the user's fault."""
     message = " ".join(str(error).split())
-    if isinstance(error, (ValueError, FileNotFoundError)) or is_said_in_full(error):
-        return message
-    return f"{type(error).__name__}: {message} (run again with --debug for the traceback)"
+    if isinstance(error, OSError) and is_named(error):
+        message = f"{error.filename}: {error.strerror}"
+    elif not (isinstance(error, WRONG_USAGE) or is_said_in_full(error)):
+        message = f"{type(error).__name__}: {message} (run again with --debug for the traceback)"
+    if len(message) > LONGEST:
+        message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
+    return message
+
+
+def is_named(error: Exception) -> bool:
+    """Tell whether the system names a file or folder that it does not open, or not as what it is."""
+    return isinstance(error, OSError) and isinstance(error.filename, str) and error.strerror is not None
 
 
 def is_said_in_full(error: Exception) -> bool:

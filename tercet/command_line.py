@@ -28,6 +28,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     """Read the command line; overrides and options may stand in any order. Wrong usage exits with code 2."""
     parser = build_parser()
     complete(parser)
+    check_words(parser, arguments)
     check_command(parser, arguments)
     options, rest = parser.parse_known_args(arguments)
     unknown = [word for word in rest if word.startswith("-") or "overrides" not in options]
@@ -38,6 +39,17 @@ def parse(arguments: Sequence[str]) -> Namespace:
     if rest:
         options.overrides = [*options.overrides, *rest]
     return options
+
+
+def check_words(parser: ArgumentParser, arguments: Sequence[str]) -> None:
+    """Refuse an argument that is empty, or that is no text; exits with code 2."""
+    for word in arguments:
+        if not word.strip():
+            parser.error("an argument is empty: write a name there (is a variable of the shell not set?)")
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            parser.error(f"argument {word!r:.80} is not UTF-8: write it anew, or rename the file")
 
 
 def check_command(parser: ArgumentParser, arguments: Sequence[str]) -> None:

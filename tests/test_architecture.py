@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "modeling": set(),
     "metrics": set(),
     "training": {"configs"},
-    "interop": {"modeling", "training"},
+    "interop": {"configs", "modeling", "training"},
     "text": {"training", "interop"},
     "objectives": {"modeling", "training", "text"},
     "reporting": {"interop"},

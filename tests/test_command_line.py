@@ -1,5 +1,6 @@
 """The command line: it teaches, answers at once, and says in one line what was wrong."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -83,6 +84,39 @@ def test_failure_is_one_line_and_exit_code_1(monkeypatch, capsys):
     assert said.startswith("tercet demo: RuntimeError: out of memory")
     assert "--debug" in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "number", [errno.ENAMETOOLONG, errno.EACCES, errno.ENOTDIR, errno.EISDIR, errno.ENOENT]
+)
+def test_a_file_that_the_system_refuses_is_named_in_one_line(number, monkeypatch, capsys):
+    refused = OSError(number, os.strerror(number), "/a/name")
+    monkeypatch.setattr(command_line, "demo", fail_with(refused))
+    assert main(["demo"]) == 2
+    assert capsys.readouterr().err == f"tercet demo: /a/name: {os.strerror(number)}\n"
+
+
+def test_a_message_that_quotes_a_book_is_cut(monkeypatch, capsys):
+    monkeypatch.setattr(command_line, "demo", fail_with(ValueError(f"x = {'book ' * 9999}: write less")))
+    assert main(["demo"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("tercet demo: x = book book")
+    assert said.endswith("book : write less\n")
+    assert len(said) < 1500
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("", "an argument is empty"), (" ", "an argument is empty"), ("a\udcff", "is not UTF-8")],
+)
+@pytest.mark.parametrize(
+    "before", [["pretrain"], ["pretrain", "x"], ["play"], ["predict", "model"], ["doctor"]]
+)
+def test_what_is_no_word_is_refused_at_once(before, word, said, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main([*before, word])
+    assert exit.value.code == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from ..training.disk import flush
+from ..training.disk import explaining_a_full_disk, flush, temporary_folders
 from ..training.lock import is_abandoned, locked
 from .paths import named_path
 
@@ -16,7 +16,8 @@ PARTIAL = ".partial"
 LOCK = ".lock.partial"
 """Endings of what is being made, and of the lock that its maker holds."""
 
-ANOTHER_FOLDER = "another folder in output or corpus.cache"
+ANOTHER_CACHE = "another folder in corpus.cache, or in TERCET_CACHE of the environment"
+"""What to name where the cache cannot be written."""
 
 SWEPT: set[Path] = set()
 """Folders in which this process has removed what killed ones had left."""
@@ -32,34 +33,40 @@ def name_of(*dependencies: object) -> str:
     return hashlib.sha256(json.dumps(dependencies).encode()).hexdigest()[:24]
 
 
-def made_once(folder: Path, make: Callable[[Path], object]) -> Path:
+def made_once(folder: Path, make: Callable[[Path], object], choice: str = ANOTHER_CACHE) -> Path:
     """Return `folder`, after `make` has filled it if it is not there yet.
 
     `make` writes into a temporary folder beside it, hidden and called `.partial`, which gets its name only
     when it is complete: an interrupted run leaves nothing that a later one could mistake for finished work,
     and of two runs at once the first one wins. What a killed process left goes with the next work beside it.
 
+    Args:
+        folder: In the cache, or elsewhere.
+        make: Fills a folder.
+        choice: What to name if this one cannot be written.
+
     Raises:
         ValueError: The folder above cannot be written.
+        DiskFullError: There is no room.
     """
     if folder.exists():
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(
-            f"{folder.parent} cannot be written ({error.strerror}): name {ANOTHER_FOLDER}"
-        ) from error
+        raise ValueError(f"{folder.parent} cannot be written ({error.strerror}): name {choice}") from error
     sweep(folder.parent)
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}{PARTIAL}")
-    with locked(lock_of(temporary), str(folder.parent), ANOTHER_FOLDER):
+    remedy = f"make room, or name {choice}"
+    with locked(lock_of(temporary), str(folder.parent), choice):
         try:
-            temporary.mkdir()
-            make(temporary)
-            for path in [*temporary.rglob("*"), temporary]:
-                flush(path)
-            temporary.rename(folder)
-            flush(folder.parent)
+            with explaining_a_full_disk(folder, None, remedy, temporary_folders(folder)):
+                temporary.mkdir()
+                make(temporary)
+                for path in [*temporary.rglob("*"), temporary]:
+                    flush(path)
+                temporary.rename(folder)
+                flush(folder.parent)
         except OSError:
             if not folder.exists():
                 raise

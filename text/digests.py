@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from .cache import name_of
+from .cache import ANOTHER_CACHE, name_of
 
 DIGEST = re.compile(r"([0-9a-f]{64})\n")
 
@@ -47,5 +47,5 @@ def _keep(kept: Path, digest: str) -> None:
         kept.write_text(f"{digest}\n", encoding="ascii")
     except OSError as error:
         raise ValueError(
-            f"{kept.parent} cannot be written ({error.strerror}): name another folder in corpus.cache"
+            f"{kept.parent} cannot be written ({error.strerror}): name {ANOTHER_CACHE}"
         ) from error

@@ -7,7 +7,8 @@ that finds no room, leaves what was there before. Until then it is called `.NAME
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -83,15 +84,20 @@ def removing_on_failure(partial: Path) -> Iterator[None]:
 
 
 @contextmanager
-def explaining_a_full_disk(path: Path, num_bytes: int | None, remedy: str = "make room") -> Iterator[None]:
+def explaining_a_full_disk(
+    path: Path, num_bytes: int | None, remedy: str = "make room", also: Sequence[Path] = ()
+) -> Iterator[None]:
     """Say where room is missing, how much, and what to do, if that is why what is done inside fails.
 
-    What else keeps the system from writing (`HINDRANCES`) is explained as well.
+    What else keeps the system from writing (`HINDRANCES`) is explained as well. It is told of `path`, unless
+    the error names a file that lies elsewhere. What has been explained to the user already stays as it is.
 
     Args:
         path: What is being written; its folder's disk is looked at.
         num_bytes: Room that it takes, if that is known.
         remedy: What to do.
+        also: Where else something may be written inside. Of an error that names no file, the fullest disk is
+            told.
 
     Raises:
         DiskFullError: Instead of whatever the writer raised.
@@ -100,16 +106,41 @@ def explaining_a_full_disk(path: Path, num_bytes: int | None, remedy: str = "mak
     try:
         yield
     except Exception as error:
-        if isinstance(error, WriteError) or (number := reason_of(error, path)) is None:
+        if isinstance(error, WriteError | ValueError) or (number := reason_of(error, path)) is None:
             raise
+        if (named := file_of(error)) is not None:
+            also = ()
+            if named.parent != path.absolute().parent and not named.is_relative_to(path.absolute()):
+                path, num_bytes = named, None
         if number not in NO_ROOM:
-            raise WriteError(f"{path} cannot be written: {HINDRANCES[number]}, then {remedy}") from error
-        folder = next(parent for parent in path.absolute().parents if parent.exists())
+            told = " or ".join(map(str, (path, *also)))
+            raise WriteError(f"{told} cannot be written: {HINDRANCES[number]}, then {remedy}") from error
+        path = min((path, *also), key=free_bytes)
         taken = "" if num_bytes is None else f", which takes {num_bytes / 2**20:,.2f} MiB"
-        raise DiskFullError(
-            f"no room on the disk for {path}{taken} where {shutil.disk_usage(folder).free / 2**20:,.2f} MiB "
-            f"are free: {remedy}"
-        ) from error
+        room = f"{free_bytes(path) / 2**20:,.2f} MiB are free"
+        raise DiskFullError(f"no room on the disk for {path}{taken} where {room}: {remedy}") from error
+
+
+def free_bytes(path: Path) -> int:
+    """Measure the room on the disk of a path that need not be there yet."""
+    folder = next(each for each in (path.absolute(), *path.absolute().parents) if each.is_dir())
+    return shutil.disk_usage(folder).free
+
+
+def temporary_folders(path: Path) -> list[Path]:
+    """List the folder of temporary files, if it is on another disk than a path."""
+    folder = Path(tempfile.gettempdir())
+    above = next(each for each in path.absolute().parents if each.exists())
+    return [] if folder.stat().st_dev == above.stat().st_dev else [folder]
+
+
+def file_of(error: BaseException | None) -> Path | None:
+    """Find the file that the system named when it did not write; `write` itself names none."""
+    while error is not None:
+        if isinstance(named := getattr(error, "filename", None), str | Path):
+            return Path(named).absolute()
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def reason_of(error: BaseException | None, path: Path) -> int | None:

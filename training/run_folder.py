@@ -20,7 +20,7 @@ from accelerate.utils import broadcast_object_list
 
 from ..configs.documents import read_document
 from ..configs.recipe import recipe_data
-from .disk import explaining_a_full_disk, replace_text
+from .disk import explaining_a_full_disk, replace_text, temporary_folders
 from .inputs import Input, require_apart
 from .lock import LOCK, occupied
 from .ownership import OWN, begin, is_ours, is_unfinished, read, recording, remove, require_removable
@@ -202,7 +202,7 @@ def writing(folder: Path, processes: PartialState | None = None) -> Iterator[Non
             problem = broadcast_object_list([problem])[0]
         if problem is not None:
             raise ValueError(problem)
-        stack.enter_context(explaining_a_full_disk(folder, None, REMEDY))
+        stack.enter_context(explaining_a_full_disk(folder, None, REMEDY, temporary_folders(folder)))
         yield
 
 

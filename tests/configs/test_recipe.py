@@ -1,6 +1,7 @@
 """Reading of recipes: what is accepted, and how every mistake is answered in one line."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
@@ -10,6 +11,7 @@ from pydantic import Field
 
 from tercet.configs.documents import read_document
 from tercet.configs.recipe import (
+    MOST_BYTES,
     load_preset,
     load_recipe,
     preset_names,
@@ -161,10 +163,14 @@ def test_a_key_given_twice_is_refused(write):
     ("text", "answer"),
     [
         ("{[1]: 2}", "a key is no single value (line 1)"),
-        ("a: &a [*a]", "not plain data (Circular reference detected)"),
+        ("a: &a [*a]", "a value contains itself (line 1)"),
         ("a: !!int x", "not plain data (invalid literal for int() with base 10: 'x')"),
-        ("a: !!set {b}", "not plain data (Object of type set is not JSON serializable)"),
-        ("a: " + "[" * 5000, "not plain data (maximum recursion depth exceeded"),
+        ("a: !!set {b}", "!!set is not plain data (line 1)"),
+        ("a: " + "[" * 5000, "values inside of values, hundreds deep: write fewer brackets"),
+        ("a: " + "9" * 5000, "a number of 5,000 digits is too long (line 1)"),
+        ("a: b\0", "the character U+0000 cannot stand in YAML (position 4)"),
+        ('output: "a\\0b"', "'a\\x00b' has a NUL character (line 1)"),
+        ('output: "\\ud800"', r"'\ud800' has half of a character (line 1)"),
         (
             "training: {steps: 7, max_grad_norm: .inf}",
             "training.max_grad_norm = Infinity: must be a finite number",
@@ -191,6 +197,16 @@ def test_a_missing_recipe_is_answered_with_the_shipped_ones():
         with pytest.raises(ValueError, match=r"did you mean .*\?") as told:
             read_recipe("colas", kind=kind)
         assert ("cola" in str(told.value).split("mean")[1].split()) == (kind == "finetune")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_what_is_no_recipe_is_not_waited_for_nor_read_whole(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name in (tmp_path / "pipe", os.devnull):
+        assert refusal(name).startswith("a pipe or a device; write the recipe to a file")
+    (tmp_path / "books.yaml").write_bytes(b"a" * (MOST_BYTES + 1))
+    assert refusal(tmp_path / "books.yaml").startswith("4,194,305 bytes are too many for a recipe")
+    assert refusal("x" * 5000) == "cannot be read (File name too long)"
 
 
 def test_a_missing_file_and_a_folder_are_answered_as_such(tmp_path):

@@ -47,3 +47,12 @@ def test_an_answer_behind_a_sentinel_ends_at_the_next(sentinel, subject, tmp_pat
     (written,) = writer.write([encoder.context_of("the")])
     hook.remove()
     assert written.replace(" ", "") == ("cat" if sentinel else "catcat")
+
+
+def test_a_model_that_computes_no_numbers_writes_nothing(subject, tmp_path):
+    asked = subject("gpt2")
+    writer = Writer(asked, AnswerCache(tmp_path / "kept"), ("\n",), 4, 100, ())
+    hook = asked.model.lm_head.register_forward_hook(lambda module, inputs, logits: logits * torch.nan)
+    with pytest.raises(ValueError, match="computes what is no number"):
+        writer.write([(5, 6, 7)])
+    hook.remove()

@@ -6,6 +6,7 @@ import json
 import os
 
 import pytest
+import torch
 
 from tercet.finetune import prediction, prediction_file
 from tercet.finetune.prediction import predict_file
@@ -219,3 +220,17 @@ def test_disk_that_takes_no_more_is_told_of_and_what_was_written_is_kept(
             predict_file(str(folder), str(rows), str(output))
     assert json.loads((tmp_path / ".out.jsonl.origin").read_text())["num_rows"] == AT_ONCE
     assert predict_file(str(folder), str(rows), str(output), resume=True) == COUNT
+
+
+def test_a_model_that_computes_no_numbers_predicts_nothing(folder, rows, tmp_path, monkeypatch):
+    build = prediction.Predictor.__init__
+
+    def damaged(self, *arguments):
+        build(self, *arguments)
+        with torch.no_grad():
+            next(self.model.parameters()).fill_(torch.nan)
+
+    monkeypatch.setattr(prediction.Predictor, "__init__", damaged)
+    with pytest.raises(ValueError, match="computes what is no number"):
+        predict_file(str(folder), str(rows), str(tmp_path / "predictions.jsonl"))
+    assert not (tmp_path / "predictions.jsonl").exists()

@@ -157,6 +157,12 @@ def swap(path: Path) -> None:
     shutil.copy(other, path)
 
 
+def fold(path: Path) -> None:
+    """Let ten lines of a recipe name each other, so that they stand for 9 ** 10 values."""
+    lines = [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 10)]
+    path.write_text("\n".join(["a0: &a0 [x, x, x, x, x, x, x, x, x]", *lines]))
+
+
 DAMAGES = [
     ("model-00001*", truncate, "is damaged"),
     ("model-00001*", spoil, "is damaged"),
@@ -167,6 +173,7 @@ DAMAGES = [
     ("config.json", spoil, "is damaged"),
     ("config.json", Path.unlink, "has no trained model"),
     ("recipe.yaml", spoil, "is damaged"),
+    ("recipe.yaml", fold, "is damaged"),
     ("tokenizer_config.json", spoil, "is damaged"),
     ("tokenizer.json", truncate, "is damaged"),
     ("../log.jsonl", spoil, "is damaged"),

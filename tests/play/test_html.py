@@ -8,6 +8,7 @@ import pytest
 from tercet.play.html import as_html, body, header, html_of
 from tercet.play.loaded_model import LoadedModel
 from tercet.play.results import Entry, Heatmap, Note, Passage, Piece, Ranking, Token, Tokens
+from tercet.play.sessions import Session
 
 EVIL = '<img src=x onerror="alert(1)">'
 RESULTS = [
@@ -32,6 +33,19 @@ def test_what_a_run_says_of_itself_is_escaped(load):
     evil = LoadedModel(EVIL, model.examined, run, None)
     written = header([evil]) + as_html([(evil, "no")])
     assert "<img" not in written
+
+
+def test_what_a_tab_says_of_a_model_is_escaped(load):
+    pytest.importorskip("gradio", reason="gradio is not installed: pip install 'tercet[play]'")
+    from tercet.play.page import build_page
+
+    decoder = load("decoder")
+    evil = LoadedModel(EVIL, decoder.examined, decoder.run, None)
+    evil.title = EVIL
+    components = build_page(Session([load("encoder"), evil])).get_config_file()["components"]
+    written = [str(each["props"].get("value")) for each in components if each["type"] == "html"]
+    assert any("&lt;img" in each for each in written)
+    assert not any("<img" in each for each in written)
 
 
 def test_a_bar_is_as_long_as_its_share():

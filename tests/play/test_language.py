@@ -48,7 +48,7 @@ def test_gaps_are_written_in_any_way(fill, gap):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("The cat sat.", "'The cat sat.' has no gap: write ___ where a word is missing"),
+        ("The cat sat.", "'The cat sat.' has no gap: write ___ for the missing word"),
         ("  ", "is empty: write something there"),
         ("The cat ___ " * 40, "but encoder reads at most 64: shorten the text"),
     ],

@@ -200,6 +200,6 @@ def test_a_visitor_fills_a_gap_and_compares_two_models(visitor, session, width):
 def test_a_visitor_who_writes_no_gap_reads_one_message(visitor):
     visitor.visit(WIDTHS["phone"])
     said = visitor.ask("fill", "text", "The cat sat.")
-    assert said == "'The cat sat.' has no gap: write ___ where a word is missing, as in 'The ___ is blue.'"
+    assert said == "'The cat sat.' has no gap: write ___ for the missing word, as in 'The ___ is blue.'"
     assert len(visitor.driver.find_elements("css selector", "#answer-fill [role=alert]")) == 1
     visitor.photograph("refusal", WIDTHS["phone"])

@@ -1,8 +1,12 @@
 """Which abilities models have, and what they answer side by side."""
 
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
+import torch
+from torch import Tensor, nn
 
 from tercet.play.abilities import abilities_of
 from tercet.play.loaded_model import load_model
@@ -10,6 +14,17 @@ from tercet.play.sessions import Session, described, open_session
 
 READING = ["tokens", "attention"]
 COMMON = ["similar", *READING]
+
+
+@contextmanager
+def stateless(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
+    """Give a model other weights for a while."""
+    earlier = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    model.load_state_dict(weights, strict=False)
+    try:
+        yield
+    finally:
+        model.load_state_dict(earlier, strict=False)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +79,39 @@ def test_a_number_that_one_of_the_models_takes_can_be_chosen(load, monkeypatch):
     assert [field.most for field in session.fields("attention")[1:]] == [5, 4]
     (_, encoder), _ = session.answers("attention", ["The cat sat."], {"layer": 3})
     assert encoder == "Layer is 3: choose a number from 1 to 2"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a " * 1_000_000, "has 2,000,000 characters: write at most 100,000"),
+        ("The ___ \udcff", r"has '\udcff', which is no character: write it anew"),
+        ("The ___ \0", r"has '\x00', which is no character: write it anew"),
+    ],
+)
+def test_what_is_too_long_or_no_text_is_refused_before_it_is_tokenized(text, said, load, monkeypatch):
+    for name, ability in abilities_of(load("decoder")).items():
+        with monkeypatch.context() as patch:
+            session = Session([load("decoder")])
+            patch.setattr(load("decoder"), "tokenizer", None)
+            ((_, answer),) = session.answers(name, [text] * len(ability.examples[0]), {})
+        assert said in answer
+
+
+@pytest.mark.parametrize(
+    "name", ["encoder", "decoder", "spans", "classifier", "tagger", "reader", "chooser", "searcher", "writer"]
+)
+def test_numbers_that_are_none_are_told_as_such(name, load):
+    model = load(name)
+    with torch.no_grad():
+        damaged = {
+            name: torch.full_like(weight, torch.nan) for name, weight in model.model.named_parameters()
+        }
+    for ability in abilities_of(model).values():
+        if ability.name == "tokens" and name != "decoder":  # which the model need not read
+            continue
+        with pytest.raises(ValueError, match=r"no number"), stateless(model.model, damaged):
+            ability.answer(ability.examples[0], {})
 
 
 def test_a_model_that_raises_is_a_message(load, monkeypatch):

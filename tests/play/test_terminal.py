@@ -98,6 +98,32 @@ def test_the_command_answers_standard_input(folders, monkeypatch, capsys):
     assert "In the gap:" in printed
 
 
+def test_bytes_that_are_no_text_are_a_lines_fault(folders, monkeypatch, capsys):
+    lines = io.TextIOWrapper(io.BytesIO(b"The ___ \xff sat.\n/\xff\nThe ___ sat.\n"), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", lines)
+    assert main(["play", str(folders / "encoder"), "--terminal"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("is no character: write it anew") == 2
+    assert "In the gap:" in printed
+
+
+def test_a_line_without_an_end_is_not_read_whole(folders, monkeypatch, capsys):
+    class Endless(io.StringIO):
+        def readline(self, size=-1):
+            assert 0 < size < 10**6
+            return "x" * size
+
+    monkeypatch.setattr(sys, "stdin", Endless())
+    assert main(["play", str(folders / "encoder"), "--terminal"]) == 2
+    assert "longer than 100,000 characters: shorten it" in capsys.readouterr().err
+
+
+def test_lines_without_end_are_cut_where_they_are_too_many(load):
+    lines = ["find"] + ["x" * 60_000] * 2
+    said = transcript([load("searcher")], "/similar", *lines)
+    assert "characters: write at most 100,000" in said
+
+
 def test_without_gradio_the_command_says_so_and_answers_in_the_terminal(folders, monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr(sys, "stdin", io.StringIO("/quit\n"))

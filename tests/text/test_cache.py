@@ -1,5 +1,6 @@
-"""Work appears whole or not at all."""
+"""Work appears whole or not at all, and what hinders it is told of the cache, not of the run."""
 
+import errno
 import os
 import signal
 import stat
@@ -11,6 +12,9 @@ import pytest
 
 from tercet.text import cache
 from tercet.text.cache import cache_folder, made_once
+from tercet.text.digests import identify_file
+from tercet.training.disk import DiskFullError, WriteError
+from tercet.training.run_folder import writing
 
 
 def test_the_recipe_chooses_before_the_environment(monkeypatch):
@@ -50,6 +54,39 @@ def test_of_two_runs_at_once_the_first_one_wins(tmp_path):
 
     assert (made_once(tmp_path / "work", make) / "file").read_text() == "first"
     assert [path.name for path in tmp_path.iterdir()] == ["work"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind", "said"),
+    [
+        (errno.ENOSPC, DiskFullError, r"no room on the disk for {work} where .* free: make room, or name "),
+        (errno.EFBIG, WriteError, r"{work}( or /\S+)? cannot be written: .* then make room, or name "),
+    ],
+)
+def test_a_cache_that_takes_no_more_is_named_with_its_own_remedy(reason, kind, said, tmp_path):
+    work = tmp_path / "cache" / "work"
+
+    def make(folder: Path) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    said = said.format(work=work) + r"another folder in corpus.cache, or in TERCET_CACHE of the environment$"
+    with pytest.raises(kind, match=said), writing(tmp_path / "run"):
+        made_once(work, make)
+    with pytest.raises(kind, match=r"name another teacher$"), writing(tmp_path / "run"):
+        made_once(work, make, "another teacher")
+    assert not list(work.parent.iterdir())
+
+
+def test_a_cache_that_cannot_be_written_is_no_output_that_cannot(tmp_path):
+    (tmp_path / "cache").write_text("a file")
+    (tmp_path / "text.txt").write_text("text")
+    for write in (
+        lambda: made_once(tmp_path / "cache" / "deep" / "work", lambda folder: None),
+        lambda: identify_file(tmp_path / "text.txt", tmp_path / "cache"),
+    ):
+        said = r"cache/(deep|digests) cannot be written \(.*\): name another folder in corpus.cache, or"
+        with pytest.raises(ValueError, match=said), writing(tmp_path / "run"):
+            write()
 
 
 MAKE = """

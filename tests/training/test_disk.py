@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,48 @@ def test_a_full_disk_says_where_how_much_and_what_to_do(tmp_path):
     said = rf"no room on the disk for {path}, which takes 3.00 MiB where [\d,.]+ MiB are free: buy another$"
     with pytest.raises(DiskFullError, match=said), explaining_a_full_disk(path, 3 * 2**20, "buy another"):
         no_room()
+
+
+def test_a_file_that_lies_elsewhere_is_told_of_itself(tmp_path):
+    error = OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "cache" / "part"))
+    said = rf"no room on the disk for {tmp_path}/cache/part where [\d,.]+ MiB are free: go on$"
+    with (
+        pytest.raises(DiskFullError, match=said),
+        explaining_a_full_disk(tmp_path / "run", 9, "go on", [tmp_path]),
+    ):
+        raise error
+    error.filename = str(tmp_path / "run" / "model" / "part")
+    with (
+        pytest.raises(DiskFullError, match=rf"for {tmp_path}/run, which takes"),
+        explaining_a_full_disk(tmp_path / "run", 9),
+    ):
+        raise error
+
+
+def test_of_an_error_that_names_no_file_the_fullest_disk_is_told(tmp_path, monkeypatch):
+    usage = namedtuple("usage", "free")
+    for name in ("run", "elsewhere"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(
+        "shutil.disk_usage", lambda folder: usage(2**20 if folder.name == "elsewhere" else 2**40)
+    )
+    said = rf"no room on the disk for {tmp_path}/elsewhere where 1.00 MiB are free"
+    with (
+        pytest.raises(DiskFullError, match=said),
+        explaining_a_full_disk(tmp_path / "run", None, also=[tmp_path / "elsewhere"]),
+    ):
+        no_room()
+
+
+def test_what_was_explained_already_stays(tmp_path):
+    def write():
+        try:
+            raise OSError(errno.EROFS, "Read-only file system", "/cache")
+        except OSError as error:
+            raise ValueError("/cache cannot be written") from error
+
+    with pytest.raises(ValueError, match=r"^/cache cannot"), explaining_a_full_disk(tmp_path / "run", None):
+        write()
 
 
 def test_what_torch_and_safetensors_make_of_a_full_disk_is_understood():
