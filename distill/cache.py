@@ -45,6 +45,7 @@ from ..training.examples import (
     PackedExamples,
     gather,
     has_field,
+    left_out_of,
     pick,
 )
 from ..training.objective import Batch, Example, on_device
@@ -95,6 +96,7 @@ class NumberedCopy(PackableExamples):
     def __init__(self, examples: Examples, offset: int):
         self.examples = examples
         self.offset = offset
+        self.left_out = left_out_of(examples)
 
     @property
     def lengths(self) -> np.ndarray:

@@ -4,7 +4,7 @@ PreparedGeneralStep -> setup -> fit -> model       a run: the student, or one th
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +24,7 @@ from ..training.checkpoint import latest
 from ..training.disk import replace_text
 from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
+from ..training.examples import LeftOut, left_out_of, tell_of_left_out
 from ..training.final_weights import each_kind
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator
@@ -65,13 +66,16 @@ def learn_general(
     learner, objective = build_setup(step, recipe, source, accelerator)
     held_out = of_student(step.held_out, step.base)
     data = prepare_data(source, objective, general.training, accelerator, held_out=held_out)
-    student = learner.student
+    student, examples = learner.student, source.epoch(0)
+    left_out = {"train": left_out_of(examples), "validation": held_out.left_out}
     if accelerator.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
         write_recipe(recipe, folder)
         goes_on = latest(folder / CHECKPOINTS) is not None
         keep_texts(folder / TEXTS, identify(step.texts, general.corpus.cache), goes_on=goes_on)
         tell_of_unknown(step.held_out.about[UNKNOWN], "the held-out text")
+        tell_of_left_out(left_out["train"], "the training text")
+        tell_of_left_out(left_out["validation"], "the held-out text")
     accelerator.wait_for_everyone()
     outcome = fit(
         learner,
@@ -81,7 +85,7 @@ def learn_general(
         folder,
         accelerator,
         width=student.config.hidden_size,
-        about=recipe_data(recipe) | {"text": extent_of(source)},
+        about=recipe_data(recipe) | {"text": extent_of(examples)},
         resume=resume,
     )
     if outcome.interrupted_by is not None:
@@ -89,7 +93,7 @@ def learn_general(
     if isinstance(objective.teacher, CachedTeacher) and accelerator.is_main_process:
         told = {"missing": objective.teacher.missing}
         replace_text(folder / CACHE, json.dumps(told, indent=2) + "\n")
-    keep_student(learner, step, general.training, folder, outcome, accelerator)
+    keep_student(learner, step, general.training, folder, outcome, left_out, accelerator)
     told = results_of(folder)
     assert told is not None
     return told
@@ -125,6 +129,7 @@ def keep_student(
     training: TrainingRecipe,
     folder: Path,
     outcome: Outcome,
+    left_out: Mapping[str, Sequence[LeftOut]],
     accelerator: Accelerator,
 ) -> None:
     """Write the finished student with the teacher's tokenizer, and what it came to."""
@@ -135,7 +140,7 @@ def keep_student(
             save_models(folder, models, step.teacher.tokenizer, training, kind)
     if accelerator.is_main_process:
         told = environment_of(learner, accelerator)
-        save_summary(folder, models, outcome, training, step.held_out, told)
+        save_summary(folder, models, outcome, training, step.held_out, left_out, told)
     accelerator.wait_for_everyone()
 
 

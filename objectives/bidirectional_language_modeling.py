@@ -124,7 +124,8 @@ class BidirectionalLanguageModelingRecipe(BaseObjectiveRecipe):
         """Cut sequences between the tokens that begin and end a text."""
         begin, end = frame_ids(tokenizer)
         text = single_text(corpus, self.kind)
-        return FullSequences(text, sequence_length, begin, end, isolate_documents)
+        alone = 1 if begin or end else 2  # a word without a neighbour predicts nothing
+        return FullSequences(text, sequence_length, begin, end, isolate_documents, fewest_tokens=alone)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Predict all words but one, in both directions."""

@@ -127,17 +127,33 @@ def causal_sequences(
     sequence_length: int,
     isolate_documents: bool = True,
 ) -> FullSequences:
-    """Cut a text as decoders read it: sequences have a first token, and documents an end."""
+    """Cut a text as decoders read it: sequences have a first token, and documents an end.
+
+    The end of a document is a target as its tokens are. So every token and every end is one, exactly once,
+    where a beginning-of-sequence token stands before each sequence, however short: also the end of a document
+    that it alone is left of, or of whose text the tokenizer leaves no token, whose probability is that of its
+    end. Without such a token, the first token of a sequence is no target, and one of a single token has none.
+    """
     begin, end = frame_ids(tokenizer)
-    return FullSequences(corpus, sequence_length, begin, (), isolate_documents, document_end_ids=end)
+    return FullSequences(
+        corpus,
+        sequence_length,
+        begin,
+        (),
+        isolate_documents,
+        document_end_ids=end,
+        fewest_tokens=1 if begin else 2,
+    )
 
 
 def bytes_of_sequences(corpus: TokenizedCorpus, sequences: FullSequences) -> int:
-    """Count the bytes that the targets of sequences stand for: the text's, in proportion to its tokens.
+    """Count the bytes that the targets of sequences stand for: all the text's where all tokens are targets.
 
-    The first token of a sequence is no target, and tails too short for a sequence are left out. What ends a
-    document is a target that stands for no byte.
+    What ends a document is a target that stands for no byte. Without a beginning-of-sequence token, the first
+    token of each sequence is no target: the bytes are then an estimate, in proportion to the tokens.
     """
-    targets = int(sequences.lengths.sum()) - len(sequences)
-    possible = corpus.num_tokens + corpus.num_documents * len(sequences.document_end)
-    return round(int(corpus.document_bytes.sum()) * targets / possible)
+    num_bytes = int(corpus.document_bytes.sum())
+    if len(sequences.prefix):
+        return num_bytes
+    untold = len(sequences) + sum(left_out.pieces for left_out in sequences.left_out)
+    return round(num_bytes * max(corpus.num_tokens - untold, 0) / max(corpus.num_tokens, 1))

@@ -218,7 +218,7 @@ class MixtureOfDenoisersRecipe(BaseObjectiveRecipe):
         """Cut texts so long that source and target fit, whichever denoiser is drawn."""
         text = single_text(corpus, self.kind)
         longest = longest_text(sequence_length, self.denoisers)
-        texts = FullSequences(text, longest, isolate_documents=isolate_documents)
+        texts = FullSequences(text, longest, isolate_documents=isolate_documents, fewest_tokens=2)
         return CorruptedTexts(texts, np.rint(sum(self._mean_sides(texts.lengths))).astype(np.int64))
 
     def full_sequence(self, sequence_length: int) -> FullSequence:

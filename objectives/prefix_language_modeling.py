@@ -106,7 +106,7 @@ class PrefixLanguageModelingRecipe(BaseObjectiveRecipe):
     ) -> CorruptedTexts:
         """Cut texts of which any prefix fits with its end, and any suffix."""
         text = single_text(corpus, self.kind)
-        texts = FullSequences(text, sequence_length, isolate_documents=isolate_documents)
+        texts = FullSequences(text, sequence_length, isolate_documents=isolate_documents, fewest_tokens=2)
         return CorruptedTexts(texts, texts.lengths + 2)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:

@@ -6,14 +6,14 @@ two parts of a pair are, and which label it has, is another matter: `next_senten
 
 The law of both: no length tells the label. Who only counts tokens is right in half of the cases.
 
-A stretch has two sentences or more; documents of one sentence, which nothing follows, are left out, with a
-warning. Pairs are drawn anew for every epoch.
+A stretch has two sentences or more; documents of one sentence, which nothing follows, are left out and
+counted. Pairs are drawn anew for every epoch.
 
 Legend: P pairs of an epoch, D documents, n coins.
 """
 
-import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..text.corpus import TokenizedCorpus
 from ..text.special_tokens import required_token_id
-from ..training.examples import PackableExamples, PackedExamples
+from ..training.examples import LeftOut, PackableExamples, PackedExamples, count_left_out
 from ..training.objective import Example
 from ..training.packing import Ragged, stretches
 from .base_recipe import check_share
@@ -45,6 +45,8 @@ class SentencePairs(PackableExamples):
     """Where B begins and ends (P, 2)."""
     labels: np.ndarray
     """What is to be said of the pair, 0 or 1 (P,)."""
+    left_out: Sequence[LeftOut]
+    """Documents of one sentence."""
 
     @property
     def lengths(self) -> np.ndarray:
@@ -132,7 +134,9 @@ class SentencePairSource(ABC):
             raise ValueError(
                 f"sequence_length is {sequence_length}, but [CLS] A [SEP] B [SEP] has 5 or more: raise it"
             )
-        self.documents = documents_with_a_next_sentence(corpus, self.name, self.fewest_documents)
+        self.documents, self.left_out = documents_with_a_next_sentence(
+            corpus, self.name, self.fewest_documents
+        )
 
     def epoch(self, number: int) -> SentencePairs:
         """Draw the pairs of epoch `number`."""
@@ -152,7 +156,8 @@ class SentencePairSource(ABC):
         first, second = offsets[np.stack([start, split], axis=1)], offsets[np.stack([split, stop], axis=1)]
         document = self.documents[:, 0].searchsorted(start, side="right")
         first, second, labels = self.pair(first, second, document, rng)
-        return SentencePairs(self.corpus, self.cls_id, self.sep_id, first, second, labels)
+        ids = self.cls_id, self.sep_id
+        return SentencePairs(self.corpus, *ids, first, second, labels, self.left_out)
 
     @abstractmethod
     def pair(
@@ -171,11 +176,13 @@ class SentencePairSource(ABC):
         """
 
 
-def documents_with_a_next_sentence(corpus: TokenizedCorpus, name: str, fewest: int) -> np.ndarray:
-    """Find the documents of two sentences or more, as bounds among the sentences (D, 2).
+def documents_with_a_next_sentence(
+    corpus: TokenizedCorpus, name: str, fewest: int
+) -> tuple[np.ndarray, tuple[LeftOut, ...]]:
+    """Find documents of two sentences or more, as bounds among the sentences (D, 2); count those with one.
 
-    Warns of those with one, and raises `ValueError` if fewer than `fewest` are left without them, or too
-    little text; `name` says what is learned.
+    Raises `ValueError` if fewer than `fewest` are left without these, or too little text; `name` says what is
+    learned.
     """
     bounds = np.stack([corpus.document_offsets[:-1], corpus.document_offsets[1:]], axis=1)
     counts = bounds[:, 1] - bounds[:, 0]
@@ -190,11 +197,9 @@ def documents_with_a_next_sentence(corpus: TokenizedCorpus, name: str, fewest: i
             f"{name} needs at least {fewest} document(s) of two or more sentences, with most of the text, "
             f"but the corpus has {num_longer:,}, and {told}: {remedy}, or choose masked_language_modeling"
         )
-    if num_alone:
-        warnings.warn(
-            f"{told}, so no second segment follows them, and they are left out: {remedy}", stacklevel=4
-        )
-    return bounds[counts > 1]
+    reason = f"have one sentence, so that no second segment follows, and are left out: {remedy}"
+    tokens = np.diff(corpus.token_offsets)[counts > 0]
+    return bounds[counts > 1], count_left_out("documents", tokens, counts[counts > 0] == 1, reason)
 
 
 def coins(number: int, rng: np.random.Generator) -> np.ndarray:

@@ -238,10 +238,10 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
         seed: int = 0,
         isolate_documents: bool = True,
     ) -> CorruptedTexts:
-        """Cut texts so long that source and target fit."""
+        """Cut texts so long that source and target fit; one token is kept and one is noise, at least."""
         longest = uncorrupted_length(sequence_length, self.noise_density, self.mean_span_length)
         text = single_text(corpus, self.kind)
-        texts = FullSequences(text, longest, isolate_documents=isolate_documents)
+        texts = FullSequences(text, longest, isolate_documents=isolate_documents, fewest_tokens=2)
         lengths = corrupted_lengths(texts.lengths, self.noise_density, self.mean_span_length)
         return CorruptedTexts(texts, np.add(*lengths))
 

@@ -33,6 +33,7 @@ class CorruptedTexts(PackableExamples):
         assert len(texts) == len(lengths)
         self.texts = texts
         self.lengths = lengths
+        self.left_out = texts.left_out
 
     def epoch(self, number: int) -> Examples:
         """Return the texts themselves: only their corruption differs."""

@@ -5,7 +5,7 @@ recipe -> find_inputs -> configuration, documents              what needs no tex
              prepare  -> tokenizer, model, objective, examples, cut into steps
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,7 +21,7 @@ from ..text.documents import Documents
 from ..text.texts_read import warn_of_overlap
 from ..text.tokenizer import load_tokenizer, train_tokenizer
 from ..training.evaluation import HeldOut
-from ..training.examples import ExampleSource
+from ..training.examples import Examples, LeftOut, left_out_of
 from ..training.objective import Objective
 from ..training.stages import TrainingData, prepare_data, require_consistent
 from .model import build_config, build_model, most_positions
@@ -58,6 +58,8 @@ class Prepared:
     """What the run is measured on."""
     extent: str
     """How much training text there is, by which a resumed run notices that it is another one."""
+    left_out: Mapping[str, Sequence[LeftOut]]
+    """What is in no example, of each split; of a stream, what is not in its first window."""
 
 
 def find_inputs(recipe: PretrainingRecipe) -> Inputs:
@@ -111,7 +113,9 @@ def prepare(
         source_of_length=source_of_length,
         held_out=held_out,
     )
-    return Prepared(tokenizer, model, objective, data, held_out, extent_of(source))
+    examples = source.epoch(0)
+    left_out = {"train": left_out_of(examples), "validation": held_out.left_out}
+    return Prepared(tokenizer, model, objective, data, held_out, extent_of(examples), left_out)
 
 
 def load_or_train_tokenizer(
@@ -170,9 +174,9 @@ class Joined:
         return chain.from_iterable(self.parts)
 
 
-def extent_of(source: ExampleSource) -> str:
+def extent_of(examples: Examples) -> str:
     """Say how much text an epoch has."""
-    lengths = source.epoch(0).lengths
+    lengths = examples.lengths
     return f"{len(lengths):,} examples of {int(np.sum(lengths)):,} tokens"
 
 

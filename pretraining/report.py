@@ -39,6 +39,7 @@ from ..reporting.page import as_page
 from ..reporting.verdicts import Outcome, Verdict, as_data, shown
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
+from ..training.examples import LeftOut
 from ..training.objective import Objective
 from ..training.run_folder import CURVES, EVALUATION, MARKDOWN, PAGE
 from ..training.tracking import Record
@@ -163,6 +164,7 @@ def build_report(
             *curves(recipe.folder, log, levels, terms),
             Heading("Scores"),
             *score_table(scores, terms),
+            *what_is_left_out(summary["left_out"]),
             Heading("Run"),
             Prose(f"{told}; {summary['seconds']:,.0f} seconds in steps."),
         ],
@@ -200,6 +202,14 @@ def curves(
     if finite := [panel for panel in panels if panel.training and panel.held_out]:
         yield Heading("Loss curves")
         yield Figure(CURVES, draw(finite, folder / CURVES), "Loss over the tokens read")
+
+
+def what_is_left_out(left_out: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Prose]:
+    """Say what of either text is in no example; nothing if everything is."""
+    texts = {"train": "The training text", "validation": "The held-out text"}
+    for split, entries in left_out.items():
+        for entry in entries:
+            yield Prose(f"{LeftOut(**entry).told(texts[split])}.")
 
 
 def score_table(scores: Mapping[str, Any], terms: Sequence[str]) -> Iterator[Table]:

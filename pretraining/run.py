@@ -8,7 +8,7 @@ in the cache until then.
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..training.checkpoint import latest
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
+from ..training.examples import LeftOut, tell_of_left_out
 from ..training.final_weights import FILES, each_kind, final_kind, folder_of, kinds_of, scores_of
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator, join_processes
@@ -71,6 +72,8 @@ def pretrain_alone(
     if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go
         output.claim(resume=resume, overwrite=overwrite)
         tell_of_unknown(run.held_out.about[UNKNOWN], "the held-out text")
+        tell_of_left_out(run.left_out["train"], "the training text")
+        tell_of_left_out(run.left_out["validation"], "the held-out text")
         warn_of_unfilled_steps(run.data.stages)
         keep_tokenizer(recipe, run.tokenizer)
         goes_on = latest(folder / CHECKPOINTS) is not None
@@ -96,7 +99,7 @@ def pretrain_alone(
             save_models(folder, models, run.tokenizer, recipe.training, kind)
     if accelerator.is_main_process:
         trained_on = environment_of(run.model, accelerator)
-        save_summary(folder, models, outcome, recipe.training, run.held_out, trained_on)
+        save_summary(folder, models, outcome, recipe.training, run.held_out, run.left_out, trained_on)
         parameters = sum(weights.numel() for weights in run.model.parameters())
         levels = losses_without_context(recipe, run.objective, run.held_out, accelerator)
         write_report(recipe, levels, read_log(folder / LOG), parameters)
@@ -163,6 +166,7 @@ def save_summary(
     outcome: Outcome,
     training: TrainingRecipe,
     held_out: HeldOut,
+    left_out: Mapping[str, Sequence[LeftOut]],
     trained_on: dict[str, Any],
 ) -> None:
     """Write what the finished models are and score, and draw the curves; delete models of earlier ends.
@@ -173,6 +177,7 @@ def save_summary(
         outcome: How the run ended.
         training: Says which kinds of weights there are.
         held_out: What it was measured on.
+        left_out: What of the text is in no example, of each split.
         trained_on: The machine and the libraries.
     """
     kinds = {kind: scores_of(kind, outcome.scores) for kind in kinds_of(training)}
@@ -182,6 +187,7 @@ def save_summary(
         "scores": kinds[final],
         "scores_of_other_weights": {kind: scores for kind, scores in kinds.items() if kind != final},
         "held_out": dict(held_out.about),
+        "left_out": {split: [each._asdict() for each in own] for split, own in left_out.items()},
         "trained_on": trained_on,
         "models": {name: type(model).__name__ for name, (model, _) in models.items()},
     }

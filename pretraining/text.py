@@ -11,6 +11,7 @@ written out and compared with what people wrote.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -22,7 +23,7 @@ from ..text.corpus import TokenizedCorpus
 from ..text.documents import Documents, open_documents
 from ..text.tokenization import tokenized_corpus
 from ..training.evaluation import HeldOut
-from ..training.examples import Examples, ExampleSource
+from ..training.examples import Examples, ExampleSource, left_out_of
 from .recipe import PretrainingRecipe
 from .translation_scores import TranslationMeasure
 
@@ -131,10 +132,11 @@ def build_held_out(
     sides = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
     about = {UNKNOWN: recipe.objective.share_of_unknown(sides, tokenizer)}
     num_bytes = recipe.objective.count_bytes(corpus, source)
+    held_out = HeldOut(source, num_bytes, left_out=left_out_of(source.epoch(0)), about=about)
     if isinstance(source, ParallelPairs):
         measure = TranslationMeasure.of(source, documents, tokenizer, recipe.corpus.sequence_length)
-        return HeldOut(source, num_bytes, measure, about=about)
-    return HeldOut(source, num_bytes, about=about)
+        return replace(held_out, measure=measure)
+    return held_out
 
 
 def examples_of(

@@ -14,23 +14,19 @@ Shapes: E examples, D documents, T tokens of a sequence.
 """
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, repeat
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from ..training.examples import Examples, PackableExamples, PackedExamples
+from ..training.examples import Examples, PackableExamples, PackedExamples, count_left_out
 from ..training.objective import Example
 from ..training.packing import Ragged, stretches
 from .corpus import TokenizedCorpus
 from .documents import Documents
 from .layout import Frame, lay_out
 from .tokenization import tokenize
-
-FEWEST_TOKENS = 4
-"""Chunks with less text teach nothing and are left out."""
 
 
 class FullSequences(PackableExamples):
@@ -44,7 +40,8 @@ class FullSequences(PackableExamples):
         isolate_documents: Whether sequences end where documents end.
         document_end_ids: Put where a document ends, as if they were text, e.g. the end of text that a decoder
             learns to predict. By default nothing, or `suffix_ids` between joined documents.
-        fewest_tokens: Sequences with less text are left out.
+        fewest_tokens: How many of these a sequence needs to have something to predict; shorter ones are left
+            out and counted, and no others.
 
     Raises:
         ValueError: Sequences have no room for text, or none is left.
@@ -58,7 +55,7 @@ class FullSequences(PackableExamples):
         suffix_ids: Sequence[int] = (),
         isolate_documents: bool = True,
         document_end_ids: Sequence[int] | None = None,
-        fewest_tokens: int = FEWEST_TOKENS,
+        fewest_tokens: int = 1,
     ):
         room = sequence_length - len(prefix_ids) - len(suffix_ids)
         if room < fewest_tokens:
@@ -77,8 +74,15 @@ class FullSequences(PackableExamples):
         )
         bounds = self.document_starts if isolate_documents else self.document_starts[[0, -1]]
         starts, stops = cut(bounds, room)
-        is_kept = stops - starts >= fewest_tokens
+        sizes = stops - starts
+        is_kept = sizes >= fewest_tokens
         self.starts, self.stops = starts[is_kept], stops[is_kept]
+        self.left_out = count_left_out(
+            "sequences",
+            sizes,
+            ~is_kept,
+            "have nothing to predict, since they are too short, and are left out",
+        )
         if len(self.starts) == 0:
             raise ValueError(f"corpus has no document of {fewest_tokens} tokens or more: add more text")
 
@@ -165,8 +169,8 @@ def cut(bounds: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
 class ParallelPairs(PackableExamples):
     """Sources and their targets, each closed by `closing_ids`; the same in every epoch.
 
-    A pair is one document of either corpus. Pairs with an empty side are left out; pairs with a side that is
-    too long, too, with a warning: a translation that breaks off would teach to break off.
+    A pair is one document of either corpus. Pairs with an empty side are left out and counted; pairs with a
+    side that is too long, too: a translation that breaks off would teach to break off.
 
     Args:
         source: Documents to read.
@@ -185,15 +189,19 @@ class ParallelPairs(PackableExamples):
         self.source, self.target = source, target
         self.closing = np.array(closing_ids, dtype=np.int64)
         sides = np.stack([np.diff(source.token_offsets), np.diff(target.token_offsets)])  # (2, D)
-        is_too_long = sides.max(axis=0) + len(closing_ids) > max_length
-        if is_too_long.any():
-            warnings.warn(
-                f"{is_too_long.sum()} of {len(is_too_long)} pairs are longer than {max_length} tokens "
-                "and left out: raise corpus.sequence_length to keep them",
-                stacklevel=2,
-            )
-        self.documents = np.flatnonzero(~is_too_long & (sides.min(axis=0) > 0))
-        self.lengths = sides.sum(axis=0)[self.documents] + 2 * len(closing_ids)
+        is_empty = sides.min(axis=0) == 0
+        is_too_long = ~is_empty & (sides.max(axis=0) + len(closing_ids) > max_length)
+        too_long = (
+            f"have a side longer than {max_length} tokens and are left out: raise corpus.sequence_length to "
+            "keep them"
+        )
+        lengths = sides.sum(axis=0)
+        self.left_out = (
+            *count_left_out("pairs", lengths, is_too_long, too_long),
+            *count_left_out("pairs", lengths, is_empty, "have a side without tokens and are left out"),
+        )
+        self.documents = np.flatnonzero(~is_too_long & ~is_empty)
+        self.lengths = lengths[self.documents] + 2 * len(closing_ids)
         """Tokens of each pair, both sides, (E,)."""
         if len(self.documents) == 0:
             raise ValueError(

@@ -7,8 +7,8 @@
 A language model that reads one character after another begins each sequence without a state. So it reads
 some characters before the first one that it is to predict, and of those it learns nothing. The backward
 direction begins at the other end, and has its context there. Every token is a target exactly once in each
-direction, but for the ends of a text: the forward direction predicts what ends a document, the backward one
-what ended the document before.
+direction, and so is the end of each document: the forward direction predicts what ends it, the backward one
+what ended the document before. Before the first document stands an end, too.
 
 Shapes: E examples, S picked examples, N tokens of theirs, D documents.
 """
@@ -56,13 +56,14 @@ class StretchesInContext(PackableExamples):
             )
         self.corpus = corpus
         self.frame = Frame((), (), document_end_ids)
-        ends = np.arange(corpus.num_documents + 1) * len(document_end_ids)
-        self.document_starts = corpus.token_offsets + ends
-        bounds = self.document_starts if isolate_documents else self.document_starts[[0, -1]]
+        # The stream begins with an end, as if an empty document stood before the first one.
+        token_offsets = np.append(0, corpus.token_offsets)
+        self.document_starts = token_offsets + np.arange(len(token_offsets)) * len(document_end_ids)
+        bounds = self.document_starts[1:] if isolate_documents else self.document_starts[[1, -1]]
         starts, self.stops = cut(bounds, room)
         document = bounds.searchsorted(starts, side="right") - 1
         # What ended the document before is the beginning of this one: a target of the backward direction.
-        opening = np.maximum(bounds[document] - len(document_end_ids), 0)
+        opening = bounds[document] - len(document_end_ids)
         self.starts = np.where(starts == bounds[document], opening, starts)
         self.first = np.maximum(starts - context, opening)
         """Where the context before the targets begins (E,)."""

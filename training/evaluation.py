@@ -5,7 +5,7 @@ of text that its targets cover, and so compares models whatever their vocabulari
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
@@ -16,7 +16,7 @@ from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
 from .batches import Step, StepDataset, one_pass
-from .examples import ExampleSource
+from .examples import ExampleSource, LeftOut
 from .objective import Batch, Objective
 from .recipe import TrainingRecipe
 
@@ -42,6 +42,8 @@ class HeldOut:
     """Further scores of the bare model, such as BLEU; called on every process, the main one's are kept."""
     criterion: Callable[[Mapping[str, float]], float] = lambda scores: scores.get("loss", math.inf)
     """What the best checkpoint is lowest in."""
+    left_out: Sequence[LeftOut] = ()
+    """What of the text is not in `source`, so that no score is of it."""
     about: Mapping[str, float] = field(default_factory=dict)
     """What is known of the text, whatever the model: the share of its tokens that are unknown, ..."""
 
@@ -64,6 +66,8 @@ def evaluate_held_out(
 ) -> dict[str, float]:
     """Score a model on its held-out examples, cut into `steps` if there are any, by all that they say.
 
+    Where some of the text is in no example, `left_out/pieces` and `left_out/tokens` say how much.
+
     Every process calls this, and all receive the main one's scores: two that judge by other ones would not
     end in the same step.
     """
@@ -71,6 +75,9 @@ def evaluate_held_out(
     if steps is not None:
         batches = micro_batches(one_pass(steps), accelerator.device)
         scores = evaluate(model, objective, batches, accelerator, num_bytes=held_out.num_bytes)
+    if held_out.left_out:
+        for name in ("pieces", "tokens"):
+            scores[f"left_out/{name}"] = sum(getattr(each, name) for each in held_out.left_out)
     bare = accelerator.unwrap_model(model)
     with undisturbed_randomness(accelerator.device), evaluation_mode(bare):
         scores |= held_out.measure(bare)

@@ -11,9 +11,10 @@ same arrays.
 Shapes: E examples, S picked examples, N tokens of theirs.
 """
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -48,8 +49,35 @@ class ExampleSource(Protocol):
         ...
 
 
+class LeftOut(NamedTuple):
+    """What of a text is in no example: it has nothing to predict, or is too long. Scores are not of it."""
+
+    what: str
+    """What is counted: `pairs`, `documents`, ..."""
+    pieces: int
+    """How many of these are left out."""
+    all_pieces: int
+    """How many there are."""
+    tokens: int
+    """Tokens of those that are left out."""
+    all_tokens: int
+    """Tokens of all."""
+    reason: str
+    """What is the matter with them, and what helps, as it goes on after `7 of 900 pairs`."""
+
+    def told(self, text: str) -> str:
+        """Say it of a text."""
+        return (
+            f"{text}: {self.pieces:,} of {self.all_pieces:,} {self.what} ({self.tokens:,} of "
+            f"{self.all_tokens:,} tokens) {self.reason}"
+        )
+
+
 class PackableExamples(ABC):
     """`Examples` of which many can be made at once."""
+
+    left_out: Sequence[LeftOut] = ()
+    """What of the text is in none of them, by reasons."""
 
     @abstractmethod
     def pack(self, indices: np.ndarray) -> "PackedExamples":
@@ -81,6 +109,34 @@ class PackedExamples(Sequence[Example]):
         if isinstance(index, slice):
             return [self.examples[int(number)] for number in chosen]
         return self.examples[int(chosen)]
+
+
+def count_left_out(
+    what: str, tokens: np.ndarray, is_left_out: np.ndarray, reason: str
+) -> tuple[LeftOut, ...]:
+    """Count what is left out of pieces of some `tokens` (n,), for one reason: nothing, or one entry."""
+    pieces = int(is_left_out.sum())
+    counts = pieces, len(tokens), int(tokens[is_left_out].sum()), int(tokens.sum())
+    return (LeftOut(what, *counts, reason),) if pieces else ()
+
+
+def left_out_of(examples: Examples) -> Sequence[LeftOut]:
+    """Count what of a text is in none of its examples; those that are made one by one hold everything."""
+    return examples.left_out if isinstance(examples, PackableExamples) else ()
+
+
+def tell_of_left_out(left_out: Iterable[LeftOut], text: str) -> None:
+    """Warn of what is in no example.
+
+    Args:
+        left_out: By reasons.
+        text: Which text it is.
+
+    Warns:
+        UserWarning: Of each reason.
+    """
+    for each in left_out:
+        warnings.warn(each.told(text), stacklevel=2)
 
 
 def pick(examples: Examples, indices: np.ndarray) -> Sequence[Example]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from .examples import Examples, ExampleSource, PackableExamples, pick
+from .examples import Examples, ExampleSource, PackableExamples, left_out_of, pick
 from .objective import COMPONENT, Batch, Example, Objective
 
 
@@ -38,6 +38,7 @@ class MixedExamples(PackableExamples):
             [np.asarray(part.lengths)[indices] for part, indices in zip(parts, chosen, strict=True)]
         )
         """Tokens of each (E,)."""
+        self.left_out = tuple(dict.fromkeys(chain.from_iterable(map(left_out_of, parts))))
 
     def __len__(self) -> int:
         """Count the examples, E."""

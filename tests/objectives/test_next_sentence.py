@@ -158,11 +158,12 @@ def test_epochs_differ_and_are_functions_of_seed_and_number(pair_tokenizer):
     assert len(first) != len(second) or not np.array_equal(first.first, second.first)
 
 
-def test_documents_of_one_sentence_are_left_out_with_a_warning(pair_tokenizer):
+def test_documents_of_one_sentence_are_left_out_and_counted(pair_tokenizer):
     corpus = make_corpus([[5], *[[8, 8, 8]] * 20, [4]])
-    with pytest.warns(UserWarning, match=r"^2 of 22 documents \(1.8% of the tokens\) have one sentence"):
-        source = NextSentencePairs(corpus, pair_tokenizer, 64, seed=0)
-    pairs = source.epoch(0)
+    pairs = NextSentencePairs(corpus, pair_tokenizer, 64, seed=0).epoch(0)
+    (left_out,) = pairs.left_out
+    assert left_out[:5] == ("documents", 2, 22, 9, corpus.num_tokens)
+    assert left_out.reason.startswith("have one sentence")
     documents = document_of(corpus, np.concatenate([pairs.first, pairs.second])[:, 0])
     assert sorted(documents.tolist()) == sorted([*range(1, 21)] * 2)
 

@@ -101,7 +101,7 @@ def test_examples_are_single_sentences(pair_tokenizer):
     corpus = corpus_of([[5, 3, 9], [40, 4]])
     source = read().examples(corpus, pair_tokenizer, sequence_length=32)
     texts = [source[index]["input_ids"][1:-1].tolist() for index in range(len(source))]
-    starts = [(0, 5), (8, 17), (17, 47), (47, 57), (57, 61)]  # 3 tokens are too few, 40 too many
+    starts = [(0, 5), (5, 8), (8, 17), (17, 47), (47, 57), (57, 61)]  # 40 tokens are too many
     assert texts == [list(range(10 + first, 10 + last)) for first, last in starts]
 
 

@@ -14,7 +14,13 @@ from tercet.text.chunks import FullSequences, ParallelPairs, StreamedExamples
 from tercet.text.corpus import TokenizedCorpus, offsets
 from tercet.text.documents import Documents, open_documents
 from tercet.text.tokenizer import train_tokenizer
-from tercet.training.examples import Examples, ExampleSource, PackableExamples, gather
+from tercet.training.examples import (
+    Examples,
+    ExampleSource,
+    PackableExamples,
+    gather,
+    tell_of_left_out,
+)
 
 OPENING, CLOSING, END = 1000, 1001, 1002
 
@@ -90,8 +96,12 @@ def test_lengths_are_those_of_the_sequences(isolate_documents):
     assert max(sequences.lengths) <= 9
 
 
-def test_short_sequences_are_left_out():
-    assert ids(FullSequences(CORPUS, 10, fewest_tokens=7)) == [[*range(7)], [*range(7, 17)]]
+def test_short_sequences_are_left_out_and_counted():
+    sequences = FullSequences(CORPUS, 10, fewest_tokens=7)
+    assert ids(sequences) == [[*range(7)], [*range(7, 17)]]
+    (left_out,) = sequences.left_out
+    assert left_out[:5] == ("sequences", 2, 4, 4, 21)
+    assert not FullSequences(CORPUS, 10).left_out, "by default, every token is in a sequence"
 
 
 def test_words_and_sentences_begin_where_they_do_in_the_corpus():
@@ -140,10 +150,10 @@ def test_examples_do_not_change_the_corpus():
 
 
 def test_sequences_need_room_and_text():
-    with pytest.raises(ValueError, match=r"corpus\.sequence_length is 5.*raise it"):
-        FullSequences(CORPUS, 5, [OPENING], [CLOSING])
-    with pytest.raises(ValueError, match="no document of 4 tokens"):
-        FullSequences(corpus_of([2], [1]), 16)
+    with pytest.raises(ValueError, match=r"corpus\.sequence_length is 2.*raise it"):
+        FullSequences(CORPUS, 2, [OPENING], [CLOSING])
+    with pytest.raises(ValueError, match="no document of 3 tokens"):
+        FullSequences(corpus_of([2], [1]), 16, fewest_tokens=3)
 
 
 def test_pairs_are_the_documents_of_both_sides_closed():
@@ -164,14 +174,18 @@ def test_packed_pairs_equal_those_made_one_by_one(closing):
     assert_packing_equals_making_one_by_one(pairs, np.array([3, 0, 2, 1]))
 
 
-def test_pairs_that_are_too_long_are_counted_and_empty_ones_left_out():
-    with pytest.warns(UserWarning, match="2 of 4 pairs are longer than 4 tokens and left out"):
-        pairs = ParallelPairs(corpus_of([4], [3], [1], []), corpus_of([1], [3], [4], [1]), 4, [END])
+def test_pairs_that_are_too_long_or_empty_are_left_out_and_counted():
+    pairs = ParallelPairs(corpus_of([4], [3], [1], []), corpus_of([1], [3], [4], [9]), 4, [END])
     assert ids(pairs) == [[4, 5, 6, END]]
-    with (
-        pytest.warns(UserWarning, match="1 of 1 pairs"),
-        pytest.raises(ValueError, match="no pair of at most 2 tokens"),
-    ):
+    assert [each[:5] for each in pairs.left_out] == [("pairs", 2, 4, 10, 25), ("pairs", 1, 4, 9, 25)]
+    with pytest.warns(UserWarning, match="are left out") as told:
+        tell_of_left_out(pairs.left_out, "the text")
+    assert [str(warning.message) for warning in told] == [
+        "the text: 2 of 4 pairs (10 of 25 tokens) have a side longer than 4 tokens and are left out: raise "
+        "corpus.sequence_length to keep them",
+        "the text: 1 of 4 pairs (9 of 25 tokens) have a side without tokens and are left out",
+    ]
+    with pytest.raises(ValueError, match="no pair of at most 2 tokens"):
         ParallelPairs(corpus_of([4]), corpus_of([1]), 2, [END])
 
 

@@ -26,20 +26,20 @@ def corpus() -> TokenizedCorpus:
 
 def stream_of(corpus: TokenizedCorpus) -> list[int]:
     documents = (corpus.document(number).tolist() for number in range(corpus.num_documents))
-    return [token for document in documents for token in (*document, END)]
+    return [END, *(token for document in documents for token in (*document, END))]
 
 
 def test_an_example_is_a_stretch_of_the_stream_with_its_context(corpus):
     source = StretchesInContext(corpus, 8, 2, [END])
     examples = [source[number] for number in range(len(source))]
     assert [example["input_ids"].tolist() for example in examples[:3]] == [
-        [10, 11, 12, 13, 14, 15],  # no context before the text
+        [END, 10, 11, 12, 13, 14, 15],  # no context before the text but what begins it
         [12, 13, 14, 15, 16, 17, 18, 19],
         [16, 17, 18, 19, 20, END],
     ]
     i = IGNORE
     assert [example["labels"].tolist() for example in examples[:3]] == [
-        [10, 11, 12, 13, i, i],
+        [END, 10, 11, 12, 13, i, i],
         [i, i, 14, 15, 16, 17, i, i],
         [i, i, 18, 19, 20, END],
     ]
@@ -60,7 +60,6 @@ def test_every_token_is_a_target_once_in_both_directions(length, context, is_iso
         forward += [label for label in labels[1:].tolist() if label != IGNORE]
         backward += [label for label in labels[:-1].tolist() if label != IGNORE]
     assert forward == stream[1:]
-    # The last end is read by the backward direction alone, and predicted by none: nothing is behind it.
     assert backward == stream[:-1]
 
 
