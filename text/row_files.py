@@ -1,7 +1,7 @@
 """Files of labelled rows, read whole or row by row.
 
     .jsonl .csv .tsv    as corpora are: what is wrong with a line is said with its number
-    .parquet            by `datasets`, with the names of its labels; row by row, it is as corpora are, too
+    .parquet            with the names of its labels; row by row, it is as corpora are
     .json               by `datasets`: a list of objects, or lines of them
     .gz .zst            any of these, compressed: train.csv.gz
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import pyarrow
 from datasets import (
     Dataset,
     are_progress_bars_disabled,
@@ -23,11 +24,13 @@ from datasets import (
     enable_progress_bars,
     load_dataset,
 )
+from pyarrow.parquet import ParquetFile
 
-from .bad_records import RowError, reason_of
+from .bad_records import DamageError, RowError, foreign_in, reason_of
 from .bad_rows import Places, RowTally
 from .columns import as_rows
-from .corpus_files import READERS, ending, first_line, records_of_file
+from .corpus_files import READERS, records_of_file
+from .packed_files import ending, first_line, seekable
 from .row_formats import BUILDERS, find_file, has_lines, require_columns
 
 WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
@@ -61,9 +64,30 @@ def read_whole(source: str, columns: Sequence[str]) -> Dataset:
         FileNotFoundError: There is no such file.
         ValueError: It cannot be read, or lacks a column.
     """
-    rows = _load(find_file(source))
+    path = find_file(source)
+    if ending(path) == ".parquet":
+        return read_parquet(source, columns)
+    rows = _load(path)
     require_columns(source, rows.column_names, columns)
     return rows.select_columns(list(columns))
+
+
+def read_parquet(source: str, columns: Sequence[str]) -> Dataset:
+    """Read some columns of a parquet file, with the names of their labels.
+
+    Raises:
+        ValueError: It cannot be read, or lacks a column.
+    """
+    try:
+        with seekable(find_file(source)) as file:
+            table = ParquetFile(file, page_checksum_verification=True)
+            require_columns(source, table.schema_arrow.names, columns)
+            rows = table.read(list(columns), use_threads=False).select(list(columns))
+        rows.validate(full=True)
+        return Dataset(rows)
+    except (pyarrow.ArrowException, OSError, DamageError) as error:
+        cause = first_line(error.__cause__ or error)
+        raise ValueError(f"{source} cannot be read as parquet ({cause}): repair it") from error
 
 
 class Written(NamedTuple):
@@ -94,12 +118,10 @@ def read_lines(
     names: dict[str, None] = {}
     numbers, lines = [], []
     for number, record in enumerate(records_of_file(find_file(source), columns)):
-        if record.problem:
+        if problem := record.problem or foreign_in(record.row, columns):
             if tally is None or record.is_end:
-                raise ValueError(
-                    f"{record.location}: {record.problem}: correct it{'' if record.is_end else remedy}"
-                )
-            tally.count(tally.left_out, record.location, reason_of(record.problem))
+                raise ValueError(f"{record.location}: {problem}: correct it{'' if record.is_end else remedy}")
+            tally.count(tally.left_out, record.location, reason_of(problem))
             continue
         names |= dict.fromkeys(record.row)
         for column in columns:
@@ -123,8 +145,8 @@ def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]
         yield from cast(Iterator[dict[str, Any]], _load(path))
         return
     for record in records_of_file(path, columns):
-        if record.problem:
-            raise ValueError(f"{record.location}: {record.problem}: correct it")
+        if problem := record.problem or foreign_in(record.row, columns):
+            raise ValueError(f"{record.location}: {problem}: correct it")
         yield record.row
 
 

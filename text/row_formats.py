@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .bad_records import listed
-from .corpus_files import COMPRESSIONS, READERS, ending, records_of_file
+from .corpus_files import READERS, records_of_file
+from .packed_files import COMPRESSIONS, ending
 
 LINES = (".jsonl", ".csv", ".tsv")
 """Endings of the files whose lines are told apart."""

@@ -10,7 +10,7 @@ from datasets import Dataset, load_dataset
 from .bad_records import RowError
 from .bad_rows import Check, OnBadRow, Places, Repair, RowTally, bad_rows, no_repair
 from .columns import as_rows, rows_of_other_kinds
-from .corpus_files import first_line
+from .packed_files import first_line
 from .row_files import Written, is_number, read_lines, read_whole
 from .row_formats import find_file, has_lines, require_columns
 
