@@ -61,6 +61,8 @@ class Tally:
     """All records, bad ones included."""
     skipped: int = 0
     """Bad ones, which were left out."""
+    one_sided: int = 0
+    """Pairs with text on one side only, which were left out."""
     first: list[str] = field(default_factory=list)
     """The first of those, each with its location and its problem."""
 
@@ -71,9 +73,15 @@ class Tally:
             self.first.append(f"{location}: {problem}")
 
     def warn(self, name: str) -> None:
-        """Tell of the bad records of the corpus `name`, if there were any; Python tells the same but once."""
+        """Tell of what is left out of the corpus `name`, if anything; Python tells the same but once."""
         if self.skipped:
             warnings.warn(f"corpus {name}: {self}", stacklevel=1)
+        if self.one_sided:
+            warnings.warn(
+                f"corpus {name}: {self.one_sided:,} of {self.records:,} pairs have text on one side only, and "
+                "are left out",
+                stacklevel=1,
+            )
 
     def __str__(self) -> str:
         """Say how many records were skipped, and which came first."""

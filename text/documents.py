@@ -80,6 +80,8 @@ class Documents(ABC):
             if all(texts.values()):
                 is_empty = False
                 yield texts[self.column]
+            elif any(texts.values()):
+                tally.one_sided += 1
         if is_empty:
             reason = f" ({tally})" if tally.skipped else ""
             raise ValueError(
