@@ -72,7 +72,7 @@ def learn_general(
         folder.mkdir(parents=True, exist_ok=True)
         write_recipe(recipe, folder)
         goes_on = latest(folder / CHECKPOINTS) is not None
-        keep_texts(folder / TEXTS, identify(step.texts, general.corpus.cache), goes_on=goes_on)
+        keep_texts(folder / TEXTS, identify(step.texts), goes_on=goes_on)
         tell_of_unknown(step.held_out.about[UNKNOWN], "the held-out text")
         tell_of_left_out(left_out["train"], "the training text")
         tell_of_left_out(left_out["validation"], "the held-out text")

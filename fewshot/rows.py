@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 from pyarrow.parquet import ParquetFile
 
-from ..text.corpus_files import ending
 from ..text.documents import open_documents
+from ..text.packed_files import ending
 from ..text.row_files import number_of, stream_file
 from ..text.row_formats import TABLES, find_file
 from ..text.rows import read_split

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from ..text.bad_records import RowError
-from ..text.corpus_files import first_line
+from ..text.packed_files import first_line
 from ..text.special_tokens import required_token_id
 
 ASSISTANT = "assistant"

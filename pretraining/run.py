@@ -78,7 +78,7 @@ def pretrain_alone(
         warn_of_unfilled_steps(run.data.stages)
         keep_tokenizer(recipe, run.tokenizer)
         goes_on = latest(folder / CHECKPOINTS) is not None
-        keep_texts(folder / TEXTS, identify(inputs.texts, recipe.corpus.cache), goes_on=goes_on)
+        keep_texts(folder / TEXTS, identify(inputs.texts), goes_on=goes_on)
     accelerator.wait_for_everyone()
     outcome = fit(
         run.model,

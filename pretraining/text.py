@@ -81,9 +81,9 @@ def open_texts(recipe: PretrainingRecipe) -> Texts:
     return {split: open_text(recipe, split) for split in get_args(Split)}
 
 
-def identify(texts: Texts, cache: str | None) -> dict[str, list[dict[str, Any]]]:
-    """Name the texts of both splits with sizes and hashes; the hashes are kept in the cache."""
-    return {split: documents[0].identify(cache) for split, documents in texts.items()}
+def identify(texts: Texts) -> dict[str, list[dict[str, Any]]]:
+    """Name the texts of both splits with sizes and hashes."""
+    return {split: documents[0].identify() for split, documents in texts.items()}
 
 
 def tokenize(

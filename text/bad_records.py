@@ -6,7 +6,7 @@ of a task that cannot be used is a `RowError`, and `bad_rows.py` says what is do
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -61,6 +61,8 @@ class Tally:
     """All records, bad ones included."""
     skipped: int = 0
     """Bad ones, which were left out."""
+    one_sided: int = 0
+    """Pairs with text on one side only, which were left out."""
     first: list[str] = field(default_factory=list)
     """The first of those, each with its location and its problem."""
 
@@ -71,9 +73,15 @@ class Tally:
             self.first.append(f"{location}: {problem}")
 
     def warn(self, name: str) -> None:
-        """Tell of the bad records of the corpus `name`, if there were any; Python tells the same but once."""
+        """Tell of what is left out of the corpus `name`, if anything; Python tells the same but once."""
         if self.skipped:
             warnings.warn(f"corpus {name}: {self}", stacklevel=1)
+        if self.one_sided:
+            warnings.warn(
+                f"corpus {name}: {self.one_sided:,} of {self.records:,} pairs have text on one side only, "
+                "and are left out",
+                stacklevel=1,
+            )
 
     def __str__(self) -> str:
         """Say how many records were skipped, and which came first."""
@@ -112,6 +120,29 @@ def foreign_character(text: str) -> str:
     except UnicodeEncodeError as error:
         return text[error.start]
     return "\0" if "\0" in text else ""
+
+
+def foreign_in(row: dict[str, Any], columns: Sequence[str]) -> str:
+    r"""Say which column of a labelled row holds, however deep, what no text does; empty if none.
+
+    >>> foreign_in({"messages": [{"content": "a\ud800"}]}, ["messages", "label"])
+    "'messages' holds U+D800, which is no character of a text"
+    """
+    for column in columns:
+        if character := next(
+            (found for text in texts_in(row.get(column)) if (found := foreign_character(text))), ""
+        ):
+            return f"{column!r} holds U+{ord(character):04X}, which is no character of a text"
+    return ""
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Find all texts in a value of plain data."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for each in [*value, *(value.values() if isinstance(value, dict) else ())]:
+            yield from texts_in(each)
 
 
 def listed(names: Sequence[str] | dict[str, Any]) -> str:

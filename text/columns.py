@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 from datasets import Dataset
 
-from .bad_records import RowError
-from .corpus_files import first_line
+from .bad_records import RowError, foreign_in
+from .packed_files import first_line
 
 KINDS: dict[type, str] = {
     bool: "truth values",
@@ -38,7 +38,11 @@ def as_array(column: str, values: Sequence[Any]) -> pa.Array | pa.ChunkedArray:
     """
     try:
         array = pa.array(values)
-    except (pa.ArrowException, OverflowError, UnicodeError) as error:
+    except UnicodeError as error:
+        bad = ((row, foreign_in({column: value}, [column])) for row, value in enumerate(values))
+        row, problem = next((row, problem) for row, problem in bad if problem)
+        raise RowError(row, f"is bad: {problem}: correct it", problem) from error
+    except (pa.ArrowException, OverflowError) as error:
         raise odd_value(column, values, error) from error
     has_numbers = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
     if has_numbers:  # and truths among them became 0 and 1

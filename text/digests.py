@@ -23,14 +23,25 @@ def identify_file(file: Path, cache: Path) -> dict[str, Any]:
     Raises:
         ValueError: The cache cannot be written.
     """
-    state = file.stat()
-    kept = cache / "digests" / f"{name_of(str(file.resolve()), state.st_size, state.st_mtime_ns)}.sha256"
+    state = state_of(file)
+    kept = cache / "digests" / f"{name_of(str(file.resolve()), *state)}.sha256"
     digest = _kept_digest(kept)
     if digest is None:
         with file.open("rb") as contents:
             digest = hashlib.file_digest(contents, "sha256").hexdigest()
-        _keep(kept, digest)
-    return {"name": file.name, "bytes": state.st_size, "sha256": digest}
+        if state_of(file) == state:  # nobody wrote meanwhile
+            _keep(kept, digest)
+    return {"name": file.name, "bytes": state[0], "sha256": digest}
+
+
+def state_of(file: Path) -> tuple[int, ...]:
+    """Give what changes with a file's contents: its size, when it was written, and which file it is.
+
+    Whoever copies files with their times, as `rsync -t` and archives do, sets the time of their contents. The
+    time at which the file itself changed cannot be set, and a file in place of another has another number.
+    """
+    state = file.stat()
+    return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
 
 
 def _kept_digest(kept: Path) -> str | None:

@@ -1,8 +1,8 @@
 """Files of labelled rows, read whole or row by row.
 
     .jsonl .csv .tsv    as corpora are: what is wrong with a line is said with its number
-    .parquet            by `datasets`, with the names of its labels; row by row, it is as corpora are, too
-    .json               a list of objects, or lines of them (`json_rows.py`)
+    .json               the same: a list of objects, or lines of them
+    .parquet            with the names of its labels; row by row, it is as corpora are
     .gz .zst            any of these, compressed: train.csv.gz
 
 The cells of a table are the texts that stand there: nothing stands for a missing value, and `NA`, `007` and
@@ -12,23 +12,20 @@ The cells of a table are the texts that stand there: nothing stands for a missin
 import math
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow
 from datasets import (
     Dataset,
-    are_progress_bars_disabled,
-    disable_progress_bars,
-    enable_progress_bars,
-    load_dataset,
 )
+from pyarrow.parquet import ParquetFile
 
-from .bad_records import RowError, reason_of
+from .bad_records import DamageError, RowError, foreign_in, reason_of
 from .bad_rows import Places, RowTally
 from .columns import as_rows
-from .corpus_files import READERS, ending, first_line, records_of_file
-from .json_rows import json_rows
+from .corpus_files import records_of_file
+from .packed_files import first_line, seekable
 from .row_formats import find_file, has_lines, require_columns
 
 WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
@@ -52,37 +49,25 @@ def read_file(source: str, columns: Sequence[str]) -> Dataset:
             return as_rows(written.values)
         except RowError as error:
             raise written.places.refusal(error) from error
-    return read_whole(source, columns)
+    return read_parquet(source, columns)
 
 
-def read_whole(source: str, columns: Sequence[str]) -> Dataset:
-    """Read some columns of a file that is not read line by line.
+def read_parquet(source: str, columns: Sequence[str]) -> Dataset:
+    """Read some columns of a parquet file, with the names of their labels.
 
     Raises:
-        FileNotFoundError: There is no such file.
         ValueError: It cannot be read, or lacks a column.
     """
-    path = find_file(source)
-    if ending(path) == ".json":
-        return read_json(source, columns)
-    rows = _load(path)
-    require_columns(source, rows.column_names, columns)
-    return rows.select_columns(list(columns))
-
-
-def read_json(source: str, columns: Sequence[str]) -> Dataset:
-    """Read some columns of a .json file.
-
-    Raises:
-        ValueError: It cannot be read or lacks a column, or a row's value is of another kind than the others'.
-    """
-    rows = list(json_rows(find_file(source)))
-    if rows:
-        require_columns(source, list(dict.fromkeys(name for row in rows for name in row)), columns)
     try:
-        return as_rows({name: [row.get(name) for row in rows] for name in columns})
-    except RowError as error:
-        raise Places(source, np.arange(len(rows))).refusal(error) from error
+        with seekable(find_file(source)) as file:
+            table = ParquetFile(file, page_checksum_verification=True)
+            require_columns(source, table.schema_arrow.names, columns)
+            rows = table.read(list(columns), use_threads=False).select(list(columns))
+        rows.validate(full=True)
+        return Dataset(rows)
+    except (pyarrow.ArrowException, OSError, DamageError) as error:
+        cause = first_line(error.__cause__ or error)
+        raise ValueError(f"{source} cannot be read as parquet ({cause}): repair it") from error
 
 
 class Written(NamedTuple):
@@ -113,12 +98,10 @@ def read_lines(
     names: dict[str, None] = {}
     numbers, lines = [], []
     for number, record in enumerate(records_of_file(find_file(source), columns)):
-        if record.problem:
+        if problem := record.problem or foreign_in(record.row, columns):
             if tally is None or record.is_end:
-                raise ValueError(
-                    f"{record.location}: {record.problem}: correct it{'' if record.is_end else remedy}"
-                )
-            tally.count(tally.left_out, record.location, reason_of(record.problem))
+                raise ValueError(f"{record.location}: {problem}: correct it{'' if record.is_end else remedy}")
+            tally.count(tally.left_out, record.location, reason_of(problem))
             continue
         names |= dict.fromkeys(record.row)
         for column in columns:
@@ -137,13 +120,9 @@ def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]
         FileNotFoundError: There is no such file.
         ValueError: It is of no known kind or damaged, or is a table that lacks a column.
     """
-    path = find_file(source)
-    if ending(path) not in READERS:
-        yield from json_rows(path)
-        return
-    for record in records_of_file(path, columns):
-        if record.problem:
-            raise ValueError(f"{record.location}: {record.problem}: correct it")
+    for record in records_of_file(find_file(source), columns):
+        if problem := record.problem or foreign_in(record.row, columns):
+            raise ValueError(f"{record.location}: {problem}: correct it")
         yield record.row
 
 
@@ -171,16 +150,3 @@ def number_of(value: Any) -> int | float | None:
 def is_number(value: Any) -> bool:
     """Tell whether a value is a number: no truth, and neither infinite nor undefined."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _load(path: Path) -> Dataset:
-    has_bars = not are_progress_bars_disabled()
-    disable_progress_bars()
-    try:
-        return cast(Dataset, load_dataset("parquet", split="train", data_files=str(path)))
-    except Exception as error:  # whatever the file's kind raises of one that is damaged
-        cause = first_line(error.__cause__ or error)
-        raise ValueError(f"{path} cannot be read as parquet ({cause}): repair it") from error
-    finally:
-        if has_bars:
-            enable_progress_bars()

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .bad_records import listed
-from .corpus_files import COMPRESSIONS, READERS, ending, records_of_file
+from .corpus_files import READERS, records_of_file
+from .packed_files import COMPRESSIONS, ending
 
-LINES = (".jsonl", ".csv", ".tsv")
-"""Endings of the files whose lines are told apart."""
+LINES = (".jsonl", ".json", ".csv", ".tsv")
+"""Endings of the files whose lines or items are told apart."""
 
 TABLES = (".csv", ".tsv")
 """Endings of those in which everything is written as text."""
 
-WHOLE_FILES = (".json", ".parquet")
+WHOLE_FILES = (".parquet",)
 """Endings of the files that are read whole."""
 
 ENDINGS = f"{', '.join((*LINES, *WHOLE_FILES))}, perhaps with {' or '.join(COMPRESSIONS)}"

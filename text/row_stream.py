@@ -8,7 +8,7 @@ from typing import TextIO
 
 from datasets import IterableDataset
 
-from .bad_records import RowError
+from .bad_records import RowError, foreign_in
 from .row_files import require_columns, stream_file
 from .rows import Row
 
@@ -54,9 +54,12 @@ def lines_of_json(columns: Sequence[str], file: TextIO = sys.stdin) -> Iterator[
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-            yield {column: row[column] for column in columns}
+            parsed = json.loads(line)
+            row = {column: parsed[column] for column in columns}
         except (ValueError, KeyError, TypeError):
             raise RowError(
                 number, f"is {line.strip()!r:.60}: write a JSON object in each line, such as {example}"
             ) from None
+        if problem := foreign_in(row, columns):
+            raise RowError(number, f"is bad: {problem}: correct it")
+        yield row

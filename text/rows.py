@@ -10,8 +10,8 @@ from datasets import Dataset, load_dataset
 from .bad_records import RowError
 from .bad_rows import Check, OnBadRow, Places, Repair, RowTally, bad_rows, no_repair
 from .columns import as_rows, rows_of_other_kinds
-from .corpus_files import first_line
-from .row_files import Written, is_number, read_lines, read_whole
+from .packed_files import first_line
+from .row_files import Written, is_number, read_lines, read_parquet
 from .row_formats import find_file, has_lines, require_columns
 
 Row = dict[str, Any]
@@ -66,7 +66,7 @@ def read_rows(
     if dataset is None and has_lines(find_file(source)):
         reading = read_lined(source, columns, remedy, check if on_bad_row == "skip" else None)
     else:
-        rows = read_whole(source, columns) if dataset is None else read_split(dataset, subset, source)
+        rows = read_parquet(source, columns) if dataset is None else read_split(dataset, subset, source)
         require_columns(location, rows.column_names, columns)
         reading = Reading(
             rows.select_columns(list(columns)), Places(location, np.arange(len(rows))), RowTally(len(rows))

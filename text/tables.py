@@ -47,7 +47,7 @@ def table_rows(lines: Iterator[tuple[int, str]], delimiter: str, limit: Limit) -
             fields = next(reader)
         except StopIteration:
             if ahead.damage is not None:
-                raise ahead.damage from None
+                raise ahead.damage from ahead.damage.__cause__
             return
         except (csv.Error, TooLongError) as error:
             yield ahead.first, str(error) if isinstance(error, TooLongError) else f"not valid CSV ({error})"

@@ -216,7 +216,7 @@ class Numbers(Documents):
     def fingerprint(self) -> str:
         return "numbers"
 
-    def identify(self, cache=None) -> list[dict[str, Any]]:
+    def identify(self) -> list[dict[str, Any]]:
         return [{"name": "numbers"}]
 
 

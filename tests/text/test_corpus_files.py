@@ -43,17 +43,31 @@ BROKEN = [
     ("cut.parquet.gz", gzip.compress(b"PAR1" * 9)[:-9], r", row 1: cannot be read from here on \(Truncated"),
     ("none.txt.gz", b"not packed at all", r", line 1: cannot be read from here on .*incorrect header"),
     ("nothing.txt.gz", b"", r", line 1: cannot be read from here on \(it is empty\)"),
-    ("latin.txt", "One.\n\nTwo.\nCafé crème".encode("latin-1"), r", line 4: byte 0xe9 is not UTF-8 \(iconv"),
+    (
+        "latin.txt",
+        "One.\n\nTwo.\nCafé crème".encode("latin-1"),
+        r", line 4: byte 0xe9 is not UTF-8; .*: iconv -f WINDOWS-1252 -t UTF-8 \S*latin.txt > NEW_FILE: corr",
+    ),
     ("latin.jsonl", '{"text": "a"}\n{"n": "é"}'.encode("latin-1"), r", line 2: byte 0xe9 is not UTF-8"),
     ("latin.csv", "text,n\na,é".encode("latin-1"), r", line 2: byte 0xe9 is not UTF-8"),
     ("latin.parquet", PARQUET.getvalue().to_pybytes(), r", row 2: byte 0xff is not UTF-8"),
-    ("wide.txt", "One.".encode("utf-16"), r", line 1: byte 0xff is not UTF-8"),
+    ("wide.txt", "One.".encode("utf-16"), r", line 1: .*it is UTF-16, not UTF-8: iconv -f UTF-16 -t UTF-8 "),
+    ("wider.csv", "text\na".encode("utf-32"), r", line 1: .*it is UTF-32, not UTF-8: iconv -f UTF-32 -t "),
+    (
+        "wide.jsonl.gz",
+        gzip.compress('{"text": "a"}'.encode("utf-16")),
+        r"UTF-16, not UTF-8: gzip -dc \S*wide.jsonl.gz \| iconv -f UTF-16 -t UTF-8 > NEW_FILE",
+    ),
     (
         "wide.csv",
         "text\na".encode("utf-16-le"),
         r", line 1: cannot be read from here on \(a NUL byte is no text",
     ),
-    ("zeros.txt", b"One.\n\nTwo.\n\0\0", r", line 4: a NUL byte is no text .is the file UTF-16"),
+    (
+        "zeros.txt",
+        b"One.\n\nTwo.\n\0\0",
+        r", line 4: a NUL byte is no text; if the file is UTF-16, convert it: iconv",
+    ),
     ("zeros.jsonl", rb'{"text": "a\u0000"}', r", line 1: 'text' holds U\+0000, which is no character"),
     ("half.jsonl", rb'{"text": "a"}' b"\n" rb'{"text": "\ud83d"}', r", line 2: 'text' holds U\+D83D"),
     (
@@ -92,7 +106,7 @@ BROKEN = [
     ("empty.txt", b" \n\n", r"empty\.txt has no text: give"),
     ("empty.jsonl", b'{"text": ""}', r"empty\.jsonl has no text"),
     ("empty.csv", b"", r"empty\.csv has no text"),
-    ("file.docx", b"", r"unknown ending: use \.txt, \.jsonl, .* \.gz or \.zst"),
+    ("file.docx", b"", r"unknown ending: use \.txt, \.text, \.md, \.jsonl, \.json, .* \.gz or \.zst"),
 ]
 
 

@@ -50,3 +50,28 @@ def test_a_cache_that_cannot_be_written_is_named(file, tmp_path):
         ValueError, match=r"cache/digests cannot be written \(.*\): name another folder in corpus"
     ):
         identify_file(file, tmp_path / "cache")
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_file_changed_with_equal_size_and_time_is_known_as_what_it_is(file, tmp_path, is_replaced):
+    """As `rsync -t` and archives leave it."""
+    identify_file(file, tmp_path / "cache")
+    times = file.stat()
+    other = tmp_path / "other.txt" if is_replaced else file
+    other.write_bytes(TEXT.upper())
+    os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
+    other.replace(file)
+    assert file.stat().st_mtime_ns == times.st_mtime_ns
+    known = identify_file(file, tmp_path / "cache")
+    assert known["sha256"] == hashlib.sha256(TEXT.upper()).hexdigest()
+
+
+def test_a_digest_of_a_file_that_is_written_meanwhile_is_not_kept(file, tmp_path, monkeypatch):
+    def digest(contents, kind):
+        file.write_bytes(TEXT * 2)
+        return hashlib.sha256(TEXT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hashlib, "file_digest", digest)
+        identify_file(file, tmp_path / "cache")
+    assert not (tmp_path / "cache" / "digests").exists()

@@ -3,6 +3,8 @@
 import gzip
 import hashlib
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,10 +25,14 @@ def write(folder: Path, ending: str, compression: str = "", name: str = "part") 
     """Write the texts as a file of any format."""
     file = folder / f"{name}{ending}"
     table = pandas.DataFrame(ROWS)
-    if ending == ".txt":
+    if ending in (".txt", ".text"):
         file.write_text("\n\n".join(TEXTS), encoding="utf-8")
+    elif ending == ".md":
+        file.write_text("# One\n\nTwo.\n\n- Three.", encoding="utf-8")
     elif ending == ".jsonl":
         file.write_text("\n".join(json.dumps(row) for row in ROWS), encoding="utf-8")
+    elif ending == ".json":
+        file.write_text(json.dumps(ROWS, indent=2), encoding="utf-8")
     elif ending == ".parquet":
         table.to_parquet(file)
     else:
@@ -40,18 +46,27 @@ def write(folder: Path, ending: str, compression: str = "", name: str = "part") 
 
 
 @pytest.mark.parametrize("compression", PACK)
-@pytest.mark.parametrize("ending", [".txt", ".jsonl", ".csv", ".tsv", ".parquet"])
+@pytest.mark.parametrize("ending", [".txt", ".text", ".json", ".jsonl", ".csv", ".tsv", ".parquet"])
 def test_every_format_and_compression_is_read(tmp_path, ending, compression):
     documents = open_documents(str(write(tmp_path, ending, compression)))
     assert list(documents) == TEXTS
     assert list(documents) == TEXTS, "as often as one likes"
 
 
+@pytest.mark.parametrize("compression", PACK)
+def test_a_file_of_markdown_is_a_document(tmp_path, compression):
+    assert list(open_documents(write(tmp_path, ".md", compression))) == ["# One\n\nTwo.\n\n- Three."]
+
+
+def test_lines_of_objects_may_be_called_json(tmp_path):
+    lines = write(tmp_path, ".jsonl")
+    assert list(open_documents(lines.rename(tmp_path / "part.json"))) == TEXTS
+
+
 def test_folders_are_read_in_the_order_of_names(tmp_path):
     write(tmp_path, ".jsonl", name="a")
     (tmp_path / "inner").mkdir()
     write(tmp_path / "inner", ".txt", ".gz", name="b")
-    (tmp_path / "README.md").write_text("not a corpus")
     assert list(open_documents(tmp_path)) == TEXTS + TEXTS
 
 
@@ -75,14 +90,17 @@ def test_pairs_stay_in_step_when_a_side_is_empty(tmp_path):
     file = tmp_path / "pairs.jsonl"
     rows = [{"en": "a", "de": "A"}, {"en": "", "de": "B"}, {"en": "c", "de": None}, {"en": "d", "de": "D"}]
     file.write_text("\n".join(map(json.dumps, rows)))
-    sides = [list(open_documents(file, column=column, required=("en", "de"))) for column in ("en", "de")]
+    with pytest.warns(UserWarning, match="2 of 4 pairs have text on one side only, and are left out"):
+        sides = [list(open_documents(file, column=column, required=("en", "de"))) for column in ("en", "de")]
     assert sides == [["a", "d"], ["A", "D"]]
 
 
 def test_where_all_is_bad_nothing_is_left(tmp_path):
     file = tmp_path / "wide.txt"
     file.write_bytes("One.\n\nTwo.".encode("utf-16"))
-    with pytest.raises(ValueError, match=r"has no text \(skipped 1 of 1 records as bad: .*line 1: byte 0xff"):
+    with pytest.raises(
+        ValueError, match=r"has no text \(skipped 1 of 1 records as bad: .*line 1: .*it is UTF-16"
+    ):
         list(open_documents(file, skip_bad_records=True))
 
 
@@ -145,17 +163,26 @@ def test_a_changed_file_has_another_fingerprint(tmp_path):
     file = write(tmp_path, ".txt")
     before = open_documents(file).fingerprint()
     assert open_documents(file).fingerprint() == before
-    file.write_text("Something else.")
+    times = file.stat()
+    file.write_text(file.read_text().swapcase())
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert open_documents(file).fingerprint() != before
+
+
+def test_an_equal_file_elsewhere_has_the_same_fingerprint(tmp_path):
+    file = write(tmp_path, ".txt")
+    before = open_documents(file).fingerprint()
+    (tmp_path / "inner").mkdir()
+    assert open_documents(shutil.move(file, tmp_path / "inner")).fingerprint() == before
 
 
 def test_a_text_is_known_by_name_size_and_hash(tmp_path):
     file = write(tmp_path, ".txt")
-    (known,) = open_documents(file).identify(tmp_path / "cache")
+    (known,) = open_documents(file).identify()
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     assert known == {"name": file.name, "bytes": file.stat().st_size, "sha256": digest}
     file.write_text("Something else.")
-    (changed,) = open_documents(file).identify(tmp_path / "cache")
+    (changed,) = open_documents(file).identify()
     assert changed["sha256"] == hashlib.sha256(b"Something else.").hexdigest()
 
 

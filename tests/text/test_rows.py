@@ -1,7 +1,9 @@
 """Rows are read as they stand in their files, and whatever is wrong with them is said in one line."""
 
 import gzip
+import io
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ import zstandard
 from datasets import ClassLabel, Dataset, Features, Value
 
 from tercet.text.row_files import read_file, stream_file
-from tercet.text.row_stream import stream_rows
+from tercet.text.row_stream import lines_of_json, stream_rows
 from tercet.text.rows import read_rows, texts_of, values_of
 
 TEXTS = [
@@ -144,7 +146,7 @@ def test_lists_and_objects_are_read(file):
         ("rows.csv", "text,label\none,1\ntwo,2,3\n", r"rows.csv, line 3: .*3 fields under 2 names"),
         ("rows.csv", 'text,label\n"one" two,1\n', r"rows.csv, line 2: not valid CSV \(',' expected after"),
         ("rows.tsv", 'text\tlabel\none\t1\n"two\t2\nthree\t3\n', r"rows.tsv, line 3: not valid CSV"),
-        ("rows.csv", "text,label\nGrüße,1\n".encode("latin-1"), r"line 2: byte 0xfc is not UTF-8 \(iconv"),
+        ("rows.csv", "text,label\nGrüße,1\n".encode("latin-1"), r"line 2: byte 0xfc is not UTF-8; convert"),
         ("rows.csv", "text,label\none,1\n".encode("utf-16"), r"line 1.*(UTF-16|byte 0xff is not UTF-8)"),
         ("rows.csv", "text,text,label\na,b,1\n", "has several columns 'text': give all but one another name"),
         ("rows.csv", "text, label\na,1\n", r"no column 'label': name one of its columns \(text, ' label'\)"),
@@ -158,7 +160,7 @@ def test_lists_and_objects_are_read(file):
         ("rows.jsonl", '{"text": "a"}\n', r"has no column 'label': name one of its columns \(text\)"),
         ("rows.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "row 2 has nothing in column 'label'"),
         ("rows.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label": "c"}\n', "row 2 has 'c'.* where"),
-        ("rows.jsonl", '{"text": "\\ud83d", "label": 1}\n', "row 1 has .* 'text', which does not go"),
+        ("rows.jsonl", '{"text": "\\ud83d", "label": 1}\n', "line 1: 'text' holds U.D83D, which is no"),
         ("rows.jsonl", b'{"text": "\xfc", "label": 1}\n', "rows.jsonl, line 1: byte 0xfc is not UTF-8"),
         ("rows.jsonl", b"\xff\xfe{\x00}\x00", "rows.jsonl, line 1: "),
         ("rows.json", "[{]", r"rows.json cannot be read as json \(.*\): repair it"),
@@ -258,3 +260,38 @@ def test_a_table_may_have_what_spreadsheets_write_around_it(file):
     table = "sep=;\r\ntext;label;more\r\none;1;x\r\n;2;\r\n;;\r\n;;\r\n"
     assert columns(file("rows.csv", table), "text", "label") == [["one", ""], ["1", "2"]]
     assert columns(file("one.csv", 'text\n""\nsep=\n'), "text") == [["", "sep="]]
+
+
+HALF = {
+    "rows.jsonl": '{"text": "a", "label": 1}\n{"text": "\\ud800", "label": 1}\n{"text": "b", "label": 0}\n',
+    "deep.jsonl": '{"text": ["a"], "label": 1}\n{"text": ["\\udfff"], "label": 1}\n{"text": [], "label": 0}\n',
+}
+
+
+@pytest.mark.parametrize("name", HALF)
+def test_half_a_surrogate_pair_is_a_bad_row_wherever_rows_are_read(file, name):
+    source = file(name, HALF[name])
+    readers = [
+        lambda: read_file(source, ["text", "label"]),
+        lambda: list(stream_file(source, ["text"])),
+        lambda: read_rows(source, ["text", "label"], "data.train"),
+    ]
+    for read in readers:
+        with pytest.raises(ValueError, match=rf"{name}, line 2: 'text' holds U.D[8F].., which is no"):
+            read()
+    assert len(read_file(source, ["label"])) == 3, "other columns do not matter"
+    kept = read_rows(source, ["text", "label"], "data.train", on_bad_row="skip", check=lambda rows: None)
+    assert (len(kept.rows), kept.tally.left_out.total()) == (2, 1)
+
+
+def test_half_a_surrogate_pair_is_refused_on_standard_input():
+    with pytest.raises(ValueError, match=r"row 2 is bad: 'text' holds U.D800"):
+        list(lines_of_json(["text"], io.StringIO(HALF["rows.jsonl"])))
+
+
+def test_a_parquet_file_changed_with_equal_size_and_time_is_read_anew(tmp_path):
+    path = tmp_path / "rows.parquet"
+    for text in ("one", "two"):
+        pq.write_table(pa.table({"text": [text]}), path)
+        os.utime(path, (10**9, 10**9))
+        assert read_file(str(path), ["text"])["text"][:] == [text]

@@ -1,0 +1,59 @@
+"""Folders of a corpus: what is no text of it is left out, and told of."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tercet.text.found_files import find_files
+
+BESIDE = [
+    ".ipynb_checkpoints/train-checkpoint.txt",
+    ".git/notes.txt",
+    ".train.txt.swp.txt",
+    "__MACOSX/._train.txt",
+    "inner/.hidden.jsonl",
+    "inner/__MACOSX/train.txt",
+    "README.md",
+    "inner/readme.txt",
+    "paper.pdf",
+]
+
+
+def write(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("Other text.")
+
+
+def test_what_is_no_text_is_left_out_of_a_folder_and_told_of(tmp_path):
+    write(tmp_path, "train.txt", "inner/more.md", *BESIDE)
+    with pytest.warns(UserWarning, match="left out") as told:
+        files = find_files(tmp_path)
+    assert [str(file.relative_to(tmp_path)) for file in files] == ["inner/more.md", "train.txt"]
+    (message,) = (str(warning.message) for warning in told)
+    assert message == (
+        f"folder {tmp_path}: .git, .ipynb_checkpoints, .train.txt.swp.txt, README.md, __MACOSX and 4 more "
+        "left out, as no text of the corpus"
+    )
+
+
+@pytest.mark.parametrize("name", BESIDE[:-1])
+def test_what_is_named_by_itself_is_read(tmp_path, name):
+    write(tmp_path, name)
+    assert find_files(tmp_path / name) == [tmp_path / name]
+
+
+def test_a_folder_of_nothing_else_is_refused(tmp_path):
+    write(tmp_path, ".cache/a.txt", "b.pdf")
+    with pytest.raises(
+        ValueError, match=r"has no corpus files but \.cache, b\.pdf: their names end in \.txt"
+    ):
+        find_files(tmp_path)
+
+
+def test_a_folder_of_texts_alone_says_nothing(tmp_path):
+    write(tmp_path, "a.txt", "b/c.text")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(find_files(tmp_path)) == 2

@@ -1,0 +1,139 @@
+"""Files as they lie on a disk: packed or not, and the lines of those that hold text.
+
+What is compressed is read as a stream, and Arrow notices where it breaks off. Text is UTF-8; a file that says
+by its first bytes that it is of another encoding is not read. Other bytes become surrogates (PEP 383), which
+no text holds, so that a bad line does not end the reading. No line is read beyond the most characters that a
+record may have: a small compressed file may hold one of any length.
+"""
+
+import codecs
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BufferedReader, TextIOWrapper
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pyarrow
+
+from .bad_records import DamageError, Limit, foreign_character
+
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+"""Ending of a compressed file -> Arrow's name for what it is compressed by."""
+
+UNPACKERS = {".gz": "gzip -dc", ".zst": "zstd -dc"}
+"""Ending of a compressed file -> the command that unpacks it."""
+
+MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+"""Byte order mark at the beginning of a file -> its encoding; that of UTF-32 begins like that of UTF-16."""
+
+BYTES_AT_ONCE = 2**20
+
+
+def ending(path: Path) -> str:
+    """Give the ending of a file's name without its compression, in lower case."""
+    name = Path(path.name.lower())
+    return Path(name.stem).suffix if name.suffix in COMPRESSIONS else name.suffix
+
+
+def first_line(error: BaseException | None) -> str:
+    """Shorten what an error says to its first line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def seekable(file: Path) -> Iterator[BinaryIO]:
+    """Open a file whose reader begins at its end; a compressed one, which is read forwards, is unpacked."""
+    if file.suffix.lower() not in COMPRESSIONS:
+        with file.open("rb") as source:
+            yield source
+        return
+    with tempfile.TemporaryFile() as whole:
+        with damage_at(lambda: 1), unpacked(file) as packed:
+            shutil.copyfileobj(packed, whole)
+        yield whole
+
+
+def lines_of(file: Path, limit: Limit, newline: str | None = None) -> Iterator[tuple[int, str]]:
+    """Read the lines of a file, numbered from 1; one that is too long is cut where it shows.
+
+    Args:
+        file: Compressed or not.
+        limit: One character more is read of a line.
+        newline: That of `open`.
+
+    Raises:
+        DamageError: The file breaks off, or is not UTF-8.
+    """
+    number, most = 0, limit.characters + 1
+    with damage_at(lambda: number + 1), text_of(file, newline) as text:
+        while line := text.readline(most):
+            number += 1
+            yield number, line
+            while len(line) == most and not line.endswith(("\n", "\r")):  # pass over its rest
+                line = text.readline(most)
+
+
+def text_of(file: Path, newline: str | None = None) -> TextIOWrapper:
+    """Open a file of text behind its byte order mark.
+
+    Raises:
+        DamageError: It is not UTF-8.
+    """
+    source = unpacked(file)
+    head = source.peek(4)
+    for mark, encoding in MARKS.items():
+        if head.startswith(mark):
+            source.close()
+            raise DamageError(1) from ValueError(f"it is {encoding}, not UTF-8: {conversion(file, encoding)}")
+    if head.startswith(codecs.BOM_UTF8):
+        source.read(len(codecs.BOM_UTF8))
+    return TextIOWrapper(source, "utf-8", errors="surrogateescape", newline=newline)
+
+
+def unpacked(file: Path) -> BufferedReader:
+    """Open a file for reading its contents forwards."""
+    compression = COMPRESSIONS.get(file.suffix.lower())
+    if compression is None:
+        return cast(BufferedReader, file.open("rb", buffering=BYTES_AT_ONCE))
+    if file.stat().st_size == 0:
+        raise EOFError("it is empty")
+    return BufferedReader(pyarrow.input_stream(str(file), compression), BYTES_AT_ONCE)
+
+
+@contextmanager
+def damage_at(number: Callable[[], int]) -> Iterator[None]:
+    """Say at which line or row Arrow, or what unpacks for it, no longer understood a file."""
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+        if getattr(error, "errno", None) is not None:  # of the machine, not of the file
+            raise
+        raise DamageError(number()) from error
+
+
+def problem_of_bytes(text: str, file: Path) -> str:
+    """Say what in the contents of a file is no text; empty if everything is."""
+    character = foreign_character(text)
+    if character == "\0":
+        return f"a NUL byte is no text; if the file is UTF-16, convert it: {conversion(file, 'UTF-16LE')}"
+    if not character:
+        return ""
+    return (
+        f"byte 0x{ord(character) - 0xDC00:02x} is not UTF-8; convert the file from the encoding that it has, "
+        f"such as WINDOWS-1252: {conversion(file, 'WINDOWS-1252')}"
+    )
+
+
+def conversion(file: Path, encoding: str) -> str:
+    """Give the command that converts a file to UTF-8."""
+    name, unpack = shlex.quote(str(file)), UNPACKERS.get(file.suffix.lower())
+    convert = f"iconv -f {encoding} -t UTF-8"
+    return f"{unpack} {name} | {convert} > NEW_FILE" if unpack else f"{convert} {name} > NEW_FILE"
