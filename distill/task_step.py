@@ -26,7 +26,7 @@ from ..finetune.summary import conclude, keep_rows
 from ..finetune.task import Task
 from ..finetune.tasks import load_task
 from ..interop.messages import quietly
-from ..interop.model_folder import find_folder
+from ..interop.model_folder import find_folder, save_tokenizer
 from ..modeling import TercetPreTrainedModel
 from ..text.cache import made_once
 from ..text.rows import read_rows
@@ -190,7 +190,7 @@ def write_beginning(step: PreparedTaskStep, student: StudentRecipe, folder: Path
 
     def write(target: Path) -> None:
         with quietly():
-            step.teacher.tokenizer.save_pretrained(target)
+            save_tokenizer(step.teacher.tokenizer, target)
             own_student(step, student).save_pretrained(target)
 
     return str(made_once(folder, write))

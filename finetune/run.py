@@ -18,7 +18,7 @@ from transformers import PreTrainedConfig
 
 from ..interop.conversion import from_stock
 from ..interop.messages import quietly
-from ..interop.model_folder import find_folder, load_config, load_tokenizer
+from ..interop.model_folder import find_folder, load_config, load_tokenizer, save_tokenizer
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe
 from ..pretraining.run import pretrain
 from ..pretraining.text import open_texts
@@ -175,5 +175,5 @@ def as_ours(model: PretrainedModelRecipe, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with quietly():
             from_stock(str(source)).save_pretrained(imported)
-            tokenizer.save_pretrained(imported)
+            save_tokenizer(tokenizer, imported)
     return imported

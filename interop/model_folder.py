@@ -6,9 +6,16 @@ pickle is executed.
 
 import json
 from pathlib import Path
+from typing import cast
 
 from huggingface_hub import snapshot_download
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 
 from ..modeling.configuration_tercet import TercetConfig
 from ..training.model_paths import require_path
@@ -129,6 +136,20 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool | None = None) -> Pr
         raise ValueError(
             f"the tokenizer in {folder} cannot be loaded ({first_line(error)}): copy its files again"
         ) from error
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write a tokenizer into a folder; what its `tokenizer.json` says of truncation and padding is taken out.
+
+    Both are what the latest call has asked for. Programs that read this file alone would cut any text there,
+    although they know the model's limit or ask for the whole. How long texts may be is `model_max_length`, in
+    `tokenizer_config.json`.
+    """
+    if tokenizer.is_fast:
+        backend = cast(PreTrainedTokenizerFast, tokenizer).backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+    tokenizer.save_pretrained(folder)
 
 
 def untrusted(who: str, trust_remote_code: bool | None) -> ValueError:

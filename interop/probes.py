@@ -160,8 +160,8 @@ def probes_for(
             rows = random_rows(stock.config, length, seed, num_rows=NUM_CHOICES)
             texts[f"random ids, {length} tokens"] = rows
     if tokenizer is not None:
-        encoded = tokenizer(list(TEXTS), truncation=True, max_length=limit)["input_ids"]
-        texts["text"] = [[token for token in row if token != pad_id(stock.config)] for row in encoded]
+        encoded = tokenizer(list(TEXTS), verbose=False)["input_ids"]  # cut below: to cut would change it
+        texts["text"] = [[token for token in row[:limit] if token != pad_id(stock.config)] for row in encoded]
     counterpart = counterpart_of(stock)
     if "eos_token_id" in counterpart.fields:
         texts = {name: ended(rows, stock.config.eos_token_id) for name, rows in texts.items()}

@@ -18,7 +18,7 @@ from ..training.ownership import OWN, is_ours, record_all, require_removable
 from .certificate import Certificate, certify
 from .conversion import from_stock, to_stock
 from .messages import quietly
-from .model_folder import find_folder, load_tokenizer, require_fit
+from .model_folder import find_folder, load_tokenizer, require_fit, save_tokenizer
 from .own_model import load_transformer
 from .source import load_stock
 
@@ -137,7 +137,7 @@ def write_model(
         with quietly():
             model.save_pretrained(partial)
             if tokenizer is not None:
-                tokenizer.save_pretrained(partial)
+                save_tokenizer(tokenizer, partial)
         add(partial)
         record_all(partial)
         if folder.is_symlink():

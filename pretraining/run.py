@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
 from ..interop.messages import quietly
+from ..interop.model_folder import save_tokenizer
 from ..reporting.curves import draw_log
 from ..text.cache import made_once
 from ..text.special_tokens import tell_of_unknown
@@ -153,7 +154,7 @@ def save_models(
         folder = run_folder / folder_of(name, kind, training)
         with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
             model.save_pretrained(folder, state_dict=weights)
-            tokenizer.save_pretrained(folder)
+            save_tokenizer(tokenizer, folder)
             shutil.copy(run_folder / RECIPE, folder)
 
 

@@ -41,6 +41,12 @@ def test_texts_stand_alone_where_a_label_is_read_at_the_end_and_no_pad_is_named(
     assert {each.probe for each in certificate.differences} == {probe.name for probe in probes}
 
 
+def test_tokenizer_is_as_it_was_before(stock, tokenizer) -> None:
+    model, before = stock("BertModel"), tokenizer.backend_tokenizer.to_str()
+    probes_for(model, from_stock(model), tokenizer)
+    assert tokenizer.backend_tokenizer.to_str() == before
+
+
 def test_pads_stand_behind_only(stock, tokenizer) -> None:
     """Stock decoders look for the last token that is no pad: a text may end in one, where it is the end."""
     model = stock("LlamaForSequenceClassification", pad_token_id=tokenizer.vocab["."])

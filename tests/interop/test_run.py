@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from tercet.__main__ import main
@@ -98,6 +99,26 @@ def test_pooler_that_no_head_reads_is_left_behind(folder, stock) -> None:
     )
     save_file(tensors, source / "model.safetensors", {"format": "pt"})
     assert type(load_stock(str(source))).__name__ == "BertForMaskedLM"
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_written_tokenizer_cuts_and_pads_no_text(folder, tokenizer, tmp_path: Path, is_cut: bool) -> None:
+    """Whoever reads `tokenizer.json` alone gets the whole of a text, whatever was asked of it before."""
+    if is_cut:  # as several models of others are published
+        tokenizer.backend_tokenizer.enable_truncation(5)
+        tokenizer.backend_tokenizer.enable_padding(length=9)
+    source, text = folder("GPT2LMHeadModel"), "a proof is a story " * 30
+    whole = tokenizer(text)["input_ids"]
+    ours, stock, encoder = (tmp_path / name for name in ("ours", "stock", "encoder"))
+    assert main(["import", str(source), str(ours)]) == 0
+    assert main(["export", str(ours), str(stock)]) == 0
+    assert main(["convert", str(ours), "--to", "encoder", "--output", str(encoder)]) == 0
+    for written in (ours, stock):
+        alone = Tokenizer.from_file(str(written / "tokenizer.json"))
+        assert (alone.truncation, alone.padding) == (None, None)
+        assert alone.encode(text).ids == whole
+    alone = Tokenizer.from_file(str(encoder / "tokenizer.json"))
+    assert (alone.truncation, alone.padding) == (None, None)
 
 
 @pytest.mark.parametrize("name", ["BertModel", "RobertaModel"])
