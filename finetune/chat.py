@@ -66,8 +66,7 @@ class Chat(Task):
         """Find out how BLEU has to cut the answers."""
         return {"tokenization": tokenization_for(last_answers(dialogues_in(train, recipe, labelled=True)))}
 
-    @staticmethod
-    def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
+    def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
         """Make sure that it has a chat template."""
         give_template(tokenizer)
 

@@ -2,8 +2,8 @@
 
     [CLS] text [SEP]     [CLS] text [SEP] other text [SEP]     <s> text </s></s> other text </s>
 
-Tokenizers of decoders often frame nothing; the token that ends a text then stands between the two of a pair,
-as it did between documents in pretraining.
+Nothing is put there but by the tokenizer, which is saved with the model: what a model has learned from and is
+scored on is what others give it. What a tokenizer lacks for a task it gets beforehand (`frames.py`).
 """
 
 import warnings
@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from ..interop.tokenizer_roles import give_segments
 from ..text.bad_records import RowError
 from ..training.packing import Ragged, ragged
 
@@ -53,7 +54,7 @@ class TextEncoder:
         self.has_token_types = has_token_types
         self.is_causal = is_causal
         self.decoder_start_id = decoder_start_id
-        self.frames = tokenizer.num_special_tokens_to_add(pair=True) > 0
+        self.frames = tokenizer.num_special_tokens_to_add(pair=False) > 0
 
     def encode(self, texts: Sequence[str], others: Sequence[str] | None = None) -> dict[str, Ragged]:
         """Encode texts, or pairs of texts: `input_ids`, and `token_type_ids` if the model reads them.
@@ -62,11 +63,25 @@ class TextEncoder:
 
         Raises:
             RowError: The tokenizer knows nothing of a text.
-            ValueError: There is no room for a text beside what frames it, or nothing to put between two.
+            ValueError: There is no room for a text beside what frames it.
         """
-        if others is None or self.frames:
-            return self._fields(self._tokenize(texts, others))
-        return self._fields(self._join(texts, others))
+        return self._fields(self._tokenize([texts] if others is None else [texts, others]))
+
+    def encode_targets(self, texts: Sequence[str], max_length: int) -> Ragged:
+        """Encode texts that are to be written, as the tokenizer has those of the target's language.
+
+        Raises:
+            RowError: The tokenizer knows nothing of a text.
+            ValueError: There is no room for a text beside what frames it.
+        """
+        encoded = self._tokenize([texts], max_length, ("text_target",))
+        return self._fields(encoded)["input_ids"]
+
+    def settled(self) -> PreTrainedTokenizerFast:
+        """Let the tokenizer cut as this does, and give what the model reads, by itself: so it is saved."""
+        self.tokenizer.model_max_length = self.max_length
+        give_segments(self.tokenizer, self.has_token_types)
+        return self.tokenizer
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> dict[str, Ragged]:
         """Encode texts that come as words: besides what `encode` gives, `words`.
@@ -74,45 +89,33 @@ class TextEncoder:
         That is, at the first token of each word, the word's number, and -1 at all other tokens. Words are
         joined by spaces and found again by their characters, so that every fast tokenizer will do.
         """
-        encoded = self._tokenize([" ".join(words) for words in texts], return_offsets_mapping=True)
+        encoded = self._tokenize([[" ".join(words) for words in texts]], return_offsets_mapping=True)
         spans = zip(texts, encoded["offset_mapping"], strict=True)
         words = [words_at(words, offsets) for words, offsets in spans]
         return self._fields(encoded) | {"words": as_ragged(words)}
 
     def _tokenize(
-        self, texts: Sequence[str], others: Sequence[str] | None = None, **options: Any
+        self,
+        columns: Sequence[Sequence[str]],
+        max_length: int | None = None,
+        names: Sequence[str] = ("text", "text_pair"),
+        **options: Any,
     ) -> BatchEncoding:
-        """Call the tokenizer on texts or pairs, and once more if some are too long."""
-        columns = [list(texts)] if others is None else [list(texts), list(others)]
-        self._require_room(self.tokenizer.num_special_tokens_to_add(len(columns) > 1) + len(columns))
+        """Call the tokenizer on columns of texts, by its names for them; again if some are too long."""
+        longest = self.max_length if max_length is None else max_length
+        least = self.tokenizer.num_special_tokens_to_add(len(columns) > 1) + len(columns)
+        if longest < least:
+            raise ValueError(
+                f"{longest} tokens are too few for a row, which needs at least {least}: raise data.max_length"
+            )
+        options |= dict(zip(names, map(list, columns), strict=False))
         options |= {"return_attention_mask": False, "return_token_type_ids": True, "verbose": False}
-        encoded = self.tokenizer(*columns, **options)  # pyright: ignore[reportArgumentType]
-        lengths = [len(ids) for ids in encoded["input_ids"]]
-        self._tell_of_cuts(lengths)
-        if max(lengths) > self.max_length:
-            options |= {"truncation": "longest_first", "max_length": self.max_length}
-            encoded = self.tokenizer(*columns, **options)  # pyright: ignore[reportArgumentType]
+        encoded = self.tokenizer(**options)
+        tell_of_cuts([len(ids) for ids in encoded["input_ids"]], longest)
+        if max(map(len, encoded["input_ids"])) > longest:
+            encoded = self.tokenizer(**options, truncation="longest_first", max_length=longest)
             self.tokenizer.backend_tokenizer.no_truncation()  # or it would be saved with the tokenizer
         return encoded
-
-    def _join(self, texts: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
-        """Put the token that ends a text between the two of each pair, and leave out what is too long."""
-        between = self.tokenizer.eos_token_id
-        if between is None:
-            raise ValueError(
-                "the tokenizer has no eos token to separate the two texts of a row: set its eos_token, or "
-                "join the texts in one column"
-            )
-        self._require_room(3)
-        options: dict[str, Any] = {"add_special_tokens": False, "verbose": False}
-        encoded = (self.tokenizer(list(column), **options)["input_ids"] for column in (texts, others))
-        pairs = [*zip(*encoded, strict=True)]
-        self._tell_of_cuts([len(first) + 1 + len(second) for first, second in pairs])
-        kept = [cut_longest_first(first, second, self.max_length - 1) for first, second in pairs]
-        return {
-            "input_ids": [[*first, between, *second] for first, second in kept],
-            "token_type_ids": [[0] * (len(first) + 1) + [1] * len(second) for first, second in kept],
-        }
 
     def _fields(self, encoded: Mapping[str, Any]) -> dict[str, Ragged]:
         names = ["input_ids", *(["token_type_ids"] if self.has_token_types else [])]
@@ -121,32 +124,15 @@ class TextEncoder:
                 raise RowError(row, "has no text that the tokenizer knows: take it out")
         return {name: as_ragged(encoded[name]) for name in names}
 
-    def _require_room(self, least: int) -> None:
-        if self.max_length < least:
-            raise ValueError(
-                f"{self.max_length} tokens are too few for a row, which needs at least {least}: raise "
-                f"data.max_length"
-            )
 
-    def _tell_of_cuts(self, lengths: list[int]) -> None:
-        if num_cut := sum(length > self.max_length for length in lengths):
-            warnings.warn(
-                f"{num_cut:,} of {len(lengths):,} texts are longer than {self.max_length} tokens, the "
-                f"longest has {max(lengths):,}: they are truncated",
-                stacklevel=2,
-            )
-
-
-def cut_longest_first(first: list[int], second: list[int], room: int) -> tuple[list[int], list[int]]:
-    """Cut two lists of ids so that they fit into a room together, and the shorter one loses least.
-
-    >>> cut_longest_first([1] * 9, [2] * 3, 8), cut_longest_first([1] * 9, [2] * 9, 5)
-    (([1, 1, 1, 1, 1], [2, 2, 2]), ([1, 1], [2, 2, 2]))
-    """
-    shorter = min(len(first), len(second), room // 2)
-    if len(first) > len(second):
-        return first[: room - shorter], second[:shorter]
-    return first[:shorter], second[: room - shorter]
+def tell_of_cuts(lengths: Sequence[int], max_length: int) -> None:
+    """Warn of texts that are too long, if some are."""
+    if num_cut := sum(length > max_length for length in lengths):
+        warnings.warn(
+            f"{num_cut:,} of {len(lengths):,} texts are longer than {max_length} tokens, the longest has "
+            f"{max(lengths):,}: they are truncated",
+            stacklevel=2,
+        )
 
 
 def words_at(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> np.ndarray:

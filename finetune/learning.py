@@ -10,10 +10,10 @@ import safetensors.torch
 import torch
 from accelerate import Accelerator, DistributedType
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
 from ..interop.messages import quietly
+from ..interop.model_folder import save_tokenizer
 from ..modeling import TercetPreTrainedModel
 from ..training.checkpoint import best, latest, read_state
 from ..training.disk import explaining_a_full_disk, replace_text
@@ -27,12 +27,13 @@ from ..training.run_folder import MODEL, SCORES, delete
 from ..training.sharding import gathered, load_whole_weights, whole_weights
 from ..training.stages import prepare_data
 from ..training.tracking import as_json
+from .encoding import TextEncoder
 from .evaluation import Evaluation, Evaluator, evaluate_rows
 from .examples import LabelledExamples
 from .model import PretrainedModel, learner_of, load_pretrained_model, merged
 from .output import ADAPTER, PREDICTIONS
 from .recipe import FineTuningRecipe, FineTuningSchedule
-from .splits import Split
+from .splits import Split, encoder_of
 from .tagger import remember_words
 from .task import Task
 from .tasks import keep_task
@@ -100,7 +101,8 @@ def learn(
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
         model, weights = merged(learner, folder / ADAPTER) if recipe.lora else (pretrained.model, weights)
-        keep_model(model, weights, pretrained.tokenizer, task, folder / MODEL)
+        encoder = encoder_of(model, pretrained.tokenizer, recipe.data.max_length)
+        keep_model(model, weights, encoder, task, folder / MODEL)
         keep_results(folder, evaluations, results)
     accelerator.wait_for_everyone()
     return results
@@ -212,17 +214,17 @@ def load_best_model(model: nn.Module, folder: Path, accelerator: Accelerator) ->
 def keep_model(
     model: TercetPreTrainedModel,
     weights: dict[str, Tensor],
-    tokenizer: PreTrainedTokenizerBase,
+    encoder: TextEncoder,
     task: Task,
     folder: Path,
 ) -> None:
-    """Write a finished model with everything that others need to use it."""
+    """Write a finished model with everything that others need to use it as it was scored."""
     remedy = "make room and continue with --resume; the checkpoints are there"
     with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
         model.save_pretrained(folder, state_dict=weights)
-        tokenizer.save_pretrained(folder)
-    keep_task(task, folder)
-    for name, content in task.companions(model.config).items():
+        save_tokenizer(encoder.settled(), folder)
+    keep_task(task, folder, encoder.max_length)
+    for name, content in task.companions(model.config, encoder.max_length).items():
         (folder / name).parent.mkdir(exist_ok=True)
         replace_text(folder / name, json.dumps(content, indent=2) + "\n")
 

@@ -18,6 +18,7 @@ from datasets import Dataset
 from scipy.special import softmax
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import PreTrainedTokenizerBase
 
 from ..modeling.packing import bounds_of, longest
 from ..objectives.streams import one_stream
@@ -30,6 +31,7 @@ from ..training.objective import Batch, Example
 from ..training.packing import Ragged, boundaries, restarting_positions
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers
+from .frames import separate_pairs
 from .task import Facts, Prediction, Task
 from .task_recipes import MultipleChoiceRecipe
 from .texts import DIGITS
@@ -93,6 +95,10 @@ class MultipleChoice(Task):
         """Find the number that is right most often."""
         right = MultipleChoice(recipe, {}).references(train)
         return {"most_frequent": Counter(right).most_common(1)[0][0]}
+
+    def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Make sure that it separates a text and its choice."""
+        separate_pairs(tokenizer)
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Encode each choice as a pair with its text, and lay those of a row end to end."""

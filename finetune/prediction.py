@@ -29,7 +29,7 @@ from .encoding import TextEncoder
 from .evaluation import predict
 from .prediction_file import Origin, PredictionFile, require_same_rows
 from .splits import encoder_of
-from .task import Prediction, Task
+from .task import MAX_LENGTH, Prediction, Task
 from .tasks import load_task
 
 ROWS_AT_ONCE = 1024
@@ -57,7 +57,7 @@ class Predictor:
             raise ValueError(f"{folder} has no model of Tercet's with a tokenizer: name a fine-tuned one")
         with quietly():
             self.model: TercetPreTrainedModel = model_class.from_pretrained(folder).to(device).eval()
-        self.encoder: TextEncoder = encoder_of(self.model, tokenizer, None)
+        self.encoder: TextEncoder = encoder_of(self.model, tokenizer, self.task.facts[MAX_LENGTH])
         self.device = device
         self.precision = precision
 

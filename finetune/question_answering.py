@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
 
 from ..metrics.answers import answer_scores, exact_match, word_f1
 from ..objectives.question_answering import NO_CHARACTER, QuestionAnsweringObjective
@@ -24,6 +25,7 @@ from ..text.rows import texts_of, values_of
 from ..training.packing import Ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
+from .frames import end_pairs
 from .task import Facts, Prediction, Task
 from .task_recipes import QuestionAnsweringRecipe
 from .texts import DIGITS
@@ -75,6 +77,10 @@ class QuestionAnswering(Task):
         """Find out whether there are questions without an answer, and which answer is the most frequent."""
         first = [(own or [""])[0] for own in QuestionAnswering(recipe, {}).references(train)]
         return {"has_unanswerable": "" in first, "most_frequent": Counter(first).most_common(1)[0][0]}
+
+    def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Make sure that it separates question and text, and ends the text."""
+        end_pairs(tokenizer)
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Cut each row into windows, each with the place of the row's first answer, if it holds it."""

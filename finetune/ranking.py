@@ -181,9 +181,9 @@ class Ranking(Task):
         """All texts that belong to the query."""
         return " | ".join(reference.texts)
 
-    def companions(self, config: TercetConfig) -> dict[str, Any]:
-        """Give what sentence-transformers reads."""
-        return vector_files(config)
+    def companions(self, config: TercetConfig, max_length: int) -> dict[str, Any]:
+        """Give what sentence-transformers reads, and the length that servers of vectors look for there."""
+        return vector_files(config) | {"sentence_bert_config.json": {"max_seq_length": max_length}}
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Rank the documents alike for all queries, first what belongs to most training rows.

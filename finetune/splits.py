@@ -157,12 +157,14 @@ def contents(rows: Dataset, columns: Iterable[str]) -> list[str]:
 def encoder_of(
     model: TercetPreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int | None
 ) -> TextEncoder:
-    """Make what turns texts into a model's ids, as long as the model can read or as the recipe says.
+    """Make what turns texts into a model's ids, as long as a recipe says, or as model and tokenizer do.
+
+    A recipe may ask for more than the tokenizer says, which is what an earlier run has read.
 
     Raises:
         ValueError: The recipe wants more than the model can read.
     """
-    longest = min(model.config.max_position_embeddings, tokenizer.model_max_length)
+    longest = model.config.max_position_embeddings
     if max_length is not None and max_length > longest:
         raise ValueError(
             f"data.max_length is {max_length}, but the model has a maximum length of {longest} tokens: "
@@ -171,7 +173,7 @@ def encoder_of(
     has_token_types = bool(getattr(model.config, "type_vocab_size", 0))
     return TextEncoder(
         tokenizer,
-        max_length or longest,
+        max_length or min(longest, tokenizer.model_max_length),
         has_token_types=has_token_types,
         is_causal=isinstance(model.config, TercetDecoderConfig),
         decoder_start_id=getattr(model.config, "decoder_start_token_id", None),

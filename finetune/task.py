@@ -28,6 +28,9 @@ from .library_metrics import Modules, library_scores
 SHOWN_CHARACTERS = 600
 """Of a text in a report, at most."""
 
+MAX_LENGTH = "max_length"
+"""Among the facts that are kept: tokens of a row that the model was trained and scored on, at most."""
+
 Prediction = dict[str, Any]
 """What is predicted for one row, as it is written into a file."""
 
@@ -90,9 +93,8 @@ class Task(ABC):
         """Repair the columns of a row that cannot be used, or give `None` where that would be a guess."""
         return None
 
-    @staticmethod
-    def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
-        """Give a tokenizer what the task needs beside its tokens; most tasks need nothing.
+    def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Give a tokenizer what the task needs beside its tokens: a frame, a chat template, or nothing.
 
         Raises:
             ValueError: It cannot have that.
@@ -224,8 +226,10 @@ class Task(ABC):
 
         return scored
 
-    def companions(self, config: TercetConfig) -> dict[str, Any]:
-        """Give what other programs need beside the finished model: names of JSON files and what they hold."""
+    def companions(self, config: TercetConfig, max_length: int) -> dict[str, Any]:
+        """Give what other programs need beside the finished model, which reads `max_length` tokens of a row:
+        names of JSON files and what they hold.
+        """
         return {}
 
     def minimized_metric(self, scores: Mapping[str, float | None]) -> float:

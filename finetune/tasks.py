@@ -18,7 +18,7 @@ from .question_answering import QuestionAnswering
 from .ranking import Ranking
 from .regression import Regression
 from .tagging import Tagging
-from .task import Task
+from .task import MAX_LENGTH, Task
 from .task_recipes import (
     ChatRecipe,
     ClassificationRecipe,
@@ -82,9 +82,9 @@ def build_task(recipe: TaskRecipe, train: Dataset) -> Task:
     return task
 
 
-def keep_task(task: Task, folder: Path) -> None:
-    """Write into a model's folder what it can do, for `load_task`."""
-    told = {"task": recipe_data(task.recipe), "facts": task.facts}
+def keep_task(task: Task, folder: Path, max_length: int) -> None:
+    """Write into a model's folder what it can do, for `load_task`, and how many tokens of a row it reads."""
+    told = {"task": recipe_data(task.recipe), "facts": task.facts | {MAX_LENGTH: max_length}}
     replace_text(folder / TASK, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
 
 

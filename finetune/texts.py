@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from scipy.special import softmax
+from transformers import PreTrainedTokenizerBase
 
 from ..metrics.labels import (
     DECISION_SCORES,
@@ -23,6 +24,7 @@ from ..training.packing import Ragged
 from .bag_of_words import BagOfWords
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
+from .frames import separate_pairs
 from .labels import Labels, find_labels, labels_known, listed_values, require_labels
 from .task import Facts, Prediction, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe
@@ -35,6 +37,11 @@ class TextTask(Task):
     """A task on whole texts, or pairs of texts. Abstract: each kind adds its labels."""
 
     head = "ForSequenceClassification"
+
+    def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Make sure that it separates the two texts of a pair."""
+        if len(self.recipe.texts) > 1:
+            separate_pairs(tokenizer)
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Encode texts or pairs."""

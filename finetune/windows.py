@@ -4,8 +4,8 @@
     [CLS] question [SEP] ... the text again, from the last `stride` tokens of the window before ... [SEP]
 
 That there is no answer is a place, too: the first token, which is [CLS] in BERT (Devlin et al., 2019, section
-4.3). But the first token of a causal model has seen nothing, and where a tokenizer frames nothing it is the
-question's: there it is the last token, for which an end-of-text token is put behind the text.
+4.3). But the first token of a causal model has seen nothing, and where a tokenizer opens no text it is the
+question's: there it is the last token, which ends the text (`frames.end_pairs`).
 
 Shapes: T tokens of a window, or of a question with a whole text.
 """
@@ -16,7 +16,6 @@ from typing import cast
 
 import numpy as np
 from tokenizers import Encoding
-from transformers import PreTrainedTokenizerFast
 
 from ..objectives.question_answering import NO_CHARACTER
 from ..text.bad_records import RowError
@@ -86,35 +85,24 @@ def window_places(is_text: np.ndarray, max_length: int, stride: int, row: int) -
 
 def encode_pairs(encoder: TextEncoder, questions: Sequence[str], texts: Sequence[str]) -> list[Pair]:
     """Encode each question with its whole text."""
-    between = "" if encoder.frames else encoder.tokenizer.eos_token or ""
-    encoded = encoder.tokenizer([f"{each}{between}" for each in questions], list(texts), verbose=False)
+    encoded = encoder.tokenizer(list(questions), list(texts), verbose=False)
     account = cast(list[Encoding], encoded.encodings)
-    return [pair_of(each, text, encoder.tokenizer) for each, text in zip(account, texts, strict=True)]
+    return [pair_of(each, text) for each, text in zip(account, texts, strict=True)]
 
 
-def pair_of(encoding: Encoding, text: str, tokenizer: PreTrainedTokenizerFast) -> Pair:
-    """Turn the tokenizer's account of a pair into arrays, with an end-of-text token if nothing ends it.
-
-    Raises:
-        ValueError: The tokenizer has no such token.
-    """
+def pair_of(encoding: Encoding, text: str) -> Pair:
+    """Turn the tokenizer's account of a pair into arrays."""
     is_text = np.array([number == 1 for number in encoding.sequence_ids])
     offsets = np.full((len(is_text), 2), NO_CHARACTER)
     offsets[is_text] = characters(text, np.array(encoding.offsets)[is_text])
     begins, ends = offsets.T
-    pair = {
+    return {
         "input_ids": np.array(encoding.ids),
         "token_type_ids": np.array(encoding.type_ids),
         "begins": begins,
         "ends": ends,
         "is_text": is_text,
     }
-    if not is_text[-1]:
-        return pair
-    if tokenizer.eos_token_id is None:
-        raise ValueError("the tokenizer has no eos token to append to texts: set its eos_token")
-    last = (tokenizer.eos_token_id, encoding.type_ids[-1], NO_CHARACTER, NO_CHARACTER, False)
-    return {name: np.append(values, value) for (name, values), value in zip(pair.items(), last, strict=True)}
 
 
 def characters(text: str, offsets: np.ndarray) -> np.ndarray:

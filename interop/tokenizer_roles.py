@@ -36,12 +36,16 @@ def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase, to: Member, *, has_seg
         for role, stand_in in STAND_INS.items():
             if getattr(tokenizer, role) is None and getattr(tokenizer, stand_in) is not None:
                 setattr(tokenizer, role, getattr(tokenizer, stand_in))
-    takes_segments = to == "encoder" and has_segments
-    names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
-    keep_option(tokenizer, "model_input_names", [*names, "token_type_ids"] if takes_segments else names)
+    give_segments(tokenizer, to == "encoder" and has_segments)
     if type(tokenizer) is PreTrainedTokenizerFast:
         keep_option(tokenizer, "padding_side", "left" if to == "decoder" else "right")
         frame(tokenizer, to)
+
+
+def give_segments(tokenizer: PreTrainedTokenizerBase, has_segments: bool) -> None:
+    """Let a call of the tokenizer say of each token which text it is of, if the model has vectors of that."""
+    names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
+    keep_option(tokenizer, "model_input_names", [*names, "token_type_ids"] if has_segments else names)
 
 
 def keep_option(tokenizer: PreTrainedTokenizerBase, name: str, value: Any) -> None:

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
-from tercet.finetune.encoding import TextEncoder, cut_longest_first
+from tercet.finetune.encoding import TextEncoder
+from tercet.finetune.frames import separate_pairs
 
 TEXTS = [
     "The house is old.",
@@ -40,6 +40,18 @@ def encode(families):
     return encode
 
 
+@pytest.fixture
+def separating(families):
+    """Give those that frame nothing with what separates pairs."""
+
+    def separating(name):
+        tokenizer = deepcopy(families[name])
+        separate_pairs(tokenizer)
+        return tokenizer
+
+    return separating
+
+
 def read(tokenizer, *columns, **options):
     encoded = tokenizer(*columns, return_token_type_ids=True, **options)
     return {name: encoded[name] for name in ("input_ids", "token_type_ids")}
@@ -58,35 +70,19 @@ def test_pairs_are_framed_as_the_tokenizer_frames_them(families, encode, name):
     assert encode(name, TEXTS, OTHERS, has_token_types=False) == {"input_ids": found["input_ids"]}
 
 
-def with_a_frame(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
-    """Let a tokenizer put the token that ends a text between the two of a pair itself."""
-    other, end = deepcopy(tokenizer), tokenizer.eos_token
-    other.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        "$A", f"$A {end} $B:1", [(end, tokenizer.eos_token_id)]
-    )
-    return other
-
-
-@pytest.mark.parametrize("max_length", [LONG, 40, 16, 3])
 @pytest.mark.parametrize("name", FRAMELESS)
-@pytest.mark.filterwarnings("ignore:.*they are truncated")
-def test_pairs_without_a_frame_are_joined_by_the_end_of_a_text(families, encode, name, max_length):
-    """As if the tokenizer framed them so, also where they are cut."""
-    framing = with_a_frame(families[name])
-    expected = read(framing, TEXTS, OTHERS, truncation="longest_first", max_length=max_length)
-    assert encode(name, TEXTS, OTHERS, max_length=max_length) == expected
-
-
-@pytest.mark.parametrize("room", range(1, 12))
-def test_the_shorter_of_a_pair_loses_least(room):
-    """One by one, the last id of the longer one is taken away, until all fit."""
-    for sizes in [(0, 20), (20, 0), (3, 9), (9, 3), (7, 7), (1, 1), (6, 5)]:
-        first, second = ([*range(size)] for size in sizes)
-        expected = [first[:], second[:]]
-        shorter = min(expected, key=len)
-        while sum(map(len, expected)) > room:
-            max(expected, key=lambda ids, shorter=shorter: (len(ids), ids is shorter)).pop()
-        assert list(cut_longest_first(first, second, room)) == expected
+def test_pairs_without_a_frame_are_separated_by_the_end_of_a_text(families, separating, name):
+    own, tokenizer = families[name], separating(name)
+    sides = (own(side, add_special_tokens=False)["input_ids"] for side in (TEXTS, OTHERS))
+    pairs = [*zip(*sides, strict=True)]
+    end = own.eos_token_id
+    found = tokenizer(TEXTS, OTHERS, return_token_type_ids=True)
+    assert found["input_ids"] == [[*first, end, *second] for first, second in pairs]
+    expected = [[0] * (len(first) + 1) + [1] * len(second) for first, second in pairs]
+    assert found["token_type_ids"] == expected
+    assert tokenizer(TEXTS)["input_ids"] == own(TEXTS)["input_ids"]
+    separate_pairs(tokenizer)
+    assert tokenizer(TEXTS, OTHERS)["input_ids"] == found["input_ids"]
 
 
 @pytest.mark.parametrize("name", FRAMING + FRAMELESS)
@@ -159,7 +155,7 @@ def test_a_frame_is_something_left(families, encode):
 
 @pytest.mark.parametrize(
     ("name", "columns", "least"),
-    [("wordpiece", 1, 3), ("wordpiece", 2, 5), ("byte_bpe", 1, 1), ("byte_bpe", 2, 3), ("roberta", 2, 6)],
+    [("wordpiece", 1, 3), ("wordpiece", 2, 5), ("byte_bpe", 1, 1), ("byte_bpe", 2, 2), ("roberta", 2, 6)],
 )
 @pytest.mark.filterwarnings("ignore:.*they are truncated")
 def test_a_room_too_small_for_a_frame_is_refused(encode, name, columns, least):
@@ -171,11 +167,10 @@ def test_a_room_too_small_for_a_frame_is_refused(encode, name, columns, least):
 
 def test_a_pair_without_anything_to_put_between_is_refused(families):
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=families["byte_bpe"].backend_tokenizer)
-    encoder = TextEncoder(tokenizer, LONG, has_token_types=False)
     with pytest.raises(
         ValueError, match="no eos token to separate the two texts of a row: set its eos_token"
     ):
-        encoder.encode(TEXTS, OTHERS)
+        separate_pairs(tokenizer)
 
 
 def test_a_tokenizer_that_is_not_fast_is_refused():

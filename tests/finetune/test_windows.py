@@ -9,6 +9,7 @@ import pytest
 from datasets import Dataset
 
 from tercet.finetune.encoding import TextEncoder
+from tercet.finetune.frames import end_pairs
 from tercet.finetune.question_answering import QuestionAnswering
 from tercet.finetune.task_recipes import QuestionAnsweringRecipe
 from tercet.finetune.windows import encode_windows
@@ -37,10 +38,13 @@ TOKENIZERS = {
 @pytest.fixture(scope="session")
 def tokenizers():
     """Train a tokenizer of every kind on what the tests read."""
-    return {
+    found = {
         kind: train_tokenizer(list(TEXTS.values()) * 5, kind.split()[0], 420, **options)
         for kind, options in TOKENIZERS.items()
     }
+    for tokenizer in found.values():
+        end_pairs(tokenizer)
+    return found
 
 
 def encoder_with(tokenizer, max_length: int, **fields: Any) -> TextEncoder:

@@ -104,7 +104,7 @@ def write_fine_tuned(root: Path, name: str, base: str, task: Any) -> None:
     member = {"tercet_encoder": "Encoder", "tercet_seq2seq": "Seq2Seq"}[config.model_type]
     torch.manual_seed(1)
     getattr(modeling, f"Tercet{member}{task.head}")(config).save_pretrained(folder)
-    keep_task(task, folder)
+    keep_task(task, folder, 64)
 
 
 @pytest.fixture(scope="session")
