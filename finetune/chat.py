@@ -22,10 +22,17 @@ from ..reporting.blocks import Line, Run
 from ..text.bad_records import RowError
 from ..text.rows import Row, lists_of, texts_of
 from ..training.objective import IGNORE
-from .chat_encoding import ASSISTANT, Dialogue, encode_dialogues, encode_prompts, give_template
-from .chat_objective import ChatObjective
+from .chat_encoding import (
+    ASSISTANT,
+    Dialogue,
+    encode_dialogues,
+    encode_prompts,
+    give_template,
+    require_room,
+)
+from .chat_objective import PROMPT, ChatObjective
 from .encoding import TextEncoder, as_ragged
-from .examples import LabelledExamples, numbers
+from .examples import LabelledExamples
 from .task import Facts, Prediction, Task, shortened
 from .task_recipes import ChatRecipe
 
@@ -80,23 +87,22 @@ class Chat(Task):
         self.encoder = encoder
         dialogues = dialogues_in(rows, self.recipe, labelled=labelled)
         if not labelled:
-            prompts = encode_prompts(
-                [without_last_answer(own) for own in dialogues], encoder.tokenizer, encoder.max_length
-            )
-            lengths = np.array([len(ids) for ids in prompts])
-            return LabelledExamples({"input_ids": as_ragged(prompts), "prompt_length": numbers(lengths)})
+            prompts = encode_prompts([without_last_answer(own) for own in dialogues], encoder.tokenizer)
+            require_room(prompts, encoder.max_length)
+            return LabelledExamples({"input_ids": as_ragged(prompts), PROMPT: as_ragged(prompts)})
         encoded = encode_dialogues(dialogues, encoder.tokenizer, encoder.max_length)
-        return LabelledExamples(
-            {
-                "input_ids": as_ragged([each.ids for each in encoded]),
-                "labels": as_ragged([np.where(each.is_target, each.ids, IGNORE) for each in encoded]),
-                "prompt_length": numbers(np.array([each.prompt_length for each in encoded])),
-            }
-        )
+        fields = {
+            "input_ids": as_ragged([each.ids for each in encoded]),
+            "labels": as_ragged([np.where(each.is_target, each.ids, IGNORE) for each in encoded]),
+        }
+        if self.writes:
+            asked = [before_last_answer(own) for own in dialogues]
+            fields[PROMPT] = as_ragged(encode_prompts(asked, encoder.tokenizer))
+        return LabelledExamples(fields)
 
     def objective(self) -> ChatObjective:
         """The next token of the assistant's turns."""
-        return ChatObjective(self.recipe.longest_answer, self.encoder.max_length, self.writes)
+        return ChatObjective(self.recipe.longest_answer, self.encoder.max_length)
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
         """Give the loss of each row's answers with the number of their tokens, and the written text."""
@@ -223,6 +229,12 @@ def dialogue_of(row: Row, recipe: ChatRecipe) -> Dialogue:
 def without_last_answer(dialogue: Dialogue) -> Dialogue:
     """Give a dialogue up to its last answer; all of it if something follows that."""
     return dialogue[:-1] if dialogue[-1]["role"] == ASSISTANT and len(dialogue) > 1 else dialogue
+
+
+def before_last_answer(dialogue: Dialogue) -> Dialogue:
+    """Give a dialogue up to its last answer, without what follows that."""
+    places = [place for place, message in enumerate(dialogue) if message["role"] == ASSISTANT]
+    return dialogue[: places[-1]]
 
 
 def last_answers(dialogues: Sequence[Dialogue]) -> list[str]:

@@ -49,12 +49,6 @@ class EncodedDialogue(NamedTuple):
     is_target: np.ndarray
     """Which of them the assistant writes (T,)."""
 
-    @property
-    def prompt_length(self) -> int:
-        """How many tokens stand before the last answer."""
-        begins = np.flatnonzero(np.diff(self.is_target.astype(np.int8), prepend=0) == 1)
-        return int(begins[-1]) if len(begins) else len(self.ids)
-
 
 def give_template(tokenizer: PreTrainedTokenizerBase) -> None:
     """Give a tokenizer the default chat template if it has none.
@@ -93,19 +87,20 @@ def encode_dialogues(
     return cut
 
 
-def encode_prompts(
-    dialogues: Sequence[Dialogue], tokenizer: PreTrainedTokenizerBase, max_length: int
-) -> list[np.ndarray]:
+def encode_prompts(dialogues: Sequence[Dialogue], tokenizer: PreTrainedTokenizerBase) -> list[np.ndarray]:
     """Encode dialogues that the assistant is to answer, with the generation prompt.
 
     Raises:
-        RowError: The template refuses a dialogue, or it is too long.
+        RowError: The template refuses a dialogue.
     """
-    encoded = [refusing(prompt_ids, dialogue, tokenizer, row) for row, dialogue in enumerate(dialogues)]
-    for row, ids in enumerate(encoded):
+    return [refusing(prompt_ids, dialogue, tokenizer, row) for row, dialogue in enumerate(dialogues)]
+
+
+def require_room(prompts: Sequence[np.ndarray], max_length: int) -> None:
+    """Raise a `RowError` if a prompt leaves no room for an answer."""
+    for row, ids in enumerate(prompts):
         if len(ids) >= max_length:
             raise RowError(row, f"has a dialogue of {len(ids)} tokens, but {max_length} fit: shorten it")
-    return encoded
 
 
 def template_of(tokenizer: PreTrainedTokenizerBase) -> str:

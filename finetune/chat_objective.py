@@ -3,6 +3,7 @@
 Legend: S dialogues, n targets.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..interop.messages import quietly
 from ..objectives.streams import one_stream
 from ..objectives.task_objectives import TaskObjective
 from ..objectives.token_objective import without_targets
@@ -23,6 +25,15 @@ FILLER = 0
 
 WRITTEN_AT_ONCE = 32
 """Dialogues that are answered together."""
+
+PROMPT = "prompt"
+"""The field of what is read before the last answer, in examples whose last answer is to be written."""
+
+PROMPT_ENDS = "prompt_ends"
+"""In a batch: where the prompt of each dialogue ends, as they lie end to end (S,)."""
+
+READING_PROMPTS = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "min_length": 0}
+"""Generation defaults by which what fills a prompt counts like its tokens, and what has no effect."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +54,23 @@ class ChatObjective(TaskObjective[Answered]):
     Args:
         longest_answer: Tokens that a model writes at most.
         max_length: Tokens of a prompt with its answer at most.
-        writes: Whether answers are written for dialogues with targets, too.
     """
 
-    def __init__(self, longest_answer: int, max_length: int, writes: bool):
+    def __init__(self, longest_answer: int, max_length: int):
         super().__init__("token")
         self.longest_answer = longest_answer
         self.max_length = max_length
-        self.writes = writes
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack the dialogues; `labels` are their tokens where the assistant writes, and -100 elsewhere."""
         batch = one_stream(gather(examples, "input_ids"))
-        for name in ("index", "prompt_length"):
-            batch[name] = torch.from_numpy(gather(examples, name).values)
+        batch["index"] = torch.from_numpy(gather(examples, "index").values)
+        if has_field(examples, PROMPT):
+            prompts = gather(examples, PROMPT)
+            batch |= {
+                PROMPT: torch.from_numpy(prompts.values),
+                PROMPT_ENDS: torch.from_numpy(prompts.edges[1:]),
+            }
         if has_field(examples, "labels"):
             batch["labels"] = torch.from_numpy(gather(examples, "labels").values)[None]
         return batch
@@ -81,7 +95,7 @@ class ChatObjective(TaskObjective[Answered]):
             rows = torch.searchsorted(bounds, places, right=True) - 1
             losses.index_add_(0, rows, each)
             counts.index_add_(0, rows, torch.ones_like(each))
-        answers = self.write(model, batch) if self.writes or "labels" not in batch else []
+        answers = self.write(model, batch) if PROMPT in batch else []
         return Answered(losses, counts, answers)
 
     def loss(self, outputs: Answered, batch: Batch) -> Tensor:
@@ -95,28 +109,54 @@ class ChatObjective(TaskObjective[Answered]):
         return [np.concatenate(pair) for pair in zip(numbers, written, strict=True)]
 
     def write(self, model: nn.Module, batch: Batch) -> list[np.ndarray]:
-        """Write the last answer of each dialogue, greedily, without its special end."""
-        edges = batch["cu_seq_lens_q"].tolist()[:-1]
-        lengths = batch["prompt_length"].tolist()
-        prompts = [
-            batch["input_ids"][0, edge : edge + length] for edge, length in zip(edges, lengths, strict=True)
-        ]
-        written: list[np.ndarray] = []
-        for first in range(0, len(prompts), WRITTEN_AT_ONCE):
-            group = prompts[first : first + WRITTEN_AT_ONCE]
-            longest = max(map(len, group))
-            ids = torch.stack([F.pad(own, (longest - len(own), 0), value=FILLER) for own in group])
-            mask = torch.stack([F.pad(torch.ones_like(own), (longest - len(own), 0)) for own in group])
-            with torch.inference_mode():
-                found = cast(Any, model).generate(
-                    input_ids=ids,
-                    attention_mask=mask,
-                    max_new_tokens=min(self.longest_answer, self.max_length - longest),
-                    do_sample=False,
-                    pad_token_id=FILLER,
-                )
-            written += list(found[:, longest:].cpu().numpy())
+        """Write the last answer of each dialogue, greedily and else by the model's generation defaults.
+
+        What is written does not depend on what is written beside it: dialogues are answered together if they
+        have the same room and, where the defaults read what fills a prompt, the same length.
+        """
+        prompts = batch[PROMPT].tensor_split(batch[PROMPT_ENDS].cpu()[:-1])
+        written: list[np.ndarray] = [np.empty(0, dtype=np.int64)] * len(prompts)
+        together: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for index, prompt in enumerate(prompts):
+            room = min(self.longest_answer, self.max_length - len(prompt))
+            together[room, len(prompt) if reads_prompts(model) else 0].append(index)
+        for (room, _), indices in together.items():
+            for first in range(0, len(indices), WRITTEN_AT_ONCE) if room > 0 else ():
+                chosen = indices[first : first + WRITTEN_AT_ONCE]
+                found = answer(model, [prompts[index] for index in chosen], room)
+                for index, ids in zip(chosen, found, strict=True):
+                    written[index] = ids
         return written
+
+
+def reads_prompts(model: nn.Module) -> bool:
+    """Tell whether what a model writes depends on which tokens its prompt has been filled with."""
+    defaults = cast(Any, model).generation_config
+    return any(getattr(defaults, name) not in (None, idle) for name, idle in READING_PROMPTS.items())
+
+
+@torch.inference_mode()
+def answer(model: nn.Module, prompts: Sequence[Tensor], room: int) -> list[np.ndarray]:
+    """Write what follows prompts: up to the first token that ends a text, or as much as there is room."""
+    longest, generator = max(map(len, prompts)), cast(Any, model)
+    ids = torch.stack([F.pad(own, (longest - len(own), 0), value=FILLER) for own in prompts])
+    mask = torch.stack([F.pad(torch.ones_like(own), (longest - len(own), 0)) for own in prompts])
+    with quietly():  # defaults of drawing have no effect here, and are told of
+        found = generator.generate(
+            input_ids=ids, attention_mask=mask, max_new_tokens=room, do_sample=False, pad_token_id=FILLER
+        )
+    ends = np.atleast_1d(generator.generation_config.eos_token_id or [])
+    return [up_to_end(row, ends) for row in found[:, longest:].cpu().numpy()]
+
+
+def up_to_end(ids: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Leave out what stands behind the first end of a text, with which `generate` fills an answer.
+
+    >>> up_to_end(np.array([5, 6, 2, 0, 0]), np.array([2, 3])).tolist()
+    [5, 6, 2]
+    """
+    places = np.flatnonzero(np.isin(ids, ends))
+    return ids[: places[0] + 1] if len(places) else ids
 
 
 def is_target(batch: Batch) -> Tensor:
@@ -126,4 +166,4 @@ def is_target(batch: Batch) -> Tensor:
 
 def read_by(batch: Batch) -> Batch:
     """Leave what the model reads."""
-    return without_targets(batch, "index", "prompt_length", "labels")
+    return without_targets(batch, "index", PROMPT, PROMPT_ENDS, "labels")
