@@ -1,8 +1,8 @@
 """Generation: a text for a text, by a model of source and target (translation, summarization, ...).
 
-Both texts have the frame that the tokenizer gives them and end with the end-of-sequence token, whether the
-frame has it or not. The target is learned with teacher forcing, as in pretraining. A model is judged by what
-it writes on its own, too, until that token or as far as the longest target goes.
+Both texts have the frame that the tokenizer gives them, each in its language where it knows several, and the
+end-of-sequence token in it. The target is learned with teacher forcing, as in pretraining. A model is judged
+by what it writes on its own, too, as `generation_config.json` says that it writes, which is saved with it.
 
 Legend: E rows, N packed tokens of the encoder, M packed tokens of the decoder.
 """
@@ -14,24 +14,24 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenization_for
-from ..objectives.denoising import append_eos
 from ..objectives.streams import one_step_late, one_stream, side_by_side
 from ..objectives.task_objectives import TaskObjective
 from ..objectives.token_objective import without_targets
 from ..objectives.writing import read_out, write
 from ..text.rows import texts_of
 from ..text.sentences import split_sentences
-from ..text.special_tokens import required_token_id
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example
 from ..training.packing import Ragged, pack
 from .encoding import TextEncoder
 from .examples import LabelledExamples
+from .frames import end_texts
 from .task import Facts, Prediction, Task
 from .task_recipes import GenerationRecipe
+from .writing_defaults import settle_writing
 
 FILLER = 0
 """Id that sources are filled with to be written for together: any will do, since it is hidden."""
@@ -50,15 +50,11 @@ class Written:
 class GenerationObjective(TaskObjective[Written]):
     """Teacher forcing: each token of a target from the source and the true tokens before it.
 
-    Args:
-        longest_target: Tokens that a model writes at most.
-        num_beams: Targets that it follows at once.
+    What a model writes by itself, it writes by its generation defaults (`settle_writing`), without drawing.
     """
 
-    def __init__(self, longest_target: int, num_beams: int):
+    def __init__(self):
         super().__init__("token")
-        self.longest_target = longest_target
-        self.num_beams = num_beams
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack sources for the encoder and, if there are any, targets for the decoder."""
@@ -82,13 +78,7 @@ class GenerationObjective(TaskObjective[Written]):
     def outputs(self, model: nn.Module, batch: Batch) -> Written:
         """Write a target for each source, and find the loss of the right ones."""
         ids, edges = batch["input_ids"][0].cpu().numpy(), batch["cu_seq_lens_k"].tolist()
-        written = write(
-            model,
-            np.split(ids, edges[1:-1]),
-            FILLER,
-            num_beams=self.num_beams,
-            max_new_tokens=self.longest_target,
-        )
+        written = write(model, np.split(ids, edges[1:-1]), FILLER)
         is_labelled = "labels" in batch
         return Written(self.losses(model, batch)[self.term] if is_labelled else torch.zeros(()), written)
 
@@ -129,6 +119,14 @@ class Generation(Task):
             )
         return {"tokenization": tokenization_for(targets)}
 
+    def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Make sure that it ends texts."""
+        end_texts(tokenizer)
+
+    def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Let the model write as it will be scored: as the recipe and the target's language say."""
+        settle_writing(model, tokenizer, self.recipe.longest_target, self.recipe.num_beams)
+
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Encode sources, each behind the prefix, and targets.
 
@@ -148,16 +146,16 @@ class Generation(Task):
                 f"it, or raise data.max_length, up to the number of the model's positions"
             )
         sources = [self.recipe.prefix + text for text in texts_of(rows, self.recipe.source)]
-        fields = {"input_ids": encode_ended(sources, encoder.tokenizer, encoder.max_length)}
+        fields = encoder.encode(sources)
         if labelled:
-            labels = encode_ended(texts_of(rows, self.recipe.target), encoder.tokenizer, longest)
+            labels = encoder.encode_targets(texts_of(rows, self.recipe.target), longest)
             late = one_step_late(pack(labels), encoder.decoder_start_id)[0].numpy()
             fields |= {"decoder_input_ids": Ragged(late, labels.lengths), "labels": labels}
         return LabelledExamples(fields)
 
     def objective(self) -> GenerationObjective:
         """Teacher forcing."""
-        return GenerationObjective(self.recipe.longest_target, self.recipe.num_beams)
+        return GenerationObjective()
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
         """Give the texts."""
@@ -204,24 +202,6 @@ class Generation(Task):
         """
         sources = texts_of(rows, self.recipe.source)
         return [{"text": split_sentences(text.strip())[0]} for text in sources]
-
-
-def encode_ended(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, longest: int) -> Ragged:
-    """Encode texts in the tokenizer's frame, each with the end-of-sequence token at its end.
-
-    Args:
-        texts: Whatever does not fit is cut off; a warning counts these texts.
-        tokenizer: Its frame of an empty text tells whether it adds that token.
-        longest: Ids of a text at most, that token included.
-
-    Raises:
-        ValueError: The tokenizer has no such token, or leaves nothing of a text.
-    """
-    eos_id = required_token_id(tokenizer, "eos", "generation")
-    is_ended = tokenizer("")["input_ids"][-1:] == [eos_id]
-    room = longest if is_ended else longest - 1
-    ids = TextEncoder(tokenizer, room, has_token_types=False).encode(texts)["input_ids"]
-    return ids if is_ended else append_eos(ids.values, ids.lengths, eos_id)
 
 
 def texts_in(predictions: Sequence[Prediction]) -> list[str]:

@@ -21,7 +21,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from .. import modeling
 from ..interop.architectures import architecture_of
 from ..interop.conversion import from_stock
-from ..interop.inheritance import inherit
+from ..interop.inheritance import inherit, inherit_writing
 from ..interop.messages import quietly, shortened
 from ..interop.model_folder import (
     find_folder,
@@ -97,6 +97,7 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
     require_fit(tokenizer, source.config)
     task.prepare_tokenizer(tokenizer)
     model, fresh = with_head(source, task, recipe, seed)
+    task.prepare_model(model, tokenizer)
     return PretrainedModel(model, tokenizer, sorted({*fresh, *drawn}))
 
 
@@ -165,6 +166,7 @@ def with_head(
         )
     torch.manual_seed(seed)
     model = getattr(modeling, name)(config)
+    inherit_writing(model, source)
     if recipe.from_scratch:
         return model, sorted(dict(model.named_parameters()))
     return model, inherit(model, source, keeps_head=not recipe.new_head)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from datasets import Dataset
 from torch import nn
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..metrics.bootstrap import bootstrap_scores, percentile_interval
 from ..metrics.labels import LabelRow
@@ -99,6 +99,10 @@ class Task(ABC):
         Raises:
             ValueError: It cannot have that.
         """
+        return
+
+    def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Give a model what the task needs beside its weights; most tasks need nothing."""
         return
 
     @property

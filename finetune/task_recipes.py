@@ -235,8 +235,8 @@ class GenerationRecipe(RowsRecipe):
     """Prefix of every source, such as `summarize: `."""
     longest_target: Annotated[int, Field(gt=0)] = 64
     """Maximum number of tokens in a generated text."""
-    num_beams: Annotated[int, Field(gt=0)] = 1
-    """Number of beams in beam search."""
+    num_beams: Annotated[int, Field(gt=0)] | None = None
+    """Number of beams in beam search; by default, what the model's `generation_config.json` says, or 1."""
     metric_for_best_model: Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match"] = "rougeL"
     """Metric that selects the best checkpoint."""
     metrics: Modules = ()

@@ -1,15 +1,27 @@
-"""Weights that go from one model of ours to another with a different head: all that both have."""
+"""What goes from one model of ours to another with a different head: all weights that both have, and the way
+to write.
+"""
+
+import warnings
+from copy import deepcopy
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from torch import Tensor
+from transformers import GenerationConfig
 
 from ..modeling.pretrained_neural import NeuralPreTrainedModel
-from .messages import shortened
+from .messages import quietly, shortened
 
 POOLERS = {
     "next_sentence_head.dense.weight": "classifier.transform.dense.weight",
     "next_sentence_head.dense.bias": "classifier.transform.dense.bias",
 }
 """What next-sentence prediction has taught -> where a classifier has it (Devlin et al., 2019, 3.1)."""
+
+
+SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+"""Fields that the configuration of a model and its generation defaults have in common."""
 
 
 def inherit(
@@ -49,3 +61,42 @@ def inherited(
         for name, tensor in tensors.items()
         if name.startswith("model.") or (keeps_head and name in own and own[name].shape == tensor.shape)
     }
+
+
+def inherit_writing(model: NeuralPreTrainedModel, source: NeuralPreTrainedModel) -> None:
+    """Give a model the generation defaults of the one that it comes from, if both write.
+
+    Ids of special tokens that its configuration has changed are changed there, too.
+
+    Warns:
+        UserWarning: Some were.
+
+    Raises:
+        ValueError: They contradict themselves.
+    """
+    if not (model.can_generate() and source.can_generate()):
+        return
+    defaults: Any = deepcopy(source.generation_config)
+    for name in SPECIAL_IDS:
+        before, now = (getattr(each.config, name, None) for each in (source, model))
+        if before != now != getattr(defaults, name):
+            warnings.warn(
+                f"generation_config.json: {name} is now {now}, as in the model's configuration; it was "
+                f"{getattr(defaults, name)}",
+                stacklevel=2,
+            )
+            setattr(defaults, name, now)
+    require_savable(defaults)
+    model.generation_config = defaults
+
+
+def require_savable(defaults: GenerationConfig) -> None:
+    """Raise a `ValueError` if transformers will not save generation defaults, before a run, not after it."""
+    try:
+        with TemporaryDirectory() as folder, quietly():
+            defaults.save_pretrained(folder)
+    except ValueError as error:
+        raise ValueError(
+            f"generation_config.json cannot be saved with the model ({' '.join(str(error).split())}): "
+            f"correct it where the model is from"
+        ) from error

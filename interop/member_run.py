@@ -132,7 +132,9 @@ def settle(reading: Reading, tokenizer: PreTrainedTokenizerBase, to: Member) -> 
         ids["decoder_start_token_id"] = start
     for config in (model.config, *([model.generation_config] if model.can_generate() else [])):
         for name, value in ids.items():
-            if value is not None:
+            given = getattr(config, name, None)
+            is_one_of_several = isinstance(given, list) and value in given  # tokens that end a text
+            if value is not None and not is_one_of_several:
                 setattr(config, name, value)
     return reading
 

@@ -30,6 +30,7 @@ from ..modeling import (
 from ..modeling.attention_patterns import SMALLEST_WINDOW
 from ..modeling.configuration_tercet import SHARED_FIELDS
 from ..modeling.positions import POSITIONS
+from .inheritance import inherit_writing
 from .stack_pairs import joined_config
 
 Member = Literal["encoder", "decoder", "seq2seq"]
@@ -93,9 +94,13 @@ def read_as(
     if decoder is not None and to != "seq2seq":
         raise ValueError(f"--decoder is given, but --to is {to!r}: a second model is for seq2seq only")
     if to == "seq2seq":
-        return read_as_seq2seq(source, source if decoder is None else decoder, seed)
-    fields = fields_as(source, to)
-    return fill(built(to, fields, seed, source.dtype), tensors_as(source, to))
+        writer = source if decoder is None else decoder
+        reading = read_as_seq2seq(source, writer, seed)
+    else:
+        writer, fields = source, fields_as(source, to)
+        reading = fill(built(to, fields, seed, source.dtype), tensors_as(source, to))
+    inherit_writing(reading.model, writer)
+    return reading
 
 
 def read_as_seq2seq(encoder: TercetPreTrainedModel, decoder: TercetPreTrainedModel, seed: int) -> Reading:

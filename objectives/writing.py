@@ -17,11 +17,10 @@ def write(
     sources: Sequence[np.ndarray],
     pad_id: int,
     *,
-    num_beams: int = 1,
-    max_new_tokens: int = 128,
     batch_size: int = 32,
+    **options: int,
 ) -> list[np.ndarray]:
-    """Write a target for each source, greedily or by beam search, and return the targets in their order.
+    """Write a target for each source, the likeliest that is found, and return the targets in their order.
 
     Batches hold sources of like lengths, so that little is padded.
 
@@ -29,9 +28,8 @@ def write(
         model: Can generate; in evaluation mode, so that it drops nothing.
         sources: Token ids, framed as in training.
         pad_id: What sources are filled with behind their ends.
-        num_beams: Targets that are followed at once; 1 is greedy.
-        max_new_tokens: Tokens of a target at most.
         batch_size: Sources of a batch.
+        options: What is otherwise than in the model's generation defaults: `num_beams`, `max_new_tokens`, ...
 
     Returns:
         Token ids as `generate` gives them: from the decoder's start token to the end, and pads.
@@ -45,9 +43,8 @@ def write(
         with torch.inference_mode():
             written: Tensor = cast(Any, model).generate(
                 **{name: tensor.to(device) for name, tensor in batch.items()},
-                num_beams=num_beams,
-                max_new_tokens=max_new_tokens,
                 do_sample=False,
+                **options,
             )
         for index, ids in zip(indices, written.cpu().numpy(), strict=True):
             targets[index] = ids

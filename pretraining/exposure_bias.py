@@ -61,7 +61,7 @@ class SourceAndTarget(Generator):
 
     def behind_own(self, sources: Ids, num_tokens: int) -> list[np.ndarray]:
         """Generate, and leave out the token that the decoder begins with."""
-        written = write(self.model, sources, self.pad_id, max_new_tokens=num_tokens)
+        written = write(self.model, sources, self.pad_id, num_beams=1, max_new_tokens=num_tokens)
         return [row[1:] for row in written]
 
 
@@ -85,7 +85,7 @@ class Continuation(Generator):
             raise ValueError(
                 f"the beginnings have from {min(lengths)} to {max(lengths)} tokens: cut them to one length"
             )
-        written = write(self.model, sources, self.pad_id, max_new_tokens=num_tokens)
+        written = write(self.model, sources, self.pad_id, num_beams=1, max_new_tokens=num_tokens)
         return [row[len(source) :] for row, source in zip(written, sources, strict=True)]
 
 

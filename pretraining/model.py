@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..configs.recipe import load_preset, preset_names
 from ..interop.growth import grow_into
 from ..interop.growth_requirements import require_growth
-from ..interop.inheritance import inherit
+from ..interop.inheritance import inherit, inherit_writing
 from ..interop.messages import shortened
 from ..interop.model_folder import find_folder, load_config, num_ids
 from ..interop.own_model import load_ours
@@ -68,6 +68,7 @@ def inherit_parts(model: Trainable, recipe: PretrainingRecipe, source: NeuralPre
         else:  # of Transformers, as `build_config` has checked
             larger, smaller = cast(TercetPreTrainedModel, part), cast(TercetPreTrainedModel, source)
             missing = grow_into(larger, smaller, noise=noise)
+        inherit_writing(part, source)
         for name, parameter in part.named_parameters():
             if name not in missing:
                 fresh.pop(id(parameter), None)
@@ -234,4 +235,6 @@ def fit_vocabulary(config: NeuralConfig, tokenizer: PreTrainedTokenizerBase, *, 
         role = next((name for name in SPECIAL_IDS if getattr(config, name) == start), "pad_token_id")
         config.decoder_start_token_id = getattr(tokenizer, role)
     for name in SPECIAL_IDS:
-        setattr(config, name, getattr(tokenizer, name))
+        own, given = getattr(tokenizer, name), getattr(config, name)
+        if not (isinstance(given, list) and own in given):  # several tokens may end a text
+            setattr(config, name, own)

@@ -21,7 +21,8 @@ from tercet import (
 )
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows, predict
-from tercet.finetune.generation import Generation, encode_ended
+from tercet.finetune.frames import end_texts
+from tercet.finetune.generation import Generation
 from tercet.finetune.model import freeze, with_head
 from tercet.finetune.recipe import PretrainedModelRecipe
 from tercet.finetune.splits import encoder_of
@@ -100,7 +101,9 @@ def slow_loss(model: torch.nn.Module, sources: list[list[int]], targets: list[li
 def test_the_loss_is_that_of_padded_texts_in_their_frames(model, frame):
     rows = draw(6)
     task = make_task(rows, prefix="to: ")
-    examples = task.examples(rows, encoder_of(model, make_tokenizer(frame), None))
+    tokenizer = make_tokenizer(frame)
+    task.prepare_tokenizer(tokenizer)
+    examples = task.examples(rows, encoder_of(model, tokenizer, None))
     objective = task.objective()
     batch = objective.collate(examples.pack(np.arange(6)), np.random.default_rng(0))
     begin, names = [BEGIN] * (frame == "both"), make_tokenizer("none").get_vocab()
@@ -153,6 +156,7 @@ def test_predictions_are_what_generate_writes_row_by_row(encoder, num_beams):
     model = make_model(initializer_range=0.5).eval()  # a model of small weights repeats itself
     rows, tokenizer = draw(16), encoder.tokenizer
     task = make_task(rows, num_beams=num_beams)
+    task.prepare_model(model, tokenizer)
     expected = []
     for text in rows["source"]:
         written = model.generate(
@@ -188,14 +192,17 @@ def test_pairs_can_be_learned_by_heart(encoder):
 
 
 def test_long_texts_are_cut_and_still_end():
-    tokenizer = make_tokenizer("none")
-    with pytest.warns(UserWarning, match=r"1 of 2 texts are longer than 3 tokens"):
-        ids = encode_ended(["a b c d e", "a"], tokenizer, longest=4)
-    assert [tokenizer.decode(row) for row in ids] == ["a b c </s>", "a </s>"]
-    tokenizer = make_tokenizer("both")
-    with pytest.warns(UserWarning, match=r"1 of 2 texts are longer than 4 tokens, the longest has 7"):
-        ids = encode_ended(["a b c d e", "a"], tokenizer, longest=4)
-    assert [tokenizer.decode(row) for row in ids] == ["<s> a b </s>", "<s> a </s>"]
+    for frame, texts, longest in (
+        ("none", ["a b c </s>", "a </s>"], 6),
+        ("both", ["<s> a b </s>", "<s> a </s>"], 7),
+    ):
+        tokenizer = make_tokenizer(frame)
+        end_texts(tokenizer)
+        encoder = TextEncoder(tokenizer, 24, has_token_types=False)
+        message = f"1 of 2 texts are longer than 4 tokens, the longest has {longest}"
+        with pytest.warns(UserWarning, match=message):
+            ids = encoder.encode_targets(["a b c d e", "a"], 4)
+        assert [tokenizer.decode(row) for row in ids] == texts
 
 
 @pytest.mark.parametrize(("column", "text"), [("source", " "), ("target", ""), ("target", None)])
@@ -223,9 +230,8 @@ def test_a_model_or_a_tokenizer_that_lacks_a_token_is_refused(model):
     rows = draw(4)
     with pytest.raises(ValueError, match=r"names no decoder_start_token_id: set model\.overrides"):
         make_task(rows).examples(rows, TextEncoder(make_tokenizer(), 24, has_token_types=False))
-    encoder = encoder_of(model, make_tokenizer(eos_token=None), None)
     with pytest.raises(ValueError, match=r"generation needs the tokenizer's eos_token"):
-        make_task(rows).examples(rows, encoder)
+        make_task(rows).prepare_tokenizer(make_tokenizer(eos_token=None))
 
 
 def test_a_decoder_cannot_do_it():

@@ -1,0 +1,71 @@
+"""How a model writes after fine-tuning: as `generation_config.json` said before, but for what a run decides.
+
+task.longest_target, task.num_beams    a model is scored so, and asked so without further words
+the language of the targets            what the decoder starts from, or writes first (mBART, NLLB)
+"""
+
+import warnings
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..interop.inheritance import require_savable
+from .frames import TEXT
+
+OF_BEAMS = ("early_stopping", "length_penalty")
+"""Defaults that mean something with several beams only."""
+
+
+def settle_writing(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, longest: int, num_beams: int | None
+) -> None:
+    """Let a model write targets as a recipe says, in their language.
+
+    Args:
+        model: Can generate.
+        tokenizer: Its own.
+        longest: Tokens that it writes at most.
+        num_beams: Targets that it follows at once; `None`: as it did.
+
+    Warns:
+        UserWarning: A value of its generation defaults gives way to another one.
+
+    Raises:
+        ValueError: Its other generation defaults do not go with these.
+    """
+    wanted: dict[str, Any] = {"max_new_tokens": longest, "max_length": None}
+    if num_beams is not None:
+        wanted["num_beams"] = num_beams
+    if num_beams == 1:
+        wanted |= dict.fromkeys(OF_BEAMS)
+    wanted |= of_language(tokenizer)
+    if (start := wanted.get("decoder_start_token_id")) is not None:
+        model.config.decoder_start_token_id = start
+    config: Any = model.generation_config
+    replaced = {
+        name: (old, value)
+        for name, value in wanted.items()
+        if (old := getattr(config, name)) is not None and old != value
+    }
+    if replaced:
+        changes = ", ".join(f"{name} {old} -> {value}" for name, (old, value) in replaced.items())
+        warnings.warn(
+            f"the run changes how the model writes (generation_config.json): {changes}", stacklevel=2
+        )
+    for name, value in wanted.items():
+        setattr(config, name, value)
+    require_savable(config)
+
+
+def of_language(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
+    """Say what the language of the targets asks of the decoder, if the tokenizer marks it in them.
+
+    A code that stands before a target is written first. With one behind it the decoder starts: it reads the
+    targets one step late, and the last token first (mBART).
+    """
+    (encoding,) = tokenizer(text_target=[TEXT]).encodings or ()
+    of_text = [place for place, number in enumerate(encoding.sequence_ids) if number is not None]
+    before, behind = encoding.ids[: of_text[0]], encoding.ids[of_text[-1] + 1 :]
+    usual = {getattr(tokenizer, f"{role}_token_id") for role in ("bos", "cls", "eos", "sep")}
+    found = {"forced_bos_token_id": before[-1:], "decoder_start_token_id": behind[-1:]}
+    return {name: ids[0] for name, ids in found.items() if ids and ids[0] not in usual}
