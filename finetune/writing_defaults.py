@@ -5,6 +5,7 @@ the language of the targets            what the decoder starts from, or writes f
 """
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -42,19 +43,25 @@ def settle_writing(
     if (start := wanted.get("decoder_start_token_id")) is not None:
         model.config.decoder_start_token_id = start
     config: Any = model.generation_config
-    replaced = {
-        name: (old, value)
-        for name, value in wanted.items()
-        if (old := getattr(config, name)) is not None and old != value
-    }
-    if replaced:
-        changes = ", ".join(f"{name} {old} -> {value}" for name, (old, value) in replaced.items())
+    before = {name: getattr(config, name) for name in wanted}
+    if any(old not in (None, wanted[name]) for name, old in before.items()):
         warnings.warn(
-            f"the run changes how the model writes (generation_config.json): {changes}", stacklevel=2
+            f"the run writes with {in_words(wanted)}, and so will the model; its generation_config.json said "
+            f"{in_words(before)}",
+            stacklevel=2,
         )
     for name, value in wanted.items():
         setattr(config, name, value)
     require_savable(config)
+
+
+def in_words(values: Mapping[str, Any]) -> str:
+    """List what is set.
+
+    >>> in_words({"num_beams": 4, "max_length": None})
+    'num_beams = 4'
+    """
+    return ", ".join(f"{name} = {value}" for name, value in values.items() if value is not None)
 
 
 def of_language(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:

@@ -113,9 +113,9 @@ def test_chat_has_the_loss_of_the_trainer(build, writer, tmp_path):
     ]
     model = build("decoder")
     recipe = ChatRecipe(kind="chat")
-    Chat.prepare_tokenizer(writer)
     rows = Dataset.from_dict({"messages": dialogues})
     task = Chat(recipe, Chat.find(recipe, rows))
+    task.prepare_tokenizer(writer)
     examples = task.examples(rows, TextEncoder(writer, 64, has_token_types=False))
     objective = task.objective()
     batch = objective.collate(pick(examples, np.arange(3)), np.random.default_rng(0))

@@ -147,7 +147,8 @@ def test_a_label_that_is_none_has_the_number_of_its_row_in_the_file(recipe):
 
 
 @pytest.mark.parametrize(
-    ("of_tokenizer", "asked", "longest"), [(64, None, 16), (9, None, 9), (64, 5, 5), (64, 16, 16)]
+    ("of_tokenizer", "asked", "longest"),
+    [(64, None, 16), (9, None, 9), (64, 5, 5), (64, 16, 16), (9, 16, 16)],
 )
 def test_texts_are_as_long_as_model_tokenizer_and_recipe_allow(
     families, monkeypatch, of_tokenizer, asked, longest
