@@ -79,13 +79,15 @@ def inherit_writing(model: NeuralPreTrainedModel, source: NeuralPreTrainedModel)
     defaults: Any = deepcopy(source.generation_config)
     for name in SPECIAL_IDS:
         before, now = (getattr(each.config, name, None) for each in (source, model))
-        if before != now != getattr(defaults, name):
-            warnings.warn(
-                f"generation_config.json: {name} is now {now}, as in the model's configuration; it was "
-                f"{getattr(defaults, name)}",
-                stacklevel=2,
-            )
+        default = getattr(defaults, name)
+        if now not in (None, before, default):
             setattr(defaults, name, now)
+            if default is not None:
+                warnings.warn(
+                    f"generation_config.json: {name} is now {now}, as in the model's configuration; it was "
+                    f"{default}",
+                    stacklevel=2,
+                )
     require_savable(defaults)
     model.generation_config = defaults
 

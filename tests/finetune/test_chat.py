@@ -203,3 +203,40 @@ def test_what_is_no_dialogue_is_refused(recipe_on, families):
     tokenizer.chat_template = None
     assert Chat.head == "ForCausalLM"
     assert tercet.TercetDecoderForCausalLM
+
+
+def test_an_answer_does_not_depend_on_those_written_beside_it(recipe_on):
+    """Nor on what prompts and answers are filled with: id 0, which is a text here, and counts as repeated."""
+    prepared = prepare(recipe_on(rows(12, 0), rows(9, 1), {"generate": True, "longest_answer": 6}))
+    model, examples = prepared.pretrained.model.eval(), prepared.splits["validation"].examples
+    objective = prepared.task.objective()
+    assert isinstance(objective, ChatObjective)
+
+    def answers(indices):
+        batch = objective.collate(pick(examples, np.array(indices)), np.random.default_rng(0))
+        return [ids.tolist() for ids in objective.write(model, batch)]
+
+    for penalty in (1.0, 2.0):
+        model.generation_config.repetition_penalty = penalty
+        model.generation_config.eos_token_id = None
+        written = answers(range(9))
+        model.generation_config.eos_token_id = [written[0][2], written[1][1]]
+        together = answers(range(9))
+        assert together == [answers([index])[0] for index in range(9)]
+        ends = model.generation_config.eos_token_id
+        assert together == [
+            ids[: min([ids.index(end) + 1 for end in ends if end in ids], default=None)] for ids in written
+        ]
+
+
+def test_a_last_answer_that_does_not_fit_is_not_written(recipe_on):
+    """It is not that of an earlier turn either, with which it would be compared."""
+    long = [{"role": "user", "content": "the cat " * 20}, {"role": "assistant", "content": "cat"}]
+    own = [{"messages": dialogue(random.Random(0), 1)}, {"messages": dialogue(random.Random(1), 1) + long}]
+    prepared = prepare(recipe_on(rows(8, 0), own, {"generate": True, "longest_answer": 6}))
+    examples = prepared.splits["validation"].examples
+    objective = prepared.task.objective()
+    batch = objective.collate(pick(examples, np.arange(2)), np.random.default_rng(0))
+    lengths = [len(ids) for ids in objective.write(prepared.pretrained.model.eval(), batch)]
+    assert lengths[0] > 0
+    assert lengths[1] == 0

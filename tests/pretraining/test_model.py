@@ -8,7 +8,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast
+from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from tercet import TercetConfig, TercetEncoderForMaskedLM, TercetRecurrentSeq2SeqForConditionalGeneration
 from tercet.configs.recipe import parse_recipe, recipe_data
@@ -224,3 +224,22 @@ def test_impossible_value_is_refused_in_one_line(override):
     with pytest.raises(ValueError, match=f"model.overrides: .*{next(iter(override))}") as refusal:
         build_config(recipe_of("encoder-tiny", "masked_language_modeling", **override))
     assert "\n" not in str(refusal.value)
+
+
+def test_a_model_that_goes_on_learning_keeps_how_it_writes(tokenizer, tmp_path: Path) -> None:
+    """All tokens that end a text, too, where the tokenizer's is one of them."""
+    recipe = recipe_of("decoder-tiny", "causal_language_modeling")
+    first = build_model(recipe, tokenizer)
+    first.config.eos_token_id = ends = [7, tokenizer.eos_token_id]
+    first.generation_config = GenerationConfig(
+        eos_token_id=[*ends, 9],
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        repetition_penalty=1.05,
+    )
+    first.save_pretrained(tmp_path)
+    going_on = replace(recipe, model=replace(recipe.model, preset=None, path=str(tmp_path), overrides={}))
+    model = build_model(going_on, tokenizer)
+    assert model.config.eos_token_id == ends
+    assert model.generation_config.eos_token_id == [*ends, 9]
+    assert model.generation_config.repetition_penalty == 1.05
