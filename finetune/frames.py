@@ -55,9 +55,9 @@ def end_pairs(tokenizer: PreTrainedTokenizerBase) -> None:
         put_end(tokenizer, "pair", SECOND)
 
 
-def behind(tokenizer: PreTrainedTokenizerBase, *texts: str) -> list[int]:
+def behind(tokenizer: PreTrainedTokenizerBase, text: str, other: str | None = None) -> list[int]:
     """Give the ids that stand behind a text or a pair."""
-    encoding = backend_of(tokenizer).encode(*texts)
+    encoding = backend_of(tokenizer).encode(text, other)
     of_texts = [place for place, number in enumerate(encoding.sequence_ids) if number is not None]
     return encoding.ids[max(of_texts, default=-1) + 1 :]
 

@@ -70,7 +70,7 @@ def of_language(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
     A code that stands before a target is written first. With one behind it the decoder starts: it reads the
     targets one step late, and the last token first (mBART).
     """
-    (encoding,) = tokenizer(text_target=[TEXT]).encodings or ()
+    encoding = (tokenizer(text_target=TEXT).encodings or [])[0]
     of_text = [place for place, number in enumerate(encoding.sequence_ids) if number is not None]
     before, behind = encoding.ids[: of_text[0]], encoding.ids[of_text[-1] + 1 :]
     usual = {getattr(tokenizer, f"{role}_token_id") for role in ("bos", "cls", "eos", "sep")}
