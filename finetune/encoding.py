@@ -16,6 +16,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedToken
 from ..interop.tokenizer_roles import give_segments
 from ..text.bad_records import RowError
 from ..training.packing import Ragged, ragged
+from .frames import backend_of
 
 NO_WORD = -1
 """Number of the word of a token that begins none."""
@@ -44,11 +45,7 @@ class TextEncoder:
         is_causal: bool = False,
         decoder_start_id: int | None = None,
     ):
-        if not tokenizer.is_fast:
-            raise ValueError(
-                f"{type(tokenizer).__name__} is not a fast tokenizer, which is needed for character "
-                f"offsets: convert it to tokenizer.json"
-            )
+        backend_of(tokenizer)
         self.tokenizer = cast(PreTrainedTokenizerFast, tokenizer)
         self.max_length = max_length
         self.has_token_types = has_token_types

@@ -15,10 +15,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..interop.tokenizer_roles import keep_option
-from ..text.special_tokens import required_token_id
-
-TEXT = "a"
-"""Stands for any text where a frame is looked at."""
+from ..text.special_tokens import ANY_TEXT, required_token_id
 
 FIRST, SECOND = ({"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB"))
 """The two texts of a frame, as `tokenizer.json` has them."""
@@ -30,7 +27,7 @@ def end_texts(tokenizer: PreTrainedTokenizerBase) -> None:
     Raises:
         ValueError: There is no such token.
     """
-    if required_token_id(tokenizer, "eos", "generation") not in behind(tokenizer, TEXT):
+    if required_token_id(tokenizer, "eos", "generation") not in behind(tokenizer, ANY_TEXT):
         put_end(tokenizer, "single", FIRST)
 
 
@@ -51,13 +48,13 @@ def end_pairs(tokenizer: PreTrainedTokenizerBase) -> None:
         ValueError: There is no such token.
     """
     separate_pairs(tokenizer)
-    if not behind(tokenizer, TEXT, TEXT):
+    if not behind(tokenizer, ANY_TEXT, ANY_TEXT):
         put_end(tokenizer, "pair", SECOND)
 
 
-def behind(tokenizer: PreTrainedTokenizerBase, *texts: str) -> list[int]:
+def behind(tokenizer: PreTrainedTokenizerBase, text: str, other: str | None = None) -> list[int]:
     """Give the ids that stand behind a text or a pair."""
-    encoding = backend_of(tokenizer).encode(*texts)
+    encoding = backend_of(tokenizer).encode(text, other)
     of_texts = [place for place, number in enumerate(encoding.sequence_ids) if number is not None]
     return encoding.ids[max(of_texts, default=-1) + 1 :]
 
@@ -97,5 +94,14 @@ def put_end(
 
 
 def backend_of(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """Give what a fast tokenizer works with."""
+    """Give what a fast tokenizer works with.
+
+    Raises:
+        ValueError: It is no fast one.
+    """
+    if not tokenizer.is_fast:
+        raise ValueError(
+            f"{type(tokenizer).__name__} is not a fast tokenizer, which is needed for character offsets: "
+            f"convert it to tokenizer.json"
+        )
     return cast(PreTrainedTokenizerFast, tokenizer).backend_tokenizer

@@ -101,8 +101,7 @@ def learn(
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
         model, weights = merged(learner, folder / ADAPTER) if recipe.lora else (pretrained.model, weights)
-        encoder = encoder_of(model, pretrained.tokenizer, recipe.data.max_length)
-        keep_model(model, weights, encoder, task, folder / MODEL)
+        keep_model(model, weights, encoder_for(recipe, pretrained), task, folder / MODEL)
         keep_results(folder, evaluations, results)
     accelerator.wait_for_everyone()
     return results
@@ -115,6 +114,11 @@ def load_learner(
     pretrained = load_pretrained_model(recipe.model, task, seed)
     remember_words(pretrained.model, splits)
     return pretrained, learner_of(pretrained.model, recipe.lora, recipe.training.frozen_layers)
+
+
+def encoder_for(recipe: FineTuningRecipe, pretrained: PretrainedModel) -> TextEncoder:
+    """Make what has turned texts into the ids that a model has learned from."""
+    return encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
 
 
 def results_of(

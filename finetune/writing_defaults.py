@@ -11,7 +11,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..interop.inheritance import require_savable
-from .frames import TEXT
+from ..text.special_tokens import target_language
 
 OF_BEAMS = ("early_stopping", "length_penalty")
 """Defaults that mean something with several beams only."""
@@ -39,7 +39,7 @@ def settle_writing(
         wanted["num_beams"] = num_beams
     if num_beams == 1:
         wanted |= dict.fromkeys(OF_BEAMS)
-    wanted |= of_language(tokenizer)
+    wanted |= target_language(tokenizer)
     if (start := wanted.get("decoder_start_token_id")) is not None:
         model.config.decoder_start_token_id = start
     config: Any = model.generation_config
@@ -62,17 +62,3 @@ def in_words(values: Mapping[str, Any]) -> str:
     'num_beams = 4'
     """
     return ", ".join(f"{name} = {value}" for name, value in values.items() if value is not None)
-
-
-def of_language(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
-    """Say what the language of the targets asks of the decoder, if the tokenizer marks it in them.
-
-    A code that stands before a target is written first. With one behind it the decoder starts: it reads the
-    targets one step late, and the last token first (mBART).
-    """
-    (encoding,) = tokenizer(text_target=[TEXT]).encodings or ()
-    of_text = [place for place, number in enumerate(encoding.sequence_ids) if number is not None]
-    before, behind = encoding.ids[: of_text[0]], encoding.ids[of_text[-1] + 1 :]
-    usual = {getattr(tokenizer, f"{role}_token_id") for role in ("bos", "cls", "eos", "sep")}
-    found = {"forced_bos_token_id": before[-1:], "decoder_start_token_id": behind[-1:]}
-    return {name: ids[0] for name, ids in found.items() if ids and ids[0] not in usual}

@@ -186,7 +186,8 @@ def certificate(run: FinishedRun) -> Iterator[str]:
 
 def limits(run: FinishedRun) -> str:
     """Say what should not be expected."""
-    longest = run.config.get("max_position_embeddings")
+    learned = (run.recipe.get("data") or {}).get("max_length")  # by fine-tuning
+    longest = learned or run.config.get("max_position_embeddings")
     points = [
         "It was trained on these texts only, and reproduces their errors and biases.",
         "Its outputs may be wrong, and it has not been evaluated for safety.",

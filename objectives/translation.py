@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetRecurrentSeq2SeqForConditionalGeneration, TercetSeq2SeqForConditionalGeneration
 from ..text.chunks import ParallelPairs
-from ..text.special_tokens import required_token_id
+from ..text.special_tokens import required_token_id, target_language
 from ..training.examples import ExampleSource, gather
 from ..training.objective import Batch, Example
 from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Smoothing, ZLoss, unsuited
@@ -117,9 +117,19 @@ class TranslationRecipe(BaseObjectiveRecipe):
         seed: int = 0,
         isolate_documents: bool = True,
     ) -> ParallelPairs:
-        """Close both sides of each pair with the end-of-sequence token."""
+        """Close both sides of each pair with the end-of-sequence token.
+
+        Raises:
+            ValueError: The corpus has no pairs, or the tokenizer has no such token, or marks languages.
+        """
         if not isinstance(corpus, tuple):
             raise unsuited(self.kind)
+        if codes := target_language(tokenizer):
+            marks = ", ".join(tokenizer.convert_ids_to_tokens([*codes.values()]))
+            raise ValueError(
+                f"the tokenizer marks the language of a target ({marks}), but pairs of {self.kind} have no "
+                f"such marks: use tercet finetune translation, which sets them"
+            )
         closing = [required_token_id(tokenizer, "eos", self.kind)]
         return ParallelPairs(*corpus, sequence_length, closing)
 

@@ -24,6 +24,9 @@ SENTINEL = "<extra_id_{}>"
 """Name of the k-th sentinel, as T5's tokenizers spell it."""
 IS_SENTINEL = re.compile(r"<extra_id_\d+>")
 
+ANY_TEXT = "a"
+"""Stands for any text where what a tokenizer puts around it is looked at."""
+
 
 def required_token_id(tokenizer: PreTrainedTokenizerBase, role: str, needed_by: str) -> int:
     """Give the id of a special token by its role (`mask`, `cls`, `sep`, `eos`, ...), or say who misses it."""
@@ -72,6 +75,20 @@ def control_tokens(
             f"text that speaks of it would change: leave it out"
         )
     return list(choice)
+
+
+def target_language(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
+    """Say what the language of targets asks of a decoder, if a fast tokenizer marks it in them (mBART, NLLB).
+
+    A code that stands before a target is written first. With one behind it the decoder starts: it reads the
+    targets one step late, and the last token first (mBART).
+    """
+    encoding = (tokenizer(text_target=ANY_TEXT).encodings or [])[0]
+    of_text = [place for place, number in enumerate(encoding.sequence_ids) if number is not None]
+    before, behind = encoding.ids[: min(of_text, default=0)], encoding.ids[max(of_text, default=-1) + 1 :]
+    usual = {getattr(tokenizer, f"{role}_token_id") for role in ("bos", "cls", "eos", "sep")}
+    found = {"forced_bos_token_id": before[-1:], "decoder_start_token_id": behind[-1:]}
+    return {name: ids[0] for name, ids in found.items() if ids and ids[0] not in usual}
 
 
 def is_special(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:

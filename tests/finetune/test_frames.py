@@ -22,8 +22,9 @@ from transformers import (
 )
 
 from tercet.finetune.frames import end_pairs, end_texts, separate_pairs
-from tercet.finetune.writing_defaults import of_language
 from tercet.modeling import TercetDecoderConfig
+from tercet.objectives.translation import TranslationRecipe
+from tercet.text.special_tokens import target_language
 
 TEXT, OTHER = "the cat sat", "a mat"
 END = "<|endoftext|>"
@@ -101,11 +102,16 @@ def test_the_code_of_a_language_is_what_the_decoder_begins_with(kind, target):
     tokenizer = kind(vocab=words, src_lang="en_XX", tgt_lang=target)
     before = tokenizer("a")["input_ids"]
     field = "decoder_start_token_id" if kind is MBartTokenizer else "forced_bos_token_id"
-    assert of_language(tokenizer) == {field: tokenizer.convert_tokens_to_ids(target)}
+    assert target_language(tokenizer) == {field: tokenizer.convert_tokens_to_ids(target)}
     end_texts(tokenizer)
     assert tokenizer("a")["input_ids"] == before
+    pairs: Any = ([], [])
+    with pytest.raises(
+        ValueError, match=rf"marks the language .*{target}.*: use tercet finetune translation"
+    ):
+        TranslationRecipe("translation").examples(pairs, tokenizer, sequence_length=9)
 
 
 def test_a_tokenizer_of_one_language_asks_nothing_of_the_decoder(families):
     for kind in ("ended", "roberta", "wordpiece", "byte_bpe"):
-        assert of_language(families[kind]) == {}
+        assert target_language(families[kind]) == {}

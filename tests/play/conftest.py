@@ -97,13 +97,17 @@ def write_fine_tuned(root: Path, name: str, base: str, task: Any) -> None:
     from transformers import AutoConfig, AutoTokenizer
 
     folder = root / name / "model"
-    AutoTokenizer.from_pretrained(root / base / "model").save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(root / base / "model")
+    task.prepare_tokenizer(tokenizer)
     config = AutoConfig.from_pretrained(root / base / "model")
     for field, value in task.config_fields.items():
         setattr(config, field, value)
     member = {"tercet_encoder": "Encoder", "tercet_seq2seq": "Seq2Seq"}[config.model_type]
     torch.manual_seed(1)
-    getattr(modeling, f"Tercet{member}{task.head}")(config).save_pretrained(folder)
+    model = getattr(modeling, f"Tercet{member}{task.head}")(config)
+    task.prepare_model(model, tokenizer)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     keep_task(task, folder, 64)
 
 

@@ -163,10 +163,10 @@ def test_lists_and_objects_are_read(file):
         ("rows.jsonl", '{"text": "\\ud83d", "label": 1}\n', "line 1: 'text' holds U.D83D, which is no"),
         ("rows.jsonl", b'{"text": "\xfc", "label": 1}\n', "rows.jsonl, line 1: byte 0xfc is not UTF-8"),
         ("rows.jsonl", b"\xff\xfe{\x00}\x00", "rows.jsonl, line 1: "),
-        ("rows.json", "[{]", r"rows.json cannot be read as json \(.*\): repair it"),
+        ("rows.json", "[{]", "rows.json.*the list does not end"),
         ("rows.json", '[{"text": "a"}]', r"has no column 'label': name one of its columns \(text\)"),
         ("rows.parquet", b"PAR1 and so on", r"rows.parquet cannot be read as parquet \(.*\): repair it"),
-        ("rows.txt", "text", r"ends in .txt: rows are read from .jsonl, .csv, .tsv, .json, .parquet,"),
+        ("rows.txt", "text", r"ends in .txt: rows are read from .jsonl, .json, .csv, .tsv, .parquet,"),
         ("rows", "text", "ends in nothing: rows are read from"),
     ],
 )  # fmt: skip
@@ -264,7 +264,7 @@ def test_a_table_may_have_what_spreadsheets_write_around_it(file):
 
 HALF = {
     "rows.jsonl": '{"text": "a", "label": 1}\n{"text": "\\ud800", "label": 1}\n{"text": "b", "label": 0}\n',
-    "deep.jsonl": '{"text": ["a"], "label": 1}\n{"text": ["\\udfff"], "label": 1}\n{"text": [], "label": 0}\n',
+    "deep.jsonl": '{"text": ["a"], "label": 1}\n{"text": ["\\udfff"], "label": 1}\n{"text": []}\n',
 }
 
 
