@@ -26,6 +26,7 @@ from ..interop.messages import quietly, shortened
 from ..interop.model_folder import (
     find_folder,
     load_config,
+    pads,
     require_fit,
     require_tokenizer,
     require_transformer,
@@ -95,6 +96,7 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
     source = cast(TercetPreTrainedModel, found)
     tokenizer = require_tokenizer(folder, recipe.path)
     require_fit(tokenizer, source.config)
+    pads(tokenizer, recipe.path)
     task.prepare_tokenizer(tokenizer)
     model, fresh = with_head(source, task, recipe, seed)
     return PretrainedModel(model, tokenizer, sorted({*fresh, *drawn}))
