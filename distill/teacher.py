@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..interop.conversion import from_stock
 from ..interop.messages import quietly
-from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
+from ..interop.model_folder import find_folder, load_config, pads, require_fit, require_tokenizer
 from ..interop.own_model import load_transformer
 from ..modeling import TercetPreTrainedModel
 from ..modeling.pretrained_tercet import TercetLMHeadModel
@@ -43,6 +43,7 @@ def load_source(name: str) -> Source:
             model = from_stock(str(folder))
     tokenizer = require_tokenizer(folder, name)
     require_fit(tokenizer, model.config)
+    pads(tokenizer, name)
     return Source(model.float(), tokenizer, folder)
 
 

@@ -21,11 +21,13 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from .. import modeling
 from ..interop.architectures import architecture_of
 from ..interop.conversion import from_stock
-from ..interop.inheritance import inherit, inherit_writing
+from ..interop.generation_defaults import inherit_writing
+from ..interop.inheritance import inherit
 from ..interop.messages import quietly, shortened
 from ..interop.model_folder import (
     find_folder,
     load_config,
+    pads,
     require_fit,
     require_tokenizer,
     require_transformer,
@@ -96,6 +98,7 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
     source = cast(TercetPreTrainedModel, found)
     tokenizer = require_tokenizer(folder, recipe.path)
     require_fit(tokenizer, source.config)
+    pads(tokenizer, recipe.path)
     task.prepare_tokenizer(tokenizer)
     model, fresh = with_head(source, task, recipe, seed)
     task.prepare_model(model, tokenizer)

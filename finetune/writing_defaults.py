@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..interop.inheritance import require_savable
+from ..interop.generation_defaults import require_savable
 from ..text.special_tokens import target_language
 
 OF_BEAMS = ("early_stopping", "length_penalty")

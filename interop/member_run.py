@@ -13,7 +13,7 @@ from .conversion import as_ours
 from .member_report import MemberReport
 from .members import Member, Reading, member_of, read_as
 from .messages import quietly
-from .model_folder import find_folder, num_ids, require_fit, require_tokenizer
+from .model_folder import find_folder, num_ids, pads, require_fit, require_tokenizer
 from .prediction_change import (
     Change,
     Probe,
@@ -89,6 +89,7 @@ def load(source: str) -> tuple[TercetPreTrainedModel, PreTrainedTokenizerBase]:
         model = causal.to(model.dtype).eval()
     tokenizer = require_tokenizer(find_folder(source), source)
     require_fit(tokenizer, model.config)
+    pads(tokenizer, source)
     return model, tokenizer
 
 

@@ -30,7 +30,7 @@ from ..modeling import (
 from ..modeling.attention_patterns import SMALLEST_WINDOW
 from ..modeling.configuration_tercet import SHARED_FIELDS
 from ..modeling.positions import POSITIONS
-from .inheritance import inherit_writing
+from .generation_defaults import inherit_writing
 from .stack_pairs import joined_config
 
 Member = Literal["encoder", "decoder", "seq2seq"]

@@ -5,6 +5,7 @@ pickle is executed.
 """
 
 import json
+import sys
 from pathlib import Path
 from typing import cast
 
@@ -179,6 +180,21 @@ def require_tokenizer(
     return tokenizer
 
 
+def pads(tokenizer: PreTrainedTokenizerBase, name: str) -> bool:
+    """Tell whether a tokenizer has a padding token; if it has none, let the end of a text be it, and say so.
+
+    What is padded here has a mask or lengths, and no target is told by its id: ends of texts stay targets.
+    """
+    if tokenizer.pad_token is None and tokenizer.eos_token is not None:
+        tokenizer.pad_token = tokenizer.eos_token
+        print(
+            f"{name}: the tokenizer has no pad token, and pads with its eos token {tokenizer.eos_token}",
+            file=sys.stderr,
+            flush=True,
+        )
+    return tokenizer.pad_token is not None
+
+
 def require_fit(tokenizer: PreTrainedTokenizerBase | None, config: PreTrainedConfig) -> None:
     """Refuse a tokenizer whose ids the model has no vectors for.
 
@@ -188,7 +204,8 @@ def require_fit(tokenizer: PreTrainedTokenizerBase | None, config: PreTrainedCon
     if tokenizer is not None and num_ids(tokenizer) > config.vocab_size:
         raise ValueError(
             f"the tokenizer has ids below {num_ids(tokenizer):,}, but the model has embeddings for "
-            f"{config.vocab_size:,} only: they do not belong together"
+            f"{config.vocab_size:,} only: they do not belong together, unless tokens were added; then "
+            "train the model on with them first (tercet pretrain, model.path)"
         )
 
 

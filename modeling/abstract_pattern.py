@@ -14,7 +14,7 @@ from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache
 from transformers.masking_utils import and_masks, create_bidirectional_mask, create_causal_mask
 
-from .packing import first_tokens, is_padding_mask, text_lengths, within
+from .packing import first_tokens, text_lengths, within
 from .relative_bias import dtype_of_scores, join
 from .tracing import is_tracing
 
@@ -157,7 +157,7 @@ class AttentionPattern(ABC):
         Args:
             config: Whose `attn_implementation` tells the form.
             x: States of the queries (B, T, C).
-            attention_mask: (B, S), 0 at pads; or a mask of pairs, which is used as it is.
+            attention_mask: (B, S), 0 at pads.
             past_key_values: The cache before the queries.
             sequence_ids: (B, T), which number the sequences of a row that are kept apart; `None`: one a row.
             global_tokens: (B, T), true at tokens that are chosen to be global; there is no cache then.
@@ -177,8 +177,7 @@ class AttentionPattern(ABC):
         mask = create(
             config, x, attention_mask, past_key_values=past_key_values, and_mask_function=and_mask_function
         )
-        is_given = attention_mask is not None and not is_padding_mask(attention_mask)
-        if has_map and self.adds_to_scores and not is_given:
+        if has_map and self.adds_to_scores:
             dtype = dtype_of_scores(x)
             return join(mask, self.added_to(positions, global_tokens, dtype)[:, None], dtype)
         return mask

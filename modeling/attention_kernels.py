@@ -2,7 +2,7 @@
 
 kernel        layout  implementation  mask               bias  dropout  device     gradients  cache
 single_query  padded  eager, sdpa     boolean, additive  yes   no       CPU        torch's    yes
-flash         packed  flash*          bounds             no    its own  GPU        its own    no
+flash         packed  flash kernels   bounds             no    its own  GPU        its own    no
 varlen        packed  sdpa            bounds             no    no       GPU, half  torch's    no
 grouped       packed  eager, sdpa     bounds             yes   yes      all        written    no
 short         group   eager, sdpa     boolean            yes   yes      CPU        written    no
@@ -35,6 +35,7 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from .attention_implementations import takes_bounds
 from .attention_patterns import AttentionPattern
 from .block_sparse_attention import is_sparse
 from .dot_product import scaled_dot_product, single_query_attention
@@ -45,6 +46,9 @@ from .short_attention import SHORT
 from .varlen_attention import WIDEST_HEAD, has_varlen_kernel
 
 Layout = Literal["padded", "packed", "group"]
+
+FLASH = "flash"
+"""Stands for all values of `attn_implementation` whose attention reads bounds."""
 
 
 class Situation(NamedTuple):
@@ -86,7 +90,7 @@ class Kernel:
     Args:
         compute: The function.
         layout: The one layout that it reads.
-        implementations: Values of `attn_implementation` for which it computes; `*` stands for any ending.
+        implementations: Values of `attn_implementation` for which it computes.
         is_for_decode_steps: Whether it serves steps of decoding only.
         devices: Types of devices.
         dtypes: Types of queries and keys.
@@ -135,10 +139,7 @@ class Kernel:
 
     def computes_for(self, implementation: str) -> bool:
         """Tell whether the kernel computes for a value of `attn_implementation`."""
-        return any(
-            implementation.startswith(name[:-1]) if name.endswith("*") else implementation == name
-            for name in self.implementations
-        )
+        return (FLASH if takes_bounds(implementation) else implementation) in self.implementations
 
 
 def attend(
@@ -261,9 +262,7 @@ KERNELS: dict[str, Kernel] = {
     "single_query": Kernel(
         single_query_attention, "padded", is_for_decode_steps=True, devices=("cpu",), takes_dropout=False
     ),
-    "flash": Kernel(
-        flash_attention, "packed", implementations=("flash*",), takes_bias=False, takes_pairs=False
-    ),
+    "flash": Kernel(flash_attention, "packed", implementations=(FLASH,), takes_bias=False, takes_pairs=False),
     "varlen": Kernel(
         stream_attention,
         "packed",

@@ -3,6 +3,7 @@
 from transformers import PreTrainedConfig
 
 from .attention_gates import GATES
+from .attention_implementations import takes_blocks, takes_bounds
 from .attention_patterns import PATTERNS, require_layer_types
 from .attention_scores import SCORES
 from .configuration_neural import require_at_least, require_choice, require_probability
@@ -32,20 +33,19 @@ def require_implementation(config: PreTrainedConfig, implementation: str | None)
             f"attn_implementation='{implementation}' computes dot products, which attention_score="
             f"{config.attention_score!r} is not: choose attn_implementation='sdpa' or 'eager'"
         )
-    takes_no_bias = any(kind in str(implementation) for kind in ("flash", "flex"))
-    if config.has_score_bias and takes_no_bias:
+    if config.has_score_bias and (takes_bounds(implementation) or takes_blocks(implementation)):
         raise ValueError(
             f"attn_implementation='{implementation}' does not support the bias of position_embedding_type="
             f"{config.position_embedding_type!r}: choose attn_implementation='sdpa' or 'eager'"
         )
     adding = [kind for kind in dict.fromkeys(config.types_of_layers) if PATTERNS[kind].adds_to_scores]
-    if adding and "flex" in str(implementation):
+    if adding and takes_blocks(implementation):
         raise ValueError(
             f"attn_implementation='{implementation}' takes masks alone, but layers of type {adding[0]!r} add "
             "to scores: choose attn_implementation='sdpa' or 'eager'"
         )
     needing = [kind for kind in dict.fromkeys(config.types_of_layers) if not PATTERNS[kind].is_window]
-    if needing and "flash" in str(implementation):
+    if needing and takes_bounds(implementation):
         raise ValueError(
             f"attn_implementation='{implementation}' takes no mask, as layers of type {needing[0]!r} "
             "need one: choose attn_implementation='sdpa' or 'eager'"

@@ -21,6 +21,7 @@ from transformers.utils.generic import can_return_tuple, merge_with_config_defau
 from transformers.utils.output_capturing import capture_outputs
 
 from .attention import CrossAttention, SelfAttention
+from .attention_masks import kernel_mask, refuse_mask_of_packed, require_mask
 from .block import Block
 from .cached_prompts import is_empty
 from .configuration_tercet import TercetDecoderConfig
@@ -33,6 +34,7 @@ from .packing import (
     Masks,
     PackedSequences,
     Padding,
+    is_padding_mask,
     require_source_bounds,
     sequence_ids,
     within,
@@ -85,8 +87,8 @@ class TercetDecoderModel(TercetStack):
         The arguments are those of `TercetEncoderModel.forward`. With a cache, `attention_mask` is (B, past +
         T), and `past_key_values` is extended in place; packed sequences have none. A model that reads an
         encoder takes no `output_positions`; its source is `encoder_hidden_states` (B, S, C), or packed (1,
-        M), with `encoder_attention_mask` (B, S), or with lengths `cu_seq_lens_k`. `is_causal=False` lets
-        tokens attend to later ones, too.
+        M), with `encoder_attention_mask` (B, S) or of pairs, or with lengths `cu_seq_lens_k`.
+        `is_causal=False` lets tokens attend to later ones, too.
         """
         if kwargs.get("cache") is not None:
             lengths = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}
@@ -95,6 +97,8 @@ class TercetDecoderModel(TercetStack):
         refuse_global_tokens(kwargs, type(self).__name__)
         tokens = require_tokens(input_ids, inputs_embeds)
         output_attentions = self.records("output_attentions", kwargs)
+        has_pairs = encoder_attention_mask is not None and not is_padding_mask(encoder_attention_mask)
+        has_states = self.records("output_hidden_states", kwargs)
         layout = self.lay_out(
             tokens,
             attention_mask,
@@ -104,7 +108,7 @@ class TercetDecoderModel(TercetStack):
             past_length=None if past_key_values is None else past_key_values.get_seq_length(),
             use_cache=bool(use_cache),
             output_attentions=output_attentions,
-            can_unpad=is_empty(past_key_values) and not self.records("output_hidden_states", kwargs),
+            can_unpad=is_empty(past_key_values) and not (has_states or has_pairs),
         )
         if use_cache and past_key_values is None and layout.has_rows:
             past_key_values = self.new_cache(encoder_hidden_states)
@@ -188,6 +192,15 @@ class TercetDecoderModel(TercetStack):
     ) -> tuple[Tensor, Mask]:
         """Bring the source into the layout of the target, and build the mask of cross-attention."""
         (cu_seq_lens_k, max_length_k), padding = bounds, None
+        if cu_seq_lens_k is not None:
+            refuse_mask_of_packed(source_mask)
+        require_mask(
+            source_mask,
+            x.shape[:2] if layout.padding is None else layout.padding.shape,
+            source.shape[1],
+            self.config.num_attention_heads,
+            "encoder_attention_mask",
+        )
         if layout.padding is not None:
             real = torch.ones(source.shape[:2], device=source.device) if source_mask is None else source_mask
             padding = Padding(real)
@@ -200,8 +213,11 @@ class TercetDecoderModel(TercetStack):
             return source, PackedSequences(own.cu_seq_lens_q, cu_seq_lens_k, *longest, key_padding=padding)
         if cu_seq_lens_k is not None and layout.sequence_ids is not None:
             pairs = within(layout.sequence_ids, sequence_ids(cu_seq_lens_k, source.shape[1]))
+        config = self.masking_config(output_attentions)
+        if source_mask is not None and not is_padding_mask(source_mask):
+            return source, kernel_mask(source_mask, str(config._attn_implementation), x)
         return source, create_bidirectional_mask(
-            self.masking_config(output_attentions),
+            config,
             x,
             source_mask,
             encoder_hidden_states=source,

@@ -20,6 +20,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import ModelOutput, can_return_tuple
 
+from .attention_masks import require_mask_of_tokens
 from .character_encoder import CharacterEncoder
 from .configuration_elmo import TercetElmoConfig
 from .configuration_neural import NeuralConfig
@@ -141,6 +142,7 @@ class TercetElmoModel(TercetElmoPreTrainedModel):
         if character_ids is not None:
             tokens, pad = character_ids.amax(-1), NO_WORD
         assert tokens is not None
+        require_mask_of_tokens(attention_mask, tokens.shape, cu_seq_lens)
         return find_sequences(tokens, attention_mask, position_ids, cu_seq_lens, pad)
 
     def layers(self, words: Words, characters: Tensor) -> list[Tensor]:

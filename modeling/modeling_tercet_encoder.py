@@ -49,8 +49,8 @@ class TercetEncoderModel(TercetStack):
 
         Args:
             input_ids: (B, T), padded on either side; or packed (1, N).
-            attention_mask: (B, T), 0 at pads; or a mask as the attention kernel wants it, used as it is in
-                every layer; or a dictionary of such masks, one for each type of layer.
+            attention_mask: Of tokens, (B, T), 0 at pads; of their pairs, (B, T, T) or (B, H, T, T); or a
+                dictionary of those, one for each type of layer. See `attention_masks.py`.
             token_type_ids: Segment of each token, (B, T).
             position_ids: (B, T). By default real tokens are counted; in a packed stream they restart.
             inputs_embeds: Vectors (B, T, C) instead of ids; of the tokens' own width, if it is another one.

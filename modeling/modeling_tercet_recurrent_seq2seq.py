@@ -19,6 +19,7 @@ from transformers import GenerationConfig, GenerationMixin
 from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils.generic import can_return_tuple
 
+from .attention_masks import require_mask, require_mask_of_tokens
 from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
 from .cross_entropy import take_loss_arguments
 from .outputs import Keywords
@@ -81,9 +82,8 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
         the same.
 
         Raises:
-            ValueError: If there is nothing to read, masks or bounds do not fit, or what is asked for cannot
-            be had
-                of packed sequences.
+            ValueError: If there is nothing to read, masks or bounds do not fit, or packed sequences cannot
+                give what is asked for.
         """
         if cu_seq_lens_q is cu_seq_lens_k is None and attention_mask is None:
             cu_seq_lens_k, cu_seq_lens_q = packed_bounds(position_ids, decoder_position_ids)
@@ -111,7 +111,8 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
                 "output_attentions is given, but attention_score is 'none': there are no weights"
             )
         require_layouts(cu_seq_lens_q, cu_seq_lens_k, states.shape, past_key_values, has_maps)
-        mask = None if decoder_attention_mask is None else decoder_attention_mask[:, -x.shape[1] :]
+        require_mask_of_tokens(attention_mask, states.shape[:2], cu_seq_lens_k)
+        mask = mask_of_target(decoder_attention_mask, x.shape[:2], has_cache=past_key_values is not None)
         source = Source(states, attention_mask, cu_seq_lens_k)
         decoded = self.decoder(x, mask, cu_seq_lens_q, source, first, past_key_values)
         keeps_cache = self.config.use_cache if use_cache is None else use_cache
@@ -221,6 +222,16 @@ def required_state(encoder_outputs: Any) -> tuple[RecurrentEncoderOutput, Tensor
             "model.get_encoder() returns"
         )
     return encoder_outputs, encoder_outputs.last_hidden_state, encoder_outputs.final_state
+
+
+def mask_of_target(mask: Tensor | None, size: torch.Size, *, has_cache: bool) -> Tensor | None:
+    """Give the part (B, T) of a mask that is of target tokens of `size` (B, T), behind those in a cache.
+
+    Raises:
+        ValueError: If the mask does not fit.
+    """
+    require_mask(mask, size, None if has_cache else size[1], None, "decoder_attention_mask")
+    return None if mask is None else mask[:, -size[1] :]
 
 
 def require_layouts(

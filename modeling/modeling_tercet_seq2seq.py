@@ -20,6 +20,7 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils.generic import can_return_tuple
 
+from .attention_masks import tokens_of
 from .configuration_tercet import TercetSeq2SeqConfig
 from .cross_entropy import take_loss_arguments
 from .generation import TercetGenerativeModel
@@ -135,6 +136,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
             source = (
                 BaseModelOutput(*encoder_outputs) if isinstance(encoder_outputs, tuple) else encoder_outputs
             )
+        given = cast(Tensor, decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds)
         target = self.decoder(
             decoder_input_ids,
             decoder_attention_mask,
@@ -142,7 +144,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
             past_key_values,
             decoder_inputs_embeds,
             encoder_hidden_states=source.last_hidden_state,
-            encoder_attention_mask=attention_mask,
+            encoder_attention_mask=tokens_of(attention_mask, len(given)),
             use_cache=self.config.use_cache if use_cache is None else use_cache,
             cu_seq_lens_q=cu_seq_lens_q,
             cu_seq_lens_k=cu_seq_lens_k,
@@ -245,7 +247,7 @@ class TercetSeq2SeqForConditionalGeneration(
             None,
             past_key_values,
             encoder_outputs.last_hidden_state,
-            attention_mask,
+            tokens_of(attention_mask, len(decoder_input_ids)),
         )
         return Seq2SeqLMOutput(logits=self.compute_logits(states), past_key_values=past_key_values)
 

@@ -29,7 +29,9 @@ class TercetPreTrainedModel(NeuralPreTrainedModel):
         self, attn_implementation: str | None, *args: Any, **kwargs: Any
     ) -> str:
         require_implementation(self.config, attn_implementation)
-        return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
+        loaded = super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
+        require_implementation(self.config, loaded)  # of a kernel of the Hub, more is known now
+        return loaded
 
 
 class TercetLMHeadModel(TercetPreTrainedModel, NeuralLMHeadModel):

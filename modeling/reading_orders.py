@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .attention_masks import require_mask_of_tokens
 from .packing import Padding, bounds_of, longest, require_bounds, restarts, sequence_ids
 from .targets import IGNORE
 from .tracing import is_tracing
@@ -116,8 +117,9 @@ def find_characters(
         max_length: The longest of them, if it is known.
 
     Raises:
-        ValueError: The bounds do not cut the stream.
+        ValueError: The bounds do not cut the stream, or the mask does not fit.
     """
+    require_mask_of_tokens(attention_mask, input_ids.shape, cu_seq_lens)
     if cu_seq_lens is not None:
         require_bounds("cu_seq_lens_q", cu_seq_lens, input_ids.shape)
         return Characters(input_ids[0], reading_orders(cu_seq_lens, input_ids.shape[1], max_length), None)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers.utils.generic import ModelOutput
 
+from .attention_masks import require_mask_of_tokens
 from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
 from .dropout import Dropout
 from .embeddings import Embeddings
@@ -126,14 +127,10 @@ def time_steps(
     Raises:
         ValueError: If a mask or the cumulative lengths do not fit the vectors, or a sequence is empty.
     """
+    require_mask_of_tokens(mask, x.shape[:2], cu_seq_lens)
     if cu_seq_lens is not None:
         require_bounds(name, cu_seq_lens, x.shape[:2])
         return TimeSteps.of_bounds(cu_seq_lens, x.shape[1])
     if mask is None:
         mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-    if mask.shape != x.shape[:2]:
-        raise ValueError(
-            f"a mask of shape {tuple(mask.shape)} is given for tokens of shape {tuple(x.shape[:2])}: give "
-            "one number for each token, 0 at pads"
-        )
     return TimeSteps.of_mask(mask)

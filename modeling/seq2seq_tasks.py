@@ -20,6 +20,7 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple
 
 from .answer_heads import ANSWER_HEADS
+from .attention_masks import require_mask, tokens_of
 from .classification import (
     SequenceClassificationHead,
     TokenClassificationHead,
@@ -85,12 +86,14 @@ class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
                 f"{missing} is None: pass it, because the decoder reads the source's ids after a start "
                 f"token, or pass decoder_input_ids"
             )
-        bounds = arguments.get("cu_seq_lens_q")
-        sequences = find_sequences(input_ids, attention_mask, position_ids, bounds, self.config.pad_token_id)
+        bounds, pad = arguments.get("cu_seq_lens_q"), self.config.pad_token_id
+        require_mask(attention_mask, input_ids.shape, input_ids.shape[1], self.config.num_attention_heads)
+        mask = tokens_of(attention_mask, len(input_ids))
+        sequences = find_sequences(input_ids, mask, position_ids, bounds, pad)
         shifted = F.pad(input_ids[:, :-1], (1, 0), value=start)
         own = {
             "decoder_input_ids": shifted.index_put(sequences.first, input_ids.new_tensor(start)),
-            "decoder_attention_mask": attention_mask,
+            "decoder_attention_mask": mask,
             "decoder_position_ids": position_ids,
             "cu_seq_lens_k": bounds,
             "max_length_k": arguments.get("max_length_q"),

@@ -11,9 +11,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
-from transformers.utils import logging
 
 from .attention_kernels import has_kernel
+from .attention_masks import kernel_masks, refuse_mask_of_packed, require_mask
 from .attention_patterns import PATTERNS, AttentionPattern
 from .block import BLOCKS, Block
 from .block_sparse_attention import is_sparse
@@ -37,10 +37,8 @@ from .packing import (
 )
 from .positions import POSITIONS
 from .pretrained_tercet import TercetPreTrainedModel
-from .stack_arguments import refuse_output_positions, require_mask_of
+from .stack_arguments import refuse_output_positions, separate_by_mask
 from .tracing import is_tracing
-
-logger = logging.get_logger(__name__)
 
 
 class TercetStack(TercetPreTrainedModel):
@@ -80,35 +78,35 @@ class TercetStack(TercetPreTrainedModel):
 
         Args:
             tokens: Ids (B, T) or vectors (B, T, C), for their size and device.
-            attention_mask: (B, T), 0 at pads, anything else at tokens; or a mask in a kernel's own form,
-                which is left as it is.
+            attention_mask: Of tokens, (B, T), or of pairs; see `attention_masks.py`.
             position_ids: (B, T); restarting positions without a mask mean packed sequences.
             cu_seq_lens: Cumulative lengths (S+1,) of sequences packed by the user.
             max_length: Longest of them, in tokens, if known.
             past_length: Tokens already in the cache; `None` without a cache.
             use_cache: A cache is to be returned.
             output_attentions: Attentions are recorded, by the definition, which knows masks only.
-            can_unpad: Whether pads may be removed: the states between the layers are not returned, and
-                nothing is cached yet. They are in training without a cache, and from long texts of sparse
-                patterns.
+            can_unpad: Whether pads may be removed: no states between layers are returned, nothing is cached
+                yet. They are in training without a cache, and from long texts of sparse patterns.
         """
-        size, device = tokens.shape[:2], tokens.device
-        require_mask_of(attention_mask, size, past_length)
-        packs = has_kernel("packed", self.config._attn_implementation)
-        by_kernel = packs and not (output_attentions or is_tracing())
+        size = tokens.shape[:2]
+        num_keys = None if isinstance(past_length, Tensor) else size[1] + (past_length or 0)
+        require_mask(attention_mask, size, num_keys, self.config.num_attention_heads)
+        implementation = self.masking_config(output_attentions)._attn_implementation
+        by_kernel = not (output_attentions or is_tracing()) and has_kernel("packed", implementation)
         if cu_seq_lens is not None:
+            refuse_mask_of_packed(attention_mask)
             require_bounds("cu_seq_lens", cu_seq_lens, size)
             position_ids = positions_of(cu_seq_lens, size[1]) if position_ids is None else position_ids
             if by_kernel:
                 return Layout(position_ids, PackedSequences(cu_seq_lens, cu_seq_lens, max_length, max_length))
-            warn_of_mask()
+            separate_by_mask(implementation)
             return Layout(position_ids, sequence_ids=sequence_ids(cu_seq_lens, size[1]))
         if (
             attention_mask is None
             and position_ids is not None
             and past_length is None
             and not (use_cache and is_tracing())
-            and (layout := self._lay_out_restarts(position_ids, size, by_kernel))
+            and (layout := self._lay_out_restarts(position_ids, size, by_kernel, implementation))
         ):
             return layout
         unpads = self.training and not use_cache and past_length is None
@@ -121,7 +119,7 @@ class TercetStack(TercetPreTrainedModel):
         if position_ids is None:
             # The length of a static cache is a tensor, whose value a compiled graph does not know.
             first = 0 if past_length is None else past_length
-            position_ids = torch.arange(size[1], device=device)[None] + first
+            position_ids = torch.arange(size[1], device=tokens.device)[None] + first
         return Layout(position_ids)
 
     def find_padding(
@@ -144,7 +142,9 @@ class TercetStack(TercetPreTrainedModel):
         kinds = self.patterns.values() if can_be_sparse and tokens.is_cpu else ()
         return any(is_sparse(pattern, tokens.shape[1]) for pattern in kinds)
 
-    def _lay_out_restarts(self, position_ids: Tensor, size: torch.Size, by_kernel: bool) -> Layout | None:
+    def _lay_out_restarts(
+        self, position_ids: Tensor, size: torch.Size, by_kernel: bool, implementation: str | None
+    ) -> Layout | None:
         """Tell packed rows from plain ones, which have no layout yet, by their positions alone."""
         numbers = restarts(position_ids)
         if not is_tracing() and not numbers[:, -1].any():
@@ -152,7 +152,7 @@ class TercetStack(TercetPreTrainedModel):
         if by_kernel and size[0] == 1:
             bounds = bounds_of(position_ids)
             return Layout(position_ids, PackedSequences(bounds, bounds))
-        warn_of_mask()
+        separate_by_mask(implementation)
         return Layout(position_ids, sequence_ids=numbers.expand(size))
 
     def embed(
@@ -191,8 +191,8 @@ class TercetStack(TercetPreTrainedModel):
             if global_tokens is not None:
                 sequences = replace(sequences, global_tokens=global_tokens[0])
             return dict.fromkeys(self.config.types_of_layers, sequences)
-        if isinstance(attention_mask, dict):
-            return attention_mask
+        if attention_mask is not None and not is_padding_mask(attention_mask):
+            return kernel_masks(attention_mask, self.masking_config(output_attentions), x, past_key_values)
         return self.build_masks(
             x,
             attention_mask,
@@ -287,13 +287,3 @@ class TercetStack(TercetPreTrainedModel):
         """Tell whether the caller or the configuration requests an output such as `output_attentions`."""
         value = arguments.get(name)
         return bool(getattr(self.config, name) if value is None else value)
-
-
-def warn_of_mask() -> None:
-    """Warn once that packed sequences take the slow path; in a compiled graph there is no other."""
-    if not is_tracing():
-        logger.warning_once(
-            "packed sequences are separated by a block-diagonal mask, whose cost is quadratic in the number "
-            "of tokens: fast kernels take one packed row, need attention 'sdpa', 'eager' or a flash kernel, "
-            "and record no attentions"
-        )

@@ -4,9 +4,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.utils import logging
 
+from .attention_implementations import takes_bounds
 from .packing import is_padding_mask
 from .tracing import is_tracing
+
+logger = logging.get_logger(__name__)
 
 
 def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
@@ -21,17 +26,22 @@ def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Te
     return tokens
 
 
-def require_mask_of(attention_mask: object, size: torch.Size, past_length: int | Tensor | None) -> None:
-    """Raise a `ValueError` if a padding mask is not as long as the tokens, of `size` (B, T).
+def separate_by_mask(implementation: str | None) -> None:
+    """Warn once that packed sequences take the slow path; in a compiled graph there is no other.
 
-    Behind the `past_length` tokens of a cache, it is longer.
+    Raises:
+        ValueError: If attention takes no mask, so that they would attend to each other.
     """
-    if past_length is not None or is_tracing() or not is_padding_mask(attention_mask):
-        return
-    if attention_mask.shape[1] != size[1]:
+    if takes_bounds(implementation) or implementation not in ALL_MASK_ATTENTION_FUNCTIONS:
         raise ValueError(
-            f"attention_mask has the size {tuple(attention_mask.shape)}, but there are tokens of size "
-            f"{tuple(size)}: give one number for each token"
+            f"attn_implementation='{implementation}' takes no mask, which packed sequences of several rows, "
+            "or in a compiled graph, need: give one row, or choose attn_implementation='sdpa' or 'eager'"
+        )
+    if not is_tracing():
+        logger.warning_once(
+            "packed sequences are separated by a block-diagonal mask, whose cost is quadratic in the number "
+            "of tokens: fast kernels take one packed row, need attention 'sdpa', 'eager' or a flash kernel, "
+            "and record no attentions"
         )
 
 
@@ -66,7 +76,7 @@ def require_global_tokens(
             f"size {(*size,)}: give each token a number, 1 where it is global"
         )
     is_global = global_attention_mask != 0
-    if "flash" in str(implementation):
+    if takes_bounds(implementation):
         raise ValueError(
             f"attn_implementation='{implementation}' takes no mask, as global_attention_mask needs one: "
             "choose attn_implementation='sdpa' or 'eager'"

@@ -13,6 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from .attention_masks import require_mask_of_tokens
 from .pooling import find_sequences
 from .word_layout import Words, find_words
 
@@ -42,7 +43,7 @@ def read_words(
         cu_seq_lens: Cumulative lengths (S+1,) of packed sentences.
 
     Raises:
-        ValueError: There is no word, or an id stands for no byte.
+        ValueError: There is no word, an id stands for no byte, or the mask does not fit.
     """
     if input_ids.numel() == 0:
         raise ValueError(f"input_ids has the shape {tuple(input_ids.shape)}: give at least one word")
@@ -51,6 +52,7 @@ def read_words(
             f"input_ids has ids from {int(input_ids.min())} to {int(input_ids.max())}, but bytes have those "
             f"below {NUM_IDS}: use the tokenizer that is saved with the model"
         )
+    require_mask_of_tokens(attention_mask, input_ids.shape, cu_seq_lens)
     sequences = find_sequences(input_ids, attention_mask, position_ids, cu_seq_lens, PAD)
     is_outside = precedes_text(input_ids, sequences.numbers)
     words = find_words(sequences, input_ids.shape, begins_word(input_ids), is_outside)

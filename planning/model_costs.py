@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoModel, PreTrainedModel
 
-from ..interop.model_folder import num_ids
 from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig
 from ..modeling.attention import CrossAttention, SelfAttention
 from ..modeling.attention_patterns import PATTERNS
@@ -30,7 +29,7 @@ from ..modeling.pretrained_tercet import TercetLMHeadModel
 from ..modeling.short_attention import SHORT
 from ..modeling.stack import TercetStack
 from ..objectives.base_recipe import FullSequence, Trainable
-from ..pretraining.model import build_config
+from ..pretraining.model import build_config, fit_vocabulary
 from ..pretraining.recipe import PretrainingRecipe
 from ..text.tokenizer import load_tokenizer
 from ..training.optimizers import build_optimizer
@@ -69,9 +68,10 @@ def build_planned_model(recipe: PretrainingRecipe) -> Trainable:
         ValueError: As in `build_config`, or the named tokenizer cannot be loaded.
     """
     config = build_config(recipe)
-    if "vocab_size" not in recipe.model.overrides:
-        path = recipe.tokenizer.path
-        config.vocab_size = recipe.tokenizer.vocab_size if path is None else num_ids(load_tokenizer(path))
+    if recipe.tokenizer.path is not None:
+        fit_vocabulary(config, load_tokenizer(recipe.tokenizer.path), recipe)
+    elif "vocab_size" not in recipe.model.overrides:
+        config.vocab_size = recipe.tokenizer.vocab_size
     with torch.device("meta"):
         return recipe.objective.build_model(config)
 

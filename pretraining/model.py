@@ -4,6 +4,7 @@ The objective chooses the head, the tokenizer the vocabulary's size and the spec
 rest. It may begin with the function of a smaller model (`interop/growth.py`).
 """
 
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import fields
@@ -16,9 +17,10 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import load_preset, preset_names
+from ..interop.generation_defaults import inherit_writing
 from ..interop.growth import grow_into
 from ..interop.growth_requirements import require_growth
-from ..interop.inheritance import inherit, inherit_writing
+from ..interop.inheritance import inherit
 from ..interop.messages import shortened
 from ..interop.model_folder import find_folder, load_config, num_ids
 from ..interop.own_model import load_ours
@@ -47,13 +49,13 @@ def build_model(
         ValueError: As in `build_config`, or the tokenizer does not fit the model.
     """
     config = build_config(recipe) if config is None else config
-    source = recipe.model.path or recipe.model.grow_from
-    has_own_size = source is not None or "vocab_size" in recipe.model.overrides
-    fit_vocabulary(config, tokenizer, is_size_given=has_own_size)
+    fit_vocabulary(config, tokenizer, recipe)
     torch.manual_seed(recipe.training.seed)
     model = recipe.objective.taught(recipe.objective.build_model(config), tokenizer)
-    if source is not None:
-        tell_of_fresh(source, inherit_parts(model, recipe, load_ours(source)))
+    if (path := recipe.model.path or recipe.model.grow_from) is not None:
+        source = load_ours(path)
+        tell_of_fresh(path, inherit_parts(model, recipe, source))
+        tell_of_new_tokens(path, source.config.vocab_size, config.vocab_size)
     return model
 
 
@@ -98,6 +100,17 @@ def tell_of_fresh(path: str, fresh: list[str]) -> None:
     if fresh:
         warnings.warn(
             f"{path} has no weights for {shortened(fresh)}: they are initialized randomly", stacklevel=2
+        )
+
+
+def tell_of_new_tokens(path: str, num_old: int, num_new: int) -> None:
+    """Show on the screen that a model has got a larger vocabulary."""
+    if num_new > num_old:
+        print(
+            f"{path}: the vocabulary grows from {num_old:,} to {num_new:,} tokens; the new ones begin with "
+            "the mean of the old ones",
+            file=sys.stderr,
+            flush=True,
         )
 
 
@@ -215,20 +228,30 @@ def require_positions(config: NeuralConfig, sequence_length: int) -> None:
         )
 
 
-def fit_vocabulary(config: NeuralConfig, tokenizer: PreTrainedTokenizerBase, *, is_size_given: bool) -> None:
+def fit_vocabulary(
+    config: NeuralConfig, tokenizer: PreTrainedTokenizerBase, recipe: PretrainingRecipe
+) -> None:
     """Give a configuration room for the tokenizer's ids, unless the recipe gives one, and its special ids.
 
-    A decoder that begins with the preset's eos token (BART) will begin with the tokenizer's, and so on.
+    A model that goes on learning keeps its room, or gets more. A decoder that begins with the preset's eos
+    token (BART) will begin with the tokenizer's, and so on.
 
     Raises:
-        ValueError: The given size has no room for the tokenizer's ids.
+        ValueError: The given size, or the model that grows, has no room for the tokenizer's ids.
     """
-    if not is_size_given:
-        config.vocab_size = num_ids(tokenizer)
-    if config.vocab_size < num_ids(tokenizer):
+    needed, model = num_ids(tokenizer), recipe.model
+    if "vocab_size" not in model.overrides and model.grow_from is None:
+        config.vocab_size = needed if model.path is None else max(config.vocab_size, needed)
+    if config.vocab_size < needed and model.grow_from is not None:
+        raise ValueError(
+            f"model.grow_from {model.grow_from} has {config.vocab_size:,} tokens, but the tokenizer's ids "
+            f"need {needed:,}: leave tokenizer.path out, or train that model on with this tokenizer first "
+            "(model.path)"
+        )
+    if config.vocab_size < needed:
         raise ValueError(
             f"model.overrides.vocab_size is {config.vocab_size:,}, but the tokenizer's ids need "
-            f"{num_ids(tokenizer):,}: leave it out, or train a smaller tokenizer (tokenizer.vocab_size)"
+            f"{needed:,}: leave it out, or train a smaller tokenizer (tokenizer.vocab_size)"
         )
     if config.is_encoder_decoder:
         start = config.decoder_start_token_id

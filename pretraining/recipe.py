@@ -26,7 +26,9 @@ class ModelRecipe:
     preset: str | None = None
     """Name of a model preset; `tercet recipes` lists them."""
     path: str | None = None
-    """Folder or Hub id of a Tercet model to continue training, with its tokenizer, instead of a preset."""
+    """Folder or Hub id of a Tercet model to continue training, with its tokenizer, instead of a preset. For a
+    tokenizer with more tokens (`tokenizer.path`), its vocabulary grows: new tokens begin with the mean of
+    the old ones."""
     grow_from: str | None = None
     """Folder or Hub id of a smaller Tercet model: the preset's model begins with its function, tokenizer and
     vocabulary."""
@@ -43,7 +45,8 @@ class TokenizerRecipe:
     """An existing tokenizer, or one that is trained on the training corpus."""
 
     path: str | None = None
-    """Folder or Hub id of an existing tokenizer; the other fields are then ignored."""
+    """Folder or Hub id of an existing tokenizer; the other fields are then ignored. One without a pad token
+    pads with its eos token."""
     kind: Literal["wordpiece", "byte_bpe", "unigram", "characters", "words"] = "wordpiece"
     """The tokenization algorithm."""
     vocab_size: Annotated[int, Field(ge=8, le=2**22)] = 8192

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..interop.model_folder import untrusted
+from ..interop.model_folder import pads, untrusted
 from .special_tokens import SENTINEL
 from .vocabularies import KINDS, SpecialTokens, too_small
 
@@ -113,10 +113,10 @@ def wrapped(
 
 
 def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
-    """Load a tokenizer from a folder or the Hub.
+    """Load a tokenizer from a folder or the Hub; one without a padding token gets one, see `pads`.
 
     Raises:
-        ValueError: There is none, it is not a fast one, or it has no padding token.
+        ValueError: There is none, it is not a fast one, or it has neither a padding token nor an end token.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(
@@ -129,9 +129,10 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
         raise ValueError(f"tokenizer.path {path!r} could not be loaded ({reason}): check the path") from error
     if not tokenizer.is_fast:
         raise ValueError(f"tokenizer.path {path!r} has no fast tokenizer: choose one with a tokenizer.json")
-    if tokenizer.pad_token is None:
+    if not pads(tokenizer, path):
         raise ValueError(
-            f"tokenizer.path {path!r} has no pad token: add one that is not its eos token, and save it again"
+            f"tokenizer.path {path!r} has neither a pad token nor an eos token: add one "
+            "(tokenizer.add_special_tokens({'pad_token': '[PAD]'})), and save it again"
         )
     return tokenizer
 

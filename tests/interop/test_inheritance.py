@@ -1,80 +1,102 @@
-"""How a model writes goes along wherever the model goes, and ids in it follow the model's configuration."""
-
-import warnings
-from typing import Any
+"""A model with a larger vocabulary goes on from what a smaller one knows of the tokens that both have."""
 
 import pytest
-from transformers import GenerationConfig
+import torch
+from torch.testing import assert_close
 
-from tercet import (
+from tercet.interop.inheritance import inherit
+from tercet.modeling import (
+    TercetCharacterConfig,
+    TercetCharacterLanguageModel,
     TercetDecoderConfig,
     TercetDecoderForCausalLM,
+    TercetDecoderForMaskedLM,
+    TercetElmoConfig,
+    TercetElmoForLanguageModeling,
     TercetEncoderConfig,
     TercetEncoderForMaskedLM,
+    TercetEncoderForPreTraining,
+    TercetEncoderForReplacedTokenDetection,
+    TercetRecurrentSeq2SeqConfig,
+    TercetRecurrentSeq2SeqForConditionalGeneration,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.interop.conversion import from_stock, to_stock
-from tercet.interop.inheritance import inherit_writing
-from tercet.interop.members import read_as
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 40,
-    "hidden_size": 32,
-    "intermediate_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 4,
-    "eos_token_id": 3,
-    "bos_token_id": 2,
-    "pad_token_id": 0,
+OLD, NEW = 32, 35
+"""Tokens; as many old ones as the models have channels, which are not to be taken for tokens."""
+
+SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+BERT = {"head_transform": True, "head_bias": True, "mlp_bias": True}
+SEPARATE = {"tie_word_embeddings": False, "share_encoder_decoder_embeddings": False, "head_bias": True}
+MODELS = {
+    "encoder": (TercetEncoderForMaskedLM, TercetEncoderConfig, SIZES | BERT),
+    "encoder of pairs": (TercetEncoderForPreTraining, TercetEncoderConfig, SIZES | BERT),
+    "discriminator": (TercetEncoderForReplacedTokenDetection, TercetEncoderConfig, SIZES),
+    "factorized": (TercetEncoderForMaskedLM, TercetEncoderConfig, SIZES | BERT | {"embedding_size": 16}),
+    "decoder": (TercetDecoderForCausalLM, TercetDecoderConfig, SIZES),
+    "decoder, own head": (TercetDecoderForCausalLM, TercetDecoderConfig, SIZES | SEPARATE),
+    "hybrid": (TercetDecoderForMaskedLM, TercetDecoderConfig, SIZES),
+    "seq2seq": (TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqConfig, SIZES),
+    "seq2seq, three tables": (TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqConfig, SIZES | SEPARATE),
+    "recurrent": (
+        TercetRecurrentSeq2SeqForConditionalGeneration,
+        TercetRecurrentSeq2SeqConfig,
+        {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "head_bias": True},
+    ),
+    "characters": (TercetCharacterLanguageModel, TercetCharacterConfig, {"hidden_size": 32}),
+    "elmo": (
+        TercetElmoForLanguageModeling,
+        TercetElmoConfig,
+        {"hidden_size": 32, "lstm_cell_size": 48, "num_hidden_layers": 1},
+    ),
 }
-DEFAULTS = {"eos_token_id": [3, 5], "repetition_penalty": 1.05, "do_sample": True, "temperature": 0.6}
 
 
-def decoder(**fields: Any) -> Any:
-    model = TercetDecoderForCausalLM(TercetDecoderConfig(**SIZES | fields))
-    model.generation_config = GenerationConfig(pad_token_id=0, bos_token_id=2, **DEFAULTS)
-    return model
+def build(kind: str, vocab_size: int, seed: int):
+    """Build a small model whose parameters all matter, in evaluation mode."""
+    architecture, config_class, fields = MODELS[kind]
+    if config_class is not TercetSeq2SeqConfig:
+        fields = {name: value for name, value in fields.items() if name != "share_encoder_decoder_embeddings"}
+    torch.manual_seed(seed)
+    model = architecture(config_class(vocab_size=vocab_size, **fields))
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.3)
+    return model.eval()
 
 
-def told(model: Any) -> dict[str, Any]:
-    return {name: getattr(model.generation_config, name) for name in DEFAULTS}
+@pytest.mark.parametrize("kind", MODELS)
+def test_new_tokens_begin_with_the_mean_of_the_old_ones(kind):
+    source, model = build(kind, OLD, seed=0), build(kind, NEW, seed=1)
+    assert inherit(model, source) == []
+    old, grown = dict(source.named_parameters()), 0
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter[: len(old[name])], old[name])
+        if parameter.shape != old[name].shape:
+            grown += 1
+            assert_close(parameter[OLD:], old[name].mean(0, keepdim=True).expand_as(parameter[OLD:]))
+    tables = [module for module in model.modules() if getattr(module, "num_embeddings", 0) == NEW]
+    assert grown >= max(1, len({table.weight for table in tables}))
 
 
-def test_generation_defaults_go_along_whole():
-    source = decoder()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        inherit_writing(other := TercetDecoderForCausalLM(source.config), source)
-        members = [
-            read_as(source, "seq2seq").model,
-            read_as(read_as(source, "seq2seq").model, "decoder").model,
-        ]
-    for model in (other, to_stock(source), from_stock(to_stock(source)), *members):
-        assert told(model) == DEFAULTS
-    other.generation_config.repetition_penalty = 2.0
-    assert told(source) == DEFAULTS
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind not in ("characters", "elmo")])
+def test_what_is_said_of_old_tokens_stays(kind):
+    source, model = build(kind, OLD, seed=0), build(kind, NEW, seed=1)
+    inherit(model, source)
+    ids = torch.randint(3, OLD, (2, 6), generator=torch.Generator().manual_seed(0))
+    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if source.config.is_encoder_decoder else {})
+    before, after = source(**inputs), model(**inputs)
+    name = "logits" if "logits" in before else "prediction_logits"
+    assert_close(after[name][..., : before[name].shape[-1]], before[name])
 
 
-def test_ids_that_the_configuration_changes_are_changed_and_told():
-    config = TercetSeq2SeqConfig(**SIZES, decoder_start_token_id=2)
-    source: Any = TercetSeq2SeqForConditionalGeneration(config)
-    source.generation_config = GenerationConfig(**DEFAULTS, pad_token_id=0, decoder_start_token_id=2)
-    config = TercetSeq2SeqConfig(**SIZES, decoder_start_token_id=7)
-    with pytest.warns(UserWarning, match="decoder_start_token_id is now 7, .*; it was 2"):
-        inherit_writing(model := TercetSeq2SeqForConditionalGeneration(config), source)
-    assert told(model) == DEFAULTS
-    assert model.generation_config.decoder_start_token_id == 7
+def test_a_smaller_vocabulary_is_refused():
+    with pytest.raises(ValueError, match=r"the shapes of .*embed_tokens.weight would change"):
+        inherit(build("decoder", OLD, seed=0), build("decoder", NEW, seed=1))
 
 
-def test_defaults_that_cannot_be_saved_are_refused_before_a_run():
-    source = decoder()
-    source.generation_config.do_sample = False
-    with pytest.raises(
-        ValueError, match=r"generation_config.json cannot be saved .*temperature.*: correct it"
-    ):
-        inherit_writing(TercetDecoderForCausalLM(source.config), source)
-
-
-def test_a_model_that_does_not_write_inherits_nothing():
-    inherit_writing(TercetEncoderForMaskedLM(TercetEncoderConfig(**SIZES)), decoder())
+def test_nothing_but_the_vocabulary_grows():
+    source = build("decoder", OLD, seed=0)
+    wider = TercetDecoderForCausalLM(TercetDecoderConfig(vocab_size=NEW, **SIZES | {"intermediate_size": 64}))
+    with pytest.raises(ValueError, match=r"the shapes of .* would change"):
+        inherit(wider, source)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from tercet.modeling import varlen_attention
@@ -207,3 +207,91 @@ def test_what_the_kernel_of_packed_sequences_on_a_gpu_serves(case, monkeypatch):
     assert KERNELS["varlen"].serves(situation) == expected
     assert not KERNELS["varlen"].serves(situation._replace(implementation="eager"))
     assert not KERNELS["varlen"].serves(situation._replace(has_bias=True))
+
+
+HUB = {
+    "flash": ("kernels-community/flash-attn2", flash_attention_mask),
+    "another flash": ("kernels-community/vllm-flash-attn3", flash_attention_mask),
+    "of a revision": ("kernels-community/flash-attn2@v0.1", flash_attention_mask),
+    "a function": ("someone/attention@main:attend", flash_attention_mask),
+    "without a mask of its own": ("someone/flash:attend", None),
+    "with masks": ("someone/flash-sdpa", sdpa_mask),
+}
+"""Names of kernels of the Hub, as transformers registers them, and what makes their masks."""
+
+
+@pytest.fixture
+def hub_kernel(request, monkeypatch):
+    """Register a stand-in for a kernel of the Hub, which keeps what it is called with."""
+    name, mask_function = HUB[request.param]
+    calls = []
+
+    def attend(module, query, key, value, mask, **options):
+        calls.append((mask, options))
+        return torch.zeros_like(query.transpose(1, 2)), None
+
+    monkeypatch.setitem(AttentionInterface._global_mapping, name, attend)
+    if mask_function is not None:
+        monkeypatch.setitem(AttentionMaskInterface._global_mapping, name, mask_function)
+    # A kernel of this name would be looked up on the Hub.
+    monkeypatch.setattr("transformers.modeling_utils.lazy_import_flash_attention", lambda *_, **__: None)
+    return name, calls
+
+
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+@pytest.mark.parametrize("hub_kernel", [name for name in HUB if name != "with masks"], indirect=True)
+def test_a_flash_kernel_of_the_hub_reads_bounds_under_any_name(hub_kernel, member, builder):
+    name, calls = hub_kernel
+    model = builder(member)
+    model.set_attn_implementation(name)
+    assert model.model.config._attn_implementation == name
+    padded = inputs_of("padded")
+    for inputs, is_training in ((inputs_of("packed"), False), (inputs_of("packed"), True), (padded, True)):
+        calls.clear()
+        without_cache = {"use_cache": False} if member == "decoder" else {}
+        model.train(is_training)(**inputs, **without_cache)
+        bounds = torch.tensor([0, 6, 10]) if inputs is padded else inputs["cu_seq_lens_q"]
+        assert len(calls) == 2
+        for mask, options in calls:
+            assert mask is None
+            assert options["cu_seq_lens_q"].tolist() == options["cu_seq_lens_k"].tolist() == bounds.tolist()
+            assert options["max_length_q"] == int(bounds.diff().max())
+    with pytest.raises(ValueError, match=f"'{name}' takes no mask of pairs"):
+        model(padded["input_ids"], attention_mask=torch.ones(2, 6, 6))
+    for inputs in (padded["input_ids"], torch.arange(6).repeat(2, 1)):
+        with pytest.raises(
+            ValueError, match=f"'{name}' takes no mask, which packed sequences of several rows"
+        ):
+            model(inputs, position_ids=torch.arange(3).repeat(2)[None])
+
+
+@pytest.mark.parametrize("hub_kernel", ["with masks"], indirect=True)
+def test_a_kernel_of_the_hub_that_takes_masks_gets_them(hub_kernel, builder):
+    name, calls = hub_kernel
+    model = builder("encoder")
+    model.set_attn_implementation(name)
+    model(**inputs_of("packed"))
+    for mask, options in calls:
+        assert mask[0, 0].sum(-1).tolist() == [5] * 5 + [7] * 7
+        assert "cu_seq_lens_q" not in options
+
+
+@pytest.mark.parametrize("hub_kernel", list(HUB), indirect=True)
+def test_what_needs_a_mask_or_a_bias_refuses_flash_kernels_of_the_hub(hub_kernel, builder):
+    name, _ = hub_kernel
+    takes_masks = HUB["with masks"][0] == name
+    for variant, words in (("t5", "does not support the bias"), ("strided", "takes no mask")):
+        model = builder("encoder", variant)
+        if takes_masks:
+            model.set_attn_implementation(name)
+            continue
+        with pytest.raises(ValueError, match=f"'{name}' {words}"):
+            model.set_attn_implementation(name)
+
+
+def test_a_kernel_without_masks_reads_no_packed_sequences(builder, monkeypatch):
+    monkeypatch.setitem(AttentionInterface._global_mapping, "bare", registered_attention)
+    model = build(builder, "encoder", "bare", "eval")
+    model(**inputs_of("plain"))
+    with pytest.raises(ValueError, match="'bare' takes no mask, which packed sequences"):
+        model(**inputs_of("packed"))

@@ -81,3 +81,22 @@ def test_chosen_global_tokens_are_in_the_mask(kind, builder):
     expected = model(ids, mask, global_attention_mask=chosen).logits[mask.bool()]
     model.set_attn_implementation("flex_attention")
     assert_close(model(ids, mask, global_attention_mask=chosen).logits[mask.bool()], expected, **CLOSE)
+
+
+@torch.no_grad()
+def test_masks_of_pairs_are_those_of_eager_attention(builder):
+    model = builder("encoder", kernel="eager")
+    ids = torch.randint(3, 61, (2, 8), generator=torch.Generator().manual_seed(0))
+    pairs = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(1)) < 0.6
+    pairs |= torch.eye(8).bool()
+    expected = model(ids, pairs).logits
+    model.set_attn_implementation("flex_attention")
+    added = torch.zeros(2, 1, 8, 8).masked_fill(~pairs, -torch.inf)
+    for mask in (pairs, pairs[:, 0].long(), pairs.float(), added):
+        assert_close(model(ids, mask).logits, expected, **CLOSE)
+    blocks = create_block_mask(lambda row, head, q, k: pairs[row, 0, q, k], 2, None, 8, 8, device="cpu")
+    assert_close(model(ids, blocks).logits, expected, **CLOSE)
+    keys = added[:1, :, :1]  # which are the same for all rows and queries
+    assert_close(model(ids, keys).logits, builder("encoder")(ids, keys).logits, **CLOSE)
+    with pytest.raises(ValueError, match="takes one mask for all heads"):
+        model(ids, pairs.expand(2, 4, 8, 8))

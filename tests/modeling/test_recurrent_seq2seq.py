@@ -251,7 +251,7 @@ def test_what_cannot_be_read_is_refused_with_a_remedy(batch, targets):
         ({"decoder_input_ids": ids}, "pass either input_ids or inputs_embeds: both are missing"),
         (
             padded | {"attention_mask": padded["attention_mask"][:, 1:]},
-            "a mask of shape .* one number for each",
+            "attention_mask has the size .* one number for each token",
         ),
         (packed | {"cu_seq_lens_k": None}, "cu_seq_lens_k is missing"),
         (packed | {"cu_seq_lens_q": None}, "cu_seq_lens_q is missing"),

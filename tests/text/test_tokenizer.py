@@ -178,13 +178,20 @@ def test_the_rarest_characters_are_left_out():
     assert "\U0001f600" not in tokenizer.get_vocab()
 
 
-def test_a_loaded_tokenizer_must_exist_and_pad(tmp_path):
+def test_a_loaded_tokenizer_must_exist_and_pad(tmp_path, capsys):
     with pytest.raises(ValueError, match=r"could not be loaded \(.*\): check the path"):
         load_tokenizer(str(tmp_path / "nothing"))
     tokenizer = train_tokenizer(TEXTS, "byte_bpe", 600)
     tokenizer.pad_token = None
     tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="has no pad token: add one"):
+    loaded = load_tokenizer(str(tmp_path))
+    assert loaded.pad_token_id == loaded.eos_token_id == tokenizer.eos_token_id
+    assert len(loaded) == len(tokenizer)
+    told = capsys.readouterr().err
+    assert f"has no pad token, and pads with its eos token {tokenizer.eos_token}" in told
+    tokenizer.eos_token = None
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="has neither a pad token nor an eos token: add one"):
         load_tokenizer(str(tmp_path))
 
 

@@ -1,0 +1,106 @@
+"""A model goes on learning with a tokenizer that has got more tokens, or that pads with the end of a text."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
+from tercet.configs.recipe import parse_recipe
+from tercet.interop.own_model import load_transformer
+from tercet.planning.model_costs import build_planned_model
+from tercet.pretraining.model import build_model
+from tercet.pretraining.recipe import PretrainingRecipe
+
+END = 38
+
+
+@pytest.fixture
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Make a tokenizer of 40 words."""
+    words = [*(f"w{number}" for number in range(37)), "[PAD]", "[EOS]", "[UNK]"]
+    backend = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, "[UNK]"))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="[PAD]", eos_token="[EOS]", unk_token="[UNK]"
+    )
+
+
+def causal_recipe(**model) -> PretrainingRecipe:
+    """Make a recipe of a decoder."""
+    data = {
+        "model": model,
+        "corpus": {"train": "x.txt", "validation": "x.txt", "sequence_length": 32},
+        "objective": {"kind": "causal_language_modeling"},
+        "training": {"steps": 1},
+        "output": "runs/x",
+    }
+    return parse_recipe(PretrainingRecipe, data)
+
+
+def preset(**model) -> PretrainingRecipe:
+    """Make a recipe of a new decoder."""
+    return causal_recipe(
+        preset="decoder-tiny", overrides={"hidden_size": 32, "num_hidden_layers": 2}, **model
+    )
+
+
+@pytest.fixture
+def trained(tmp_path, tokenizer) -> Path:
+    """Save a small decoder with rows for more tokens than its tokenizer has."""
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
+    config = TercetDecoderConfig(vocab_size=42, max_position_embeddings=64, **sizes)
+    TercetDecoderForCausalLM(config).save_pretrained(tmp_path / "trained")
+    tokenizer.save_pretrained(tmp_path / "trained")
+    return tmp_path / "trained"
+
+
+@pytest.mark.parametrize(("num_added", "rows"), [(0, 42), (2, 42), (5, 45)])
+def test_a_model_that_goes_on_has_room_for_added_tokens(trained, tokenizer, num_added, rows, capsys):
+    tokenizer.add_tokens([f"new{number}" for number in range(num_added)])
+    tokenizer.save_pretrained(trained)
+    recipe = causal_recipe(path=str(trained))
+    model = build_model(recipe, tokenizer)
+    assert model.config.vocab_size == rows
+    assert build_planned_model(recipe).config.vocab_size == rows
+    before = load_transformer(str(trained)).get_input_embeddings().weight
+    table = model.get_input_embeddings().weight
+    assert torch.equal(table[:42], before)
+    torch.testing.assert_close(table[42:], before.mean(0).expand(rows - 42, -1))
+    words = "the vocabulary grows from 42 to 45 tokens; the new ones begin with the mean of the old ones"
+    assert (words in capsys.readouterr().err) == (rows > 42)
+
+
+def test_a_model_that_goes_on_may_get_the_room_that_a_recipe_says(trained, tokenizer):
+    model = build_model(causal_recipe(path=str(trained), overrides={"vocab_size": 64}), tokenizer)
+    assert model.get_input_embeddings().num_embeddings == 64
+    with pytest.raises(ValueError, match=r"overrides.vocab_size is 39, but the tokenizer's ids need 40"):
+        build_model(causal_recipe(path=str(trained), overrides={"vocab_size": 39}), tokenizer)
+
+
+def test_a_model_that_grows_into_a_preset_has_no_room_for_added_tokens(trained, tokenizer):
+    tokenizer.add_tokens(["new1", "new2", "new3"])
+    with pytest.raises(ValueError, match=r"grow_from .* has 42 tokens, but the tokenizer's ids need 43"):
+        build_model(preset(grow_from=str(trained)), tokenizer)
+
+
+def test_an_end_that_also_pads_is_a_target(tokenizer):
+    examples = [{"input_ids": np.array([*ids, END])} for ids in ([5, 6, 7], [8], [9, 5])]
+    batches = []
+    for pad in ("[PAD]", "[EOS]"):
+        tokenizer.pad_token = pad
+        objective = preset().objective.build(tokenizer, sequence_length=32, seed=0)
+        batches.append(objective.collate(examples, np.random.default_rng(0)))
+    own, shared = batches
+    assert objective.targets(shared) == objective.targets(own) == {"clm": torch.tensor(6)}
+    tokenizer.pad_token = "[EOS]"
+    model = build_model(preset(), tokenizer).eval()
+    assert model.config.pad_token_id == model.config.eos_token_id == END
+    rows = torch.tensor([[5, 6, 7, END], [8, END, END, END], [9, 5, END, END]])
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]])
+    packed = sum(objective.losses(model, shared).values())
+    padded = model(rows, attention_mask=mask, labels=rows, reduction="sum").loss
+    torch.testing.assert_close(padded, packed)
