@@ -32,10 +32,10 @@ def save_characters(folder: Path, **options) -> Path:
 
 
 def save_elmo(folder: Path) -> Path:
-    """Write an ELMo, untrained."""
+    """Write an ELMo, untrained, which drops states in training."""
     torch.manual_seed(3)
     tokenizer = train_tokenizer(TEXTS, "words", 540)
-    model = TercetElmoModel(small_config(hidden_size=16, lstm_cell_size=24))
+    model = TercetElmoModel(small_config(hidden_size=16, lstm_cell_size=24, dropout=0.25))
     model.learn_spelling(tokenizer)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -39,15 +39,15 @@ def sources(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def build_tagger(sources):
-    """Build a tagger on the word vectors of some models."""
+def build_new_tagger(sources):
+    """Build a tagger on the word vectors of some models, whose mode nobody has set."""
 
     def build(*names: str, **fields) -> TercetTaggerForTokenClassification:
         loaded = [(load_ours(str(sources / name)), load_tokenizer(sources / name)) for name in names]
         embeddings = [describe(model.config, tokenizer) for model, tokenizer in loaded]
         torch.manual_seed(0)
         config = TercetTaggerConfig(embeddings=embeddings, **{"hidden_size": 16, "num_labels": 3} | fields)
-        tagger = TercetTaggerForTokenClassification(config).eval()
+        tagger = TercetTaggerForTokenClassification(config)
         for embedder, source in zip(tagger.model.features.parts, loaded, strict=True):
             adopt(embedder, *source)
         with torch.no_grad():
@@ -56,6 +56,12 @@ def build_tagger(sources):
         return tagger
 
     return build
+
+
+@pytest.fixture
+def build_tagger(build_new_tagger):
+    """Build one for evaluation."""
+    return lambda *names, **fields: build_new_tagger(*names, **fields).eval()
 
 
 @pytest.fixture
@@ -174,6 +180,19 @@ def test_embedders_are_frozen_and_drop_nothing(tagger):
     tagger(**inputs, labels=torch.zeros_like(inputs["input_ids"])).loss.backward()
     optimizer.step()
     assert_close(tagger.model.features.state_dict(), before, rtol=0, atol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_is_remembered_of_a_new_tagger_is_what_it_says_in_evaluation(name, build_new_tagger):
+    tagger = build_new_tagger(name)
+    assert tagger.training
+    word_features.KEPT.clear()
+    tagger.remember(SENTENCES)
+    features = tagger.eval().model.features
+    kept = word_features.KEPT[features.digest()]
+    expected = features.compute_frozen(SENTENCES)
+    assert_close([kept[tuple(words)] for words in SENTENCES], expected, rtol=0, atol=0)
 
 
 def test_embedders_learn_along_if_they_are_not_frozen(build_tagger):
