@@ -97,7 +97,13 @@ class NeuralConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any):
         warn_of_unknown(self, kwargs)
+        self.auto_map = kwargs.pop("auto_map", None) or {}
+        """Auto classes whose code lies beside the weights: TRL reads it of every configuration."""
         super().__post_init__(**kwargs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the fields; a folder without code does not speak of any."""
+        return {name: value for name, value in super().to_dict().items() if name != "auto_map" or value}
 
     @property
     def embedding_width(self) -> int:
