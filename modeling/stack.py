@@ -283,11 +283,6 @@ class TercetStack(TercetPreTrainedModel):
         definition._attn_implementation_internal = "eager"
         return definition
 
-    def records(self, name: str, arguments: dict[str, Any]) -> bool:
-        """Tell whether the caller or the configuration requests an output such as `output_attentions`."""
-        value = arguments.get(name)
-        return bool(getattr(self.config, name) if value is None else value)
-
 
 def warn_of_mask() -> None:
     """Warn once that packed sequences take the slow path; in a compiled graph there is no other."""

@@ -26,7 +26,7 @@ from tercet.modeling.word_bytes import read_words
 from tercet.training.examples import pick
 from tercet.training.tracking import LOG, read_log
 
-from ..small_taggers import save_characters, save_elmo, save_static
+from ..small_taggers import save_sources
 from .conftest import ROWS, write_rows
 
 SMALL = {"hidden_size": 32, "dropout": 0.0, "word_dropout": 0.0}
@@ -36,10 +36,7 @@ RATE = {"learning_rate": 1e-2, "weight_decay": 0.0}
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("sources")
-    for name, make in (("static", save_static), ("characters", save_characters), ("elmo", save_elmo)):
-        make(folder / name)
-    return folder
+    return save_sources(tmp_path_factory.mktemp("sources"))
 
 
 @pytest.fixture
