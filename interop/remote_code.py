@@ -10,23 +10,23 @@ from typing import Any
 
 from transformers.dynamic_module_utils import get_relative_import_files
 
-from ..modeling import AUTO_CLASSES, CONFIGURATIONS
+from ..modeling import AUTO_CLASSES, CONFIGURATIONS, models_of
 
 
 def add_auto_map(config: dict[str, Any]) -> dict[str, Any]:
     """Say in a configuration of ours which class each Auto class finds in which file.
 
-    A configuration that says so already, or of another family, is returned as it is.
+    Of several it is the one that was saved, else the first. A configuration that says so already, or of
+    another family, is returned as it is.
     """
     configuration = {known.model_type: known for known in CONFIGURATIONS}.get(config.get("model_type", ""))
     if "auto_map" in config or configuration is None:
         return config
-    classes = {"AutoConfig": configuration} | {
-        auto_class.__name__: model
-        for auto_class, models in AUTO_CLASSES.items()
-        for model in models
-        if model.config_class is configuration
-    }
+    classes: dict[str, type] = {"AutoConfig": configuration}
+    for auto_class in AUTO_CLASSES:
+        if models := models_of(configuration, auto_class):
+            saved = [model for model in models if model.__name__ in (config.get("architectures") or ())]
+            classes[auto_class.__name__] = [*saved, *models][0]
     return config | {
         "auto_map": {name: f"{file_of(found).stem}.{found.__name__}" for name, found in classes.items()}
     }

@@ -16,6 +16,7 @@ USES = {
     "ForQuestionAnswering": ("question-answering", "AutoModelForQuestionAnswering"),
     "ForMultipleChoice": ("multiple-choice", "AutoModelForMultipleChoice"),
     "ForSentenceEmbedding": ("sentence-similarity", "AutoModel"),
+    "ForReplacedTokenDetection": ("feature-extraction", "AutoModelForPreTraining"),
     "Model": ("feature-extraction", "AutoModel"),
 }
 """Ending of a class's name -> the Hub's name of the task, and the Auto class that loads it."""

@@ -88,6 +88,7 @@ AUTO_CLASSES = {
     ),
     AutoModelForPreTraining: (
         TercetEncoderForPreTraining,
+        TercetEncoderForReplacedTokenDetection,
         TercetDecoderForCausalLM,
         TercetSeq2SeqForConditionalGeneration,
         TercetCharacterLanguageModel,
@@ -127,11 +128,19 @@ AUTO_CLASSES = {
 }
 """Which models each Auto class can load."""
 
+
+def models_of(kind: type[NeuralConfig], auto_class: type) -> tuple[type[NeuralPreTrainedModel], ...]:
+    """Give the models of a kind of configuration that an Auto class can load, the usual one first."""
+    return tuple(model for model in AUTO_CLASSES[auto_class] if model.config_class is kind)
+
+
 for _config in CONFIGURATIONS:
     AutoConfig.register(_config.model_type, _config)
-for _auto_class, _models in AUTO_CLASSES.items():
-    for _model in _models:
-        _auto_class.register(_model.config_class, _model)
+for _auto_class in AUTO_CLASSES:
+    for _config in CONFIGURATIONS:
+        if _models := models_of(_config, _auto_class):
+            # Of several, transformers takes the one that a configuration names, else the first.
+            _auto_class.register(_config, _models[0] if len(_models) == 1 else _models)
 
 # Trainer shifts labels under label smoothing, pipelines accept a model, and tests know what it is for, by
 # class names in these tables.

@@ -76,7 +76,7 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
         """
         loss_arguments, targets = take_loss_arguments(kwargs), None
         if (shifted := kwargs.pop("shift_labels", None)) is not None:
-            targets = F.pad(shifted[..., :-1], (1, 0), value=IGNORE)
+            targets = F.pad(shifted, (1, 0), value=IGNORE)[..., :-1]
         elif labels is not None:
             targets = predicted_tokens(labels, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
         outputs = self.model(
@@ -84,13 +84,12 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
             attention_mask,
             position_ids,
             inputs_embeds=inputs_embeds,
-            use_cache=False,
             output_positions=None if output_positions is None else self.state_positions(output_positions),
-            **kwargs | {"is_causal": False},
+            **kwargs | {"is_causal": False, "use_cache": False},
         )
         states = outputs.last_hidden_state
         if output_positions is None:  # each state moves to the token that it predicts
-            states = torch.cat([states[:, :1], states[:, :-1]], dim=1)
+            states = torch.cat([states[:, :1], states], dim=1)[:, :-1]
         loss, logits = self.compute_loss_and_logits(states, targets, logits_to_keep, loss_arguments)
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions

@@ -35,6 +35,9 @@ OF_TRANSFORMERS = {
 `start_token_id` is what `get_text_config` makes of `decoder_start_token_id`.
 """
 
+OF_MODELS = {"auto_map", "architectures"}
+"""What a configuration says of the models that it is saved with."""
+
 Activation = Literal["relu", "relu2", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
 ClassifierPooling = Literal["first", "last", "mean"]
 ClassifierActivation = Literal["tanh", Activation]
@@ -97,7 +100,15 @@ class NeuralConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any):
         warn_of_unknown(self, kwargs)
+        self.auto_map = kwargs.pop("auto_map", None) or {}
+        """Auto classes whose code lies beside the weights: TRL reads it of every configuration."""
         super().__post_init__(**kwargs)
+        self.architectures = self.architectures or []  # through which transformers looks for a model's class
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the fields; one without code or model does not speak of any."""
+        fields = super().to_dict()
+        return {name: value for name, value in fields.items() if value or name not in OF_MODELS}
 
     @property
     def embedding_width(self) -> int:

@@ -45,8 +45,12 @@ class DirectedLayers(nn.Module):
     def forward(self, x: Tensor) -> list[Tensor]:
         """Read rows of words (S, W, D) from left to right: the states of each layer, (S, W, D)."""
         states: list[Tensor] = []
-        for layer in self.layers:
-            output, _ = layer(self.dropout(x))
-            x = output + x if states else output
+        for number in range(len(self.layers)):
+            x = self.read(number, x)
             states.append(x)
         return states
+
+    def read(self, number: int, x: Tensor) -> Tensor:
+        """Read what the layer below a layer says of rows of words, (S, W, D) -> (S, W, D)."""
+        output, _ = self.layers[number](self.dropout(x))
+        return output + x if number else output

@@ -7,6 +7,8 @@ linear, so that the language model should learn along, unless the mix itself is 
 Shapes: B batch, T positions, S sequences, C width of the states, L labels.
 """
 
+from typing import Any
+
 from torch import Tensor
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
@@ -41,21 +43,14 @@ class TercetElmoTaskModel(TercetElmoPreTrainedModel):
         position_ids: Tensor | None,
         character_ids: Tensor | None,
         cu_seq_lens_q: Tensor | None,
-        output_hidden_states: bool | None,
+        arguments: dict[str, Any],
     ) -> tuple[Tensor, Sequences, tuple[Tensor, ...] | None]:
         """Mix the layers of a batch: states (B, T, C), where sequences lie, and the layers if requested."""
-        layers = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            character_ids=character_ids,
-            cu_seq_lens_q=cu_seq_lens_q,
-            output_hidden_states=True,
-        ).hidden_states
-        sequences = self.model.find_sequences(
-            input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q
-        )
-        return self.mix(layers), sequences, layers if self.records_states(output_hidden_states) else None
+        inputs = input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q
+        words, characters = self.model.read(*inputs)
+        layers = tuple(map(words.to_tokens, self.model.layers(words, characters)))
+        recorded = layers if self.records("output_hidden_states", arguments) else None
+        return self.mix(layers), self.model.find_sequences(*inputs), recorded
 
     def with_penalty(self, loss: Tensor, labels: Tensor, loss_arguments: LossArguments) -> Tensor:
         """Add the penalty on the weights of the mix to the loss of a task, once for all accumulated batches.
@@ -97,7 +92,6 @@ class TercetElmoForSequenceClassification(TercetElmoTaskModel):
         character_ids: Tensor | None = None,
         cu_seq_lens_q: Tensor | None = None,
         labels: Tensor | None = None,
-        output_hidden_states: bool | None = None,
         **kwargs: Keywords,
     ) -> SequenceClassifierOutput:
         """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
@@ -107,7 +101,7 @@ class TercetElmoForSequenceClassification(TercetElmoTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         states, sequences, layers = self.forward_base(
-            input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q, output_hidden_states
+            input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q, kwargs
         )
         logits, loss = self.classifier(states, sequences), None
         if labels is not None:
@@ -135,7 +129,6 @@ class TercetElmoForTokenClassification(TercetElmoTaskModel):
         character_ids: Tensor | None = None,
         cu_seq_lens_q: Tensor | None = None,
         labels: Tensor | None = None,
-        output_hidden_states: bool | None = None,
         **kwargs: Keywords,
     ) -> TokenClassifierOutput:
         """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100, pads left out.
@@ -144,7 +137,7 @@ class TercetElmoForTokenClassification(TercetElmoTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         states, sequences, layers = self.forward_base(
-            input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q, output_hidden_states
+            input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q, kwargs
         )
         logits, loss = self.classifier(states), None
         if labels is not None:

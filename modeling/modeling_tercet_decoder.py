@@ -96,6 +96,8 @@ class TercetDecoderModel(TercetStack):
             return self.forward_paged(input_ids, position_ids, attention_mask, **lengths, **kwargs)
         refuse_global_tokens(kwargs, type(self).__name__)
         tokens = require_tokens(input_ids, inputs_embeds)
+        if past_key_values is not None and encoder_hidden_states is not None:
+            past_key_values = self.cache_with_source(past_key_values)
         output_attentions = self.records("output_attentions", kwargs)
         has_pairs = encoder_attention_mask is not None and not is_padding_mask(encoder_attention_mask)
         has_states = self.records("output_hidden_states", kwargs)
@@ -175,11 +177,13 @@ class TercetDecoderModel(TercetStack):
     def new_cache(self, encoder_hidden_states: Tensor | None) -> Cache:
         """Start a cache, of the source too if there is one."""
         cache = DynamicCache(config=self.config)
-        return (
-            cache
-            if encoder_hidden_states is None
-            else EncoderDecoderCache(cache, DynamicCache(config=self.config))
-        )
+        return cache if encoder_hidden_states is None else self.cache_with_source(cache)
+
+    def cache_with_source(self, cache: Cache) -> EncoderDecoderCache:
+        """Give a cache of the target one of the source, which is filled when it is first read."""
+        if isinstance(cache, EncoderDecoderCache):
+            return cache
+        return EncoderDecoderCache(cache, DynamicCache(config=self.config))
 
     def prepare_source(
         self,

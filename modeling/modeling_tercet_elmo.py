@@ -52,10 +52,15 @@ class TercetElmoPreTrainedModel(NeuralPreTrainedModel):
         cast(TercetElmoModel, self.base_model).spelling.learn(spelling_of(tokenizer))
         self.config.unk_token_id = cast(int | None, tokenizer.unk_token_id)
 
-    def records_states(self, output_hidden_states: bool | None) -> bool:
-        """Tell whether all layers are returned: as requested, else as configured."""
-        return bool(
-            self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+    def get_input_embeddings(self) -> nn.Module:
+        """Give the vectors of characters, from which those of words are computed: tokens have none."""
+        return cast(TercetElmoModel, self.base_model).characters.embed_characters
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Refuse: the characters are always the same."""
+        raise ValueError(
+            "ELMo has vectors of bytes, whatever the vocabulary: train it with another tokenizer, or let it "
+            "learn_spelling(tokenizer)"
         )
 
 
@@ -85,7 +90,6 @@ class TercetElmoModel(TercetElmoPreTrainedModel):
         position_ids: Tensor | None = None,
         character_ids: Tensor | None = None,
         cu_seq_lens_q: Tensor | None = None,
-        output_hidden_states: bool | None = None,
         **kwargs: Keywords,
     ) -> BaseModelOutput:
         """Contextual states (B, T, C) of tokens, or of words that are given as characters; zeros at pads.
@@ -97,18 +101,17 @@ class TercetElmoModel(TercetElmoPreTrainedModel):
             position_ids: (B, T). Those that restart in a single row tell of packed sequences.
             character_ids: Codes of words (B, T, L), as `encode_words` makes them, instead of tokens.
             cu_seq_lens_q: Cumulative lengths (S+1,) of packed sequences, which never see each other.
-            output_hidden_states: Whether all n + 1 layers are returned, (B, T, C) each.
-            **kwargs: Have no meaning here: an LSTM has no attention.
+            **kwargs: `output_hidden_states`, whether all n + 1 layers are returned, (B, T, C) each. Others
+                have no meaning: an LSTM has no attention.
 
         Raises:
             ValueError: Tokens and characters are given, or neither; or the spelling of tokens is unknown.
         """
         words, characters = self.read(input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q)
-        layers = [words.to_tokens(states) for states in self.layers(words, characters)]
-        is_recorded = self.records_states(output_hidden_states)
-        return BaseModelOutput(
-            last_hidden_state=layers[-1], hidden_states=tuple(layers) if is_recorded else None
-        )
+        if not self.records("output_hidden_states", kwargs):
+            return BaseModelOutput(last_hidden_state=words.to_tokens(self.layers(words, characters)[-1]))
+        layers = self.recorded_layers(words, characters)
+        return BaseModelOutput(last_hidden_state=layers[-1], hidden_states=layers)
 
     def read(
         self,
@@ -157,6 +160,25 @@ class TercetElmoModel(TercetElmoPreTrainedModel):
             for stack, is_reversed in ((self.forward_layers, False), (self.backward_layers, True))
         ]
         return states + [torch.cat(pair, dim=-1) for pair in zip(*directions, strict=True)]
+
+    def recorded_layers(self, words: Words, characters: Tensor) -> tuple[Tensor, ...]:
+        """Compute the n + 1 layers of states (B, T, C) of tokens, each from the one before it.
+
+        They are what `layers` says of their words, and a gradient of what follows reaches them.
+        """
+        x = self.characters(characters)
+        found = [words.to_tokens(torch.cat([x, x], dim=-1))]
+        directions = ((self.forward_layers, False), (self.backward_layers, True))
+        for number in range(self.config.num_hidden_layers):
+            halves = words.from_tokens(found[-1]).chunk(2, dim=-1)
+            states = [
+                words.from_rows(
+                    stack.read(number, words.rows(half, is_reversed=is_reversed)), is_reversed=is_reversed
+                )
+                for half, (stack, is_reversed) in zip(halves, directions, strict=True)
+            ]
+            found.append(words.to_tokens(torch.cat(states, dim=-1)))
+        return tuple(found)
 
     @torch.no_grad()
     def embed_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
@@ -223,7 +245,6 @@ class TercetElmoForLanguageModeling(TercetElmoPreTrainedModel, NeuralLMHeadModel
         character_ids: Tensor | None = None,
         cu_seq_lens_q: Tensor | None = None,
         labels: Tensor | None = None,
-        output_hidden_states: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         **kwargs: Keywords,
     ) -> TercetElmoLanguageModelOutput:
@@ -241,24 +262,27 @@ class TercetElmoForLanguageModeling(TercetElmoPreTrainedModel, NeuralLMHeadModel
         words, characters = self.model.read(
             input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q
         )
-        layers = self.model.layers(words, characters)
+        is_recorded = self.records("output_hidden_states", kwargs)
+        recorded = self.model.recorded_layers(words, characters) if is_recorded else None
+        last = (
+            self.model.layers(words, characters)[-1] if recorded is None else words.from_tokens(recorded[-1])
+        )
         known = None if labels is None else known_words(labels, words, self.config.unk_token_id)
         losses, logits = [], []
-        for states, offset in zip(layers[-1].chunk(2, dim=-1), (1, -1), strict=True):
+        for states, offset in zip(last.chunk(2, dim=-1), (1, -1), strict=True):
             targets = None if known is None else words.neighbours(known, offset, IGNORE)
             states = words.to_tokens(self.dropout(states))
             loss, scores = self.compute_loss_and_logits(states, targets, logits_to_keep, loss_arguments)
             losses.append(loss)
             logits.append(scores)
         loss = None if losses[0] is None or losses[1] is None else (losses[0] + losses[1]) / 2
-        is_recorded = self.records_states(output_hidden_states)
         return TercetElmoLanguageModelOutput(
             loss=loss,
             forward_loss=losses[0],
             backward_loss=losses[1],
             forward_logits=logits[0],
             backward_logits=logits[1],
-            hidden_states=tuple(map(words.to_tokens, layers)) if is_recorded else None,
+            hidden_states=recorded,
         )
 
 

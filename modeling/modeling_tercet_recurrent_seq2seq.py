@@ -94,7 +94,7 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
             token_type_ids=None,
             prefix="decoder_",
         )
-        has_states = self.is_recorded("output_hidden_states", kwargs)
+        has_states = self.records("output_hidden_states", kwargs)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 input_ids,
@@ -105,7 +105,7 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
                 output_hidden_states=has_states,
             )
         read, states, first = required_state(encoder_outputs)
-        has_maps = self.is_recorded("output_attentions", kwargs)
+        has_maps = self.records("output_attentions", kwargs)
         if has_maps and not self.config.has_attention:
             raise ValueError(
                 "output_attentions is given, but attention_score is 'none': there are no weights"
@@ -117,11 +117,6 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
         decoded = self.decoder(x, mask, cu_seq_lens_q, source, first, past_key_values)
         keeps_cache = self.config.use_cache if use_cache is None else use_cache
         return named(read, decoded, keeps_cache=keeps_cache, has_maps=has_maps, has_states=has_states)
-
-    def is_recorded(self, name: str, arguments: dict[str, Any]) -> bool:
-        """Tell whether an output is requested, by an argument or else by the configuration."""
-        requested = arguments.get(name)
-        return bool(getattr(self.config, name) if requested is None else requested)
 
 
 class TercetRecurrentSeq2SeqForConditionalGeneration(

@@ -142,23 +142,30 @@ class TercetTaggerModel(TercetTaggerPreTrainedModel):
     ) -> BaseModelOutput:
         """States (B, T, C) of bytes (B, T): each byte has the state of its word, pads have zeros.
 
-        See `read_words` for the inputs. `kwargs` have no meaning here.
+        See `read_words` for the inputs. Of `kwargs`, `output_hidden_states` asks for what each layer reads
+        and says: the words' vectors, of their own width, and the states of all layers.
 
         Raises:
             ValueError: As in `read_words`.
         """
         words, texts = read_words(input_ids, attention_mask, position_ids, cu_seq_lens_q)
-        return BaseModelOutput(last_hidden_state=words.to_tokens(self.read(words, texts)))
+        record: list[Tensor] | None = [] if self.records("output_hidden_states", kwargs) else None
+        states = self.read(words, texts, record)
+        if record is None:
+            return BaseModelOutput(last_hidden_state=words.to_tokens(states))
+        return BaseModelOutput(last_hidden_state=record[-1], hidden_states=tuple(record))
 
-    def read(self, words: Words, texts: Sequence[Sequence[str]]) -> Tensor:
-        """Compute the states (N, C) of words."""
+    def read(
+        self, words: Words, texts: Sequence[Sequence[str]], record: list[Tensor] | None = None
+    ) -> Tensor:
+        """Compute the states (N, C) of words; what each layer reads and says is added to a record."""
         weight = next(self.layers.parameters())
         vectors = torch.cat(self.features([text for text in texts if text])).to(weight.device, weight.dtype)
         x = self.input_dropout(self.mixed(vectors), words)
         x = self.projection(x)
         for layer in self.layers:
-            x = self.dropout(layer(x, words), words)
-        return x
+            x = self.dropout(layer(words.recorded(x, record), words), words)
+        return words.recorded(x, record)
 
     def mixed(self, vectors: Tensor) -> Tensor:
         """Mix the layers of each embedder: (N, R) -> one vector of each, beside each other."""
@@ -183,11 +190,13 @@ class TercetTaggerOutput(ModelOutput):
             added to those of "I-": see `continued`.
         tags: The best sequence of labels, at every token that of its word, (B, T), -100 at pads; absent in
             training with labels.
+        hidden_states: What the first layer reads and what each layer says, (B, T, ...), if requested.
     """
 
     loss: Tensor | None = None
     logits: Tensor | None = None
     tags: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
 
 
 class TercetTaggerForTokenClassification(TercetTaggerPreTrainedModel):
@@ -227,26 +236,30 @@ class TercetTaggerForTokenClassification(TercetTaggerPreTrainedModel):
             position_ids: (B, T).
             cu_seq_lens_q: Cumulative lengths (S+1,) of packed sentences.
             labels: (B, T), read where a word begins; -100 there: its label is unknown.
-            **kwargs: `reduction` and `num_items_in_batch`, where an item is a word with a label.
+            **kwargs: `reduction` and `num_items_in_batch`, where an item is a word with a label, and
+                `output_hidden_states`, as `TercetTaggerModel.forward` has it.
 
         Raises:
             ValueError: As in `read_words`, or labels are out of range, or the loss shall be smoothed.
         """
         loss_arguments = take_loss_arguments(kwargs)
         words, texts = read_words(input_ids, attention_mask, position_ids, cu_seq_lens_q)
-        scores = self.classifier(self.model.read(words, texts))
-        emissions, loss = words.rows(scores, is_reversed=False), None
+        record: list[Tensor] | None = [] if self.records("output_hidden_states", kwargs) else None
+        scores = self.classifier(self.model.read(words, texts, record))
+        outputs = TercetTaggerOutput(hidden_states=None if record is None else tuple(record))
+        emissions = words.rows(scores, is_reversed=False)
         if labels is not None:
             known = checked_labels(labels, scores.shape[-1]).flatten()[words.positions]
             rows = words.rows(known[:, None], is_reversed=False).squeeze(-1)
             losses = self.crf.negative_log_likelihood(emissions, words.lengths, rows)
-            loss = reduced(losses.sum(), (known != IGNORE).sum(), loss_arguments)
+            outputs.loss = reduced(losses.sum(), (known != IGNORE).sum(), loss_arguments)
             if self.training:
-                return TercetTaggerOutput(loss=loss)
+                return outputs
         marginals = words.from_rows(self.crf.log_marginals(emissions, words.lengths), is_reversed=False)
         tags = words.from_rows(self.crf.decode(emissions, words.lengths)[..., None], is_reversed=False)
-        at_tokens = words.to_tokens(tags - IGNORE).squeeze(-1) + IGNORE
-        return TercetTaggerOutput(loss=loss, logits=self.at_tokens(marginals, words), tags=at_tokens)
+        outputs.tags = words.to_tokens(tags - IGNORE).squeeze(-1) + IGNORE
+        outputs.logits = self.at_tokens(marginals, words)
+        return outputs
 
     def at_tokens(self, marginals: Tensor, words: Words) -> Tensor:
         """Lay log-probabilities of words (N, L) at tokens, (B, T, L): no entity begins inside a word."""

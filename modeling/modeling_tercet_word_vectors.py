@@ -66,13 +66,15 @@ class TercetWordVectorsModel(NeuralPreTrainedModel):
     ) -> BaseModelOutput:
         """Vectors (B, T, C) of bytes (B, T): each byte has the vector of its word, pads have zeros.
 
-        See `read_words` for the inputs. `kwargs` have no meaning here.
+        See `read_words` for the inputs. Of `kwargs`, `output_hidden_states` asks for the only layer again.
 
         Raises:
             ValueError: As in `read_words`.
         """
         words, texts = read_words(input_ids, attention_mask, position_ids, cu_seq_lens_q)
-        return BaseModelOutput(last_hidden_state=words.to_tokens(torch.cat(self.embed_words(texts))))
+        states = words.to_tokens(torch.cat(self.embed_words(texts)))
+        is_recorded = self.records("output_hidden_states", kwargs)
+        return BaseModelOutput(last_hidden_state=states, hidden_states=(states,) if is_recorded else None)
 
     def embed_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
         """Give the vectors (W, C) of each sentence's words."""

@@ -186,7 +186,7 @@ def positions_in(mask: Tensor) -> Tensor:
 def has_holes(mask: Tensor) -> bool:
     """Tell whether pads stand between the real tokens of a row of a mask (B, T)."""
     is_real = mask != 0
-    begins = is_real & ~F.pad(is_real[:, :-1], (1, 0))
+    begins = is_real & ~F.pad(is_real, (1, 0))[:, :-1]
     return bool((begins.sum(-1) > 1).any())
 
 
@@ -216,7 +216,7 @@ def packed_bounds(
     position_ids: Tensor | None, decoder_position_ids: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
     """Cumulative lengths of packed sources and targets, from positions that restart; none if they do not."""
-    if position_ids is None or decoder_position_ids is None or len(position_ids) > 1:
+    if position_ids is None or decoder_position_ids is None or position_ids.shape[0] > 1:
         return None, None
     if not restarts(position_ids).any():
         return None, None
@@ -241,7 +241,7 @@ def first_tokens(attention_mask: Tensor | None, sequence_ids: Tensor | None) -> 
     """
     if sequence_ids is not None:
         places = torch.arange(sequence_ids.shape[1], device=sequence_ids.device).expand_as(sequence_ids)
-        is_first = sequence_ids != F.pad(sequence_ids[:, :-1], (1, 0), value=-1)
+        is_first = sequence_ids != F.pad(sequence_ids, (1, 0), value=-1)[:, :-1]
         return places.where(is_first, 0).cummax(-1).values
     if is_padding_mask(attention_mask):
         return (attention_mask != 0).int().argmax(-1)

@@ -64,7 +64,7 @@ class PaddedRows(Sequences):
 
     def __init__(self, is_own: Tensor):
         self.mask = is_own
-        self.rows = torch.arange(len(is_own), device=is_own.device)
+        self.rows = torch.arange(is_own.shape[0], device=is_own.device)
 
     @property
     def is_own(self) -> Tensor:
@@ -79,7 +79,7 @@ class PaddedRows(Sequences):
     @property
     def count(self) -> int:
         """The rows."""
-        return len(self.rows)
+        return self.rows.shape[0]
 
     @property
     def first(self) -> TokenIndices:
@@ -121,7 +121,7 @@ class PackedStream(Sequences):
     @property
     def count(self) -> int:
         """One less than there are bounds."""
-        return len(self.ends)
+        return self.ends.shape[0]
 
     @property
     def first(self) -> TokenIndices:

@@ -3,7 +3,7 @@
 Shapes: B batch, T positions, C model width, V vocabulary.
 """
 
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,11 @@ class NeuralPreTrainedModel(PreTrainedModel):
         if mode:
             free_prepacked_weights(self)
         return super().train(mode)
+
+    def records(self, name: str, arguments: dict[str, Any]) -> bool:
+        """Tell whether the caller or the configuration requests an output such as `output_attentions`."""
+        value = arguments.get(name)
+        return bool(getattr(self.config, name) if value is None else value)
 
 
 class NeuralLMHeadModel(NeuralPreTrainedModel):

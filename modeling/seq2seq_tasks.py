@@ -90,7 +90,7 @@ class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
         require_mask(attention_mask, input_ids.shape, input_ids.shape[1], self.config.num_attention_heads)
         mask = tokens_of(attention_mask, len(input_ids))
         sequences = find_sequences(input_ids, mask, position_ids, bounds, pad)
-        shifted = F.pad(input_ids[:, :-1], (1, 0), value=start)
+        shifted = F.pad(input_ids, (1, 0), value=start)[:, :-1]
         own = {
             "decoder_input_ids": shifted.index_put(sequences.first, input_ids.new_tensor(start)),
             "decoder_attention_mask": mask,
@@ -218,7 +218,7 @@ class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqTaskModel):
         outputs, sequences = self.forward_base(*rows, global_attention_mask=is_global, **kwargs)
         tokens = decoder_input_ids if input_ids is None else input_ids
         assert tokens is not None  # or nothing could have been read
-        logits = self.classifier(outputs.last_hidden_state, sequences).view(len(tokens), -1)
+        logits = self.classifier(outputs.last_hidden_state, sequences).view(tokens.shape[0], -1)
         loss = None if labels is None else logits_loss(logits, labels.view(-1), **loss_arguments)
         return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
 

@@ -282,8 +282,3 @@ class TercetStack(TercetPreTrainedModel):
         definition = copy.copy(self.config)
         definition._attn_implementation_internal = "eager"
         return definition
-
-    def records(self, name: str, arguments: dict[str, Any]) -> bool:
-        """Tell whether the caller or the configuration requests an output such as `output_attentions`."""
-        value = arguments.get(name)
-        return bool(getattr(self.config, name) if value is None else value)

@@ -67,7 +67,7 @@ def behind_start(labels: Tensor, config: PreTrainedConfig) -> Tensor:
         )
     labels = checked_labels(labels, config.vocab_size)
     start = torch.full_like(labels[:, :1], config.decoder_start_token_id)
-    shifted = torch.cat((start, labels[:, :-1]), dim=1)
+    shifted = torch.cat((start, labels), dim=1)[:, :-1]
     return shifted.masked_fill(shifted == IGNORE, config.pad_token_id)
 
 
@@ -96,7 +96,7 @@ def next_tokens(
 ) -> Tensor:
     """Target of each position: the label after it (B, T), unless that is a pad or begins another sequence."""
     targets = predicted_tokens(labels, attention_mask, position_ids, cu_seq_lens)
-    return F.pad(targets[..., 1:], (0, 1), value=IGNORE)
+    return F.pad(targets, (0, 1), value=IGNORE)[..., 1:]
 
 
 def predicted_tokens(

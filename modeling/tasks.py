@@ -231,7 +231,7 @@ class TercetForMultipleChoice(TercetTaskModel):
         choice, and logits are (1, S). Nothing says there which belong together: `labels` are for (B, K) only.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        num_questions = len(require_tokens(input_ids, inputs_embeds))
+        num_questions = require_tokens(input_ids, inputs_embeds).shape[0]
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, global_attention_mask)
         *rows, is_global = (each.flatten(0, -2) if isinstance(each, Tensor) else each for each in inputs)
         vectors = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)

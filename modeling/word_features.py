@@ -44,8 +44,7 @@ class WordFeatures(nn.Module):
         self.stays_whole = is_frozen
         """Whether processes that share a model out hold these weights whole: they read them by themselves."""
         self.known: tuple[list[tuple[int, int]], str] | None = None
-        if is_frozen:
-            self.requires_grad_(False)
+        self.train()
 
     @property
     def parts(self) -> list[WordEmbedder]:
@@ -53,10 +52,10 @@ class WordFeatures(nn.Module):
         return [each for each in self.embedders if isinstance(each, WordEmbedder)]
 
     def train(self, mode: bool = True) -> Self:
-        """Switch to training or evaluation; frozen embedders stay in evaluation.
+        """Switch to training or evaluation; frozen embedders are in evaluation from the first moment on.
 
-        They are frozen here, too: whoever loads a model puts other parameters in place of the first ones, and
-        then sets the mode.
+        Their weights are frozen here: whoever loads a model puts other parameters in place of the first ones,
+        and then sets the mode.
         """
         if self.is_frozen:
             self.requires_grad_(False)

@@ -65,6 +65,20 @@ class Words:
         flat = x.new_zeros(self.shape.numel(), x.shape[-1])
         return flat.index_copy(0, self.tokens, x[self.word_of_token]).unflatten(0, self.shape)
 
+    def from_tokens(self, x: Tensor) -> Tensor:
+        """Take the vectors (N, C) of words from where they begin, (B, T, C): the inverse of `to_tokens`."""
+        return x.flatten(0, 1)[self.positions]
+
+    def recorded(self, x: Tensor, record: list[Tensor] | None) -> Tensor:
+        """Add vectors (N, C) to a record, if there is one, as those of tokens (B, T, C).
+
+        What is returned comes from there, so that a gradient of what follows reaches what is recorded.
+        """
+        if record is None:
+            return x
+        record.append(self.to_tokens(x))
+        return self.from_tokens(record[-1])
+
     def neighbours(self, values: Tensor, offset: int, fill: int) -> Tensor:
         """Give, where a word begins, the value of its neighbour: (N,) -> (B, T), `fill` where there is none.
 

@@ -19,8 +19,7 @@ Shapes: M packed tokens of the decoder, n sampled positions, V vocabulary.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -29,6 +28,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from ..training.evaluation import evaluation_mode
 from ..training.objective import IGNORE, Batch
 from ..training.sharding import largest
 from .token_objective import without_targets
@@ -175,7 +175,7 @@ def own_predictions(model: nn.Module, batch: Batch, draws: Tensor, recipe: Sched
     inputs, true = without_targets(batch, "labels"), batch["decoder_input_ids"]
     places = (draws[0] >= 0).nonzero().squeeze(1)
     read = true
-    with in_evaluation(model):
+    with evaluation_mode(model):
         for _ in range(recipe.count_passes(largest(batch["max_length_q"], model))):
             # The prediction for a position is made where the token before it is read.
             logits = model(**inputs | {"decoder_input_ids": read}, logits_to_keep=places - 1).logits[0]
@@ -192,14 +192,3 @@ def drawn(logits: Tensor, numbers: Tensor) -> Tensor:
     sums = logits.double().softmax(-1).cumsum(-1)
     tokens = torch.searchsorted(sums, numbers[:, None].double(), right=True).squeeze(1)
     return tokens.clamp(max=logits.shape[1] - 1)
-
-
-@contextmanager
-def in_evaluation(model: nn.Module) -> Iterator[None]:
-    """Let a model drop nothing for a while."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)

@@ -4,8 +4,17 @@ from pathlib import Path
 
 import torch
 
-from tercet import TercetCharacterConfig, TercetCharacterLanguageModel, TercetElmoModel
+from tercet import (
+    TercetCharacterConfig,
+    TercetCharacterLanguageModel,
+    TercetElmoModel,
+    TercetTaggerConfig,
+    TercetTaggerForTokenClassification,
+)
+from tercet.interop.model_folder import load_tokenizer
+from tercet.interop.own_model import load_ours
 from tercet.interop.static_vectors import build, save_word_vectors
+from tercet.modeling.word_embedders import adopt, describe
 from tercet.text.tokenizer import train_tokenizer
 
 from .small_elmo import small_config
@@ -32,11 +41,37 @@ def save_characters(folder: Path, **options) -> Path:
 
 
 def save_elmo(folder: Path) -> Path:
-    """Write an ELMo, untrained."""
+    """Write an ELMo, untrained, which drops states in training."""
     torch.manual_seed(3)
     tokenizer = train_tokenizer(TEXTS, "words", 540)
-    model = TercetElmoModel(small_config(hidden_size=16, lstm_cell_size=24))
+    model = TercetElmoModel(small_config(hidden_size=16, lstm_cell_size=24, dropout=0.25))
     model.learn_spelling(tokenizer)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+MAKERS = {"static": save_static, "characters": save_characters, "elmo": save_elmo}
+"""Each kind of model whose vectors taggers read, and what writes it."""
+
+
+def save_sources(folder: Path) -> Path:
+    """Write one model of each kind, by its name."""
+    for name, make in MAKERS.items():
+        make(folder / name)
+    return folder
+
+
+def build_new_tagger(sources: Path, *names: str, **fields) -> TercetTaggerForTokenClassification:
+    """Build a tagger on the vectors of some of these models, whose mode nobody has set."""
+    loaded = [(load_ours(str(sources / name)), load_tokenizer(sources / name)) for name in names]
+    embeddings = [describe(model.config, tokenizer) for model, tokenizer in loaded]
+    torch.manual_seed(0)
+    config = TercetTaggerConfig(embeddings=embeddings, **{"hidden_size": 16, "num_labels": 3} | fields)
+    tagger = TercetTaggerForTokenClassification(config)
+    for embedder, source in zip(tagger.model.features.parts, loaded, strict=True):
+        adopt(embedder, *source)
+    with torch.no_grad():
+        for parameter in tagger.crf.parameters():
+            parameter.normal_()
+    return tagger

@@ -6,6 +6,15 @@ import torch
 from torch.export import Dim
 from torch.testing import assert_close
 
+from tercet.modeling import (
+    TercetDecoderForMaskedLM,
+    TercetEncoderForSequenceClassification,
+    TercetSeq2SeqForTokenClassification,
+)
+from tercet.modeling.seq2seq_tasks import TercetSeq2SeqTaskModel
+
+from ..architectures import ARCHITECTURES
+
 SHAPES = [(3, 12), (1, 5)]
 """Other batches than the one with which a graph is made."""
 
@@ -33,6 +42,43 @@ def test_an_exported_program_computes_the_same(member, layout, build, batch_for,
     for shape in SHAPES:
         inputs = batch_for(member, *shape)
         assert_close(loaded(**inputs)["logits"], model(**inputs).logits, rtol=1e-5, atol=1e-6)
+
+
+QUICK = [
+    TercetEncoderForSequenceClassification,
+    TercetDecoderForMaskedLM,
+    TercetSeq2SeqForTokenClassification,
+]
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ARCHITECTURES if each not in QUICK]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("has_mask", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("architecture", [*QUICK, *SLOW])
+def test_every_head_reads_batches_of_any_size_and_length(architecture, has_mask, build, batch_for):
+    member = architecture.config_class.model_type.removeprefix("tercet_")
+    model = build(architecture, num_hidden_layers=1, use_cache=False)
+
+    def inputs_for(*shape) -> dict[str, torch.Tensor]:
+        inputs = batch_for(member, *shape)
+        if not has_mask:
+            del inputs["attention_mask"]
+        if issubclass(architecture, TercetSeq2SeqTaskModel):
+            inputs.pop("decoder_input_ids")  # the decoder reads the source again
+        if architecture.__name__.endswith("MultipleChoice"):
+            inputs = {name: torch.stack([ids, ids.flip(0)], dim=1) for name, ids in inputs.items()}
+        return inputs
+
+    inputs = inputs_for(2, 7)
+    shapes = {
+        name: {0: of_each[0], ids.dim() - 1: of_each[1]}
+        for (name, ids), of_each in zip(inputs.items(), axes(inputs).values(), strict=True)
+    }
+    program = torch.export.export(model, (), inputs, dynamic_shapes=shapes).module()
+    for shape in SHAPES:
+        found, expected = program(**inputs_for(*shape)), model(**inputs_for(*shape))
+        for name, value in expected.items():
+            assert_close(found[name], value, rtol=1e-4, atol=1e-5)
 
 
 @torch.no_grad()  # With gradients torch 2.13 takes another kernel for biases, and mistakes its strides.

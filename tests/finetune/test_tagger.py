@@ -1,5 +1,6 @@
 """A tagger is built on pretrained word vectors, learns a task, and is a model like others from then on."""
 
+import itertools
 import json
 import signal
 from dataclasses import replace
@@ -15,6 +16,7 @@ from torch.testing import assert_close
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows
 from tercet.finetune.model import freeze
+from tercet.finetune.output import seed_folder
 from tercet.finetune.prediction import Predictor, predict_file
 from tercet.finetune.prepared import prepare
 from tercet.finetune.run import finetune
@@ -22,20 +24,19 @@ from tercet.interop.word_tokenizer import word_tokenizer
 from tercet.modeling import TercetTaggerForTokenClassification, word_features
 from tercet.modeling.word_bytes import read_words
 from tercet.training.examples import pick
+from tercet.training.tracking import LOG, read_log
 
-from ..small_taggers import save_characters, save_elmo, save_static
+from ..small_taggers import save_sources
 from .conftest import ROWS, write_rows
 
 SMALL = {"hidden_size": 32, "dropout": 0.0, "word_dropout": 0.0}
+DROPOUT = {"dropout": 0.3, "word_dropout": 0.1}
 RATE = {"learning_rate": 1e-2, "weight_decay": 0.0}
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("sources")
-    for name, make in (("static", save_static), ("characters", save_characters), ("elmo", save_elmo)):
-        make(folder / name)
-    return folder
+    return save_sources(tmp_path_factory.mktemp("sources"))
 
 
 @pytest.fixture
@@ -95,24 +96,64 @@ def test_a_finished_tagger_predicts_what_its_scores_say(tagger_recipe, tmp_path)
     assert scores["mean"]["validation"]["span_f1"] > 0.8
 
 
-def test_a_resumed_run_ends_in_the_same_bits(tagger_recipe, tmp_path, monkeypatch):
-    overrides = {"dropout": 0.3, "word_dropout": 0.1}
-    recipe = tagger_recipe("elmo", "static", overrides=overrides, training={"epochs": 4} | RATE)
-    whole = load_file(finetune(recipe) / "model.safetensors")
-    recipe = replace(recipe, output=str(tmp_path / "stopped"))
+@pytest.fixture
+def two_seeds(tagger_recipe):
+    """A finished run of two seeds on vectors of models that drop states while they learn themselves."""
     word_features.KEPT.clear()
-    measure = evaluate_rows
+    recipe = tagger_recipe("elmo", "characters", overrides=DROPOUT, training={"seeds": [0, 1]} | RATE)
+    finetune(recipe)
+    return recipe
+
+
+def learned(folder: Path, seed: int) -> tuple[dict[str, torch.Tensor], list[float]]:
+    """What a seed's run has come to: its model, and the losses on the way."""
+    own = seed_folder(folder, seed)
+    losses = [record["loss"] for record in read_log(own / LOG) if "loss" in record]
+    return load_file(own / "model" / "model.safetensors"), losses
+
+
+def test_scores_are_those_of_the_saved_tagger(two_seeds):
+    word_features.KEPT.clear()
+    study = prepare(two_seeds)
+    for seed in (0, 1):
+        folder = seed_folder(two_seeds.folder, seed)
+        told = json.loads((folder / "scores.json").read_text())["validation"]
+        split = study.splits["validation"]
+        tagger = TercetTaggerForTokenClassification.from_pretrained(folder / "model")
+        found = evaluate_rows(tagger, study.task, split.rows, split.examples).scores
+        assert found == pytest.approx(told, rel=1e-5)
+
+
+def test_a_seed_learns_the_same_alone_and_behind_others(two_seeds, tmp_path):
+    word_features.KEPT.clear()
+    training = replace(two_seeds.training, seeds=(1,))
+    alone = replace(two_seeds, output=str(tmp_path / "alone"), training=training)
+    finetune(alone)
+    assert_close(learned(alone.folder, 1), learned(two_seeds.folder, 1), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("evaluations", [1, 3])
+def test_a_run_that_was_stopped_in_a_seed_ends_in_the_same_bits(
+    two_seeds, evaluations, tmp_path, monkeypatch
+):
+    recipe = replace(two_seeds, output=str(tmp_path / "stopped"))
+    word_features.KEPT.clear()
+    measure, calls = evaluate_rows, itertools.count(1)
 
     def stopped(*arguments):
-        signal.raise_signal(signal.SIGTERM)
+        if next(calls) == evaluations:
+            signal.raise_signal(signal.SIGTERM)
         return measure(*arguments)
 
     monkeypatch.setattr("tercet.finetune.evaluation.evaluate_rows", stopped)
     with pytest.raises(KeyboardInterrupt):
         finetune(recipe)
+    assert (seed_folder(recipe.folder, 0) / "scores.json").exists() == (evaluations == 3)
     monkeypatch.setattr("tercet.finetune.evaluation.evaluate_rows", measure)
     word_features.KEPT.clear()
-    assert_close(load_file(finetune(recipe, resume=True) / "model.safetensors"), whole, rtol=0, atol=0)
+    finetune(recipe, resume=True)
+    for seed in (0, 1):
+        assert_close(learned(recipe.folder, seed), learned(two_seeds.folder, seed), rtol=0, atol=0)
 
 
 def test_a_finished_tagger_learns_other_labels(tagger_recipe, recipe_of, tmp_path):

@@ -48,6 +48,13 @@ def test_a_masked_token_is_predicted_by_the_state_before_it(causal, masked, impl
     torch.testing.assert_close(logits[:, 1:], causal(IDS, is_causal=False).logits[:, :-1])
 
 
+@pytest.mark.parametrize("use_cache", [False, True, None])
+def test_whoever_speaks_of_a_cache_gets_the_same_without_one(masked, use_cache):
+    outputs = masked(IDS, use_cache=use_cache)
+    assert torch.equal(outputs.logits, masked(IDS).logits)
+    assert "past_key_values" not in outputs
+
+
 @pytest.mark.parametrize("sliding_window", [None, 3])
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 def test_a_later_token_changes_earlier_states_in_one_reading_only(implementation, sliding_window):

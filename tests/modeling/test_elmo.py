@@ -114,6 +114,34 @@ def test_tokens_and_characters_have_the_same_states(model, tokenizer):
     assert_close(states[-1][0], states[-1][0, words.positions[words.word_of_token]])
 
 
+@pytest.mark.parametrize("part", ["model", "language_model"])
+def test_recorded_layers_are_those_of_the_words_and_pass_gradients(part, request, tokenizer):
+    model, tokens = request.getfixturevalue(part), tokens_of(tokenizer, SENTENCES)
+    plain, outputs = model(**tokens), model(**tokens, output_hidden_states=True)
+    base = model if part == "model" else model.model
+    words, characters = base.read(**tokens, position_ids=None, character_ids=None, cu_seq_lens=None)
+    layers = base.layers(words, characters)
+    assert_close(outputs.hidden_states, tuple(map(words.to_tokens, layers)), rtol=0, atol=0)
+    for name, expected in plain.items():
+        assert_close(outputs[name], expected, rtol=0, atol=0)
+    for each in outputs.hidden_states:
+        each.retain_grad()
+    outputs[0].square().sum().backward()
+    assert all(each.grad is not None and each.grad.any() for each in outputs.hidden_states)
+
+
+def test_the_vectors_of_characters_are_the_input_embeddings(language_model):
+    table = language_model.get_input_embeddings()
+    assert (
+        table
+        is language_model.model.get_input_embeddings()
+        is language_model.model.characters.embed_characters
+    )
+    with pytest.raises(ValueError, match="ELMo has vectors of bytes, whatever the vocabulary"):
+        language_model.resize_token_embeddings(600)
+    assert language_model.config.vocab_size == 540
+
+
 def test_one_input_is_needed_and_tokens_have_to_be_spelled():
     model = TercetElmoModel(small_config())
     ids = torch.tensor([[5, 6]])

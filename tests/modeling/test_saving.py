@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from tercet.modeling import (
+    CONFIGURATIONS,
     TercetDecoderForCausalLM,
     TercetEncoderForMaskedLM,
     TercetEncoderForSequenceClassification,
@@ -155,6 +156,20 @@ def test_a_configuration_comes_back(member, variant, builder, tmp_path):
     loaded = AutoConfig.from_pretrained(tmp_path)
     assert type(loaded) is type(config)
     assert loaded.to_dict() | {"_name_or_path": ""} == config.to_dict() | {"_name_or_path": ""}
+
+
+@pytest.mark.parametrize("kind", CONFIGURATIONS)
+def test_a_folder_without_code_speaks_of_none(kind, tmp_path):
+    """Every configuration can be asked for `auto_map`, as TRL does; what one is told, others do not know."""
+    config, other = kind(), kind()
+    assert config.auto_map == {}
+    config.auto_map["AutoModel"] = "mine.Model"
+    assert other.auto_map == {}
+    for each, expected in ((config, {"AutoModel": "mine.Model"}), (other, {})):
+        each.save_pretrained(tmp_path)
+        assert json.loads((tmp_path / "config.json").read_text()).get("auto_map", {}) == expected
+        assert kind.from_pretrained(tmp_path).auto_map == expected
+        assert ("auto_map" in each.to_dict()) == bool(expected)
 
 
 REMOTE = """

@@ -13,49 +13,29 @@ from tercet import (
     TercetCharacterConfig,
     TercetCharacterLanguageModel,
     TercetTaggerConfig,
-    TercetTaggerForTokenClassification,
 )
 from tercet.interop.model_folder import load_tokenizer
 from tercet.interop.own_model import load_ours
 from tercet.interop.word_tokenizer import word_tokenizer
-from tercet.modeling import word_features
 from tercet.modeling.word_bytes import read_words
 from tercet.modeling.word_embedders import adopt, build_embedder, describe
 from tercet.text.tokenizer import train_tokenizer
 
-from ..small_taggers import TEXTS, save_characters, save_elmo, save_static
+from ..small_taggers import MAKERS, TEXTS, build_new_tagger, save_characters, save_sources
 
 SENTENCES = [["the", "cat", "sat"], ["Größe"], ["a", "dog", "?", "under", "trees"]]
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-MAKERS = {"static": save_static, "characters": save_characters, "elmo": save_elmo}
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("sources")
-    for name, make in MAKERS.items():
-        make(folder / name)
-    return folder
+    return save_sources(tmp_path_factory.mktemp("sources"))
 
 
 @pytest.fixture
 def build_tagger(sources):
-    """Build a tagger on the word vectors of some models."""
-
-    def build(*names: str, **fields) -> TercetTaggerForTokenClassification:
-        loaded = [(load_ours(str(sources / name)), load_tokenizer(sources / name)) for name in names]
-        embeddings = [describe(model.config, tokenizer) for model, tokenizer in loaded]
-        torch.manual_seed(0)
-        config = TercetTaggerConfig(embeddings=embeddings, **{"hidden_size": 16, "num_labels": 3} | fields)
-        tagger = TercetTaggerForTokenClassification(config).eval()
-        for embedder, source in zip(tagger.model.features.parts, loaded, strict=True):
-            adopt(embedder, *source)
-        with torch.no_grad():
-            for parameter in tagger.crf.parameters():
-                parameter.normal_()
-        return tagger
-
-    return build
+    """Build a tagger on the word vectors of some models, for evaluation."""
+    return lambda *names, **fields: build_new_tagger(sources, *names, **fields).eval()
 
 
 @pytest.fixture
@@ -165,50 +145,6 @@ def test_a_layer_is_a_bidirectional_lstm(build_tagger):
         assert_close(layer(vectors, found), stock(vectors[None])[0][0], **CLOSE)
 
 
-def test_embedders_are_frozen_and_drop_nothing(tagger):
-    before = {name: value.clone() for name, value in tagger.model.features.state_dict().items()}
-    tagger.train()
-    assert not any(module.training for module in tagger.model.features.modules())
-    optimizer = torch.optim.Adam([each for each in tagger.parameters() if each.requires_grad], 0.1)
-    inputs = padded(SENTENCES)
-    tagger(**inputs, labels=torch.zeros_like(inputs["input_ids"])).loss.backward()
-    optimizer.step()
-    assert_close(tagger.model.features.state_dict(), before, rtol=0, atol=0)
-
-
-def test_embedders_learn_along_if_they_are_not_frozen(build_tagger):
-    tagger = build_tagger("characters", "elmo", freezes_embeddings=False).train()
-    inputs = padded(SENTENCES)
-    tagger(**inputs, labels=torch.zeros_like(inputs["input_ids"])).loss.backward()
-    gradients = {name: each.grad for name, each in tagger.model.features.named_parameters()}
-    assert all(each is not None and each.any() for each in gradients.values())
-    tagger.remember(SENTENCES)
-    assert tagger.model.features.digest() not in word_features.KEPT
-
-
-def test_what_is_remembered_is_not_computed_again(tagger, monkeypatch):
-    expected = tagger(**padded(SENTENCES))
-    tagger.remember(SENTENCES)
-    monkeypatch.setattr(tagger.model.features, "compute", None)
-    found = tagger(**padded(SENTENCES))
-    assert_close(found.logits, expected.logits, **CLOSE)
-    assert tagger.model.features(SENTENCES)[1] is tagger.model.features(SENTENCES[1:2])[0]
-
-
-def test_other_weights_remember_nothing_of_these(tagger):
-    tagger.remember(SENTENCES)
-    with torch.no_grad():
-        tagger.model.features.parts[0].model.word_vectors.weight.zero_()
-    (found, *_) = tagger.model.features(SENTENCES)
-    assert not found[0, :10].any()
-
-
-def test_other_descriptions_of_the_same_weights_remember_nothing_of_these(build_tagger):
-    one, same, other = (build_tagger("static").model.features for _ in range(3))
-    other.descriptions[0]["ngram_lengths"] = [2, 3]
-    assert one.digest() == same.digest() != other.digest()
-
-
 def test_a_tagger_is_saved_whole(tagger, tmp_path):
     tagger.save_pretrained(tmp_path)
     word_tokenizer().save_pretrained(tmp_path)
@@ -257,6 +193,25 @@ def test_spaces_before_a_text_change_nothing(tagger):
         begin = 2 if side == "right" else 2 + len(texts[1]) - len(texts[0])
         assert_close(found.logits[0, begin : begin + 7], expected.logits[0], **CLOSE)
         assert (found.tags[0, :begin] == -100).all()
+
+
+def test_recorded_layers_lead_to_the_labels_and_pass_gradients(tagger):
+    inputs = padded(SENTENCES)
+    expected, outputs = tagger(**inputs), tagger(**inputs, output_hidden_states=True)
+    assert expected.hidden_states is None
+    assert_close((outputs.logits, outputs.tags), (expected.logits, expected.tags), rtol=0, atol=0)
+    assert [each.shape[-1] for each in outputs.hidden_states] == [12, 16, 16]
+    states = tagger.model(**inputs, output_hidden_states=True)
+    assert_close(states.hidden_states, outputs.hidden_states, rtol=0, atol=0)
+    assert states.last_hidden_state is states.hidden_states[-1]
+    assert_close(states.last_hidden_state, tagger.model(**inputs).last_hidden_state, rtol=0, atol=0)
+    for each in outputs.hidden_states:
+        each.retain_grad()
+    outputs.logits.sum().backward()
+    assert all(each.grad.any() for each in outputs.hidden_states)
+    tagger.config.output_hidden_states = True
+    labels = torch.zeros_like(inputs["input_ids"])
+    assert len(tagger.train()(**inputs, labels=labels).hidden_states) == 3
 
 
 def test_a_text_without_words_has_no_loss_and_no_tags(tagger):
