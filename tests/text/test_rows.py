@@ -1,9 +1,7 @@
 """Rows are read as they stand in their files, and whatever is wrong with them is said in one line."""
 
 import gzip
-import io
 import json
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +11,7 @@ import zstandard
 from datasets import ClassLabel, Dataset, Features, Value
 
 from tercet.text.row_files import read_file, stream_file
-from tercet.text.row_stream import lines_of_json, stream_rows
+from tercet.text.row_stream import stream_rows
 from tercet.text.rows import read_rows, split_off, texts_of, values_of
 
 TEXTS = [
@@ -277,38 +275,3 @@ def test_a_share_that_leaves_nothing_is_refused(share, count):
     left = rf"data.validation_share = {share} of the rows \({count}\) leaves .* or add rows"
     with pytest.raises(ValueError, match=left):
         split_off(Dataset.from_dict({"row": list(range(count))}), share, seed=0)
-
-
-HALF = {
-    "rows.jsonl": '{"text": "a", "label": 1}\n{"text": "\\ud800", "label": 1}\n{"text": "b", "label": 0}\n',
-    "deep.jsonl": '{"text": ["a"], "label": 1}\n{"text": ["b", "\\udfff"], "label": 1}\n{"text": [], "label": 0}\n',
-}
-
-
-@pytest.mark.parametrize("name", HALF)
-def test_half_a_surrogate_pair_is_a_bad_row_wherever_rows_are_read(file, name):
-    source = file(name, HALF[name])
-    readers = [
-        lambda: read_file(source, ["text", "label"]),
-        lambda: list(stream_file(source, ["text"])),
-        lambda: read_rows(source, ["text", "label"], "data.train"),
-    ]
-    for read in readers:
-        with pytest.raises(ValueError, match=rf"{name}, line 2: 'text' holds U.D[8F].., which is no"):
-            read()
-    assert len(read_file(source, ["label"])) == 3, "other columns do not matter"
-    kept = read_rows(source, ["text", "label"], "data.train", on_bad_row="skip", check=lambda rows: None)
-    assert (len(kept.rows), kept.tally.left_out.total()) == (2, 1)
-
-
-def test_half_a_surrogate_pair_is_refused_on_standard_input():
-    with pytest.raises(ValueError, match=r"row 2 is bad: 'text' holds U.D800"):
-        list(lines_of_json(["text"], io.StringIO(HALF["rows.jsonl"])))
-
-
-def test_a_parquet_file_changed_with_equal_size_and_time_is_read_anew(tmp_path):
-    path = tmp_path / "rows.parquet"
-    for text in ("one", "two"):
-        pq.write_table(pa.table({"text": [text]}), path)
-        os.utime(path, (10**9, 10**9))
-        assert read_file(str(path), ["text"])["text"][:] == [text]
