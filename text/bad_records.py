@@ -73,7 +73,7 @@ class Tally:
             self.first.append(f"{location}: {problem}")
 
     def warn(self, name: str) -> None:
-        """Tell of what is left out of the corpus `name`, if anything; Python tells the same but once."""
+        """Tell of what is left out of the corpus `name`, if anything; once in Python."""
         if self.skipped:
             warnings.warn(f"corpus {name}: {self}", stacklevel=1)
         if self.one_sided:

@@ -1,9 +1,7 @@
 """Rows are read as they stand in their files, and whatever is wrong with them is said in one line."""
 
 import gzip
-import io
 import json
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +11,7 @@ import zstandard
 from datasets import ClassLabel, Dataset, Features, Value
 
 from tercet.text.row_files import read_file, stream_file
-from tercet.text.row_stream import lines_of_json, stream_rows
+from tercet.text.row_stream import stream_rows
 from tercet.text.rows import read_rows, texts_of, values_of
 
 TEXTS = [
@@ -73,13 +71,6 @@ def test_a_tables_texts_are_what_is_written(file, ending, delimiter):
     )
     assert columns(source, "text", "other") == [TEXTS, TEXTS[::-1]]
     assert [row["text"] for row in stream_file(source, ["text"])] == TEXTS
-
-
-def test_reading_parquet_leaves_hidden_bars_hidden(tmp_path, monkeypatch):
-    monkeypatch.setattr("tercet.text.row_files.are_progress_bars_disabled", lambda: True)
-    monkeypatch.setattr("tercet.text.row_files.enable_progress_bars", None)  # which would warn
-    Dataset.from_dict({"text": ["one"]}).to_parquet(tmp_path / "rows.parquet")
-    assert columns(str(tmp_path / "rows.parquet"), "text") == [["one"]]
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "json", "jsonl.gz", "json.gz"])
@@ -260,38 +251,3 @@ def test_a_table_may_have_what_spreadsheets_write_around_it(file):
     table = "sep=;\r\ntext;label;more\r\none;1;x\r\n;2;\r\n;;\r\n;;\r\n"
     assert columns(file("rows.csv", table), "text", "label") == [["one", ""], ["1", "2"]]
     assert columns(file("one.csv", 'text\n""\nsep=\n'), "text") == [["", "sep="]]
-
-
-HALF = {
-    "rows.jsonl": '{"text": "a", "label": 1}\n{"text": "\\ud800", "label": 1}\n{"text": "b", "label": 0}\n',
-    "deep.jsonl": '{"text": ["a"], "label": 1}\n{"text": ["\\udfff"], "label": 1}\n{"text": []}\n',
-}
-
-
-@pytest.mark.parametrize("name", HALF)
-def test_half_a_surrogate_pair_is_a_bad_row_wherever_rows_are_read(file, name):
-    source = file(name, HALF[name])
-    readers = [
-        lambda: read_file(source, ["text", "label"]),
-        lambda: list(stream_file(source, ["text"])),
-        lambda: read_rows(source, ["text", "label"], "data.train"),
-    ]
-    for read in readers:
-        with pytest.raises(ValueError, match=rf"{name}, line 2: 'text' holds U.D[8F].., which is no"):
-            read()
-    assert len(read_file(source, ["label"])) == 3, "other columns do not matter"
-    kept = read_rows(source, ["text", "label"], "data.train", on_bad_row="skip", check=lambda rows: None)
-    assert (len(kept.rows), kept.tally.left_out.total()) == (2, 1)
-
-
-def test_half_a_surrogate_pair_is_refused_on_standard_input():
-    with pytest.raises(ValueError, match=r"row 2 is bad: 'text' holds U.D800"):
-        list(lines_of_json(["text"], io.StringIO(HALF["rows.jsonl"])))
-
-
-def test_a_parquet_file_changed_with_equal_size_and_time_is_read_anew(tmp_path):
-    path = tmp_path / "rows.parquet"
-    for text in ("one", "two"):
-        pq.write_table(pa.table({"text": [text]}), path)
-        os.utime(path, (10**9, 10**9))
-        assert read_file(str(path), ["text"])["text"][:] == [text]
