@@ -4,6 +4,7 @@ Gradio serves it. Nothing of it comes from the network, and nothing is reported 
 """
 
 import os
+import socket
 import warnings
 from collections.abc import Callable, Sequence
 from html import escape
@@ -183,6 +184,7 @@ def serve(
     from starlette.middleware import Middleware  # of Gradio
 
     warnings.filterwarnings("ignore", module=r"gradio\b")  # what it says of its own code
+    require_address(host, port)
     page = build_page(session)
     try:
         _, local, public = page.launch(
@@ -200,11 +202,31 @@ def serve(
         )
     except OSError as error:
         raise ValueError(
-            f"the page cannot be served at {host}, port {port or 7860} ({error}): choose another --port or "
-            "--host"
+            f"the page cannot be served at {host} ({error}): choose another --port or --host"
         ) from error
     address = public or local
     if wait:
         print(f"{address}  (Ctrl-C ends the page)", flush=True)
         page.block_thread()
     return page, address
+
+
+def require_address(host: str, port: int | None) -> None:
+    """Make sure that this machine has an address, and that a port is free there: Gradio tries for minutes.
+
+    Raises:
+        ValueError: It has none, or the port is taken or none.
+    """
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host.strip("[]"), port or 0, type=socket.SOCK_STREAM
+        )[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address[0], port or 0, *address[2:]))
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        of_port = "" if port is None else f", port {port}"
+        raise ValueError(
+            f"the page cannot be served at {host!r:.80}{of_port} ({reason}): choose another --port or --host"
+        ) from error

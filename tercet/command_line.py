@@ -3,7 +3,13 @@
 Whatever is heavy is imported by the command that needs it, so that help and listings answer at once.
 """
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter, _SubParsersAction
+from argparse import (
+    ArgumentParser,
+    ArgumentTypeError,
+    Namespace,
+    RawDescriptionHelpFormatter,
+    _SubParsersAction,
+)
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from inspect import getdoc
@@ -93,7 +99,9 @@ def build_parser() -> ArgumentParser:
     add_fewshot(commands)
     command = add_command(commands, verify_resume)
     add_recipe(command)
-    command.add_argument("--steps", type=int, default=12, help="number of steps to run (%(default)s)")
+    command.add_argument(
+        "--steps", type=whole_number, default=12, help="number of steps to run (%(default)s)"
+    )
     add_model_commands(commands)
     return parser
 
@@ -183,7 +191,7 @@ def add_convert(commands: "_SubParsersAction[ArgumentParser]") -> None:
     command.add_argument("--output", required=True, metavar="FOLDER", help="the folder to write")
     command.add_argument("--decoder", metavar="MODEL", help="the decoder of a seq2seq (default: MODEL again)")
     command.add_argument("--text", metavar="FILE", help="text on which predictions are compared")
-    command.add_argument("--seed", type=int, default=0, help="of new weights (%(default)s)")
+    command.add_argument("--seed", type=whole_number, default=0, help="of new weights (%(default)s)")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier model there")
 
 
@@ -210,6 +218,17 @@ def add_recipe(command: ArgumentParser, about_overrides: str = "overrides a valu
     overrides.required = False  # argparse counts it among what is missing where the recipe is
     offer(recipe, recipe_completions)
     offer(overrides, key_completions)
+
+
+def whole_number(text: str) -> int:
+    """Read a number of steps, or a seed.
+
+    >>> whole_number("12")
+    12
+    """
+    if text.isdecimal() and len(text) < 11 and int(text) < 2**31:
+        return int(text)
+    raise ArgumentTypeError(f"{text!r:.40} is no whole number from 0 to {2**31 - 1:,}")
 
 
 def add_command(

@@ -162,3 +162,15 @@ def test_an_example_fills_the_fields_whatever_is_sent(client, capsys):
     for number in ("[99]", "[null]", '["x"]', "[-1]"):
         assert client.answer(number, "load_example") == first
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [("no host", None), ("x" * 300, None), ("192.0.2.1", None), ("127.0.0.1", 99999), ("127.0.0.1", -5)],
+)
+def test_an_address_that_is_none_is_refused_at_once(host, port):
+    pytest.importorskip("gradio", reason="gradio is not installed: pip install 'tercet[play]'")
+    from tercet.play.page import serve
+
+    with pytest.raises(ValueError, match=r"cannot be served .* choose another --port or --host"):
+        serve(None, host=host, port=port)
