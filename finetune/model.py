@@ -10,6 +10,7 @@ and is loaded like any other; they are kept beside it as well.
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,7 +33,8 @@ from ..interop.model_folder import (
 )
 from ..interop.own_model import load_ours
 from ..interop.source import load_stock
-from ..interop.stored_weights import inspect_weights
+from ..interop.weights import Dropped
+from ..interop.whole_weights import load_whole
 from ..modeling import (
     TercetDecoderConfig,
     TercetElmoConfig,
@@ -85,7 +87,6 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
         return PretrainedModel(cast(TercetPreTrainedModel, tagger), tokenizer, fresh)
     folder = find_folder(recipe.path, recipe.revision)
     config = load_config(folder)
-    inspect_weights(folder)
     require_same_labels(config, task, recipe)
     torch.manual_seed(seed)
     if type(config) not in MEMBERS:
@@ -112,21 +113,17 @@ def load_foreign(
     architecture = architecture_of(config)
     for counterpart in architecture.counterparts:
         if counterpart.ours.endswith(task.head):
-            with quietly():
-                stock, found = getattr(transformers, counterpart.stock).from_pretrained(
-                    folder, use_safetensors=True, output_loading_info=True, dtype=torch.float32,
-                    ignore_mismatched_sizes=True, **task.config_fields,
-                )  # fmt: skip
-            require_whole_base(folder, architecture.prefix, found["missing_keys"])
-            drawn = {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])}
-            return from_stock(stock), sorted(drawn)
+            entry_of = partial(architecture.entry_of, counterpart=counterpart)
+            stock, fit = load_whole(
+                getattr(transformers, counterpart.stock),
+                folder,
+                may_lack=lambda name: "pooler" in name or entry_of(name) is None,
+                may_leave=lambda name: entry_of(name) is None or isinstance(entry_of(name), Dropped),
+                dtype=torch.float32,
+                **task.config_fields,
+            )
+            return from_stock(stock), sorted({*fit.missing, *fit.misshapen})
     return from_stock(load_stock(str(folder))), []
-
-
-def require_whole_base(folder: Path, prefix: str, missing: set[str]) -> None:
-    """Raise a `ValueError` if a pretrained model lacks more than a head or a pooler."""
-    if lacking := sorted(name for name in missing if name.startswith(prefix) and "pooler" not in name):
-        raise ValueError(f"{folder} lacks {len(lacking)} tensors of its architecture: {shortened(lacking)}")
 
 
 def require_same_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRecipe) -> None:

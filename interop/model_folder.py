@@ -6,6 +6,7 @@ pickle is executed.
 
 import json
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import snapshot_download
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
@@ -14,6 +15,7 @@ from ..modeling.configuration_tercet import TercetConfig
 from ..training.model_paths import require_path
 from ..training.run_folder import MODEL
 from .messages import first_line, quietly
+from .stored_weights import require_counts, require_plain
 
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
@@ -37,7 +39,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
 
     Raises:
         FileNotFoundError: There is no such model.
-        ValueError: It is a file.
+        ValueError: It is a file, or a file in it is a pipe, a socket or a device.
     """
     folder = Path(name).expanduser()
     if folder.is_file():
@@ -59,6 +61,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
             f"did you mean {Path(name) / MODEL}?" if is_run else "name a folder that save_pretrained wrote"
         )
         raise FileNotFoundError(f"{name} is not a model (it has no {CONFIG}): {meant}")
+    require_plain(*folder.iterdir())
     return folder
 
 
@@ -70,10 +73,11 @@ def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTr
         trust_remote_code: Whether code that it brings along is run; left out where no terminal can answer.
 
     Raises:
-        ValueError: It is no JSON, of no known type, has an impossible value, or needs code that is not
-            trusted; or its way to write is damaged.
+        ValueError: It is no JSON, of no known type, has an impossible value or sizes that its weights do not
+            have, or needs code that is not trusted; or its way to write, or its weights, are damaged.
     """
     require_generation_config(folder)
+    require_counts(folder, read_fields(folder))
     try:
         with quietly():
             return AutoConfig.from_pretrained(folder, trust_remote_code=bool(trust_remote_code))
@@ -83,6 +87,15 @@ def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTr
         raise ValueError(
             f"{folder / CONFIG} cannot be loaded ({first_line(error)}): repair it, or copy it again"
         ) from error
+
+
+def read_fields(folder: Path) -> dict[str, Any]:
+    """Read a configuration as it is written; nothing of one that transformers will not read either."""
+    try:
+        fields = json.loads((folder / CONFIG).read_bytes())
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def require_transformer(config: PreTrainedConfig, source: str) -> None:
