@@ -20,7 +20,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 
-from ..interop.messages import shortened
+from ..interop.messages import first_line, shortened
 from ..modeling import (
     TercetConfig,
     TercetEncoderConfig,
@@ -91,7 +91,7 @@ def student_config(recipe: StudentRecipe, teacher: TercetConfig, chosen: Chosen)
     try:
         return type(teacher)(**fields | dict(recipe.overrides))
     except StrictDataclassError as error:
-        raise ValueError(f"student.overrides: {str(error).splitlines()[-1].strip()}") from None
+        raise ValueError(f"student.overrides: {first_line(error)}") from None
 
 
 WIDTHS = {

@@ -12,10 +12,9 @@ import transformers
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..interop.examined_model import Member
-from ..interop.messages import quietly, shortened
 from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
 from ..interop.own_model import load_transformer
-from ..interop.stored_weights import inspect_weights
+from ..interop.whole_weights import load_whole, tell_of_unread
 from ..modeling import (
     TercetDecoderForCausalLM,
     TercetDecoderForMaskedLM,
@@ -170,7 +169,6 @@ def load_subject(
     config = load_config(folder, trust_remote_code=trust_remote_code)
     member = member_of(config)
     require_choice_of_head(head, name, config)
-    inspect_weights(folder)
     tokenizer = require_tokenizer(folder, name, trust_remote_code=trust_remote_code)
     if config.model_type.startswith("tercet"):
         model: PreTrainedModel = load_transformer(str(folder), HEADS.get(head))
@@ -198,13 +196,7 @@ def require_lm_head(name: str, model: PreTrainedModel, member: Member) -> None:
 
 
 def require_scorable(name: str, model: PreTrainedModel) -> None:
-    """Raise a `ValueError` if a model's scores would be no numbers, or depend on its batch."""
-    for weight, tensor in model.named_parameters():
-        if not tensor.isfinite().all():
-            raise ValueError(
-                f"{name} has weights that are not finite ({weight}): its training has failed, so "
-                "name an earlier checkpoint"
-            )
+    """Raise a `ValueError` if a model's scores would depend on its batch."""
     config: Any = model.config
     if config.model_type in ROBERTA_LIKE and config.pad_token_id is None:
         raise ValueError(
@@ -219,24 +211,21 @@ def require_scorable(name: str, model: PreTrainedModel) -> None:
 
 
 def load_foreign(folder: Path, name: str, member: Member, trust_remote_code: bool) -> PreTrainedModel:
-    """Load a stock model with its LM head, none of whose weights may be missing."""
+    """Load a stock model with its LM head; a warning names what is left of the files."""
     auto_class = AUTO_CLASSES[member]
     try:
-        with quietly():
-            model, found = getattr(transformers, auto_class).from_pretrained(
-                folder, use_safetensors=True, output_loading_info=True, trust_remote_code=trust_remote_code,
-                dtype=torch.float32,
-            )  # fmt: skip
+        model, fit = load_whole(
+            getattr(transformers, auto_class),
+            folder,
+            may_leave=lambda name: True,
+            trust_remote_code=trust_remote_code,
+            dtype=torch.float32,
+        )
     except ValueError as error:
         if "Unrecognized configuration class" in str(error):
             raise ValueError(f"{name} cannot be evaluated: {auto_class} does not support it") from error
         raise
-    if missing := sorted(found["missing_keys"]):
-        raise ValueError(
-            f"{name} lacks {len(missing)} tensors, which would be initialized randomly "
-            f"({shortened(missing)}): "
-            "name a model with its LM head"
-        )
+    tell_of_unread(fit, folder)
     return model
 
 

@@ -10,11 +10,13 @@ and is loaded like any other; they are kept beside it as well.
 
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 import transformers
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
@@ -23,7 +25,7 @@ from ..interop.architectures import architecture_of
 from ..interop.conversion import from_stock
 from ..interop.generation_defaults import inherit_writing
 from ..interop.inheritance import inherit
-from ..interop.messages import quietly, shortened
+from ..interop.messages import first_line, quietly, shortened
 from ..interop.model_folder import (
     find_folder,
     load_config,
@@ -34,7 +36,8 @@ from ..interop.model_folder import (
 )
 from ..interop.own_model import load_ours
 from ..interop.source import load_stock
-from ..interop.stored_weights import inspect_weights
+from ..interop.weights import Dropped
+from ..interop.whole_weights import load_whole
 from ..modeling import (
     TercetDecoderConfig,
     TercetElmoConfig,
@@ -87,7 +90,6 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
         return PretrainedModel(cast(TercetPreTrainedModel, tagger), tokenizer, fresh)
     folder = find_folder(recipe.path, recipe.revision)
     config = load_config(folder)
-    inspect_weights(folder)
     if not knows_labels(config, task, recipe):
         recipe = replace(recipe, new_head=True)
     torch.manual_seed(seed)
@@ -115,23 +117,19 @@ def load_foreign(
         them for other labels.
     """
     architecture = architecture_of(config)
-    for counterpart in architecture.counterparts:
-        if counterpart.ours.endswith(task.head):
-            with quietly():
-                stock, found = getattr(transformers, counterpart.stock).from_pretrained(
-                    folder, use_safetensors=True, output_loading_info=True, dtype=torch.float32,
-                    ignore_mismatched_sizes=True, **task.config_fields,
-                )  # fmt: skip
-            require_whole_base(folder, architecture.prefix, found["missing_keys"])
-            drawn = {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])}
-            return from_stock(stock), sorted(drawn)
-    return from_stock(load_stock(str(folder))), []
-
-
-def require_whole_base(folder: Path, prefix: str, missing: set[str]) -> None:
-    """Raise a `ValueError` if a pretrained model lacks more than a head or a pooler."""
-    if lacking := sorted(name for name in missing if name.startswith(prefix) and "pooler" not in name):
-        raise ValueError(f"{folder} lacks {len(lacking)} tensors of its architecture: {shortened(lacking)}")
+    own = (each for each in architecture.counterparts if each.ours.endswith(task.head))
+    if (counterpart := next(own, None)) is None:
+        return from_stock(load_stock(str(folder))), []
+    entry_of = partial(architecture.entry_of, counterpart=counterpart)
+    stock, fit = load_whole(
+        getattr(transformers, counterpart.stock),
+        folder,
+        may_lack=lambda name: "pooler" in name or entry_of(name) is None,
+        may_leave=lambda name: entry_of(name) is None or isinstance(entry_of(name), Dropped),
+        dtype=torch.float32,
+        **task.config_fields,
+    )
+    return from_stock(stock), sorted({*fit.missing, *fit.misshapen})
 
 
 def knows_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRecipe) -> bool:
@@ -193,8 +191,11 @@ def with_head(
     """
     config = type(source.config).from_dict(source.config.to_dict())
     require_fields(type(config), list(recipe.overrides))
-    for name, value in {**task.config_fields, **recipe.overrides}.items():
-        setattr(config, name, value)
+    try:
+        for name, value in {**task.config_fields, **recipe.overrides}.items():
+            setattr(config, name, value)
+    except StrictDataclassError as error:
+        raise ValueError(f"model.overrides: {first_line(error)}") from None
     name = f"Tercet{MEMBERS[type(config)]}{task.head}"
     if not hasattr(modeling, name):
         able = [each for each in MEMBERS.values() if hasattr(modeling, f"Tercet{each}{task.head}")]

@@ -16,10 +16,11 @@ from typing import Any, TextIO, cast
 
 import torch
 from datasets import Dataset, IterableDataset
+from torch import nn
 
-from .. import modeling
-from ..interop.messages import quietly
-from ..interop.model_folder import find_folder, load_config, load_tokenizer
+from ..interop.model_folder import find_folder, load_tokenizer
+from ..interop.own_model import load_ours
+from ..interop.whole_weights import require_numbers
 from ..modeling import TercetPreTrainedModel
 from ..text.bad_records import RowError
 from ..text.columns import as_rows
@@ -45,18 +46,16 @@ class Predictor:
         precision: `fp32`, or `bf16` for the products.
 
     Raises:
-        ValueError: The folder does not say what the model can do.
+        ValueError: The folder does not say what the model can do, has no tokenizer, or as in `load_ours`.
     """
 
     def __init__(self, folder: Path, device: torch.device, precision: str = "fp32"):
         self.task: Task = load_task(folder)
-        config = load_config(folder)
-        model_class = getattr(modeling, (config.architectures or [""])[0], None)
         tokenizer = load_tokenizer(folder)
-        if model_class is None or tokenizer is None:
-            raise ValueError(f"{folder} has no model of Tercet's with a tokenizer: name a fine-tuned one")
-        with quietly():
-            self.model: TercetPreTrainedModel = model_class.from_pretrained(folder).to(device).eval()
+        if tokenizer is None:
+            raise ValueError(f"{folder} has no tokenizer: name a fine-tuned model")
+        model = require_numbers(load_ours(str(folder)))
+        self.model = cast(TercetPreTrainedModel, nn.Module.to(model, device))
         self.encoder: TextEncoder = encoder_of(self.model, tokenizer, self.task.facts[MAX_LENGTH])
         self.device = device
         self.precision = precision

@@ -8,6 +8,7 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from ..interop.messages import first_line
 from ..interop.model_folder import find_folder, load_config, load_tokenizer
 from ..interop.own_model import load_ours
 from ..interop.word_tokenizer import word_tokenizer
@@ -59,7 +60,7 @@ def build_tagger(
     try:
         config = TercetTaggerConfig(embeddings=embeddings, **task.config_fields, **recipe.overrides)
     except StrictDataclassError as error:
-        raise ValueError(f"model.overrides: {str(error).splitlines()[-1].strip()}") from None
+        raise ValueError(f"model.overrides: {first_line(error)}") from None
     torch.manual_seed(seed)
     tagger = TercetTaggerForTokenClassification(config)
     features = cast(WordFeatures, tagger.model.features)

@@ -1,5 +1,7 @@
 """Load a model to be examined, or say in one line why that is impossible."""
 
+from typing import Any
+
 import torch
 import transformers
 from transformers import PreTrainedConfig
@@ -7,7 +9,11 @@ from transformers import PreTrainedConfig
 from .. import modeling  # noqa: F401  registers the family with the Auto classes
 from .examined_model import MAPPINGS, ExaminedModel, classes_of
 from .model_folder import find_folder, load_config, load_tokenizer, require_transformer
-from .stored_weights import inspect_weights
+from .stored_weights import StoredWeights, inspect_weights
+from .whole_weights import Fit, compare_weights
+
+HARMLESS = 10**8
+"""Parameters that any machine has room for, however few of them are in the files."""
 
 
 def load_examined_model(name: str, *, trust_remote_code: bool = False) -> ExaminedModel:
@@ -15,26 +21,32 @@ def load_examined_model(name: str, *, trust_remote_code: bool = False) -> Examin
 
     Raises:
         FileNotFoundError: There is no such model.
-        ValueError: A file is missing or damaged, the weights are pickled, or the model is of a kind, or has a
-            head, that no examination knows.
+        ValueError: A file is missing or damaged, the weights are pickled or far fewer than the configuration
+            says, or the model is of a kind, or has a head, that no examination knows.
     """
     folder = find_folder(name)
     config = load_config(folder, trust_remote_code=trust_remote_code)
     if not getattr(config, "reads_any_ids", True):
         require_transformer(config, name)
     loader = loader_of(config)
-    inspect_weights(folder)
+    arguments: Any = {"config": config, "dtype": torch.float32, "trust_remote_code": trust_remote_code}
+    stored = inspect_weights(folder)
+    require_size(compare_weights(getattr(transformers, loader), folder, **arguments), stored)
     model, loading = getattr(transformers, loader).from_pretrained(
-        folder,
-        config=config,
-        dtype=torch.float32,
-        use_safetensors=True,
-        ignore_mismatched_sizes=True,
-        output_loading_info=True,
-        trust_remote_code=trust_remote_code,
+        folder, use_safetensors=True, ignore_mismatched_sizes=True, output_loading_info=True, **arguments
     )
     tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
     return ExaminedModel(name, model.eval(), tokenizer, loading)
+
+
+def require_size(fit: Fit, stored: StoredWeights) -> None:
+    """Raise a `ValueError` if what is drawn for what files lack would take more memory than they do."""
+    numbers, needed = sum(stored.parameters.values()), fit.model.num_parameters()
+    if needed > max(2 * numbers, HARMLESS):
+        raise ValueError(
+            f"config.json describes a model of {needed:,} parameters, but {stored.files[0]} has {numbers:,}: "
+            "use the config.json that was saved with these weights"
+        )
 
 
 def loader_of(config: PreTrainedConfig) -> str:

@@ -14,7 +14,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from ..modeling.attention_patterns import PATTERNS
 from ..modeling.configuration_tercet import DECODER_FIELDS, SHARED_FIELDS, TercetConfig, TercetSeq2SeqConfig
-from .weights import Table, below
+from .weights import Dropped, Table, Via, below, match_name
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,16 @@ class Architecture:
         """Give the weights of a model with its head."""
         if counterpart is self.base:
             return self.weights
-        prefix = self.prefix if counterpart.prefix is None else counterpart.prefix
-        return {**below(prefix, "model.", self.weights), **counterpart.head}
+        return {**below(self.prefix_in(counterpart), "model.", self.weights), **counterpart.head}
+
+    def prefix_in(self, counterpart: Counterpart) -> str:
+        """Say where a model with its head has the base model."""
+        return self.prefix if counterpart.prefix is None else counterpart.prefix
+
+    def entry_of(self, name: str, counterpart: Counterpart) -> str | Via | Dropped | None:
+        """Say what a tensor of the base model is with us, whatever head there is; `None` for any other."""
+        own = name.removeprefix(self.prefix_in(counterpart))
+        return next((entry for pattern, entry in self.weights.items() if match_name(pattern, own)), None)
 
 
 def to_ours(fields: Mapping[str, str | Field], stock: PreTrainedConfig) -> dict[str, Any]:

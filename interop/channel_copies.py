@@ -59,7 +59,8 @@ def copied_heads(
     """Copy heads of queries, and those of keys and values, such that each pair that meets has met before.
 
     Heads of keys are repeated. The heads of queries that read the copies of one are copies of those that have
-    read it, in turn.
+    read it, in turn. If there are no more heads of queries, these stay where they are, since biases may be
+    theirs by number (ALiBi): then the copies of a head of keys stand beside each other.
 
     Args:
         num_heads: Of the wide layer.
@@ -68,6 +69,8 @@ def copied_heads(
         of_key_value_heads: Of the narrow layer.
     """
     keys = repeated(num_key_value_heads, of_key_value_heads)
+    if num_heads == of_heads:
+        keys = Copies(keys.origins.sort().values)
     per_key, of_per_key = num_heads // num_key_value_heads, of_heads // of_key_value_heads
     readers = [0] * of_key_value_heads
     queries = []

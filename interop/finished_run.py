@@ -18,6 +18,7 @@ from typing import Any
 from ..configs.documents import read_document
 from ..training.run_folder import CURVES, EVALUATION, RECIPE, TEXTS
 from .model_folder import CERTIFICATE, CONFIG
+from .stored_weights import require_plain
 
 TASK = "task.json"
 LOG = "log.jsonl"
@@ -71,7 +72,7 @@ def find_run(folder: Path) -> FinishedRun:
         folder: The run's, or its `model` folder, or any folder that `save_pretrained` wrote.
 
     Raises:
-        ValueError: There is no model, or a file with facts is damaged.
+        ValueError: There is no model, or a file is a pipe or device, or one with facts is damaged.
     """
     model = folder / "model" if (folder / "model" / CONFIG).exists() else folder
     if not (model / CONFIG).exists():
@@ -79,6 +80,7 @@ def find_run(folder: Path) -> FinishedRun:
             f"{folder} has no trained model (there is no {CONFIG}): name the folder that `tercet "
             "pretrain` or `save_pretrained` wrote"
         )
+    require_plain(*model.iterdir())
     output = model.parent if (model.parent / EVALUATION).exists() else model
     certificate = next(
         (path / CERTIFICATE for path in (model, output) if (path / CERTIFICATE).exists()), None

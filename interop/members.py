@@ -31,6 +31,7 @@ from ..modeling.attention_patterns import SMALLEST_WINDOW
 from ..modeling.configuration_tercet import SHARED_FIELDS
 from ..modeling.positions import POSITIONS
 from .generation_defaults import inherit_writing
+from .messages import first_line
 from .stack_pairs import joined_config
 
 Member = Literal["encoder", "decoder", "seq2seq"]
@@ -212,8 +213,7 @@ def built(to: Member, fields: dict[str, Any], seed: int, dtype: torch.dtype) -> 
     try:
         config = model_class.config_class(**fields, **pooling)
     except StrictDataclassError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise ValueError(f"no {to} can have this configuration: {reason}") from None
+        raise ValueError(f"no {to} can have this configuration: {first_line(error)}") from None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return model_class(config).to(dtype).eval()

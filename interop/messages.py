@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from huggingface_hub.errors import StrictDataclassError
 from transformers.utils import logging
 
 LONGEST = 200
@@ -10,8 +11,12 @@ LONGEST = 200
 
 
 def first_line(error: BaseException | None) -> str:
-    """Give the first line of what an error says, or what it is called if it says nothing."""
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """Give the first line of what an error says, or what it is called if it says nothing.
+
+    Of a configuration's field it is the last line: those above name the check.
+    """
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    line = lines[-1].strip() if isinstance(error, StrictDataclassError) else lines[0]
     return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
 
 

@@ -7,7 +7,7 @@ pickle is executed.
 import json
 import sys
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from huggingface_hub import snapshot_download
 from transformers import (
@@ -22,6 +22,7 @@ from ..modeling.configuration_tercet import TercetConfig
 from ..training.model_paths import require_path
 from ..training.run_folder import MODEL
 from .messages import first_line, quietly
+from .stored_weights import require_counts, require_plain
 
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
@@ -34,6 +35,9 @@ WANTED = [
 
 IGNORED = "[!0-9]*/*"
 """What is not: files of folders, but for those of sentence-transformers' modules (`1_Pooling`)."""
+
+MOST_SPARE_ROWS = 2**17
+"""Rows of a table of token vectors that do no harm, whatever they are of."""
 
 TOKENIZERS = ("tokenizer*.json", "vocab.*", "*.model", "*.spm")
 """Files of which a folder with a tokenizer has at least one."""
@@ -48,7 +52,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
 
     Raises:
         FileNotFoundError: There is no such model.
-        ValueError: It is a file.
+        ValueError: It is a file, or a file in it is a pipe, a socket or a device.
     """
     folder = Path(name).expanduser()
     if folder.is_file():
@@ -70,6 +74,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
             f"did you mean {Path(name) / MODEL}?" if is_run else "name a folder that save_pretrained wrote"
         )
         raise FileNotFoundError(f"{name} is not a model (it has no {CONFIG}): {meant}")
+    require_plain(*folder.iterdir())
     return folder
 
 
@@ -81,10 +86,11 @@ def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTr
         trust_remote_code: Whether code that it brings along is run; left out where no terminal can answer.
 
     Raises:
-        ValueError: It is no JSON, of no known type, has an impossible value, or needs code that is not
-            trusted; or its way to write is damaged.
+        ValueError: It is no JSON, of no known type, has an impossible value or sizes that its weights do not
+            have, or needs code that is not trusted; or its way to write, or its weights, are damaged.
     """
     require_generation_config(folder)
+    require_counts(folder, read_fields(folder))
     try:
         with quietly():
             return AutoConfig.from_pretrained(folder, trust_remote_code=bool(trust_remote_code))
@@ -94,6 +100,15 @@ def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTr
         raise ValueError(
             f"{folder / CONFIG} cannot be loaded ({first_line(error)}): repair it, or copy it again"
         ) from error
+
+
+def read_fields(folder: Path) -> dict[str, Any]:
+    """Read a configuration as it is written; nothing of one that transformers will not read either."""
+    try:
+        fields = json.loads((folder / CONFIG).read_bytes())
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def require_transformer(config: PreTrainedConfig, source: str) -> None:
@@ -206,6 +221,22 @@ def require_fit(tokenizer: PreTrainedTokenizerBase | None, config: PreTrainedCon
             f"the tokenizer has ids below {num_ids(tokenizer):,}, but the model has embeddings for "
             f"{config.vocab_size:,} only: they do not belong together, unless tokens were added; then "
             "train the model on with them first (tercet pretrain, model.path)"
+        )
+
+
+def require_dense_ids(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """Refuse a tokenizer for which most rows of a new model's table, one for each id, would be of no token.
+
+    Raises:
+        ValueError: With its tokens and the last id.
+    """
+    vocabulary = tokenizer.get_vocab()
+    if num_ids(tokenizer) > max(2 * len(vocabulary), MOST_SPARE_ROWS):
+        token = max(vocabulary, key=vocabulary.__getitem__)
+        raise ValueError(
+            f"the tokenizer {name} has {len(vocabulary):,} tokens, but {token!r} has the id "
+            f"{vocabulary[token]:,}: number them one after another, because a model has a row for every id "
+            "below"
         )
 
 

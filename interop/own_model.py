@@ -1,15 +1,16 @@
 """A model of ours in a folder or on the Hub, with the head that it was saved with."""
 
+from pathlib import Path
 from typing import cast
 
+import transformers
 from transformers import AutoModel
 
 from .. import modeling
 from ..modeling.pretrained_neural import NeuralPreTrainedModel
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
-from .messages import quietly
 from .model_folder import find_folder, load_config, require_transformer
-from .stored_weights import inspect_weights
+from .whole_weights import load_whole
 
 
 def load_ours(source: str, model_class: type[NeuralPreTrainedModel] | None = None) -> NeuralPreTrainedModel:
@@ -21,7 +22,8 @@ def load_ours(source: str, model_class: type[NeuralPreTrainedModel] | None = Non
 
     Raises:
         FileNotFoundError: There is no model.
-        ValueError: It is none of ours, or its weights are damaged, incomplete or pickled.
+        ValueError: It is none of ours, or as in `load_whole`; a head that `model_class` does not have may
+            stay unread.
     """
     folder = find_folder(source)
     config = load_config(folder)
@@ -29,9 +31,10 @@ def load_ours(source: str, model_class: type[NeuralPreTrainedModel] | None = Non
         raise ValueError(f"{source} is a {config.model_type}: import it with tercet import first")
     name = (config.architectures or [""])[0]
     loader = model_class or getattr(modeling, name, AutoModel)
-    inspect_weights(folder)
-    with quietly():
-        return loader.from_pretrained(folder, use_safetensors=True).eval()
+    model, _ = load_whole(
+        loader, folder, may_leave=lambda name: model_class is not None and not name.startswith("model.")
+    )
+    return cast(NeuralPreTrainedModel, model)
 
 
 def load_transformer(
@@ -45,3 +48,16 @@ def load_transformer(
     """
     require_transformer(load_config(find_folder(source)), source)
     return cast(TercetPreTrainedModel, load_ours(source, model_class))
+
+
+def require_sound(folder: Path) -> None:
+    """Make sure that a saved model is whole and finite, ours or a stock one; other code than that is not run.
+
+    Raises:
+        ValueError: It is not, as in `load_whole`.
+    """
+    config = load_config(folder)
+    if config.model_type.startswith("tercet"):
+        load_ours(str(folder))
+    elif loader := getattr(transformers, (config.architectures or [""])[0], None):
+        load_whole(loader, folder, may_leave=lambda name: True)

@@ -21,6 +21,7 @@ from huggingface_hub.utils import validate_repo_id
 from .finished_run import RECIPE, TASK, FinishedRun, find_run, read_facts, without_folders
 from .model_card import CARD, build_card, what_is_missing
 from .model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG
+from .own_model import require_sound
 from .remote_code import add_auto_map, code_files
 from .sentence_vectors import files_of_vectors
 from .stored_weights import inspect_weights
@@ -86,11 +87,13 @@ def prepare(folder: str | Path, repo: str) -> Publication:
         repo: Id of a repository, `owner/name`.
 
     Raises:
-        ValueError: The name is no repository's, or there is no model, or one of its files is damaged.
+        ValueError: The name is no repository's, or there is no model, or one of its files is damaged, or its
+            weights are not all there and finite.
     """
     require_repo_id(repo)
     run = find_run(Path(folder).expanduser())
     weights = inspect_weights(run.model)
+    require_sound(run.model)
     config = add_auto_map(run.config)
     card = build_card(run, weights, repo)
     files = [

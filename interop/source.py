@@ -2,32 +2,34 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from .architecture import Architecture, Counterpart
 from .architectures import architecture_of
-from .messages import quietly, shortened
 from .model_folder import find_folder, load_config
 from .stored_weights import inspect_weights
-from .weights import Dropped, look_up, tied_names
+from .weights import is_dropped, tied_names
+from .whole_weights import Fit, compare_weights, load_finite, require_fit
 
 
 class Attempt(NamedTuple):
-    """A model that was loaded with one head, and how well that went.
+    """One head for a model, and how well it goes with the files.
 
     Args:
-        model: With this head.
-        missing: Tensors that it needs and the files do not have, or in another shape. What ours has no use
-            for, such as the pooler of a model that was built without one, is not needed.
-        surplus: Tensors of the files that it has no place for.
+        loader: The class with this head.
+        fit: Without what ours has no use for, such as the pooler of a model that was built without one.
     """
 
-    model: PreTrainedModel
-    missing: list[str]
-    surplus: list[str]
+    loader: Any
+    fit: Fit
+
+    @property
+    def num_misfits(self) -> tuple[int, int]:
+        """Count the tensors that are not as the model needs them, and those that it does not have."""
+        return len(self.fit.missing) + len(self.fit.misshapen), len(self.fit.surplus)
 
 
 def load_stock(source: str, revision: str | None = None) -> PreTrainedModel:
@@ -40,35 +42,27 @@ def load_stock(source: str, revision: str | None = None) -> PreTrainedModel:
     Raises:
         FileNotFoundError: There is no model.
         ValueError: It is none of the architectures that ours can be, or its weights are damaged, incomplete,
-            pickled, or more than its architecture has.
+            pickled, not finite, or more than its architecture has.
     """
     folder = find_folder(source, revision)
     config = load_config(folder)
     if config.model_type.startswith("tercet"):
         raise ValueError(f"{source} is a {config.model_type} already: load it with from_pretrained")
     architecture = architecture_of(config)
-    inspect_weights(folder)
+    stored = inspect_weights(folder)
     best = best_attempt(folder, architecture, config)
-    if best.missing:
-        raise ValueError(
-            f"{source} lacks {len(best.missing)} tensors of its architecture: {shortened(best.missing)}"
-        )
-    if best.surplus:
-        raise ValueError(
-            f"{source} has {len(best.surplus)} tensors that {type(best.model).__name__} does not have: "
-            f"{shortened(best.surplus)}"
-        )
-    return best.model.eval()
+    require_fit(best.fit, stored)
+    return load_finite(best.loader, folder, stored)
 
 
 def best_attempt(folder: Path, architecture: Architecture, config: PreTrainedConfig) -> Attempt:
-    """Load with one head after the other until one fits; else give that which lacks and leaves the least."""
+    """Compare one head after the other until one fits; else give that which lacks and leaves the least."""
     attempts = []
     for counterpart in candidates(architecture, config):
         attempts.append(attempt(folder, architecture, counterpart))
-        if not (attempts[-1].missing or attempts[-1].surplus):
+        if not any(attempts[-1].num_misfits):
             break
-    return min(attempts, key=lambda each: (len(each.missing), len(each.surplus)))
+    return min(attempts, key=lambda each: each.num_misfits)
 
 
 def candidates(architecture: Architecture, config: PreTrainedConfig) -> Iterator[Counterpart]:
@@ -78,22 +72,11 @@ def candidates(architecture: Architecture, config: PreTrainedConfig) -> Iterator
 
 
 def attempt(folder: Path, architecture: Architecture, counterpart: Counterpart) -> Attempt:
-    """Load a model with one head."""
-    with quietly():
-        model, found = getattr(transformers, counterpart.stock).from_pretrained(
-            folder, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True
-        )
-    table, present = architecture.table(counterpart), set[str]()
-    surplus = [
-        name
-        for name in sorted(found["unexpected_keys"])
-        if not isinstance(look_up(name, table, model.config, present), Dropped)
-    ]
-    alone = {names[0] for names in tied_names(model) if len(names) == 1}
-    left_out = {
-        name
-        for name in found["missing_keys"]
-        if name in alone and isinstance(look_up(name, table, model.config, present), Dropped)
-    }
-    missing = {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])} - left_out
-    return Attempt(model, sorted(missing), surplus)
+    """Compare the files with one head."""
+    loader = getattr(transformers, counterpart.stock)
+    fit = compare_weights(loader, folder)
+    alone = {names[0] for names in tied_names(fit.model) if len(names) == 1}
+    about = architecture.table(counterpart), fit.model.config
+    missing = [name for name in fit.missing if not (name in alone and is_dropped(name, *about))]
+    surplus = [name for name in fit.surplus if not is_dropped(name, *about)]
+    return Attempt(loader, fit._replace(missing=missing, surplus=surplus))

@@ -6,9 +6,11 @@ must agree with the file's size. Of a model in several files, an index says whic
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
@@ -17,6 +19,9 @@ from .messages import shortened
 
 PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
 """Names of files that run foreign code when they are read."""
+
+MOST_LAYERS = 1000
+"""Layers that a configuration may have more than the files have tensors: some architectures share them."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class StoredWeights:
     """One, or the index and its shards."""
     parameters: dict[str, int]
     """How many numbers of which format; shared ones once."""
+    num_tensors: int
 
 
 def inspect_weights(folder: Path) -> StoredWeights:
@@ -39,7 +45,7 @@ def inspect_weights(folder: Path) -> StoredWeights:
     single = folder / SAFE_WEIGHTS_NAME
     if single.exists():
         shapes = read_header(single)
-        return StoredWeights([single], count_parameters(shapes))
+        return StoredWeights([single], count_parameters(shapes), len(shapes))
     if not index.exists():
         raise no_weights(folder)
     places = read_index(index)
@@ -57,7 +63,41 @@ def inspect_weights(folder: Path) -> StoredWeights:
                 "the model again"
             )
         shapes |= found
-    return StoredWeights([index, *shards], count_parameters(shapes))
+    return StoredWeights([index, *shards], count_parameters(shapes), len(shapes))
+
+
+def has_weights(folder: Path) -> bool:
+    """Tell whether there are weights as safetensors, be they whole or not."""
+    return any((folder / name).exists() for name in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME))
+
+
+def require_counts(folder: Path, config: Mapping[str, Any]) -> None:
+    """Refuse counts in a configuration that take memory or time before it meets the weights.
+
+    transformers names every label, and a model without storage still has an object for each layer. All other
+    sizes are compared by such a model (`whole_weights.py`).
+
+    Args:
+        folder: With weights, or there is nothing to compare.
+        config: What `config.json` says.
+
+    Raises:
+        ValueError: There are more labels than numbers in the files, or more layers than tensors; or as in
+            `inspect_weights`.
+    """
+    if not has_weights(folder):
+        return
+    stored = inspect_weights(folder)
+    counts = {name: value for name, value in config.items() if isinstance(value, int)}
+    numbers, layers = sum(stored.parameters.values()), max(stored.num_tensors, MOST_LAYERS)
+    limits = {name: layers for name in counts if "layer" in name} | {"num_labels": numbers}
+    for name in sorted(limits.keys() & counts.keys()):
+        if counts[name] > limits[name]:
+            raise ValueError(
+                f"{folder / 'config.json'} says {name} = {counts[name]:,}, but {stored.files[0].name} has "
+                f"{stored.num_tensors:,} tensors with {numbers:,} numbers: use the config.json that was "
+                "saved with these weights"
+            )
 
 
 def no_weights(folder: Path) -> ValueError:
@@ -88,6 +128,7 @@ def read_index(index: Path) -> dict[str, str]:
     Raises:
         ValueError: The index is damaged.
     """
+    require_plain(index)
     try:
         return json.loads(index.read_bytes())["weight_map"]
     except (ValueError, KeyError, TypeError) as error:
@@ -100,12 +141,26 @@ def read_header(file: Path) -> dict[str, tuple[str, list[int]]]:
     Raises:
         ValueError: The file is damaged.
     """
+    require_plain(file)
     try:
         with safe_open(file, framework="numpy") as tensors:
             slices = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
             return {name: (part.get_dtype(), part.get_shape()) for name, part in slices.items()}
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{file} is damaged ({error}): copy it again, or save the model again") from error
+
+
+def require_plain(*files: Path) -> None:
+    """Refuse pipes, sockets and devices, which a reader may wait for without end.
+
+    Raises:
+        ValueError: Naming the first.
+    """
+    for file in files:
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise ValueError(
+                f"{file} is no file but a pipe, a socket or a device: put a copy of the file there"
+            )
 
 
 def count_parameters(tensors: dict[str, tuple[str, list[int]]]) -> dict[str, int]:

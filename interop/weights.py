@@ -138,7 +138,7 @@ def link(stock: PreTrainedModel, ours: PreTrainedModel, table: Table) -> Links:
 def look_up(name: str, table: Table, config: Any, present: set[str]) -> Link | Dropped | None:
     """Find what a stock tensor is with us, if the table says so; `present` are the names that ours has."""
     for pattern, entry in table.items():
-        if not (found := re.fullmatch(re.escape(pattern).replace(r"\*", r"([^.]+)"), name)):
+        if not (found := match_name(pattern, name)):
             continue
         if isinstance(entry, Dropped):
             return entry
@@ -149,6 +149,16 @@ def look_up(name: str, table: Table, config: Any, present: set[str]) -> Link | D
         indices = tuple(int(part) for part in found.groups() if part.isdigit())
         return Link(name, ours, via.steps, Place(config, indices))
     return None
+
+
+def match_name(pattern: str, name: str) -> re.Match[str] | None:
+    """Match a tensor's name with a pattern of a table, whose stars are its parts."""
+    return re.fullmatch(re.escape(pattern).replace(r"\*", r"([^.]+)"), name)
+
+
+def is_dropped(name: str, table: Table, config: Any) -> bool:
+    """Tell whether ours has no use for a stock tensor, at least where it is zero."""
+    return isinstance(look_up(name, table, config, set()), Dropped)
 
 
 def require_known(unknown: list[str], model: nn.Module, other: str) -> None:

@@ -6,7 +6,7 @@ from .attention_gates import GATES
 from .attention_implementations import takes_blocks, takes_bounds
 from .attention_patterns import PATTERNS, require_layer_types
 from .attention_scores import SCORES
-from .configuration_neural import require_at_least, require_choice, require_probability
+from .configuration_neural import require_at_least, require_choice, require_positive, require_probability
 from .positions import POSITIONS
 from .rope_scaling import build_rope_scaling
 
@@ -70,6 +70,9 @@ def require_decoder(config: PreTrainedConfig) -> None:
 
 def require_positions(config: PreTrainedConfig) -> None:
     """Raise a `ValueError` unless positions have what they are made of."""
+    for name in ("rope_theta", "local_rope_theta"):
+        if (value := getattr(config, name)) is not None:
+            require_positive(name, value)
     require_buckets(config.relative_attention_num_buckets, config.relative_attention_max_distance)
     POSITIONS[config.position_embedding_type].require(config)
     config.update_from_rope_parameters()

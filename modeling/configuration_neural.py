@@ -4,7 +4,9 @@ A Transformer has more, in `configuration_tercet.py`, and so may other members; 
 attention, positions or layers. Names are transformers' own wherever it has one.
 """
 
+import math
 from collections.abc import Iterable
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -147,7 +149,11 @@ def warn_of_unknown(config: PreTrainedConfig, given: dict[str, Any]) -> None:
 
 
 def require_neural(config: NeuralConfig) -> None:
-    """Raise a `ValueError` unless embeddings, norms and heads can be built."""
+    """Raise a `ValueError` unless embeddings, norms and heads can be built, from numbers."""
+    for field in fields(config):
+        require_finite(field.name, getattr(config, field.name))
+    require_positive("norm_eps", config.norm_eps)
+    require_at_least(0, "initializer_range", config.initializer_range)
     for name in ("vocab_size", "hidden_size"):
         require_at_least(1, name, getattr(config, name))
     require_at_least(1, "embedding_size", config.embedding_width)
@@ -168,7 +174,22 @@ def require_choice(name: str, value: str, choices: Iterable[str]) -> None:
         raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
 
 
-def require_at_least(smallest: int, name: str, value: int) -> None:
+def require_finite(name: str, value: Any) -> None:
+    """Raise a `ValueError` if the field `name` is no finite number, or has one that is not within it."""
+    if isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            require_finite(name, each)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} is {value}: choose a finite number")
+
+
+def require_positive(name: str, value: float) -> None:
+    """Raise a `ValueError` if the field `name` is not above zero."""
+    if not value > 0:
+        raise ValueError(f"{name} is {value}: choose a number above 0")
+
+
+def require_at_least(smallest: float, name: str, value: float) -> None:
     """Raise a `ValueError` if the field `name` is below `smallest`."""
     if value < smallest:
         raise ValueError(f"{name} is {value}: choose {smallest} or more")

@@ -5,6 +5,7 @@ stages     sequences and micro-batches of a step     (`planned_stages.py`)
 layouts    who holds and sends what                  (`layouts.py`)    ->  a `Plan`, for `plan_report.py`
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -202,10 +203,12 @@ class Work:
         return memory.total <= self.machines.available_memory
 
     def fitting_sequences(self, layout: Layout) -> int | None:
-        """Find the largest micro-batch, up to the wanted one, for which a device has room in every stage."""
+        """Find the largest micro-batch, up to the wanted one, for which a device has room in every stage.
+
+        Larger ones need more: the limit is found by bisection.
+        """
         tokens = self.last.sequence.tokens
         wanted = max(self.share(layout, stage).sequences * stage.sequence.tokens for stage in self.stages)
-        for most in range(max(wanted // tokens, 1), 0, -1):
-            if self.fits(self.memory(layout, most * tokens)):
-                return self.share(layout, self.last, most * tokens).sequences
-        return None
+        sizes = range(1, max(wanted // tokens, 1) + 1)
+        fitting = bisect_left(sizes, True, key=lambda most: not self.fits(self.memory(layout, most * tokens)))
+        return self.share(layout, self.last, fitting * tokens).sequences if fitting else None

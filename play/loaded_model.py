@@ -8,18 +8,20 @@ from threading import Lock
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..finetune.prediction import Predictor
 from ..finetune.task import Task
-from ..interop.admission import load_examined_model
+from ..interop.admission import loader_of
 from ..interop.card_sections import KINDS, origin
 from ..interop.examined_model import ExaminedModel, Member
 from ..interop.finished_run import TASK, FinishedRun, find_run
 from ..interop.messages import quietly
 from ..interop.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer
 from ..interop.own_model import load_ours
+from ..interop.whole_weights import load_whole, require_numbers, tell_of_unread
 from ..reporting.blocks import name_of_model
 from ..training.finite_numbers import finite_outputs
 
@@ -186,7 +188,7 @@ def load_model(name: str) -> LoadedModel:
     tokenizer = require_tokenizer(folder, name)
     with quietly():
         predictor = Predictor(folder, device) if (folder / TASK).exists() else None
-        model = predictor.model if predictor else load_any(folder)
+        model = predictor.model if predictor else require_numbers(load_any(folder))
     require_fit(tokenizer, model.config)
     examined = ExaminedModel(name, model.to(device).eval(), tokenizer, {})  # pyright: ignore[reportArgumentType]
     return LoadedModel(name, examined, run, predictor)
@@ -196,14 +198,18 @@ def load_any(folder: Path) -> PreTrainedModel:
     """Load one of our models, or a stock one, in float32.
 
     Raises:
-        ValueError: A stock model lacks weights, which would be drawn at random.
+        ValueError: It lacks weights, which would be drawn at random, or they are not finite.
     """
-    if load_config(folder).model_type.startswith("tercet"):
+    config = load_config(folder)
+    if config.model_type.startswith("tercet"):
         return load_ours(str(folder)).float()
-    examined = load_examined_model(str(folder))
-    missing = [name for name in examined.loading["missing_keys"] if "pooler" not in name]
-    if missing:
-        raise ValueError(
-            f"{folder} lacks {len(missing)} tensors, such as {sorted(missing)[0]}: name a whole model"
-        )
-    return examined.model
+    loader = getattr(transformers, loader_of(config))
+    model, fit = load_whole(
+        loader,
+        folder,
+        may_lack=lambda name: "pooler" in name,
+        may_leave=lambda name: True,
+        dtype=torch.float32,
+    )
+    tell_of_unread(fit, folder)
+    return model

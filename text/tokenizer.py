@@ -16,7 +16,7 @@ from typing import Any, Literal
 from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..interop.model_folder import pads, untrusted
+from ..interop.model_folder import pads, require_dense_ids, untrusted
 from .special_tokens import SENTINEL
 from .vocabularies import KINDS, SpecialTokens, too_small
 
@@ -116,7 +116,8 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     """Load a tokenizer from a folder or the Hub; one without a padding token gets one, see `pads`.
 
     Raises:
-        ValueError: There is none, it is not a fast one, or it has neither a padding token nor an end token.
+        ValueError: There is none, it is not a fast one, has neither a padding token nor an end token, or its ids
+            have large gaps.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(
@@ -134,6 +135,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
             f"tokenizer.path {path!r} has neither a pad token nor an eos token: add one "
             "(tokenizer.add_special_tokens({'pad_token': '[PAD]'})), and save it again"
         )
+    require_dense_ids(tokenizer, path)
     return tokenizer
 
 

@@ -11,6 +11,9 @@ Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 """A number between 0 and 1."""
 
+DecayRate = Annotated[float, Field(ge=0, lt=1)]
+"""What a mean keeps of itself with every new number: with 1 it would take up none."""
+
 NonNegative = Annotated[float, Field(ge=0)]
 """A number of at least 0."""
 
@@ -29,10 +32,10 @@ class OptimizerRecipe:
     matrix_learning_rate: Annotated[float, Field(gt=0)] | None = None
     """Peak learning rate of the matrices that `muon` and `normuon` orthogonalize; by default `learning_rate`,
     because their updates are scaled to the size of those of `adamw`."""
-    betas: tuple[Fraction, Fraction] | None = None
+    betas: tuple[DecayRate, DecayRate] | None = None
     """Decay rates of the first and second moment; (0.9, 0.98) by default. With `muon` and `normuon` they are
     those of all other weights; the momentum of the matrices is 0.95."""
-    neuron_beta: Annotated[float, Field(ge=0, lt=1)] | None = None
+    neuron_beta: DecayRate | None = None
     """Decay rate of the second moment of each neuron, for `normuon`; 0.95 by default."""
     epsilon: Annotated[float, Field(gt=0)] | None = None
     """Added to the root of the second moment; by default 1e-6, and 1e-9 for `adam`."""

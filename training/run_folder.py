@@ -80,12 +80,13 @@ class RunFolder:
             ValueError: The folder is in use, an earlier run there had another recipe, or what the run reads
                 lies there.
         """
-        require_apart(self.folder, self.written, self.inputs(self.models), self.inputs(self.texts))
         replaces = self.replaces(overwrite)
+        written = self.names if replaces else self.written
+        require_apart(self.folder, written, self.inputs(self.models), self.inputs(self.texts))
         self.require_own_recipe()
-        self.require_unused(self.written if resume or replaces else self.prepared, overwrite=overwrite)
+        self.require_unused(written if resume or replaces else self.prepared, overwrite=overwrite)
         if replaces:
-            require_removable(self.folder, self.written)
+            require_removable(self.folder, written)
         elif (self.folder / RECIPE).exists():
             if resume:
                 self.require_same_recipe(self.kept)
@@ -102,13 +103,19 @@ class RunFolder:
         self.require_claimable(resume=resume, overwrite=overwrite)
         folder = self.folder
         if self.replaces(overwrite):
-            remove(folder, self.written)
+            remove(folder, self.names)
         folder.mkdir(parents=True, exist_ok=True)
         begin(folder, self.written)
         for path in folder.iterdir():
             if is_unfinished(path.name, self.written):
                 delete(path)
         write_recipe(self.recipe, folder)
+
+    @property
+    def names(self) -> list[str]:
+        """Everything that the run, or the one before it there, of whatever kind, writes into the folder."""
+        told = read(self.folder)
+        return [*self.written, *(told["names"] if told else ())]
 
     def inputs(self, keys: Sequence[str]) -> dict[str, Input]:
         """Look up what the recipe names under keys; splits of a data set of the Hub are no files.
@@ -144,10 +151,15 @@ class RunFolder:
             )
         if not unexpected:
             return
-        if RECIPE not in found or unexpected[0] not in self.written:
+        if is_foreign or unexpected[0] not in self.names:
             raise ValueError(
                 f"output {folder} holds {unexpected[0]}, which was not written by a run: choose another "
                 f"folder with output=..."
+            )
+        if unexpected[0] not in self.written:
+            raise ValueError(
+                f"output {folder} holds {unexpected[0]}, which another command wrote: replace all of it with "
+                "--overwrite, or choose another folder with output=..."
             )
         raise ValueError(
             f"output {folder} holds an earlier run ({unexpected[0]}): continue it with --resume, replace it "

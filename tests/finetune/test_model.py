@@ -1,5 +1,6 @@
 """What a run begins with says which of its weights nobody has trained."""
 
+import json
 import warnings
 
 import pytest
@@ -85,3 +86,31 @@ def test_a_head_with_names_is_kept_for_these_labels_in_its_order(values, remedy,
     assert head_for(names, tmp_path, label_names=tuple(names)).equal(weight)
     with pytest.raises(ValueError, match=remedy):
         head_for(values, tmp_path)
+
+
+@pytest.mark.parametrize("model_class", [BertModel, BertForSequenceClassification])
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_hidden_layers": 2}, r"lacks 16 tensors \("),
+        ({"num_hidden_layers": 0}, r"has 16 tensors \("),
+        ({"intermediate_size": 48}, r"do not belong together \("),
+    ],
+)
+def test_no_part_of_a_stock_model_below_its_head_is_fresh_or_dropped(
+    fields, message, model_class, bases, tmp_path
+):
+    tokenizer = AutoTokenizer.from_pretrained(bases / "encoder")
+    task = build_task(
+        ClassificationRecipe("classification"), Dataset.from_list(ROWS["classification"](40, 0))
+    )
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=64, num_labels=len(task.config_fields["id2label"]),
+    )  # fmt: skip
+    model_class(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+    with pytest.raises(ValueError, match=message):
+        load_pretrained_model(PretrainedModelRecipe(str(tmp_path)), task, seed=0)

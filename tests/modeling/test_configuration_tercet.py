@@ -1,5 +1,7 @@
 """Configurations refuse what no model can be, and say what to do."""
 
+import math
+
 import pytest
 from transformers.cache_utils import DynamicCache
 
@@ -54,6 +56,13 @@ SLIDING = ["sliding_attention"] * 12
         ({"embedding_size": 7, "position_embedding_type": "sinusoidal"}, ["embedding_size (7)", "even"]),
         ({"relative_attention_num_buckets": 2}, ["relative_attention_num_buckets is 2", "choose 4 or more"]),
         ({"relative_attention_max_distance": 16}, ["max_distance is 16", "half of", "(32)"]),
+        ({"norm_eps": 0.0}, ["norm_eps is 0.0", "choose a number above 0"]),
+        ({"norm_eps": -1e-6}, ["norm_eps is -1e-06", "choose a number above 0"]),
+        ({"initializer_range": -0.1}, ["initializer_range is -0.1", "choose 0 or more"]),
+        ({"rope_theta": 0}, ["rope_theta is 0", "choose a number above 0"]),
+        ({"local_rope_theta": -1.0}, ["local_rope_theta is -1.0", "choose a number above 0"]),
+        ({"rope_parameters": {"rope_theta": math.nan}}, ["rope_theta is nan", "choose a finite number"]),
+        ({"rope_scaling": LONGER | {"factor": math.inf}}, ["rope_scaling is inf", "choose a finite number"]),
         ({"position_embedding_type": "absolute"}, ["position_embedding_type", "absolute"]),
     ],
 )  # fmt: skip

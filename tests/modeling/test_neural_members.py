@@ -1,11 +1,14 @@
 """What is not about attention serves members that have none; what Transformers write to files stays."""
 
 import json
+import math
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import torch
 from huggingface_hub.dataclasses import strict
+from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from torch.testing import assert_close
 from transformers.modeling_outputs import CausalLMOutput
@@ -105,3 +108,13 @@ def test_what_a_configuration_writes_is_what_it_has_always_written(configuration
     written = json.loads(configuration().to_json_string())
     del written["transformers_version"]
     assert written == json.loads(SERIALIZED.read_text(encoding="utf-8"))[configuration.model_type]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("config_class", CONFIGURATIONS)
+def test_no_number_of_a_configuration_is_infinite_or_none(config_class, value):
+    names = [field.name for field in fields(config_class) if "float" in str(field.type)]
+    assert {"norm_eps", "initializer_range", "dropout"} <= {*names}
+    for name in names:
+        with pytest.raises(StrictDataclassError, match=rf"{name} is {value}: choose"):
+            config_class(**{name: value})

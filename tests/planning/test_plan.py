@@ -176,6 +176,15 @@ def test_suggested_micro_batch_fits_and_the_next_larger_does_not():
         assert plan_run(replace(recipe, training=training), machines).outlooks[0].fits is fits
 
 
+def test_the_largest_micro_batch_of_billions_of_tokens_is_found_at_once():
+    recipe, machines = recipe_of(tokens_per_step=2**31), machines_of(device_memory=1e12)
+    fitting = plan_run(recipe, machines).outlooks[0].fitting_sequences
+    assert fitting is not None
+    for sequences, fits in ((fitting, True), (2 * fitting, False)):
+        training = replace(recipe.training, tokens_per_micro_batch=sequences * LENGTH)
+        assert plan_run(replace(recipe, training=training), machines).outlooks[0].fits is fits
+
+
 def test_hopeless_memory_is_called_so():
     plan = plan_run(recipe_of(), machines_of(device_memory=1000))
     assert plan.outlooks[0].fitting_sequences is None

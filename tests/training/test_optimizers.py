@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tercet.configs.recipe import parse_recipe
 from tercet.training.optimizers import build_optimizer, decay_groups
 from tercet.training.recipe import OptimizerRecipe
 
@@ -71,3 +72,14 @@ def test_constants_that_mean_nothing_are_refused(toys):
         ValueError, match=r"matrix_learning_rate = 0.1: the noam schedule derives the learning rate"
     ):
         build_optimizer(toys.with_blocks(), muon, sets_learning_rate=True)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "adam"])
+@pytest.mark.parametrize("betas", [[0, 0], [0.999999, 0.999999], [1, 0.9], [0.9, 1], [-0.1, 0.9]])
+def test_decay_rates_that_an_optimizer_would_not_take_are_refused_with_their_key(kind, betas, toys):
+    data = {"kind": kind, "betas": betas}
+    if all(0 <= beta < 1 for beta in betas):
+        build_optimizer(toys.Model(), parse_recipe(OptimizerRecipe, data))
+        return
+    with pytest.raises(ValueError, match=r"betas\.\d = \S+: must be"):
+        parse_recipe(OptimizerRecipe, data)

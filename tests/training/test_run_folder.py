@@ -8,6 +8,7 @@ import pytest
 
 from tercet.configs.recipe import recipe_data
 from tercet.distill.recipe import DistillationRecipe
+from tercet.training.ownership import record_all
 from tercet.training.run_folder import delete, writing
 
 from .claims import CORPUS, KINDS, LEARNING, ROWS, claim, folder_of
@@ -146,6 +147,43 @@ def test_link_in_a_run_is_removed_and_all_else_is_new(command, tmp_path):
     claim(command, output, overwrite=True)
     assert (elsewhere / "big.bin").read_text() == "years of work"
     assert sorted(path.name for path in output.iterdir()) == [".tercet.json", "recipe.yaml"]
+
+
+@pytest.mark.parametrize("command", KINDS)
+@pytest.mark.parametrize("other", KINDS)
+def test_what_any_command_wrote_is_replaced_by_any_other(other, command, tmp_path):
+    run = folder_of(other, tmp_path)
+    with writing(tmp_path):
+        run.claim(resume=False, overwrite=False)
+        for name in set(run.written) - {"recipe.yaml"}:
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "facts.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"replace .*with --overwrite"):
+        claim(command, tmp_path)
+    mine = tmp_path / sorted(run.written)[0] / "mine.txt"
+    mine.write_text("years of work")
+    with pytest.raises(ValueError, match=r"mine\.txt was not written by a run"):
+        claim(command, tmp_path, overwrite=True)
+    mine.unlink()
+    claim(command, tmp_path, overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".tercet.json", "recipe.yaml"]
+
+
+def test_a_model_that_was_written_at_once_is_replaced_by_a_run(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    record_all(tmp_path)
+    with pytest.raises(ValueError, match=r"holds config\.json, which another command wrote: replace all"):
+        claim("finetune", tmp_path)
+    claim("finetune", tmp_path, overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".tercet.json", "recipe.yaml"]
+
+
+def test_what_another_run_wrote_and_this_one_reads_stays(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    record_all(tmp_path)
+    with pytest.raises(ValueError, match="where this run writes"):
+        claim("finetune", tmp_path, overwrite=True, data={"train": str(tmp_path / "config.json")})
+    assert (tmp_path / "config.json").exists()
 
 
 @pytest.mark.parametrize("name", ["seed-corpus", "seed-7"])
