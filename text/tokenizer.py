@@ -116,7 +116,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     """Load a tokenizer from a folder or the Hub; one without a padding token gets one, see `pads`.
 
     Raises:
-        ValueError: There is none, it is not a fast one, has neither a padding token nor an end token, or its ids
+        ValueError: There is none, it is not a fast one, has neither a padding nor an end token, or its ids
             have large gaps.
     """
     try:
