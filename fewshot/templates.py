@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import TemplateError, Undefined, meta
 
 from ..interop.messages import first_line
+from ..text.bad_records import foreign_character
 from .template_budget import budget_of, whole
 from .template_sandbox import BudgetedEnvironment
 
@@ -37,6 +38,15 @@ def defined(value: Any) -> Any:
     for part in value if isinstance(value, list | tuple) else [value]:
         if isinstance(part, Undefined):
             str(part)  # a strict one raises, and says what it is
+    return value
+
+
+def readable(value: Any) -> Any:
+    """Return a text, or texts, that a tokenizer reads, or raise a `ValueError`: JSON can write others."""
+    for part in value if isinstance(value, list | tuple) else [value]:
+        foreign = foreign_character(part) if isinstance(part, str) else ""
+        if foreign not in ("", MARK):
+            raise ValueError(f"it has {foreign!r}, which is no character")
     return value
 
 
@@ -97,7 +107,7 @@ class Template:
         """
         try:
             with budget_of(self.text):
-                return whole(defined(self.evaluate({**row, "row": row})))
+                return readable(whole(defined(self.evaluate({**row, "row": row}))))
         except Exception as error:  # whatever an expression may do with a value
             raise ValueError(
                 f"{self.name} = {self.source!r} cannot be rendered ({first_line(error)}): correct the row, "

@@ -140,3 +140,13 @@ def test_an_expression_may_give_what_a_filter_gives_one_by_one():
 def test_a_text_of_millions_of_characters_is_filled_in():
     text = "word " * 2_000_000
     assert Template("task.text", "{{ text | trim }}")({"text": text}) == text.strip()
+
+
+@pytest.mark.parametrize(
+    ("source", "is_expression"), [("{{ text }} .", False), ("text", True), ("[text]", True)]
+)
+def test_what_a_tokenizer_cannot_read_is_no_text(source, is_expression):
+    template = Template("task.context", source, is_expression=is_expression)
+    with pytest.raises(ValueError, match=r"it has '\\ud800', which is no character"):
+        template({"text": "a \ud800"})
+    assert template({"text": "a \N{GRINNING FACE}"})
