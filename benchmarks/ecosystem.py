@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 NAME = "ecosystem-transformers-{}.json"
 
-MEMBERS = ("encoder", "decoder", "seq2seq")
+MEMBERS = ("encoder", "decoder", "hybrid", "seq2seq", "translator", "character model", "ELMo", "tagger")
+"""The columns: of each library's table, those of the members that were tried with it."""
 YES, NO = "yes", "**no**"
 
 
@@ -63,7 +64,8 @@ class Cells:
 
 def member_of(item: Any, mark: pytest.Mark) -> str:
     """Name the member that a test is about: the one of its mark, or of its parameters."""
-    return mark.kwargs.get("member") or item.callspec.params["member"]
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return mark.kwargs.get("member") or parameters.get("member") or parameters["kind"]
 
 
 def main(arguments: list[str]) -> int:
@@ -112,9 +114,17 @@ def render(results: list[dict[str, Any]]) -> str:
             verdicts[result["versions"]["transformers"]] = cell["verdict"]
     parts = [describe(results)]
     for library, tried in rows.items():
-        parts += ["", f"### {library}", "", "| what | encoder | decoder | seq2seq |", "|---|---|---|---|"]
+        members = [each for each in MEMBERS if any(each in found for found in tried.values())]
         parts += [
-            f"| {what} | {' | '.join(map(text_of, cells_of(found)))} |" for what, found in tried.items()
+            "",
+            f"### {library}",
+            "",
+            f"| what | {' | '.join(members)} |",
+            f"|{'---|' * (len(members) + 1)}",
+        ]
+        parts += [
+            f"| {what} | {' | '.join(text_of(found.get(each, {})) for each in members)} |"
+            for what, found in tried.items()
         ]
     return "\n".join(parts)
 
@@ -123,11 +133,6 @@ def describe(results: list[dict[str, Any]]) -> str:
     """Name the versions of every run."""
     runs = (", ".join(f"{name} {number}" for name, number in each["versions"].items()) for each in results)
     return "Tried with " + ", and with ".join(runs) + "."
-
-
-def cells_of(found: dict[str, dict[str, str]]) -> list[dict[str, str]]:
-    """Give the verdicts of each version for each member, in the order of the columns."""
-    return [found.get(member, {}) for member in MEMBERS]
 
 
 def text_of(verdicts: dict[str, str]) -> str:

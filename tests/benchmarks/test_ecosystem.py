@@ -65,7 +65,16 @@ def test_versions_are_told_apart_where_they_differ(ecosystem):
     table = ecosystem.render(
         [result("5.23.0", encoder="yes", decoder="yes"), result("5.17.0", encoder="yes", decoder="**no**")]
     )
-    assert table.splitlines()[-1] == "| adapters | yes | yes (5.23.0); **no** (5.17.0) |  |"
+    assert table.splitlines()[-1] == "| adapters | yes | yes (5.23.0); **no** (5.17.0) |"
+
+
+def test_a_library_has_columns_for_the_members_that_were_tried(ecosystem):
+    table = ecosystem.render([result("5.23.0", tagger="yes", encoder="yes")])
+    assert table.splitlines()[-3:] == [
+        "| what | encoder | tagger |",
+        "|---|---|---|",
+        "| adapters | yes | yes |",
+    ]
 
 
 def test_the_page_shows_what_was_found(ecosystem):
