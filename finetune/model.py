@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import torch
 import transformers
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
@@ -23,7 +24,7 @@ from .. import modeling
 from ..interop.architectures import architecture_of
 from ..interop.conversion import from_stock
 from ..interop.inheritance import inherit
-from ..interop.messages import quietly, shortened
+from ..interop.messages import first_line, quietly, shortened
 from ..interop.model_folder import (
     find_folder,
     load_config,
@@ -111,19 +112,19 @@ def load_foreign(
         them for other labels.
     """
     architecture = architecture_of(config)
-    for counterpart in architecture.counterparts:
-        if counterpart.ours.endswith(task.head):
-            entry_of = partial(architecture.entry_of, counterpart=counterpart)
-            stock, fit = load_whole(
-                getattr(transformers, counterpart.stock),
-                folder,
-                may_lack=lambda name: "pooler" in name or entry_of(name) is None,
-                may_leave=lambda name: entry_of(name) is None or isinstance(entry_of(name), Dropped),
-                dtype=torch.float32,
-                **task.config_fields,
-            )
-            return from_stock(stock), sorted({*fit.missing, *fit.misshapen})
-    return from_stock(load_stock(str(folder))), []
+    own = (each for each in architecture.counterparts if each.ours.endswith(task.head))
+    if (counterpart := next(own, None)) is None:
+        return from_stock(load_stock(str(folder))), []
+    entry_of = partial(architecture.entry_of, counterpart=counterpart)
+    stock, fit = load_whole(
+        getattr(transformers, counterpart.stock),
+        folder,
+        may_lack=lambda name: "pooler" in name or entry_of(name) is None,
+        may_leave=lambda name: entry_of(name) is None or isinstance(entry_of(name), Dropped),
+        dtype=torch.float32,
+        **task.config_fields,
+    )
+    return from_stock(stock), sorted({*fit.missing, *fit.misshapen})
 
 
 def require_same_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRecipe) -> None:
@@ -151,8 +152,11 @@ def with_head(
     """
     config = type(source.config).from_dict(source.config.to_dict())
     require_fields(type(config), list(recipe.overrides))
-    for name, value in {**task.config_fields, **recipe.overrides}.items():
-        setattr(config, name, value)
+    try:
+        for name, value in {**task.config_fields, **recipe.overrides}.items():
+            setattr(config, name, value)
+    except StrictDataclassError as error:
+        raise ValueError(f"model.overrides: {first_line(error)}") from None
     name = f"Tercet{MEMBERS[type(config)]}{task.head}"
     if not hasattr(modeling, name):
         able = [each for each in MEMBERS.values() if hasattr(modeling, f"Tercet{each}{task.head}")]

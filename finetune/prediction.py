@@ -20,6 +20,7 @@ from torch import nn
 
 from ..interop.model_folder import find_folder, load_tokenizer
 from ..interop.own_model import load_ours
+from ..interop.whole_weights import require_numbers
 from ..modeling import TercetPreTrainedModel
 from ..text.bad_records import RowError
 from ..text.columns import as_rows
@@ -53,7 +54,8 @@ class Predictor:
         tokenizer = load_tokenizer(folder)
         if tokenizer is None:
             raise ValueError(f"{folder} has no tokenizer: name a fine-tuned model")
-        self.model = cast(TercetPreTrainedModel, nn.Module.to(load_ours(str(folder)), device))
+        model = require_numbers(load_ours(str(folder)))
+        self.model = cast(TercetPreTrainedModel, nn.Module.to(model, device))
         self.encoder: TextEncoder = encoder_of(self.model, tokenizer, None)
         self.device = device
         self.precision = precision

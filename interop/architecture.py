@@ -207,7 +207,7 @@ class Architecture:
         return self.prefix if counterpart.prefix is None else counterpart.prefix
 
     def entry_of(self, name: str, counterpart: Counterpart) -> str | Via | Dropped | None:
-        """Say what a tensor of the base model is with us, be there a head before it or not; `None`: no such."""
+        """Say what a tensor of the base model is with us, whatever head there is; `None` for any other."""
         own = name.removeprefix(self.prefix_in(counterpart))
         return next((entry for pattern, entry in self.weights.items() if match_name(pattern, own)), None)
 

@@ -26,6 +26,9 @@ WANTED = [
 ]  # fmt: skip
 """What is downloaded of a model on the Hub."""
 
+MOST_SPARE_ROWS = 2**17
+"""Rows of a table of token vectors that do no harm, whatever they are of."""
+
 TOKENIZERS = ("tokenizer*.json", "vocab.*", "*.model", "*.spm")
 """Files of which a folder with a tokenizer has at least one."""
 
@@ -178,6 +181,22 @@ def require_fit(tokenizer: PreTrainedTokenizerBase | None, config: PreTrainedCon
         raise ValueError(
             f"the tokenizer has ids below {num_ids(tokenizer):,}, but the model has embeddings for "
             f"{config.vocab_size:,} only: they do not belong together"
+        )
+
+
+def require_dense_ids(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """Refuse a tokenizer for which most rows of a new model's table, one for each id, would be of no token.
+
+    Raises:
+        ValueError: With its tokens and the last id.
+    """
+    vocabulary = tokenizer.get_vocab()
+    if num_ids(tokenizer) > max(2 * len(vocabulary), MOST_SPARE_ROWS):
+        token = max(vocabulary, key=vocabulary.__getitem__)
+        raise ValueError(
+            f"the tokenizer {name} has {len(vocabulary):,} tokens, but {token!r} has the id "
+            f"{vocabulary[token]:,}: number them one after another, because a model has a row for every id "
+            "below"
         )
 
 

@@ -85,8 +85,8 @@ def prepare(folder: str | Path, repo: str) -> Publication:
         repo: Id of a repository, `owner/name`.
 
     Raises:
-        ValueError: The name is no repository's, or there is no model, or one of its files is damaged, or its weights
-            are not all there and finite.
+        ValueError: The name is no repository's, or there is no model, or one of its files is damaged, or its
+            weights are not all there and finite.
     """
     require_repo_id(repo)
     run = find_run(Path(folder).expanduser())

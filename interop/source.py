@@ -56,7 +56,7 @@ def load_stock(source: str, revision: str | None = None) -> PreTrainedModel:
 
 
 def best_attempt(folder: Path, architecture: Architecture, config: PreTrainedConfig) -> Attempt:
-    """Compare with one head after the other until one fits; else give that which lacks and leaves the least."""
+    """Compare one head after the other until one fits; else give that which lacks and leaves the least."""
     attempts = []
     for counterpart in candidates(architecture, config):
         attempts.append(attempt(folder, architecture, counterpart))

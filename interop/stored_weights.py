@@ -95,8 +95,8 @@ def require_counts(folder: Path, config: Mapping[str, Any]) -> None:
         if counts[name] > limits[name]:
             raise ValueError(
                 f"{folder / 'config.json'} says {name} = {counts[name]:,}, but {stored.files[0].name} has "
-                f"{stored.num_tensors:,} tensors with {numbers:,} numbers: use the config.json that was saved "
-                "with these weights"
+                f"{stored.num_tensors:,} tensors with {numbers:,} numbers: use the config.json that was "
+                "saved with these weights"
             )
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 from transformers import PreTrainedModel
 
 from .messages import first_line, quietly, shortened
@@ -56,8 +57,8 @@ def compare_weights(loader: Any, folder: Path, **arguments: Any) -> Fit:
             )  # fmt: skip
     except RuntimeError as error:
         raise ValueError(
-            f"{folder / 'config.json'} describes no possible model ({first_line(error)}): use the config.json "
-            "that was saved with these weights"
+            f"{folder / 'config.json'} describes no possible model ({first_line(error)}): use the "
+            "config.json that was saved with these weights"
         ) from error
     misshapen = {
         name: f"{name} is {tuple(stored)} in the file and {tuple(told)} by config.json"
@@ -136,7 +137,7 @@ def require_fit(
 
 
 def tell_of_unread(fit: Fit, folder: Path) -> None:
-    """Warn of tensors that belong to the model below the head and that nothing reads; heads there may be more."""
+    """Warn of tensors below the head that nothing reads; of those of other heads, nothing is said."""
     base = f"{fit.model.base_model_prefix}."
     if unread := [name for name in fit.surplus if name.startswith(base)]:
         warnings.warn(
@@ -161,6 +162,23 @@ def is_finite(tensor: Tensor) -> bool:
         return True
     low, high = torch.aminmax(tensor.detach())
     return bool(low.isfinite() & high.isfinite())
+
+
+def require_numbers(model: PreTrainedModel) -> PreTrainedModel:
+    """Let a model refuse to give what is no number, as finite weights may do by overflow; return it."""
+
+    def refuse(module: Module, inputs: object, outputs: object) -> None:
+        named = outputs.items() if isinstance(outputs, Mapping) else ()
+        results = {name: value for name, value in named if name.endswith(("logits", "embeddings"))}
+        for name, value in results.items():
+            if isinstance(value, Tensor) and bool(value.isnan().any()):
+                raise ValueError(
+                    f"{model.name_or_path} gives {name} that are no numbers: its training has failed, so use "
+                    "an earlier checkpoint, or train again with a lower learning rate"
+                )
+
+    model.register_forward_hook(refuse)
+    return model
 
 
 def counted(names: list[str]) -> str:

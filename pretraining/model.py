@@ -19,7 +19,7 @@ from ..configs.recipe import load_preset, preset_names
 from ..interop.growth import grow_into
 from ..interop.growth_requirements import require_growth
 from ..interop.inheritance import inherit
-from ..interop.messages import shortened
+from ..interop.messages import first_line, shortened
 from ..interop.model_folder import find_folder, load_config, num_ids
 from ..interop.own_model import load_ours
 from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig, TercetPreTrainedModel
@@ -124,7 +124,7 @@ def build_config(recipe: PretrainingRecipe) -> NeuralConfig:
     try:
         config = config_class(**values | overrides)
     except StrictDataclassError as error:
-        raise ValueError(f"model.overrides: {str(error).splitlines()[-1].strip()}") from None
+        raise ValueError(f"model.overrides: {first_line(error)}") from None
     require_positions(config, recipe.corpus.sequence_length)
     if recipe.model.grow_from is not None:
         if not isinstance(config, TercetConfig):

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..interop.model_folder import untrusted
+from ..interop.model_folder import require_dense_ids, untrusted
 from .special_tokens import SENTINEL
 from .vocabularies import KINDS, SpecialTokens, too_small
 
@@ -116,7 +116,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     """Load a tokenizer from a folder or the Hub.
 
     Raises:
-        ValueError: There is none, it is not a fast one, or it has no padding token.
+        ValueError: There is none, it is not a fast one, or it has no padding token or gaps in its ids.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(
@@ -133,6 +133,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
         raise ValueError(
             f"tokenizer.path {path!r} has no pad token: add one that is not its eos token, and save it again"
         )
+    require_dense_ids(tokenizer, path)
     return tokenizer
 
 

@@ -1,5 +1,7 @@
 """Tokenizers of every kind: trained, saved, loaded by AutoTokenizer, and what they lose."""
 
+import json
+
 import pytest
 from transformers import AutoTokenizer
 
@@ -193,3 +195,14 @@ def test_a_word_of_a_million_characters_takes_no_longer_than_a_million_character
     """A trainer's time grows with the square of a word's length: this took twenty minutes."""
     tokenizer = train_tokenizer(["x" * 10**6, "A few words, too."], kind, 600)
     assert tokenizer("few words")["input_ids"]
+
+
+def test_a_token_whose_id_would_need_billions_of_rows_is_refused(tmp_path):
+    tokenizer = train_tokenizer(["the cat sat"] * 5, "wordpiece", 60)
+    tokenizer.save_pretrained(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    told = json.loads(file.read_text())
+    told["model"]["vocab"]["cat"] = 2**31
+    file.write_text(json.dumps(told))
+    with pytest.raises(ValueError, match=r"tokens, but 'cat' has the id 2,147,483,648: number them"):
+        load_tokenizer(str(tmp_path))
