@@ -6,6 +6,7 @@ scripts.
 """
 
 import json
+import math
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,12 @@ def pretraining_ending(folder: Path) -> Iterator[str]:
     yield f"on held-out text: {told or loss}"
     yield f"report: {link(folder / 'report.html')}"
     model = folder / "model"
+    if "loss" in scores and not is_number(scores["loss"]):
+        yield (
+            "the loss on held-out text is not finite, so the model is of no use: lower "
+            "training.optimizer.learning_rate, and start over with --overwrite"
+        )
+        return
     trained = evaluation.get("models", {}).get("model", "")
     if not classifies_texts(trained):
         yield f"next: tercet play {shlex.quote(str(model))}"
@@ -117,6 +124,11 @@ def verdicts(scores: Scores) -> Iterator[str]:
 def read(file: Path) -> Scores:
     """Read what a run has written."""
     return json.loads(file.read_text(encoding="utf-8"))
+
+
+def is_number(value: float | None) -> bool:
+    """Tell whether a score is finite; JSON has null for one that is not."""
+    return value is not None and math.isfinite(value)
 
 
 def number(value: float | None) -> str:

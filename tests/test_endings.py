@@ -78,6 +78,14 @@ def test_pretraining_of_characters_names_what_such_a_model_can_do(write):
     assert [*pretraining_ending(folder)][-1] == f"next: tercet play {folder / 'model'}"
 
 
+@pytest.mark.parametrize("loss", [None, float("nan"), float("inf")])
+def test_a_model_that_failed_is_recommended_for_nothing(write, loss):
+    folder = write("evaluation.json", {"scores": {"loss": loss}, "verdicts": VERDICTS})
+    *_, last = pretraining_ending(folder)
+    assert last.startswith("the loss on held-out text is not finite, so the model is of no use: lower")
+    assert not any("next:" in line for line in pretraining_ending(folder))
+
+
 def test_fine_tuning_ends_with_score_interval_and_baselines(write):
     summary = {
         "split": "test",
