@@ -158,7 +158,7 @@ def test_what_any_command_wrote_is_replaced_by_any_other(other, command, tmp_pat
         for name in set(run.written) - {"recipe.yaml"}:
             (tmp_path / name).mkdir()
             (tmp_path / name / "facts.json").write_text("{}")
-    with pytest.raises(ValueError, match="replace .*with --overwrite"):
+    with pytest.raises(ValueError, match=r"replace .*with --overwrite"):
         claim(command, tmp_path)
     mine = tmp_path / sorted(run.written)[0] / "mine.txt"
     mine.write_text("years of work")
