@@ -240,22 +240,6 @@ def require_dense_ids(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
         )
 
 
-def require_dense_ids(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
-    """Refuse a tokenizer for which most rows of a new model's table, one for each id, would be of no token.
-
-    Raises:
-        ValueError: With its tokens and the last id.
-    """
-    vocabulary = tokenizer.get_vocab()
-    if num_ids(tokenizer) > max(2 * len(vocabulary), MOST_SPARE_ROWS):
-        token = max(vocabulary, key=vocabulary.__getitem__)
-        raise ValueError(
-            f"the tokenizer {name} has {len(vocabulary):,} tokens, but {token!r} has the id "
-            f"{vocabulary[token]:,}: number them one after another, because a model has a row for every id "
-            "below"
-        )
-
-
 def num_ids(tokenizer: PreTrainedTokenizerBase) -> int:
     """Count the rows that a tokenizer's ids need: more than it has tokens where it leaves ids out."""
     return max(tokenizer.get_vocab().values()) + 1
