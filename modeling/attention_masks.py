@@ -167,7 +167,7 @@ def kernel_mask(mask: Mask, implementation: str, x: Tensor) -> Mask:
             f"attention_mask has the size {(*mask.shape,)}, but attn_implementation='{implementation}' takes "
             "one mask for all heads: choose attn_implementation='sdpa' or 'eager'"
         )
-    return mask.expand(len(x), 1, x.shape[1], -1)
+    return mask.expand(x.shape[0], 1, x.shape[1], -1)
 
 
 def addends_of(mask: Tensor, dtype: torch.dtype) -> Tensor:

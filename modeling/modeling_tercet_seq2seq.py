@@ -144,7 +144,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
             past_key_values,
             decoder_inputs_embeds,
             encoder_hidden_states=source.last_hidden_state,
-            encoder_attention_mask=tokens_of(attention_mask, len(given)),
+            encoder_attention_mask=tokens_of(attention_mask, given.shape[0]),
             use_cache=self.config.use_cache if use_cache is None else use_cache,
             cu_seq_lens_q=cu_seq_lens_q,
             cu_seq_lens_k=cu_seq_lens_k,
@@ -247,7 +247,7 @@ class TercetSeq2SeqForConditionalGeneration(
             None,
             past_key_values,
             encoder_outputs.last_hidden_state,
-            tokens_of(attention_mask, len(decoder_input_ids)),
+            tokens_of(attention_mask, decoder_input_ids.shape[0]),
         )
         return Seq2SeqLMOutput(logits=self.compute_logits(states), past_key_values=past_key_values)
 

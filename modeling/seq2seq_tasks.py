@@ -88,7 +88,7 @@ class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
             )
         bounds, pad = arguments.get("cu_seq_lens_q"), self.config.pad_token_id
         require_mask(attention_mask, input_ids.shape, input_ids.shape[1], self.config.num_attention_heads)
-        mask = tokens_of(attention_mask, len(input_ids))
+        mask = tokens_of(attention_mask, input_ids.shape[0])
         sequences = find_sequences(input_ids, mask, position_ids, bounds, pad)
         shifted = F.pad(input_ids, (1, 0), value=start)[:, :-1]
         own = {

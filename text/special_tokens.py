@@ -167,7 +167,8 @@ def tell_of_control_tokens(
     """Show on the screen which control tokens are among the tokens of a text, and how often."""
     if not names:
         return
-    ids = [tokenizer.convert_tokens_to_ids(name) for name in names]
+    vocabulary = tokenizer.get_vocab()
+    ids = [vocabulary[name] for name in names]
     counts = np.zeros(max(ids) + 1, dtype=np.int64)
     for start in range(0, len(tokens), AT_ONCE):
         part = tokens[start : start + AT_ONCE]
