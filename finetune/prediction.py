@@ -20,7 +20,6 @@ from torch import nn
 
 from ..interop.model_folder import find_folder, load_tokenizer
 from ..interop.own_model import load_ours
-from ..interop.whole_weights import require_numbers
 from ..modeling import TercetPreTrainedModel
 from ..text.bad_records import RowError
 from ..text.columns import as_rows
@@ -54,7 +53,7 @@ class Predictor:
         tokenizer = load_tokenizer(folder)
         if tokenizer is None:
             raise ValueError(f"{folder} has no tokenizer: name a fine-tuned model")
-        model = require_numbers(load_ours(str(folder)))
+        model = load_ours(str(folder))
         self.model = cast(TercetPreTrainedModel, nn.Module.to(model, device))
         self.encoder: TextEncoder = encoder_of(self.model, tokenizer, self.task.facts[MAX_LENGTH])
         self.device = device

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import Module
 from transformers import PreTrainedModel
 
 from .messages import first_line, quietly, shortened
@@ -162,23 +161,6 @@ def is_finite(tensor: Tensor) -> bool:
         return True
     low, high = torch.aminmax(tensor.detach())
     return bool(low.isfinite() & high.isfinite())
-
-
-def require_numbers(model: PreTrainedModel) -> PreTrainedModel:
-    """Let a model refuse to give what is no number, as finite weights may do by overflow; return it."""
-
-    def refuse(module: Module, inputs: object, outputs: object) -> None:
-        named = outputs.items() if isinstance(outputs, Mapping) else ()
-        results = {name: value for name, value in named if name.endswith(("logits", "embeddings"))}
-        for name, value in results.items():
-            if isinstance(value, Tensor) and bool(value.isnan().any()):
-                raise ValueError(
-                    f"{model.name_or_path} gives {name} that are no numbers: its training has failed, so use "
-                    "an earlier checkpoint, or train again with a lower learning rate"
-                )
-
-    model.register_forward_hook(refuse)
-    return model
 
 
 def counted(names: list[str]) -> str:

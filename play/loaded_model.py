@@ -21,7 +21,7 @@ from ..interop.finished_run import TASK, FinishedRun, find_run
 from ..interop.messages import quietly
 from ..interop.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer
 from ..interop.own_model import load_ours
-from ..interop.whole_weights import load_whole, require_numbers, tell_of_unread
+from ..interop.whole_weights import load_whole, tell_of_unread
 from ..reporting.blocks import name_of_model
 from ..training.finite_numbers import finite_outputs
 
@@ -188,7 +188,7 @@ def load_model(name: str) -> LoadedModel:
     tokenizer = require_tokenizer(folder, name)
     with quietly():
         predictor = Predictor(folder, device) if (folder / TASK).exists() else None
-        model = predictor.model if predictor else require_numbers(load_any(folder))
+        model = predictor.model if predictor else load_any(folder)
     require_fit(tokenizer, model.config)
     examined = ExaminedModel(name, model.to(device).eval(), tokenizer, {})  # pyright: ignore[reportArgumentType]
     return LoadedModel(name, examined, run, predictor)

@@ -134,12 +134,10 @@ def test_results_that_are_no_numbers_are_no_predictions(overflowing, files, caps
     arguments = [str(overflowing), str(files / "rows.csv"), "--output", str(files / "overflown.jsonl")]
     assert main(["predict", *arguments]) == 2
     *_, line = capsys.readouterr().err.strip().splitlines()
-    assert line.startswith(
-        f"tercet predict: {overflowing} gives logits that are no numbers: its training has"
-    )
+    assert line.startswith("tercet predict: the model computes what is no number")
 
 
 def test_results_that_are_no_numbers_are_not_shown(overflowing):
     classify, *_ = abilities_of(load_model(str(overflowing))).values()
-    with pytest.raises(ValueError, match="gives logits that are no numbers: its training has failed"):
+    with pytest.raises(ValueError, match="the model computes what is no number"):
         classify.run(TEXT, top=2)
