@@ -93,7 +93,7 @@ def files(tmp_path_factory):
     del tensors[TENSOR]
     save_file(tensors, folder / "decoder" / "model.safetensors", {"format": "pt"})
     rows = Dataset.from_dict({"text": [TEXT] * 4, "label": ["a", "b"] * 2})
-    keep_task(build_task(ClassificationRecipe("classification"), rows), folder / "decoder")
+    keep_task(build_task(ClassificationRecipe("classification"), rows), folder / "decoder", 64)
     return folder
 
 
