@@ -141,7 +141,7 @@ def test_a_repository_of_others_is_one_line(folder, hub, capsys):
     assert hub.uploads() == 0
 
 
-@pytest.mark.parametrize("repo", ["small", "me/sm all", "a/b/c", "me/--x", "", "../x"])
+@pytest.mark.parametrize("repo", ["small", "me/sm all", "a/b/c", "me/--x", "../x"])
 def test_what_is_no_repository_is_refused_before_anything_is_sent(repo, folder, hub, capsys):
     assert push(folder, repo=repo) == 2
     printed = said(capsys, hub)
