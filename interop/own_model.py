@@ -9,7 +9,7 @@ from transformers import AutoModel
 from .. import modeling
 from ..modeling.pretrained_neural import NeuralPreTrainedModel
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
-from .model_folder import find_folder, load_config, require_transformer
+from .model_folder import CONFIG, find_folder, load_config, require_transformer
 from .whole_weights import load_whole
 
 
@@ -29,6 +29,12 @@ def load_ours(source: str, model_class: type[NeuralPreTrainedModel] | None = Non
     config = load_config(folder)
     if not config.model_type.startswith("tercet"):
         raise ValueError(f"{source} is a {config.model_type}: import it with tercet import first")
+    start = getattr(config, "decoder_start_token_id", None)
+    if start is not None and start not in range(config.vocab_size):
+        raise ValueError(
+            f"{folder / CONFIG} says decoder_start_token_id = {start}, but the model has vectors for ids "
+            f"below {config.vocab_size:,}: name the token that the decoder was trained to begin with"
+        )
     name = (config.architectures or [""])[0]
     loader = model_class or getattr(modeling, name, AutoModel)
     model, _ = load_whole(

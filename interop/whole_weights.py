@@ -148,7 +148,10 @@ def tell_of_unread(fit: Fit, folder: Path) -> None:
 
 def require_finite(tensors: Mapping[str, Tensor], file: Path) -> None:
     """Raise a `ValueError` if a tensor has numbers that are not finite, and name it."""
-    if spoiled := [name for name, tensor in tensors.items() if not is_finite(tensor)]:
+    names: dict[object, str] = {}
+    for name, tensor in tensors.items():
+        names.setdefault((tensor.data_ptr(), tensor.shape), name)  # tied ones are one
+    if spoiled := [name for name in names.values() if not is_finite(tensors[name])]:
         raise ValueError(
             f"{file} has weights that are not finite in {counted(spoiled)}: the training has failed, so use "
             "an earlier checkpoint, or train again with a lower learning rate"

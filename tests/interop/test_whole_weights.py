@@ -162,6 +162,14 @@ def test_sizes_beyond_the_weights_take_no_memory(examines, field, value, model, 
         load_examined_model(str(tmp_path)) if examines else load(tmp_path)
 
 
+@pytest.mark.parametrize("start", [40, 2**31, -1])
+def test_a_decoder_begins_with_a_token_that_it_knows(start, tmp_path):
+    MODELS["seq2seq"](tmp_path)
+    configure(tmp_path, decoder_start_token_id=start)
+    with pytest.raises(ValueError, match=rf"decoder_start_token_id = {start}, but .* ids below 40"):
+        load(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "model.safetensors.index.json"])
 @pytest.mark.parametrize("model", ["decoder", "stock"])
 def test_a_pipe_among_the_files_is_not_waited_for(name, model, tmp_path):
