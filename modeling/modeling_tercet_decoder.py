@@ -84,25 +84,24 @@ class TercetDecoderModel(TercetStack):
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """States (B, T, C) of the new tokens (B, T), which also read the cached ones.
 
-        The arguments are those of `TercetEncoderModel.forward`. With a cache, `attention_mask` is (B, past +
-        T), and `past_key_values` is extended in place; packed sequences have none. A model that reads an
-        encoder takes no `output_positions`; its source is `encoder_hidden_states` (B, S, C), or packed (1,
-        M), with `encoder_attention_mask` (B, S) or of pairs, or with lengths `cu_seq_lens_k`.
-        `is_causal=False` lets tokens attend to later ones, too.
+        The arguments are those of `TercetEncoderModel.forward`; `is_causal=False` lets tokens attend to later
+        ones. With a cache, `attention_mask` is (B, past + T), and `past_key_values` is extended in place;
+        packed sequences have none. A model that reads an encoder takes no `output_positions`; its source is
+        `encoder_hidden_states` (B, S, C), or packed (1, M), with `encoder_attention_mask` (B, S) or of pairs,
+        or with lengths `cu_seq_lens_k`.
         """
         if kwargs.get("cache") is not None:
             lengths = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}
             lengths |= {"max_length_q": max_length_q, "max_length_k": max_length_k}
             return self.forward_paged(input_ids, position_ids, attention_mask, **lengths, **kwargs)
         refuse_global_tokens(kwargs, type(self).__name__)
-        tokens = require_tokens(input_ids, inputs_embeds)
         if past_key_values is not None and encoder_hidden_states is not None:
             past_key_values = self.cache_with_source(past_key_values)
         output_attentions = self.records("output_attentions", kwargs)
         has_pairs = encoder_attention_mask is not None and not is_padding_mask(encoder_attention_mask)
         has_states = self.records("output_hidden_states", kwargs)
         layout = self.lay_out(
-            tokens,
+            require_tokens(input_ids, inputs_embeds),
             attention_mask,
             position_ids,
             cu_seq_lens_q,
