@@ -139,16 +139,6 @@ def test_model_is_not_replaced_by_what_it_becomes(folder, capsys) -> None:
     assert {path.name: path.read_bytes() for path in source.iterdir()} == before
 
 
-def test_output_without_a_name_is_refused(folder, tmp_path: Path, capsys, monkeypatch) -> None:
-    source = folder("BertForMaskedLM")
-    (tmp_path / "present").mkdir()
-    monkeypatch.chdir(tmp_path / "present")
-    assert complaint(capsys, "import", source, "") == (
-        "tercet import: OUTPUT is '': name a folder; use . for the current folder"
-    )
-    assert not list(Path().iterdir())
-
-
 def test_output_in_use_is_refused(folder, tmp_path: Path, capsys) -> None:
     source, output = folder("BertForMaskedLM"), tmp_path / "ours"
     assert main(["import", str(source), str(output)]) == 0
