@@ -78,7 +78,7 @@ def states_of(model: Any, tokenizer: Any, sentence: str, word: str) -> Tensor:
     """Give the states of a word in a sentence, one for each layer: (layers, C).
 
     Raises:
-        ValueError: The word is not in the sentence, or the model returns no states of its layers.
+        ValueError: The word is not in the sentence, or the model returns no layers of one width.
     """
     found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", sentence, re.IGNORECASE)
     if found is None:
@@ -90,7 +90,7 @@ def states_between(model: Any, tokenizer: Any, sentence: str, first: int, last: 
     """Give the states of the word between two characters of a sentence, one for each layer: (layers, C).
 
     Raises:
-        ValueError: The model returns no states of its layers.
+        ValueError: The model returns no layers of states of one width.
     """
     if (embed := EMBED.get(model.config.model_type)) is not None:
         before, behind = (WORD.findall(part) for part in (sentence[:first], sentence[last:]))
@@ -101,10 +101,10 @@ def states_between(model: Any, tokenizer: Any, sentence: str, first: int, last: 
     is_word = (begins < last) & (ends > first)
     with torch.no_grad():
         layers = model(**batch, output_hidden_states=True).get("hidden_states")
-    if layers is None:
+    if layers is None or len({layer.shape[-1] for layer in layers}) > 1:
         raise ValueError(
-            f"a {model.config.model_type} returns no states of its layers: name another model, such as an "
-            "encoder or one whose word vectors it reads"
+            f"a {model.config.model_type} returns no layers of states of one width: name another model, such "
+            "as an encoder or one whose word vectors it reads"
         )
     return torch.stack([layer[0, is_word].mean(0) for layer in layers])
 

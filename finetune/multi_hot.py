@@ -4,6 +4,7 @@ Lists of equal length that hold nothing but zeros and ones are multi-hot: as lis
 two labels again and again. Their places are the labels' numbers, which `task.label_names` names.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,3 +103,13 @@ def set_of(values: Sequence[Any], labels: Labels, row: int, column: str, *, is_h
     require_once(values, row, column)
     found[[labels.number(value, row, column) for value in values]] = 1
     return found
+
+
+def tell_of_hot(column: str, names: Sequence[str], *, are_named: bool) -> None:
+    """Warn how lists of zeros and ones are read.
+
+    Warns:
+        UserWarning: Always.
+    """
+    called = "" if are_named else ", called by their numbers: task.label_names names them"
+    warnings.warn(f"column {column!r} has a 0 or 1 for each of {len(names)} labels{called}", stacklevel=2)

@@ -1,6 +1,5 @@
 """Tasks about a text, or a pair of texts, as a whole: one label, or several."""
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,7 +26,7 @@ from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
 from .frames import separate_pairs
 from .labels import Labels, find_labels, labels_known, name_of
-from .multi_hot import hot_names, require_set, set_of
+from .multi_hot import hot_names, require_set, set_of, tell_of_hot
 from .task import Facts, Prediction, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe
 
@@ -227,7 +226,7 @@ class MultiLabel(LabellingTask):
         """Find the labels, and whether rows list them or have a 0 or 1 for each."""
         names = hot_names(train, recipe.labels, recipe.label_names)
         if names:
-            tell_of_hot(recipe, names)
+            tell_of_hot(recipe.labels, names, are_named=bool(recipe.label_names))
             labels = Labels(names)
         else:
             labels = find_labels(train, recipe.labels, recipe.label_names, are_lists=True, least=1)
@@ -294,11 +293,3 @@ class MultiLabel(LabellingTask):
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict for each label whether most rows have it."""
         return [self.prediction(self.references(train).mean(axis=0))] * len(rows)
-
-
-def tell_of_hot(recipe: MultiLabelRecipe, names: Sequence[str]) -> None:
-    """Warn how lists of zeros and ones are read."""
-    called = "" if recipe.label_names else ", called by their numbers: task.label_names names them"
-    warnings.warn(
-        f"column {recipe.labels!r} has a 0 or 1 for each of {len(names)} labels{called}", stacklevel=2
-    )

@@ -86,9 +86,8 @@ class TercetDecoderModel(TercetStack):
 
         The arguments are those of `TercetEncoderModel.forward`; `is_causal=False` lets tokens attend to later
         ones. With a cache, `attention_mask` is (B, past + T), and `past_key_values` is extended in place;
-        packed sequences have none. A model that reads an encoder takes no `output_positions`; its source is
-        `encoder_hidden_states` (B, S, C), or packed (1, M), with `encoder_attention_mask` (B, S) or of pairs,
-        or with lengths `cu_seq_lens_k`.
+        packed sequences have none. With a source there are no `output_positions`: `encoder_hidden_states` (B,
+        S, C) with `encoder_attention_mask` (B, S) or of pairs, or packed (1, M, C) with `cu_seq_lens_k`.
         """
         if kwargs.get("cache") is not None:
             lengths = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}

@@ -59,8 +59,7 @@ class TercetElmoPreTrainedModel(NeuralPreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Refuse: the characters are always the same."""
         raise ValueError(
-            "ELMo has vectors of bytes, whatever the vocabulary: train it with another tokenizer, or let it "
-            "learn_spelling(tokenizer)"
+            "ELMo reads bytes, whatever the vocabulary: let it learn_spelling(tokenizer) instead"
         )
 
 
@@ -262,11 +261,10 @@ class TercetElmoForLanguageModeling(TercetElmoPreTrainedModel, NeuralLMHeadModel
         words, characters = self.model.read(
             input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q
         )
-        is_recorded = self.records("output_hidden_states", kwargs)
-        recorded = self.model.recorded_layers(words, characters) if is_recorded else None
-        last = (
-            self.model.layers(words, characters)[-1] if recorded is None else words.from_tokens(recorded[-1])
-        )
+        recorded = None
+        if self.records("output_hidden_states", kwargs):
+            recorded = self.model.recorded_layers(words, characters)
+        last = words.from_tokens(recorded[-1]) if recorded else self.model.layers(words, characters)[-1]
         known = None if labels is None else known_words(labels, words, self.config.unk_token_id)
         losses, logits = [], []
         for states, offset in zip(last.chunk(2, dim=-1), (1, -1), strict=True):

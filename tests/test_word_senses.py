@@ -154,8 +154,8 @@ def test_a_word_may_begin_or_end_with_a_mark(example, folders):
         example.states_of(model, tokenizer, "It is called C++x.", "C++")
 
 
-def test_a_model_without_states_of_layers_is_refused(example, tmp_path):
+def test_a_model_without_layers_of_one_width_is_refused(example, tmp_path):
     TercetTaggerForTokenClassification(TercetTaggerConfig(hidden_size=32)).save_pretrained(tmp_path)
     word_tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="a tercet_tagger returns no states of its layers: name another"):
+    with pytest.raises(ValueError, match="a tercet_tagger returns no layers of states of one width: name"):
         example.compare(str(tmp_path), example.BANK, "bank")

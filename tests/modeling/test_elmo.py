@@ -137,7 +137,7 @@ def test_the_vectors_of_characters_are_the_input_embeddings(language_model):
         is language_model.model.get_input_embeddings()
         is language_model.model.characters.embed_characters
     )
-    with pytest.raises(ValueError, match="ELMo has vectors of bytes, whatever the vocabulary"):
+    with pytest.raises(ValueError, match="ELMo reads bytes, whatever the vocabulary"):
         language_model.resize_token_embeddings(600)
     assert language_model.config.vocab_size == 540
 

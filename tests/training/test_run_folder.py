@@ -21,6 +21,7 @@ NO_PATHS = {
         for part in ("", "adaptation.", "general.")
         for side in ("text", "source", "target")
     ),
+    *(f"{part}corpus.control_tokens" for part in ("", "adaptation.", "general.")),
     *(f"{part}training.trackers" for part in ("", "adaptation.", "general.", "task.")),
 }
 """Keys of texts that name nothing that is read from the disk; what `task` and `objective` say is no path."""
