@@ -42,12 +42,24 @@ def test_a_setting_that_rounds_is_not_kept(monkeypatch):
         assert torch.get_float32_matmul_precision() == before
 
 
-def test_auto_takes_bfloat16_where_the_machine_has_it(monkeypatch):
+def test_auto_takes_bfloat16_where_the_machine_is_faster_in_it(monkeypatch):
     assert choose_precision("auto", CPU) == ("bf16" if has_bfloat16(CPU) else "fp32")
     for has, expected in ((True, "bf16"), (False, "fp32")):
         monkeypatch.setattr("tercet.training.precision.has_bfloat16", lambda device, has=has: has)
         assert choose_precision("auto", CPU) == expected
     assert choose_precision("fp32", CPU) == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("has_instruction", "seconds", "expected"), [(True, 0.5, True), (True, 2.0, False), (False, 0.5, False)]
+)
+def test_instructions_for_bfloat16_count_where_they_are_faster(
+    has_instruction, seconds, expected, monkeypatch
+):
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": has_instruction})
+    times = {torch.bfloat16: seconds, torch.float32: 1.0}
+    monkeypatch.setattr("tercet.training.precision.product_seconds", lambda device, dtype: times[dtype])
+    assert has_bfloat16.__wrapped__(CPU) is expected
 
 
 def test_half_precision_on_a_cpu_is_refused():
