@@ -30,7 +30,7 @@ from .outputs import Keywords
 from .packing import Masks
 from .positions import POSITIONS
 from .pretrained_tercet import TercetLMHeadModel
-from .targets import IGNORE, predicted_tokens
+from .targets import IGNORE, predicted_tokens, select_targets
 
 
 class TercetDecoderForMaskedLM(TercetLMHeadModel):
@@ -79,18 +79,21 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
             targets = F.pad(shifted, (1, 0), value=IGNORE)[..., :-1]
         elif labels is not None:
             targets = predicted_tokens(labels, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
+        asked = self.asked_positions(targets, output_positions, kwargs)
         outputs = self.model(
             input_ids,
             attention_mask,
             position_ids,
             inputs_embeds=inputs_embeds,
-            output_positions=None if output_positions is None else self.state_positions(output_positions),
+            output_positions=None if asked is None else self.state_positions(asked),
             **kwargs | {"is_causal": False, "use_cache": False},
         )
         states = outputs.last_hidden_state
-        if output_positions is None:  # each state moves to the token that it predicts
+        if asked is None:  # each state moves to the token that it predicts
             states = torch.cat([states[:, :1], states], dim=1)[:, :-1]
-        loss, logits = self.compute_loss_and_logits(states, targets, logits_to_keep, loss_arguments)
+        loss, logits = self.compute_loss_and_logits(
+            states, select_targets(targets, asked), logits_to_keep, loss_arguments
+        )
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )

@@ -41,7 +41,7 @@ from .packing import (
 )
 from .stack import TercetStack
 from .stack_arguments import kernel_arguments, refuse_global_tokens, require_tokens
-from .targets import next_tokens
+from .targets import next_tokens, select_targets
 
 
 class TercetDecoderModel(TercetStack):
@@ -250,20 +250,22 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
+        output_positions: Tensor | None = None,
         **kwargs: Keywords,
     ) -> CausalLMOutputWithPast:
         """Predict the next token: logits (B, T, V), and the loss of `labels` (B, T), the tokens themselves.
 
-        Labels are shifted here, and the first token of a sequence, packed or not, is never a target.
-        `shift_labels` (B, T) are targets that the caller has shifted. See `TercetDecoderModel.forward` for
-        the inputs, `TercetLMHeadModel.compute_loss_and_logits` for what is returned when, and `LossArguments`
-        for the loss.
+        Labels are shifted here, and the first token of a sequence is never a target. `shift_labels` (B, T)
+        are targets that the caller has shifted. With `output_positions` (n,) of the flattened batch, logits
+        (1, n, V) and loss are those of these positions. See `TercetDecoderModel.forward` for the inputs,
+        `TercetLMHeadModel.compute_loss_and_logits` for what is returned, and `LossArguments` for the loss.
         """
         loss_arguments, targets = take_loss_arguments(kwargs), kwargs.pop("shift_labels", None)
         if labels is not None and targets is None:
             targets = next_tokens(labels, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
         if targets is not None and use_cache is None:
             use_cache = False
+        asked = self.asked_positions(targets, output_positions, kwargs)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -271,10 +273,11 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
             past_key_values,
             inputs_embeds,
             use_cache=use_cache,
+            output_positions=asked,
             **kwargs,
         )
         loss, logits = self.compute_loss_and_logits(
-            outputs.last_hidden_state, targets, logits_to_keep, loss_arguments
+            outputs.last_hidden_state, select_targets(targets, asked), logits_to_keep, loss_arguments
         )
         return CausalLMOutputWithPast(
             loss=loss,

@@ -5,6 +5,7 @@ Masked language modeling and next-sentence prediction are those of Devlin et al.
 Shapes: B batch, T positions, C model width, V vocabulary. Packed input is (1, N) instead of (B, T).
 """
 
+import torch
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, NextSentencePredictorOutput
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
@@ -19,7 +20,7 @@ from .pooling import find_sequences
 from .pretrained_tercet import TercetLMHeadModel, TercetPreTrainedModel
 from .stack import TercetStack
 from .stack_arguments import kernel_arguments, refuse_output_positions, require_global_tokens, require_tokens
-from .targets import without_pads
+from .targets import select_targets, without_pads
 
 
 class TercetEncoderModel(TercetStack):
@@ -109,27 +110,32 @@ class TercetEncoderForMaskedLM(TercetLMHeadModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
+        output_positions: Tensor | None = None,
         global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> MaskedLMOutput:
         """Predict tokens: logits (B, T, V), and the loss where `labels` (B, T) is not -100, pads left out.
 
-        See `TercetEncoderModel.forward` for the inputs, `TercetLMHeadModel.compute_loss_and_logits` for what
-        is returned when, and `LossArguments` for the loss.
+        With `output_positions` (n,) of the flattened batch, logits (1, n, V) and loss are those of these
+        positions. See `TercetEncoderModel.forward` for the inputs,
+        `TercetLMHeadModel.compute_loss_and_logits` for what is returned when, and `LossArguments` for the
+        loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
+        targets = None if labels is None else without_pads(labels, attention_mask)
+        asked = self.asked_positions(targets, output_positions, kwargs)
         outputs = self.model(
             input_ids,
             attention_mask,
             token_type_ids,
             position_ids,
             inputs_embeds,
+            output_positions=asked,
             global_attention_mask=global_attention_mask,
             **kwargs,
         )
-        targets = None if labels is None else without_pads(labels, attention_mask)
         loss, logits = self.compute_loss_and_logits(
-            outputs.last_hidden_state, targets, logits_to_keep, loss_arguments
+            outputs.last_hidden_state, select_targets(targets, asked), logits_to_keep, loss_arguments
         )
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
@@ -206,37 +212,48 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
         labels: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
+        output_positions: Tensor | None = None,
         global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> TercetForPreTrainingOutput:
         """Predict tokens and judge pairs, with the loss of `labels` (B, T), of `next_sentence_label` (B,),
         and their sum.
 
-        See `TercetEncoderModel.forward` for the inputs and `TercetLMHeadModel.compute_loss_and_logits` for
+        With `output_positions` (n,) of the flattened batch, tokens are predicted at these alone. See
+        `TercetEncoderModel.forward` for the inputs and `TercetLMHeadModel.compute_loss_and_logits` for
         what is returned when.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        refuse_output_positions(kwargs, type(self).__name__)
+        targets = None if labels is None else without_pads(labels, attention_mask)
+        asked = self.asked_positions(targets, output_positions, kwargs)
+        tokens = require_tokens(input_ids, inputs_embeds)
+        rows, columns = find_sequences(
+            tokens, attention_mask, position_ids, kwargs.get("cu_seq_lens_q")
+        ).first
+        first = rows * tokens.shape[1] + columns
         outputs = self.model(
             input_ids,
             attention_mask,
             token_type_ids,
             position_ids,
             inputs_embeds,
+            output_positions=None if asked is None else torch.cat([first, asked]),
             global_attention_mask=global_attention_mask,
             **kwargs,
         )
         states = outputs.last_hidden_state
-        targets = None if labels is None else without_pads(labels, attention_mask)
+        if asked is None:
+            of_pairs = states[rows, columns]
+        else:
+            of_pairs, states = states[0, : len(first)], states[:, len(first) :]
         token_loss, token_logits = self.compute_loss_and_logits(
-            states, targets, logits_to_keep, loss_arguments
+            states, select_targets(targets, asked), logits_to_keep, loss_arguments
         )
-        sequences = find_sequences(states, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
-        pair_logits = self.next_sentence_head(states[sequences.first])
+        pair_logits = self.next_sentence_head(of_pairs)
         pair_loss = None
         if next_sentence_label is not None:
-            of_pairs: LossArguments = {**loss_arguments, "z_loss": 0.0}  # which concerns the vocabulary alone
-            pair_loss = next_sentence_loss(pair_logits, next_sentence_label, of_pairs)
+            plain: LossArguments = {**loss_arguments, "z_loss": 0.0}  # which concerns the vocabulary alone
+            pair_loss = next_sentence_loss(pair_logits, next_sentence_label, plain)
         losses = [loss for loss in (token_loss, pair_loss) if loss is not None]
         return TercetForPreTrainingOutput(
             loss=sum(losses[1:], losses[0]) if losses else None,

@@ -9,6 +9,8 @@ from .block import Block
 from .configuration_checks import require_implementation
 from .configuration_tercet import TercetConfig
 from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
+from .targets import IGNORE
+from .tracing import is_tracing
 
 
 class TercetPreTrainedModel(NeuralPreTrainedModel):
@@ -40,6 +42,22 @@ class TercetLMHeadModel(TercetPreTrainedModel, NeuralLMHeadModel):
     config: TercetConfig
     logits_offset: ClassVar[int] = 0
     """How many positions before its logits the state stands that they are computed from."""
+
+    def asked_positions(
+        self, targets: Tensor | None, output_positions: Tensor | None, arguments: dict[str, Any]
+    ) -> Tensor | None:
+        """Find the positions (n,) of the flattened batch whose states are read; `None`: all.
+
+        They are those that the caller names, or in training those of the targets (B, T): no others reach the
+        vocabulary, so that the last layer computes no others. It computes all of them in a compiled graph,
+        where states are to be returned, and behind an encoder.
+        """
+        if output_positions is not None or targets is None or not self.training or is_tracing():
+            return output_positions
+        returns_states = self.records("output_hidden_states", arguments)
+        if returns_states or arguments.get("encoder_hidden_states") is not None:
+            return None
+        return (targets != IGNORE).flatten().nonzero().squeeze(-1)
 
     def state_positions(self, positions: Tensor) -> Tensor:
         """Find the states that logits at positions (n,) of the flattened batch are computed from."""

@@ -99,6 +99,11 @@ def next_tokens(
     return F.pad(targets, (0, 1), value=IGNORE)[..., 1:]
 
 
+def select_targets(targets: Tensor | None, positions: Tensor | None) -> Tensor | None:
+    """Select the targets (B, T) at positions (n,) of the flattened batch, as (1, n); `None`: all are kept."""
+    return targets if targets is None or positions is None else targets.flatten()[positions][None]
+
+
 def predicted_tokens(
     labels: Tensor,
     attention_mask: Tensor | Masks | None,

@@ -76,7 +76,7 @@ class ReplacedTokenPair(JointModel):
             draws: Numbers from [0, 1) that decide the samples (n,).
             z_loss: Of the generator's predictions; see `LossArguments`.
         """
-        states = self.generator.model(**batch).last_hidden_state[:, positions]
+        states = self.generator.model(**batch, output_positions=positions).last_hidden_state
         mlm_loss, mlm_logits = self.generator.compute_loss_and_logits(
             states, labels[None], 0, {"reduction": "sum", "z_loss": z_loss}
         )

@@ -5,10 +5,14 @@ import torch
 from torch.testing import assert_close
 
 from tercet.modeling import (
+    TercetDecoderForCausalLM,
+    TercetDecoderForMaskedLM,
+    TercetEncoderForMaskedLM,
     TercetEncoderForPreTraining,
     TercetSeq2SeqForConditionalGeneration,
     TercetSeq2SeqModel,
 )
+from tercet.modeling.targets import IGNORE
 
 from .conftest import TASKS, build_architecture, examples_for
 
@@ -43,9 +47,58 @@ def test_output_positions_are_found_where_pads_are_removed(member, builder, batc
     assert not found[0, mask.flatten() == 0].any()
 
 
+PREDICT_TOKENS = [
+    TercetEncoderForMaskedLM,
+    TercetEncoderForPreTraining,
+    TercetDecoderForCausalLM,
+    TercetDecoderForMaskedLM,
+]
+
+
+def few_targets(architecture) -> dict:
+    """Some texts, with a label in three."""
+    inputs = examples_for(architecture)
+    is_target = torch.arange(inputs["labels"].numel()).view_as(inputs["labels"]) % 3 == 1
+    return inputs | {"labels": inputs["labels"].masked_fill(~is_target, IGNORE)}
+
+
+@pytest.mark.parametrize("architecture", PREDICT_TOKENS, ids=lambda architecture: architecture.__name__)
+def test_training_computes_the_last_layer_where_it_is_read(architecture):
+    """Loss and gradients are those of all states, which evaluation computes."""
+    model, inputs = build_architecture(architecture), few_targets(architecture)
+    computed = []
+    last = model.model.layers[-1].feed_forward
+    last.register_forward_hook(lambda module, arguments, output: computed.append(output.shape[:2].numel()))
+    results = []
+    for is_training in (False, True):
+        model.train(is_training).zero_grad()
+        loss = model(**inputs).loss
+        loss.backward()
+        results.append((loss.detach(), {name: each.grad for name, each in model.named_parameters()}))
+    assert_close(*results, **CLOSE)
+    is_target = inputs["labels"] != IGNORE
+    is_target[:, 0] &= "Encoder" in architecture.__name__  # nothing precedes a decoder's first token
+    num_first = len(is_target) * (architecture is TercetEncoderForPreTraining)
+    assert computed == [is_target.numel(), num_first + int(is_target.sum())]
+
+
+@pytest.mark.parametrize("architecture", PREDICT_TOKENS, ids=lambda architecture: architecture.__name__)
+def test_named_positions_have_their_logits_and_their_loss(architecture):
+    """Positions without a target count nothing."""
+    model, inputs = build_architecture(architecture), examples_for(architecture)
+    positions = torch.tensor([1, 2, 5, 9, 11])
+    is_named = torch.zeros(inputs["labels"].numel(), dtype=torch.bool)
+    is_named[positions + (architecture is TercetDecoderForCausalLM)] = True
+    labels = inputs["labels"].masked_fill(~is_named.view_as(inputs["labels"]), IGNORE)
+    everything = model(**inputs | {"labels": labels})
+    found = model(**inputs, output_positions=positions)
+    logits = "prediction_logits" if architecture is TercetEncoderForPreTraining else "logits"
+    assert_close(found[logits][0], everything[logits].flatten(0, 1)[positions], **CLOSE)
+    assert_close(found.loss, everything.loss, **CLOSE)
+
+
 OF_ALL_STATES = [
     *TASKS,
-    TercetEncoderForPreTraining,
     TercetSeq2SeqModel,
     TercetSeq2SeqForConditionalGeneration,
 ]
