@@ -49,6 +49,8 @@ class FullSequence:
     """Positions that reach the vocabulary, on average."""
     pairs: float = 0
     """Judgements of heads beside the vocabulary's: whether one text follows another, and the like."""
+    states: float | None = None
+    """States that are read of a model's last layer, if it computes no others; `None`: targets and pairs."""
     source: int | None = None
     """Vectors that the cross-attention of a decoder without an encoder reads; others read an encoder's."""
     passes: float = 0

@@ -125,10 +125,10 @@ class ReplacedTokenDetectionRecipe(MaskingRecipe):
     ) -> Sequence[tuple[TercetPreTrainedModel, FullSequence]]:
         """List both models; the generator predicts once more to sample, which costs a forward pass."""
         assert isinstance(model, ReplacedTokenPair)
-        targets = self.full_sequence(sequence_length).targets * (1 + 1 / 3)
+        masked = self.full_sequence(sequence_length).targets
         return [
             (model.discriminator, FullSequence(sequence_length, 0, 0, pairs=sequence_length)),
-            (model.generator, FullSequence(sequence_length, 0, targets)),
+            (model.generator, FullSequence(sequence_length, 0, masked * (1 + 1 / 3), states=masked)),
         ]
 
     def build(

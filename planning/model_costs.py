@@ -115,9 +115,10 @@ def count_flops(model: NeuralPreTrainedModel, sequence: FullSequence) -> float:
     """Count the operations of learning from one sequence, as `training.utilization` does.
 
     Those of every product of matrices, forward and backward: of all tokens in the stacks, of targets in the
-    vocabulary. Causal attention counts all pairs, since kernels for short sequences compute them. A sliding
-    layer counts those of its windows, as kernels that know windows do. Another sparse pattern counts those of
-    its blocks. Kernels that know neither compute more.
+    vocabulary, and in what stands behind attention in the last layer; see `states_read`. Causal attention
+    counts all pairs, since kernels for short sequences compute them. A sliding layer counts those of its
+    windows, as kernels that know windows do. Another sparse pattern counts those of its blocks. Kernels that
+    know neither compute more.
     """
     stacks = [module for module in model.modules() if isinstance(module, TercetStack)]
     lengths = (sequence.read, sequence.written)[: len(stacks)]
@@ -127,6 +128,8 @@ def count_flops(model: NeuralPreTrainedModel, sequence: FullSequence) -> float:
     source = sequence.read if sequence.source is None else sequence.source
     products = sum(stack_products(*pair, source) for pair in zip(stacks, lengths, strict=True))
     products += sequence.targets * vocabulary + sequence.pairs * judgement
+    if (states := states_read(model, sequence)) is not None:
+        products -= (sequence.read - states) * weights_behind_attention(blocks_of(model)[-1])
     return FORWARD_AND_BACKWARD * products
 
 
@@ -165,6 +168,24 @@ def weights_of(*modules: nn.Module) -> int:
     return sum(layer.weight.numel() for layer in linear)
 
 
+def states_read(model: nn.Module, sequence: FullSequence) -> float | None:
+    """Count the states that the last layer computes of a sequence; `None`: all.
+
+    A model that predicts tokens by itself computes those that are read: of targets, and of judgements.
+    """
+    is_alone = isinstance(model, TercetLMHeadModel) and isinstance(model.base_model, TercetStack)
+    if not is_alone or sequence.source is not None:
+        return None
+    return min(sequence.states or sequence.targets + sequence.pairs, sequence.read)
+
+
+def weights_behind_attention(block: nn.Module) -> int:
+    """Count the weights of the part of a block that is computed only where its states are read."""
+    assert isinstance(block, Block)
+    attention = block.self_attention
+    return weights_of(attention.o_proj, attention.gate, block.feed_forward)
+
+
 def trace_kept(
     config: TercetConfig,
     sequence: FullSequence,
@@ -172,6 +193,7 @@ def trace_kept(
     precision: str,
     weights: torch.dtype = torch.float32,
     is_cpu: bool = False,
+    states: float | None = None,
 ) -> Kept:
     """Run a model's stacks on one and on two sequences without storage, and count what autograd keeps.
 
@@ -186,6 +208,7 @@ def trace_kept(
         precision: Format of the products, by its name in `DTYPES`.
         weights: Format of the weights: half precision is what sharding engines compute with.
         is_cpu: Whether the planned device is one.
+        states: That the last layer computes; see `states_read`.
     """
     config = deepcopy(config)
     is_short = max(sequence.read, sequence.written) <= SHORT or config.attention_dropout > 0
@@ -202,7 +225,7 @@ def trace_kept(
         for layer in model.modules() if not is_cpu else ():
             if isinstance(layer, nn.Linear):  # elsewhere, layers that read the same are not one product
                 layer.training = False
-        one, two = (kept_bytes(model, sequence, size, precision) for size in (1, 2))
+        one, two = (kept_bytes(model, sequence, size, precision, states) for size in (1, 2))
     return Kept(fixed=2 * one - two, per_sequence=two - one)
 
 
@@ -218,12 +241,20 @@ def trace_parts(
 ) -> Kept:
     """Count what autograd keeps of all models that learn together; see `trace_kept`."""
     options: Any = {"precision": precision, "weights": weights, "is_cpu": is_cpu}
-    traces = (trace_kept(cast(TercetConfig, model.config), each, **options) for model, each in parts)
+    traces = (
+        trace_kept(cast(TercetConfig, model.config), each, states=states_read(model, each), **options)
+        for model, each in parts
+    )
     return sum(traces, start=Kept(0, 0))
 
 
-def kept_bytes(model: PreTrainedModel, sequence: FullSequence, batch_size: int, precision: str) -> int:
-    """Count the bytes of different storages, weights left out, that a forward pass saves for the backward."""
+def kept_bytes(
+    model: PreTrainedModel, sequence: FullSequence, size: int, precision: str, states: float | None = None
+) -> int:
+    """Count the bytes of different storages that a forward pass of `size` sequences saves for the backward.
+
+    Weights are left out. Of each sequence the last layer computes `states`, or all.
+    """
     weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
     kept: dict[int, torch.UntypedStorage] = {}
 
@@ -233,12 +264,14 @@ def kept_bytes(model: PreTrainedModel, sequence: FullSequence, batch_size: int, 
             kept[storage._cdata] = storage  # held, so that no other takes its place
         return tensor
 
-    inputs = {"input_ids": torch.zeros(batch_size, sequence.read, dtype=torch.long)}
+    inputs = {"input_ids": torch.zeros(size, sequence.read, dtype=torch.long)}
     if sequence.written:
-        inputs["decoder_input_ids"] = torch.zeros(batch_size, sequence.written, dtype=torch.long)
+        inputs["decoder_input_ids"] = torch.zeros(size, sequence.written, dtype=torch.long)
     if sequence.source is not None:
-        vectors = torch.zeros(batch_size, sequence.source, model.config.hidden_size)
+        vectors = torch.zeros(size, sequence.source, model.config.hidden_size)
         inputs["encoder_hidden_states"] = vectors.requires_grad_()
+    if states is not None:
+        inputs["output_positions"] = torch.zeros(round(size * states), dtype=torch.long)
     dtype = DTYPES[precision]
     autocast = torch.autocast("cpu", dtype, enabled=dtype != torch.float32)
     with autocast, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):

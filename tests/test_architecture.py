@@ -147,7 +147,7 @@ def test_every_extra_that_is_named_can_be_installed() -> None:
 @pytest.mark.parametrize("path", EVERYWHERE, ids=name)
 def test_files_and_functions_are_short(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= 300
+    assert text.count("\n") <= 600
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
