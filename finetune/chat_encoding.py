@@ -19,6 +19,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from ..text.bad_records import RowError
 from ..text.packed_files import first_line
 from ..text.special_tokens import required_token_id
+from ..text.words import token_spans
 
 ASSISTANT = "assistant"
 """Role of the messages that a model learns to write."""
@@ -129,10 +130,10 @@ def encode(dialogue: Dialogue, tokenizer: PreTrainedTokenizerBase) -> EncodedDia
     marks = MARKS_ANSWERS.search(template_of(tokenizer))
     spans = marked(dialogue, tokenizer) if marks else by_prefixes(dialogue, tokenizer, text)
     encoded = tokenized(text, tokenizer)
-    starts, ends = np.array(encoded["offset_mapping"]).reshape(-1, 2).T
+    starts, ends = token_spans(encoded["offset_mapping"])
     is_target = np.zeros(len(starts), dtype=bool)
     for begin, end in spans:
-        is_target |= (ends > begin) & (starts < end) & (starts < ends)
+        is_target |= (ends > begin) & (starts < end)
     return EncodedDialogue(np.array(encoded["input_ids"], dtype=np.int64), is_target)
 
 

@@ -96,6 +96,17 @@ def test_answers_found_by_prefixes_are_those_that_the_template_marks(template, f
         tokenizer.chat_template = None
 
 
+def test_spaces_are_learned_whatever_a_tokenizer_tells_of_them(families):
+    """Offsets without spaces (GPT-NeoX's) leave tokens of indentation empty (transformers#33237)."""
+    code = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "if  x:\n        y = 1  "}]
+    found = []
+    for name in ("roberta", "untrimmed"):
+        families[name].chat_template = DEFAULT_TEMPLATE
+        found.append(encode(code, families[name]).is_target.tolist())
+        families[name].chat_template = None
+    assert found[0] == found[1]
+
+
 def test_packed_dialogues_have_the_losses_and_gradients_of_each_alone(recipe_on):
     prepared = prepare(recipe_on(rows(12, 0), rows(4, 1)))
     model, examples = prepared.pretrained.model.train(), prepared.splits["train"].examples
