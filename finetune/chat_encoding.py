@@ -35,6 +35,9 @@ DEFAULT_TEMPLATE = (
 """What a tokenizer without a chat template gets. It needs no new tokens: `user:`, a line break, the
 message; answers end with the end-of-sequence token."""
 
+ANSWER = "It is so."
+"""Stands for any message where what a template puts behind an answer is looked at."""
+
 MARKS_ANSWERS = re.compile(r"\{%-?\s*generation\s*-?%\}")
 """What a template has that says which tokens the assistant writes."""
 
@@ -60,6 +63,26 @@ def give_template(tokenizer: PreTrainedTokenizerBase) -> None:
     if not tokenizer.chat_template:
         required_token_id(tokenizer, "eos", "chat")
         tokenizer.chat_template = DEFAULT_TEMPLATE
+
+
+def end_of_answers(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Give the added tokens that a template puts behind an answer, as far as they are learned.
+
+    Raises:
+        ValueError: It refuses a message and its answer.
+    """
+    dialogue = [{"role": "user", "content": ANSWER}, {"role": ASSISTANT, "content": ANSWER}]
+    try:
+        text, encoded = rendered(dialogue, tokenizer), encode(dialogue, tokenizer)
+    except TemplateError as error:
+        raise ValueError(
+            f"the tokenizer's chat template cannot write a message of the user and its answer "
+            f"({first_line(error)}): correct it"
+        ) from error
+    starts, _ = token_spans(tokenized(text, tokenizer)["offset_mapping"])
+    is_behind = starts >= text.rindex(ANSWER) + len(ANSWER)
+    added = np.isin(encoded.ids, list(tokenizer.added_tokens_decoder))
+    return encoded.ids[encoded.is_target & is_behind & added].tolist()
 
 
 def encode_dialogues(
