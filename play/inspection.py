@@ -85,7 +85,7 @@ class ShowTokens(Ability):
         if not (self.model.member == "decoder" and self.model.has_lm_head):
             return [None] * len(ids)
         stream = torch.tensor([self.model.opened(ids)], device=self.model.device)
-        unknown = [None] * (len(ids) - stream.shape[1] + 1)
+        unknown: list[float | None] = [None] * (len(ids) - stream.shape[1] + 1)
         if stream.shape[1] == 1:
             return unknown
         logits = self.model.model(input_ids=stream[:, :-1]).logits[0].float()

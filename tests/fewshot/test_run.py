@@ -240,19 +240,6 @@ def test_contexts_that_are_too_long_lose_their_beginning(recipe_of, saved):
     assert all(item["cut"] > 0 for item in items)
 
 
-def test_a_context_that_fits_stays_whole_beside_one_that_does_not(recipe_of, saved):
-    contexts = "['the dog', 'the cat ' * 150]"
-    task = {"contexts": contexts, "continuation": "ran .", "target": "0"}
-    alone = task | {"contexts": "['the dog', 'the cat']"}
-    values = []
-    for own in (task, alone):
-        recipe = recipe_of("partial_evaluation", [saved("decoder")], task=own, prompting={"num_fewshot": [0]})
-        items = read(fewshot(recipe, overwrite=True))[1]
-        values.append([item["values"]["none"][0] for item in items])
-        assert {item["cut"] > 0 for item in items} == {own is task}
-    assert values[0] == pytest.approx(values[1], abs=1e-5)
-
-
 def test_a_row_without_a_demonstration_is_none_of_any_k_above_0(recipe_of, saved):
     long = "{{ ('the cat ' * 85) if gold else '' }}{{ text }}\nAnswer:"
     parts = {"prompting": {"num_fewshot": [0, 1, 4], "seeds": [0, 1]}, "task": {"context": long}}
