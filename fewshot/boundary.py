@@ -13,11 +13,14 @@ as many tokens off the whole; where something is, that would score other tokens 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
+import numpy as np
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
+from ..text.words import token_spans, word_starts
 from .prefix_tree import common_length
 from .request import Request
 
@@ -182,7 +185,7 @@ class EncoderPrompts(PromptEncoder):
         ]
 
     def encodings_of(self, texts: Sequence[str]) -> Iterator[Encoding]:
-        """Cut texts, some at a time, and yield each with the characters and the words of its tokens."""
+        """Cut texts, some at a time, and yield each with the characters and the cuts of its tokens."""
         for begin in range(0, len(texts), TEXTS_AT_ONCE):
             part = list(texts[begin : begin + TEXTS_AT_ONCE])
             encoded = self.tokenizer(
@@ -193,17 +196,34 @@ class EncoderPrompts(PromptEncoder):
     def locate(self, prompt: Prompt, answer: str, encoding: Encoding) -> Request:
         """Find the tokens of an answer in its text, and the words that they belong to."""
         begin, end = len(prompt.context), len(prompt.context) + len(answer)
-        ids, spans = tuple(encoding.ids), encoding.offsets
-        words = [-1 if word is None else word for word in encoding.word_ids]
-        inside = [n for n, (first, last) in enumerate(spans) if first < end and last > begin and last > first]
+        ids, (starts, ends) = tuple(encoding.ids), token_spans(encoding.offsets)
+        inside = np.flatnonzero((starts < end) & (ends > begin) & (starts < ends)).tolist()
         require_tokens(tuple(inside), answer)
         first, last = inside[0], inside[-1] + 1
+        text = prompt.context + answer + prompt.suffix
         return Request(
             self.opening + ids[:first],
             ids[first:last],
             ids[last:] + self.closing,
-            words=tuple(words[first:last]),
+            words=words_of(text, starts, encoding.word_ids)[first:last],
         )
+
+
+def words_of(text: str, starts: np.ndarray, cuts: Sequence[int | None]) -> tuple[int, ...]:
+    """Number the words that the tokens of a text belong to.
+
+    A word begins where one begins in the text, and where the tokenizer cuts before its model. The latter
+    alone, as in the code of Kauf and Ivanova (2023), suffices for BERT and RoBERTa. What SentencePiece calls
+    a word has its marks with it, or is a whole text; in Chinese it may be a clause of a byte-level tokenizer.
+
+    Args:
+        text: What was tokenized.
+        starts: The first character of each token (N,).
+        cuts: What the tokenizer counts as the word of each token (`word_ids`), `None` for added tokens.
+    """
+    begins = word_starts(text, starts)
+    begins[1:] |= np.array([one != other for one, other in pairwise(cuts)], dtype=bool)
+    return tuple(begins.cumsum().tolist())
 
 
 def frame_of(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple[int, ...]]:

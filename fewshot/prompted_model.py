@@ -73,7 +73,7 @@ class PromptedModel:
         """Give the requests of prompts of which many are equal, cut where they are too long."""
         prompter, different = self.prompter, list(dict.fromkeys(prompts))
         requests = [
-            [prompter.shortened(each, max(map(prompter.excess, own))) for each in own]
+            [prompter.shortened(each, prompter.excess(own)) for each in own]
             for own in prompter.encoder.encode(different)
         ]
         found = dict(zip(different, requests, strict=True))

@@ -29,7 +29,7 @@ class Query:
     dropped: int = 0
     """Demonstrations that did not fit."""
     cut: int = 0
-    """Tokens of the context that did not fit."""
+    """Tokens of the context that did not fit; of several contexts, those of which most did not."""
 
 
 class Prompter:
@@ -68,15 +68,17 @@ class Prompter:
             prompts = [self.prompts(items[number], shown[number]) for number in waiting]
             requests = self.encode([items[number] for number in waiting], prompts)
             too_long = []
-            for number, own, answers in zip(waiting, prompts, requests, strict=True):
+            for number, own, parts in zip(waiting, prompts, requests, strict=True):
                 with self.naming(items[number]):
-                    excess = max(map(self.excess, answers), default=0)
+                    excesses = [self.excess(part) for part in parts]
+                excess = max(excesses)
                 if excess and shown[number]:
                     del shown[number][0]
                     too_long.append(number)
                     continue
                 dropped = len(demonstrations[number]) - len(shown[number])
-                answers = [self.shortened(request, excess) for request in answers]
+                cuts = zip(parts, excesses, strict=True)
+                answers = [self.shortened(request, cut) for part, cut in cuts for request in part]
                 queries[number] = Query(items[number], own, answers, shown[number], dropped, excess)
             waiting = too_long
         return [query for query in queries if query is not None]
@@ -101,8 +103,10 @@ class Prompter:
             queries.append(Query(item, (prompt,), requests, shown, len(own) - len(shown), excess))
         return queries
 
-    def encode(self, items: Sequence[Item], prompts: Sequence[tuple[Prompt, ...]]) -> list[list[Request]]:
-        """Give the requests of each item, all encoded at once; if that fails, find out which one is wrong."""
+    def encode(
+        self, items: Sequence[Item], prompts: Sequence[tuple[Prompt, ...]]
+    ) -> list[list[list[Request]]]:
+        """Give the requests of each prompt of each item, all encoded at once, or say which one is wrong."""
         try:
             encoded = iter(self.encoder.encode([prompt for own in prompts for prompt in own]))
         except ValueError:
@@ -110,7 +114,7 @@ class Prompter:
                 with self.naming(item):
                     self.encoder.encode(own)
             raise
-        return [[request for _ in own for request in next(encoded)] for own in prompts]
+        return [[next(encoded) for _ in own] for own in prompts]
 
     @contextmanager
     def naming(self, item: Item) -> Iterator[None]:
@@ -120,9 +124,9 @@ class Prompter:
         except ValueError as error:
             raise row_error(self.source, item.number, error) from None
 
-    def excess(self, request: Request) -> int:
-        """Count the tokens that are too many; none are where texts are read in windows."""
-        return 0 if self.reads_windows else self.subject.excess(request)
+    def excess(self, answers: Sequence[Request]) -> int:
+        """Count the tokens that are too many for all answers to a prompt to fit; none are in windows."""
+        return 0 if self.reads_windows else max(map(self.subject.excess, answers), default=0)
 
     def prompts(self, item: Item, demonstrations: Sequence[Item]) -> tuple[Prompt, ...]:
         """Write an item behind its demonstrations."""

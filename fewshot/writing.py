@@ -65,7 +65,7 @@ class Writer:
 
     def write(self, contexts: Sequence[tuple[int, ...]]) -> list[str]:
         """Give what follows each context."""
-        settings = (self.stop, self.max_new_tokens, self.lead)
+        settings = (self.stop, self.max_new_tokens, self.lead, self.ends())
         keys = [sha256(repr((context, settings)).encode()).hexdigest()[:24] for context in contexts]
         return self.cache.get(keys, lambda numbers: self.find([contexts[number] for number in numbers]))
 
@@ -102,13 +102,13 @@ class Writer:
         return [cut_at(text, self.stop) for text in texts]
 
     def ends(self) -> list[int] | None:
-        """Give the ids that end a text: the model's, and those of stop strings that texts do not show."""
+        """Give the ids that end a text: the model's, the tokenizer's, and stop strings that are special."""
         own: Any = self.subject.model.generation_config.eos_token_id  # pyright: ignore[reportOptionalMemberAccess]
-        tokenizer = self.subject.tokenizer
+        tokenizer: Any = self.subject.tokenizer
         vocabulary, special = tokenizer.get_vocab(), set(tokenizer.all_special_ids)
-        ids = [] if own is None else [own] if isinstance(own, int) else list(own)
-        ids += [vocabulary[stop] for stop in self.stop if vocabulary.get(stop) in special]
-        return ids or None
+        ids = {tokenizer.eos_token_id, *(own if isinstance(own, list) else [own])}
+        ids |= {vocabulary[stop] for stop in self.stop if vocabulary.get(stop) in special}
+        return sorted(ids - {None}) or None
 
     @property
     def pad_id(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenization_for
 from ..objectives.writing import read_out
@@ -27,6 +27,7 @@ from .chat_encoding import (
     Dialogue,
     encode_dialogues,
     encode_prompts,
+    end_of_answers,
     give_template,
     require_room,
 )
@@ -35,6 +36,7 @@ from .encoding import TextEncoder, as_ragged
 from .examples import LabelledExamples
 from .task import Facts, Prediction, Task, shortened
 from .task_recipes import ChatRecipe
+from .writing_defaults import settle_end
 
 DIGITS = 6
 """Decimals of a prediction's loss."""
@@ -76,6 +78,10 @@ class Chat(Task):
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
         """Make sure that it has a chat template."""
         give_template(tokenizer)
+
+    def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Let the model stop where the template ends an answer."""
+        settle_end(model, tokenizer, end_of_answers(tokenizer))
 
     @property
     def writes(self) -> bool:

@@ -19,6 +19,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from ..text.bad_records import RowError
 from ..text.packed_files import first_line
 from ..text.special_tokens import required_token_id
+from ..text.words import token_spans
 
 ASSISTANT = "assistant"
 """Role of the messages that a model learns to write."""
@@ -33,6 +34,9 @@ DEFAULT_TEMPLATE = (
 )
 """What a tokenizer without a chat template gets. It needs no new tokens: `user:`, a line break, the
 message; answers end with the end-of-sequence token."""
+
+ANSWER = "It is so."
+"""Stands for any message where what a template puts behind an answer is looked at."""
 
 MARKS_ANSWERS = re.compile(r"\{%-?\s*generation\s*-?%\}")
 """What a template has that says which tokens the assistant writes."""
@@ -59,6 +63,26 @@ def give_template(tokenizer: PreTrainedTokenizerBase) -> None:
     if not tokenizer.chat_template:
         required_token_id(tokenizer, "eos", "chat")
         tokenizer.chat_template = DEFAULT_TEMPLATE
+
+
+def end_of_answers(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Give the added tokens that a template puts behind an answer, as far as they are learned.
+
+    Raises:
+        ValueError: It refuses a message and its answer.
+    """
+    dialogue = [{"role": "user", "content": ANSWER}, {"role": ASSISTANT, "content": ANSWER}]
+    try:
+        text, encoded = rendered(dialogue, tokenizer), encode(dialogue, tokenizer)
+    except TemplateError as error:
+        raise ValueError(
+            f"the tokenizer's chat template cannot write a message of the user and its answer "
+            f"({first_line(error)}): correct it"
+        ) from error
+    starts, _ = token_spans(tokenized(text, tokenizer)["offset_mapping"])
+    is_behind = starts >= text.rindex(ANSWER) + len(ANSWER)
+    added = np.isin(encoded.ids, list(tokenizer.added_tokens_decoder))
+    return encoded.ids[encoded.is_target & is_behind & added].tolist()
 
 
 def encode_dialogues(
@@ -129,10 +153,10 @@ def encode(dialogue: Dialogue, tokenizer: PreTrainedTokenizerBase) -> EncodedDia
     marks = MARKS_ANSWERS.search(template_of(tokenizer))
     spans = marked(dialogue, tokenizer) if marks else by_prefixes(dialogue, tokenizer, text)
     encoded = tokenized(text, tokenizer)
-    starts, ends = np.array(encoded["offset_mapping"]).reshape(-1, 2).T
+    starts, ends = token_spans(encoded["offset_mapping"])
     is_target = np.zeros(len(starts), dtype=bool)
     for begin, end in spans:
-        is_target |= (ends > begin) & (starts < end) & (starts < ends)
+        is_target |= (ends > begin) & (starts < end)
     return EncodedDialogue(np.array(encoded["input_ids"], dtype=np.int64), is_target)
 
 

@@ -2,10 +2,11 @@
 
 task.longest_target, task.num_beams    a model is scored so, and asked so without further words
 the language of the targets            what the decoder starts from, or writes first (mBART, NLLB)
+the end of an answer                   one more token that ends what is written (chat)
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -53,6 +54,36 @@ def settle_writing(
     for name, value in wanted.items():
         setattr(config, name, value)
     require_savable(config)
+
+
+def settle_end(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ends: Sequence[int]) -> None:
+    """Let a model stop where it learns that an answer ends.
+
+    Args:
+        model: Can generate.
+        tokenizer: Its own.
+        ends: The tokens behind an answer.
+
+    Warns:
+        UserWarning: It did not stop at any of them, or there are none.
+    """
+    config: Any = model.generation_config
+    told = config.eos_token_id
+    own = [] if told is None else told if isinstance(told, list) else [told]
+    if not ends:
+        warnings.warn(
+            "no special token stands behind an answer among what is learned, so that the model will not "
+            "learn to stop: let the chat template end answers with {{ eos_token }}, within {% generation %} "
+            "if it has that",
+            stacklevel=2,
+        )
+    elif not {*own} & {*ends}:
+        config.eos_token_id = [*own, ends[-1]]
+        warnings.warn(
+            f"the model stops at {tokenizer.convert_ids_to_tokens(ends[-1])!r}, too, with which the chat "
+            f"template ends answers; its generation_config.json said eos_token_id = {told}",
+            stacklevel=2,
+        )
 
 
 def in_words(values: Mapping[str, Any]) -> str:

@@ -82,9 +82,10 @@ class PrepackedWeights:
 
     def product(self, *layers: nn.Module) -> PrepackedProduct | None:
         """Give the joint product of some layers, if they can be prepacked together."""
-        if layers not in self.products and can_be_prepacked(layers):
-            self.products[layers] = PrepackedProduct(*layers)
-        return self.products.get(layers)
+        found = self.products.get(layers)
+        if found is None and can_be_prepacked(layers):
+            found = self.products[layers] = PrepackedProduct(*layers)
+        return found  # whatever another thread drops meanwhile
 
     def applies(self, layer: nn.Module) -> bool:
         """Tell whether the product of a layer applies the activation behind it, too."""

@@ -93,9 +93,17 @@ class Continuation(Ability):
     def write(self, ids: Tensor, length: int, temperature: float) -> list[int]:
         """Write tokens, greedily at temperature 0, else from the nucleus of the distribution."""
 
-    @abstractmethod
     def spell(self, ids: Tensor, written: list[int]) -> str:
-        """Give the text of the tokens that were written behind a beginning (1, T)."""
+        """Give what the tokens written behind a beginning (1, T) add to its text.
+
+        By themselves they would lose the space before a first word (SentencePiece), or its absence (`##`).
+        """
+        known = ids[0].tolist()
+        options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+        before, whole = (
+            cast(str, self.model.tokenizer.decode(each, **options)) for each in (known, known + written)
+        )
+        return whole.removeprefix(before)
 
 
 class Continue(Continuation):
@@ -110,23 +118,9 @@ class Continue(Continuation):
         """Encode a beginning, (1, T): the begin token first and no end token."""
         tokenizer = self.model.tokenizer
         ids: list[int] = self.model.inputs(text)["input_ids"][0].tolist()
-        begin: Any = tokenizer.bos_token_id
         if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id:
             ids.pop()
-        if begin is not None and ids[0] != begin and self.begins_with_bos:
-            ids.insert(0, begin)
-        return torch.tensor([ids], device=self.model.device)
-
-    @property
-    def begins_with_bos(self) -> bool:
-        """Whether texts began with the bos token in training, although the tokenizer does not put it there.
-
-        Those of Tercet's models did, also where the model was exported, and those of models like GPT-2, where
-        one token separates documents. Of other stock models the tokenizer is trusted.
-        """
-        tokenizer = self.model.tokenizer
-        is_ours = self.model.config.model_type.startswith("tercet") or bool(self.model.run.certificate)
-        return is_ours or tokenizer.bos_token_id == tokenizer.eos_token_id
+        return torch.tensor([self.model.opened(ids)], device=self.model.device)
 
     def scores(self, ids: Tensor) -> Tensor:
         """Score the next token."""
@@ -148,10 +142,6 @@ class Continue(Continuation):
             **how,
         )
         return written[0, ids.shape[1] :].tolist()
-
-    def spell(self, ids: Tensor, written: list[int]) -> str:
-        """Give the text of the written tokens by themselves."""
-        return cast(str, self.model.tokenizer.decode(written, skip_special_tokens=True))
 
 
 class ContinueForwards(Continuation):
@@ -206,12 +196,3 @@ class ContinueForwards(Continuation):
         for warp in (TemperatureLogitsWarper(temperature), TopPLogitsWarper(TOP_P)):
             scores = warp(ids, scores.view(1, -1))[0]  # pyright: ignore[reportArgumentType]
         return int(scores.softmax(dim=-1).multinomial(1))
-
-    def spell(self, ids: Tensor, written: list[int]) -> str:
-        """Give what the written tokens add to the text: words begin with a space."""
-        known = ids[0].tolist()
-        before, whole = (
-            cast(str, self.model.tokenizer.decode(each, skip_special_tokens=True))
-            for each in (known, known + written)
-        )
-        return whole.removeprefix(before)

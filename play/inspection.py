@@ -77,14 +77,19 @@ class ShowTokens(Ability):
             ),
         ]
 
-    def probabilities(self, ids: Sequence[int]) -> list[float | None]:
-        """Give the probability of each token after those before it, if the model is a decoder that knows."""
+    def probabilities(self, ids: list[int]) -> list[float | None]:
+        """Give the probability of each token after those before it, if the model is a decoder that knows.
+
+        The first one has none where nothing opens a text.
+        """
         if not (self.model.member == "decoder" and self.model.has_lm_head):
             return [None] * len(ids)
-        stream = torch.tensor([ids], device=self.model.device)
-        logits = self.model.model(input_ids=stream).logits[0, :-1].float()
-        found = logits.softmax(dim=-1).gather(1, stream[0, 1:, None])[:, 0].tolist()
-        return [None, *found]
+        stream = torch.tensor([self.model.opened(ids)], device=self.model.device)
+        unknown: list[float | None] = [None] * (len(ids) - stream.shape[1] + 1)
+        if stream.shape[1] == 1:
+            return unknown
+        logits = self.model.model(input_ids=stream[:, :-1]).logits[0].float()
+        return unknown + logits.softmax(dim=-1).gather(1, stream[0, 1:, None])[:, 0].tolist()
 
 
 class ShowAttention(Ability):

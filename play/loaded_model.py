@@ -133,6 +133,17 @@ class LoadedModel:
             accepted.add("token_type_ids")
         return {name: value.to(self.device) for name, value in encoded.items() if name in accepted}
 
+    def opened(self, ids: list[int]) -> list[int]:
+        """Put the bos token before a text where it stood in training, if the tokenizer does not put it there.
+
+        It did in texts of Tercet's models, also where the model was exported, and of models like GPT-2, where
+        one token separates documents. Of other stock models the tokenizer is trusted.
+        """
+        begin: Any = self.tokenizer.bos_token_id
+        is_ours = self.config.model_type.startswith("tercet") or bool(self.run.certificate)
+        is_wanted = is_ours or begin == self.tokenizer.eos_token_id
+        return [begin, *ids] if is_wanted and begin not in (None, ids[0]) else ids
+
     def require_length(self, length: int) -> None:
         """Raise a `ValueError` if the model cannot read so many tokens."""
         if length == 0:

@@ -90,16 +90,16 @@ class TextToText(Ability):
         logits = self.model.model(**rows, decoder_input_ids=answers[:, :-1]).logits
         targets = answers[:, 1:]
         logs = logits.float().log_softmax(dim=-1).gather(2, targets[..., None])[..., 0]
-        ends = torch.eq(targets, self.end_id)
+        ends = torch.isin(targets, targets.new_tensor(self.ends))
         is_written = (ends.cumsum(dim=1) - ends.long()) == 0  # up to the first end, which counts
         sums = torch.where(is_written, logs, 0).sum(dim=1)
         return (sums / is_written.sum(dim=1)).exp().tolist()
 
     @property
-    def end_id(self) -> int:
-        """The id that ends an answer, or -1 if none does."""
-        end = self.model.tokenizer.eos_token_id
-        return end if isinstance(end, int) else -1
+    def ends(self) -> list[int]:
+        """List the ids that end an answer for `generate`, which are not always the tokenizer's."""
+        told: Any = cast(Any, self.model.model).generation_config.eos_token_id
+        return [] if told is None else told if isinstance(told, list) else [told]
 
     def pieces(self, answer: Tensor, text: str) -> list[Piece]:
         """Show an answer (T), as the best one."""

@@ -66,12 +66,13 @@ def train_tokenizer(
     if kind not in KINDS:
         raise ValueError(f"tokenizer kind is {kind!r}: use one of {', '.join(KINDS)}")
     special, learn = KINDS[kind]
-    names = [*special_tokens, *(SENTINEL.format(number) for number in range(sentinels))]
+    holes = [SENTINEL.format(number) for number in range(sentinels)]
+    names = [*special_tokens, *holes]
     room = vocab_size - len(names)
     if room <= len(special.names()):
         raise too_small(room, len(special.names()) + 1)
     backend = learn(documents, room, lowercase, special)
-    backend.add_special_tokens(special.names() + names)
+    backend.add_special_tokens(special.added(special.names() + names, holes))
     if backend.get_vocab_size() > vocab_size:
         raise too_small(room, backend.get_vocab_size() - len(names))
     return wrapped(backend, special, template or DEFAULT_TEMPLATES[kind], names, model_max_length)

@@ -9,10 +9,19 @@ time it takes grows with the square of a word's length, so very long words are l
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
 
 COVERAGE = 0.9999
 """Share of a corpus' characters that the vocabulary covers; the rarest become unknown."""
@@ -37,6 +46,13 @@ class SpecialTokens:
     opening: str
     closing: str
     mask: str
+    are_for_words: bool = False
+    """Whether tokens begin with the space before them, so that what stands for one takes that space, too."""
+
+    def added(self, names: Sequence[str], holes: Sequence[str]) -> list[AddedToken]:
+        """Make tokens of names, of which some are `holes` in a text that stand for tokens."""
+        strips = {name for name in (self.mask, *holes) if self.are_for_words}
+        return [AddedToken(name, lstrip=name in strips, normalized=False, special=True) for name in names]
 
     def names(self) -> list[str]:
         """List the tokens in the order of their ids, which are the first (`unigram`: the last)."""
@@ -57,8 +73,8 @@ class SpecialTokens:
 
 
 BRACKETS = SpecialTokens("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-ANGLES = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>")
-BYTES = SpecialTokens("<pad>", None, "<s>", "</s>", "<mask>")
+ANGLES = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>", are_for_words=True)
+BYTES = SpecialTokens("<pad>", None, "<s>", "</s>", "<mask>", are_for_words=True)
 
 
 def _wordpiece(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:
@@ -92,7 +108,7 @@ def _byte_bpe(documents: Iterable[str], size: int, lowercase: bool, special: Spe
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=2,
-        special_tokens=special.names(),
+        special_tokens=special.added(special.names(), ()),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )

@@ -15,6 +15,7 @@ Legend: C characters, N tokens.
 """
 
 import unicodedata
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -116,3 +117,14 @@ def word_starts(text: str, starts: np.ndarray) -> np.ndarray:
     numbers, following = word_numbers(text)
     word = numbers[following[starts]]
     return np.append(True, word[1:] != word[:-1])[: len(word)]
+
+
+def token_spans(offsets: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Give the first character of each token, and the one behind its last (N,).
+
+    Byte-level tokenizers may leave spaces out of the offsets that they tell (RoBERTa's and GPT-NeoX's do), so
+    that tokens of nothing else are empty. These hold what stands between the token before them and their end.
+    """
+    starts, ends = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
+    before = np.append(0, ends)[: len(ends)]
+    return np.where(starts == ends, np.minimum(before, ends), starts), ends

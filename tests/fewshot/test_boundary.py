@@ -1,7 +1,10 @@
 """Where answers begin, for every family of tokenizers: the tokens are those of the whole text, none lost."""
 
+from itertools import groupby
+from operator import itemgetter
+
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from tercet.fewshot.boundary import (
@@ -117,3 +120,26 @@ def test_encoders_read_the_whole_text_in_its_frame(tokenizer, prompt):
         said = tokenizer.decode(list(request.answer)).replace(" ", "")
         assert said.endswith(answer.replace(" ", ""))
         assert len(request.words) == len(request.answer)
+
+
+def test_words_are_those_of_the_text_whatever_the_tokenizer(tokenizer):
+    """For SentencePiece a word has its marks with it (`word_ids`), which would be masked with it."""
+    prompt = Prompt("the", (" unbelievable newspapers, houses.",))
+    ((request,),) = EncoderPrompts(tokenizer, SpecialTokenPolicy()).encode([prompt])
+    spelled = [
+        "".join(tokenizer.decode([token]) for token, _ in group).replace("##", "").strip()
+        for _, group in groupby(zip(request.answer, request.words, strict=True), key=itemgetter(1))
+    ]
+    assert spelled == ["unbelievable", "newspapers", ",", "houses", "."]
+
+
+@pytest.mark.parametrize("trim_offsets", [True, False])
+def test_a_token_of_a_space_belongs_to_its_answer(trim_offsets):
+    tokenizer = train_tokenizer(TEXT, "byte_bpe", 300)
+    tokenizer.backend_tokenizer.post_processor = processors.ByteLevel(trim_offsets=trim_offsets)
+    ((yes, other),) = EncoderPrompts(tokenizer, SpecialTokenPolicy()).encode(
+        [Prompt("Answer:", (" yes", " zq"), ".")]
+    )
+    assert yes.context == other.context
+    assert tokenizer.convert_ids_to_tokens(list(other.answer)) == ["Ġ", "z", "q"]
+    assert len(set(other.words)) == 1

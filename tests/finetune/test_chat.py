@@ -2,11 +2,12 @@
 
 import json
 import random
+import warnings
 
 import numpy as np
 import pytest
 import torch
-from transformers import pipeline
+from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 import tercet
 from tercet.configs.recipe import parse_recipe
@@ -17,6 +18,7 @@ from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
+from tercet.finetune.task_recipes import ChatRecipe
 from tercet.text.bad_records import RowError
 from tercet.training.examples import pick
 from tercet.training.objective import IGNORE
@@ -94,6 +96,44 @@ def test_answers_found_by_prefixes_are_those_that_the_template_marks(template, f
                 assert found.ids.tolist() == told["input_ids"]
                 assert found.is_target.tolist() == list(map(bool, told["assistant_masks"]))
         tokenizer.chat_template = None
+
+
+def test_spaces_are_learned_whatever_a_tokenizer_tells_of_them(families):
+    """Offsets without spaces (GPT-NeoX's) leave tokens of indentation empty (transformers#33237)."""
+    code = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "if  x:\n        y = 1  "}]
+    found = []
+    for name in ("roberta", "untrimmed"):
+        families[name].chat_template = DEFAULT_TEMPLATE
+        found.append(encode(code, families[name]).is_target.tolist())
+        families[name].chat_template = None
+    assert found[0] == found[1]
+
+
+ENDS = {
+    "its own": ("{{ eos_token }}", "</s>", None),
+    "another": ("<|end|>\n", ["</s>", "<|end|>"], "the model stops at '<|end|>', too"),
+    "none": ("\n", "</s>", "the model will not learn to stop"),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_a_model_stops_where_its_template_ends_answers(case, bases):
+    """Its own end is often none of the checkpoint's (LlamaFactory#7454), or not learned (trl#5988)."""
+    end, expected, said = ENDS[case]
+    tokenizer = AutoTokenizer.from_pretrained(bases / "decoder")
+    tokenizer.add_special_tokens({"extra_special_tokens": ["<|end|>", "<|assistant|>"]})
+    tokenizer.chat_template = (
+        "{% for message in messages %}{% if message.role == 'assistant' %}<|assistant|>{{ message.content }}"
+        + end
+        + "{% else %}{{ message.content }}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    model = AutoModelForCausalLM.from_pretrained(bases / "decoder")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        Chat(ChatRecipe("chat"), {}).prepare_model(model, tokenizer)
+    assert [said in str(each.message) for each in told] == [True] * bool(said)
+    assert model.generation_config.eos_token_id == tokenizer.convert_tokens_to_ids(expected)
 
 
 def test_packed_dialogues_have_the_losses_and_gradients_of_each_alone(recipe_on):

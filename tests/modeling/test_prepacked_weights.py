@@ -174,6 +174,20 @@ def test_blocks_are_cut_once(counted, model, x):
     assert counted == {"multiply": 12, "cut": 4}
 
 
+def test_a_product_is_whole_although_another_thread_drops_it(model, x):
+    """Else the product and the activation behind it may disagree who applies the latter."""
+
+    class Dropped(dict):
+        def __setitem__(self, layers, product):
+            weights.products = Dropped()
+
+    weights = module.PrepackedWeights()
+    weights.products = Dropped()
+    product = weights.product(model[0])
+    assert product is not None
+    assert_close(product(x)[0], model[0](x), **CLOSE[x.dtype])
+
+
 def hook(layer):
     layer.register_forward_hook(lambda module, arguments, result: result + 1)
 

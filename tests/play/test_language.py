@@ -7,6 +7,9 @@ from tercet.interop.run import export_model
 from tercet.play.abilities import abilities_of
 from tercet.play.ability import Ability
 from tercet.play.loaded_model import load_model
+from tercet.text.tokenizer import train_tokenizer
+
+from .conftest import TEXT
 
 
 @pytest.fixture
@@ -90,6 +93,17 @@ def test_an_exported_model_continues_as_the_original(go_on, folders, tmp_path):
     assert not exported.model.config.model_type.startswith("tercet")
     settings = {"temperature": 0, "length": 12}
     assert exported.answer(["The cat"], settings)[0] == go_on.answer(["The cat"], settings)[0]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "wordpiece", "byte_bpe"])
+def test_a_continuation_joins_the_text_as_its_tokens_do(kind, go_on, monkeypatch):
+    """By itself it would lose its first space (transformers#22710), or show `##`."""
+    tokenizer = train_tokenizer(TEXT * 20, kind, 320, template="plain")
+    monkeypatch.setattr(go_on.model, "tokenizer", tokenizer)
+    ids = tokenizer("The cat sat on the roof of the house.")["input_ids"]
+    for place in range(1, len(ids)):
+        added = go_on.spell(torch.tensor([ids[:place]]), ids[place:])
+        assert tokenizer.decode(ids[:place]) + added == tokenizer.decode(ids)
 
 
 def test_a_draw_is_repeated_and_another_one_differs(go_on):

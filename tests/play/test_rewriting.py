@@ -46,11 +46,13 @@ def test_what_cannot_be_restored_is_refused(load, text, message):
         abilities_of(load("spans"))["restore"].answer([text], {})
 
 
-def test_the_probability_per_token_is_the_geometric_mean_of_a_forward_pass(load):
+def test_the_probability_per_token_is_the_geometric_mean_of_a_forward_pass(load, monkeypatch):
     restore = abilities_of(load("denoiser"))["restore"]
     inputs = restore.model.inputs("The cat sat.")
-    answers = torch.tensor([[2, 5, 7, restore.end_id, 1, 1], [2, 9, 8, 7, 6, 5]])
-    lengths = [3, 5]
+    (end,) = restore.ends
+    monkeypatch.setattr(restore.model.model.generation_config, "eos_token_id", [end, 11])
+    answers = torch.tensor([[2, 5, 7, end, 1, 1], [2, 9, 8, 7, 6, 5], [2, 5, 11, 1, 1, 1]])
+    lengths = [3, 5, 2]
     with torch.no_grad():
         for row, length in enumerate(lengths):
             logits = restore.model.model(**inputs, decoder_input_ids=answers[row : row + 1, :-1]).logits[0]

@@ -70,6 +70,21 @@ def test_sentinels_have_the_last_ids_and_are_special(tokenizer):
     assert tokenizer.decode(last, skip_special_tokens=True) == ""
 
 
+def test_what_stands_for_a_token_takes_the_space_that_the_token_has(tokenizer, tmp_path):
+    """Otherwise a space is left before a mask, where none was in pretraining (transformers#12678)."""
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    for hole in (tokenizer.mask_token, "<extra_id_2>"):
+        whole = tokenizer("The house is old", add_special_tokens=False)["input_ids"]
+        place = len(tokenizer("The house", add_special_tokens=False)["input_ids"])
+        width = len(tokenizer("The house is", add_special_tokens=False)["input_ids"]) - place
+        if tokenizer.convert_ids_to_tokens(whole[place]) == " ":  # a token of its own, among characters
+            place, width = place + 1, width - 1
+        expected = [*whole[:place], tokenizer.get_vocab()[hole], *whole[place + width :]]
+        for each in (tokenizer, loaded):
+            assert each(f"The house {hole} old", add_special_tokens=False)["input_ids"] == expected
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_is_deterministic(kind):
     first, second = (train_tokenizer(TEXTS, kind, 600) for _ in range(2))
