@@ -42,7 +42,7 @@ from .special_tokens import control_tokens as find_control_tokens
 from .windows import encode
 from .words import word_starts
 
-EDITION = 3
+EDITION = 4
 """To be raised whenever the same text gives another corpus."""
 CHARACTERS_AT_ONCE = 1_000_000
 """Characters that are encoded together, give or take a document; a longer one is encoded through windows."""
@@ -99,6 +99,10 @@ def text_backend(
 ) -> Tokenizer:
     """Copy the tokenizer for text alone: it neither cuts nor pads, and finds no special but control tokens.
 
+    The others are not looked for. Pair encoding then writes their names by pieces, but a unigram model (T5,
+    XLM-R) or a vocabulary of words takes a name for its token wherever it stands, as in `<s>old</s>`: there
+    the names become such that no text holds. A name of one character is text (CLIP pads with `!`).
+
     Args:
         tokenizer: A fast one.
         control_tokens: Their names; by default those of all special tokens without a role.
@@ -111,10 +115,20 @@ def text_backend(
         )
     recognized = find_control_tokens(tokenizer) if control_tokens is None else control_tokens
     description = json.loads(original.to_str())
-    for token in description["added_tokens"]:  # `encode_special_tokens` makes text of those that are special
-        token["special"] = token["content"] not in recognized and (
-            token["special"] or token["content"] in tokenizer.all_special_tokens
-        )
+    added, model = description["added_tokens"], description["model"]
+    special = {*tokenizer.all_special_tokens, *(token["content"] for token in added if token["special"])}
+    special -= set(recognized)
+    hidden = {} if model.get("merges") else {name: f"\0{name}" for name in special if len(name) > 1}
+    for token in added:  # `encode_special_tokens` makes text of those that are special
+        name = token["content"]
+        token["special"] = name in special
+        if name in hidden:  # a normalizer might take the first character off again
+            token |= {"content": hidden[name], "normalized": False}
+    if isinstance(model["vocab"], dict):
+        model["vocab"] = {hidden.get(name, name): idx for name, idx in model["vocab"].items()}
+        model["unk_token"] = hidden.get(model["unk_token"], model["unk_token"])
+    else:
+        model["vocab"] = [(hidden.get(name, name), score) for name, score in model["vocab"]]
     backend = Tokenizer.from_str(json.dumps(description))
     backend.no_padding()
     backend.no_truncation()

@@ -38,9 +38,11 @@ def test_a_corpus_holds_what_its_tokenizer_gives(kind):
     tokenizer = tokenizer_kinds.KINDS[kind]()
     texts = [*tokenizer_kinds.TEXTS.values(), *TEXTS[:4], ""]
     corpus = tokenize(texts, tokenizer)
+    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     for index, text in enumerate(texts):
-        encoding = tokenizer(text, add_special_tokens=False, split_special_tokens=True)
-        assert corpus.document(index).tolist() == encoding["input_ids"], text
+        expected = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        if special.isdisjoint(expected):  # its model takes names in a text for tokens; see below
+            assert corpus.document(index).tolist() == expected, text
     assert corpus.num_documents == len(texts)
     assert (np.diff(corpus.sentence_offsets) > 0).all()
     assert corpus.word_starts[corpus.sentence_offsets[:-1]].all()
@@ -70,6 +72,23 @@ def test_a_token_across_two_sentences_belongs_to_the_first():
 def test_text_never_becomes_a_special_token(tokenizer):
     signs = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     assert signs.isdisjoint(tokenize(TEXTS, tokenizer).tokens.tolist())
+
+
+def of_words():
+    backend = Tokenizer(WordLevel({"<unk>": 0, "</s>": 1, "<mask>": 2, "!": 3, "old": 4}, "<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    roles = {"unk_token": "<unk>", "eos_token": "</s>", "mask_token": "<mask>", "pad_token": "!"}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
+
+
+@pytest.mark.parametrize("make", [of_words, tokenizer_kinds.KINDS["metaspace"]])
+def test_names_of_special_tokens_are_text_to_models_that_would_take_them_for_tokens(make):
+    """As google/sentencepiece#777 has it: `</s>` in a text is four characters, or whatever it is made of."""
+    tokenizer = make()
+    tokens = tokenize(["The old </s> price <mask> is <s>old</s> <unk> now !"], tokenizer).tokens.tolist()
+    assert {tokenizer.eos_token_id, tokenizer.bos_token_id, tokenizer.mask_token_id}.isdisjoint(tokens)
+    assert tokens[-1] == tokenizer.convert_tokens_to_ids("!")
+    assert tokenizer.eos_token_id in tokenize(["old </s>"], tokenizer, ["</s>"]).tokens
 
 
 def test_control_tokens_in_a_text_are_those_of_the_tokenizer():
