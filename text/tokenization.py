@@ -30,15 +30,17 @@ from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
+from tokenizers import __version__ as tokenizers_version
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from .bad_records import Tally
 from .cache import cache_folder, made_once, name_of
-from .corpus import TokenizedCorpus, offsets, save_corpus, token_kind
+from .corpus import TokenizedCorpus, join_corpora, offsets, save_corpus, token_kind
 from .documents import Documents
 from .sentences import sentence_begins
 from .special_tokens import control_tokens as find_control_tokens
+from .special_tokens import ends_read_as_text
 from .windows import encode
 from .words import word_starts
 
@@ -65,16 +67,18 @@ def tokenized_corpus(
         control_tokens: Special tokens that are recognized in the text; by default those without a role.
 
     Warns:
-        UserWarning: Bad records were skipped, be it by an earlier run.
+        UserWarning: Bad records were skipped, be it by an earlier run, or ends of texts were read as text.
 
     Raises:
         ValueError: The documents cannot be read or are empty, or the tokenizer is not a fast one.
     """
     backend = text_backend(tokenizer, control_tokens)
-    folder = cache_folder(cache) / "tokenized" / name_of(EDITION, backend.to_str(), documents.fingerprint())
+    name = name_of(EDITION, tokenizers_version, backend.to_str(), documents.fingerprint())
+    folder = cache_folder(cache) / "tokenized" / name
+    ends = ends_read_as_text(tokenizer, control_tokens or ())
     shards = folder.with_name(f"{folder.name}-{CHARACTERS_AT_ONCE}-{BATCHES_OF_A_SHARD}.shards")
     try:
-        made_once(folder, lambda target: _fill(target, shards, documents, backend))
+        made_once(folder, lambda target: _fill(target, shards, documents, backend, ends))
     except ValueError:  # the text has to change, and then this is of no use
         shutil.rmtree(shards, ignore_errors=True)
         raise
@@ -91,7 +95,8 @@ def tokenize(
 ) -> TokenizedCorpus:
     """Tokenize documents into memory; see `tokenized_corpus`."""
     backend = text_backend(tokenizer, control_tokens)
-    return _tokenize(list(documents), backend, token_kind(_num_ids(backend)))
+    kind = token_kind(_num_ids(backend))
+    return join_corpora([_tokenize(texts, backend, kind) for texts in _batches(documents)])
 
 
 def text_backend(
@@ -136,11 +141,15 @@ def text_backend(
     return backend
 
 
-def _fill(folder: Path, shards: Path, documents: Documents, backend: Tokenizer) -> None:
-    """Write the tokenized documents into a folder, by way of `shards`, with a progress bar."""
+def _fill(folder: Path, shards: Path, documents: Documents, backend: Tokenizer, ends: Sequence[str]) -> None:
+    """Write the tokenized documents into a folder, by way of `shards`, with a progress bar; count `ends`."""
     tally, size = Tally(), _num_ids(backend)
     kind = token_kind(size)
     with tqdm(desc=f"tokenizing {documents.name}", unit=" documents", disable=None, leave=False) as bar:
+
+        def counted(text: str) -> str:
+            tally.count_names(text, ends)
+            return text
 
         def tokenized(batches: Iterable[tuple[int, list[str]]]) -> Iterator[TokenizedCorpus]:
             for _, texts in batches:
@@ -148,7 +157,7 @@ def _fill(folder: Path, shards: Path, documents: Documents, backend: Tokenizer) 
                 bar.update(len(texts))
 
         def parts() -> Iterator[TokenizedCorpus]:
-            batches = enumerate(_batches(documents.read(tally)))
+            batches = enumerate(_batches(map(counted, documents.read(tally))))
             for number, group in groupby(batches, lambda numbered: numbered[0] // BATCHES_OF_A_SHARD):
                 write = partial(save_corpus, tokenized(group), vocabulary_size=size, tally=Tally())
                 yield TokenizedCorpus.load(made_once(shards / f"{number:06}", write))

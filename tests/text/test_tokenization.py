@@ -138,7 +138,7 @@ def test_a_corpus_is_tokenized_once(tmp_path, calls):
         np.testing.assert_array_equal(getattr(first, name), getattr(tokenize(TEXTS[:2], tokenizer), name))
 
 
-def test_a_changed_file_or_tokenizer_is_tokenized_anew(tmp_path, calls):
+def test_a_changed_file_or_tokenizer_is_tokenized_anew(tmp_path, calls, monkeypatch):
     file = tmp_path / "texts.txt"
     file.write_text("One text.")
     tokenizer, other = (train_tokenizer(TEXTS, "byte_bpe", size) for size in (300, 400))
@@ -148,17 +148,24 @@ def test_a_changed_file_or_tokenizer_is_tokenized_anew(tmp_path, calls):
     changed = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
     assert calls == [["One text."], ["One text."], ["Another text."]]
     assert tokenizer.decode(changed.document(0)) == "Another text."
+    monkeypatch.setattr(tokenization, "tokenizers_version", "of tomorrow")
+    tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+    assert len(calls) == 4
 
 
-def test_batches_do_not_change_the_corpus(tmp_path, monkeypatch):
+def test_batches_do_not_change_the_corpus(tmp_path, monkeypatch, calls):
     file = tmp_path / "texts.txt"
     file.write_text("\n\n".join(TEXTS[::2]))
     tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
     whole = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "whole")
     monkeypatch.setattr(tokenization, "CHARACTERS_AT_ONCE", 20)
     parts = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "parts")
+    calls.clear()
+    in_memory = tokenize(TEXTS[::2], tokenizer)
+    assert len(calls) == 4
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+        np.testing.assert_array_equal(getattr(whole, name), getattr(in_memory, name))
 
 
 WORDS = [
@@ -249,6 +256,20 @@ def test_skipped_records_are_told_of_again_when_the_corpus_comes_from_the_cache(
     assert len(calls) == 1
     with pytest.raises(ValueError, match="line 3"):
         tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+
+
+def test_ends_of_texts_that_stand_in_a_text_are_told_of(tmp_path, recwarn):
+    file = tmp_path / "texts.txt"
+    file.write_text("One text.</s>Two.</s>\n\n<mask> here.")
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
+    for _ in range(2):
+        with pytest.warns(
+            UserWarning, match="'</s>', which .* stands in the text 2 times and is read as text"
+        ):
+            tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+    recwarn.clear()
+    tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache", ["</s>"])
+    assert not recwarn
 
 
 @pytest.mark.parametrize(("tokenized_before", "kept"), [(1, 0), (5, 4), (8, 8)])
