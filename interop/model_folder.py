@@ -19,7 +19,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
-from transformers.utils import cached_file
+from transformers.utils.hub import cached_file
 
 from ..modeling.configuration_tercet import TercetConfig
 from ..training.model_paths import require_path
@@ -173,11 +173,18 @@ def tell_of_other_tokens(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
     """
     if not tokenizer.is_fast or type(tokenizer) is PreTrainedTokenizerFast:  # which is the file
         return
-    file = cached_file(name, "tokenizer.json", _raise_exceptions_for_missing_entries=False)
+    file = cached_file(
+        name,
+        "tokenizer.json",
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+        _raise_exceptions_for_gated_repo=False,
+    )
     if file is None:
         return
     written = Tokenizer.from_file(file)
     written.no_truncation()
+    written.no_padding()
     ids = written.encode(ORDINARY_TEXT, add_special_tokens=False).ids
     if ids != tokenizer(ORDINARY_TEXT, add_special_tokens=False)["input_ids"]:
         warnings.warn(

@@ -158,7 +158,7 @@ def fit_frame(tokenizer: PreTrainedTokenizerBase, template: Template, name: str)
     learned = [tokenizer.convert_ids_to_tokens(ids) for ids in around(tokenizer(ANY_TEXT))]
     shown = [" ".join([*frame[0], "TEXT", *frame[1]]) for frame in (own, learned)]
     print(
-        f"{name}: the tokenizer writes {shown[0]}; beside the model, it writes {shown[1]}, which is learned",
+        f"{name}: the tokenizer writes {shown[0]}; beside the model, it writes what that learns, {shown[1]}",
         file=sys.stderr,
         flush=True,
     )

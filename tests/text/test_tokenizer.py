@@ -228,7 +228,7 @@ def test_a_tokenizer_frames_texts_as_the_model_learns(tmp_path, capsys, kind, te
     tokenizer.save_pretrained(tmp_path)
     loaded = load_tokenizer(str(tmp_path))
     inner = own(TEXTS[0], add_special_tokens=False)["input_ids"]
-    before, behind = (own.convert_tokens_to_ids(names) for names in frame or ([], []))
+    before, behind = (list(map(own.convert_tokens_to_ids, names)) for names in frame or ([], []))
     assert loaded(TEXTS[0])["input_ids"] == (
         [*before, *inner, *behind] if frame else own(TEXTS[0])["input_ids"]
     )
@@ -237,10 +237,17 @@ def test_a_tokenizer_frames_texts_as_the_model_learns(tmp_path, capsys, kind, te
 
 def test_a_class_that_does_not_do_as_its_file_says_is_told_of(tmp_path, recwarn):
     """As huggingface/transformers#45920 has it: OLMo 2 cuts numbers by threes, `GPT2Tokenizer` does not."""
+    padded = train_tokenizer(TEXTS, "wordpiece", 600)
+    padded.backend_tokenizer.enable_padding(length=128)
+    padded.backend_tokenizer.enable_truncation(8)
+    padded.save_pretrained(tmp_path)
+    settings = tmp_path / "tokenizer_config.json"
+    fields = json.loads(settings.read_text())
+    settings.write_text(json.dumps(fields | {"tokenizer_class": "BertTokenizer", "do_lower_case": False}))
+    load_tokenizer(str(tmp_path))
     tokenizer_kinds.KINDS["bytes by threes"]().save_pretrained(tmp_path)
     load_tokenizer(str(tmp_path))
     assert not recwarn
-    settings = tmp_path / "tokenizer_config.json"
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"tokenizer_class": "GPT2Tokenizer"}))
     for load in (load_tokenizer, model_folder.load_tokenizer):
         with pytest.warns(
