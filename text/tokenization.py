@@ -96,7 +96,8 @@ def tokenize(
     """Tokenize documents into memory; see `tokenized_corpus`."""
     backend = text_backend(tokenizer, control_tokens)
     kind = token_kind(_num_ids(backend))
-    return join_corpora([_tokenize(texts, backend, kind) for texts in _batches(documents)])
+    batches = list(_batches(documents)) or [[]]
+    return join_corpora([_tokenize(texts, backend, kind) for texts in batches])
 
 
 def text_backend(

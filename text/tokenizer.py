@@ -88,8 +88,8 @@ def wrapped(
 ) -> PreTrainedTokenizerFast:
     """Make a tokenizer of `transformers` from one of `tokenizers`."""
     if template != "plain":
-        ids = {name: backend.token_to_id(name) for name in (special.opening, special.closing)}
-        backend.post_processor = framing(template, ids, [special.opening], [special.closing])
+        ends = [special.opening], [special.closing]
+        backend.post_processor = framing(template, backend.get_vocab(), *ends)
     options: dict[str, Any] = {} if model_max_length is None else {"model_max_length": model_max_length}
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
@@ -107,13 +107,13 @@ def wrapped(
 
 
 def framing(
-    template: Template, ids: Mapping[str, int], opening: Sequence[str], closing: Sequence[str]
+    template: Template, vocabulary: Mapping[str, int], opening: Sequence[str], closing: Sequence[str]
 ) -> processors.TemplateProcessing:
     """Say what a call of a tokenizer puts around a text, and around two.
 
     Args:
         template: See `train_tokenizer`; what is `plain` begins with `opening`.
-        ids: Of the tokens that may be put there.
+        vocabulary: The ids of all tokens.
         opening: The token that opens a text, if there is one.
         closing: The token that closes it, if there is one.
     """
@@ -123,7 +123,9 @@ def framing(
     single = [*before, "$A", *behind]
     pair = [*single, f"$B{kind}", *(f"{name}{kind}" for name in behind)]
     return processors.TemplateProcessing(
-        " ".join(single), " ".join(pair), [(name, ids[name]) for name in dict.fromkeys([*before, *behind])]
+        single,
+        pair,
+        [(name, vocabulary[name]) for name in dict.fromkeys([*before, *behind])],
     )
 
 
@@ -150,8 +152,7 @@ def fit_frame(tokenizer: PreTrainedTokenizerBase, template: Template, name: str)
         is_fit = set(needed) <= set(before) and set(closing) <= set(behind)
     if is_fit:
         return
-    ids = {token: tokenizer.convert_tokens_to_ids(token) for token in (*opening, *closing)}
-    tokenizer.backend_tokenizer.post_processor = framing(template, ids, opening, closing)
+    tokenizer.backend_tokenizer.post_processor = framing(template, tokenizer.get_vocab(), opening, closing)
     tokenizer.__class__ = PreTrainedTokenizerFast
     keep_option(tokenizer, "model_input_names", tokenizer.model_input_names)
     keep_option(tokenizer, "padding_side", "left" if template == "plain" else tokenizer.padding_side)

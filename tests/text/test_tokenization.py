@@ -41,7 +41,7 @@ def test_a_corpus_holds_what_its_tokenizer_gives(kind):
     special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     for index, text in enumerate(texts):
         expected = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-        if special.isdisjoint(expected):  # its model takes names in a text for tokens; see below
+        if special.isdisjoint(expected):  # its model takes names in a text for tokens
             assert corpus.document(index).tolist() == expected, text
     assert corpus.num_documents == len(texts)
     assert (np.diff(corpus.sentence_offsets) > 0).all()
@@ -72,36 +72,6 @@ def test_a_token_across_two_sentences_belongs_to_the_first():
 def test_text_never_becomes_a_special_token(tokenizer):
     signs = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     assert signs.isdisjoint(tokenize(TEXTS, tokenizer).tokens.tolist())
-
-
-def of_words():
-    backend = Tokenizer(WordLevel({"<unk>": 0, "</s>": 1, "<mask>": 2, "!": 3, "old": 4}, "<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    roles = {"unk_token": "<unk>", "eos_token": "</s>", "mask_token": "<mask>", "pad_token": "!"}
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
-
-
-@pytest.mark.parametrize("make", [of_words, tokenizer_kinds.KINDS["metaspace"]])
-def test_names_of_special_tokens_are_text_to_models_that_would_take_them_for_tokens(make):
-    """As google/sentencepiece#777 has it: `</s>` in a text is four characters, or whatever it is made of."""
-    tokenizer = make()
-    tokens = tokenize(["The old </s> price <mask> is <s>old</s> <unk> now !"], tokenizer).tokens.tolist()
-    assert {tokenizer.eos_token_id, tokenizer.bos_token_id, tokenizer.mask_token_id}.isdisjoint(tokens)
-    assert tokens[-1] == tokenizer.convert_tokens_to_ids("!")
-    assert tokenizer.eos_token_id in tokenize(["old </s>"], tokenizer, ["</s>"]).tokens
-
-
-def test_control_tokens_in_a_text_are_those_of_the_tokenizer():
-    text = "<|title|>Tale<|body|>It says [MASK] </s> <mask>.<|body|>"
-    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400, special_tokens=["<|title|>", "<|body|>"])
-    title, body = map(tokenizer.convert_tokens_to_ids, ["<|title|>", "<|body|>"])
-    found = tokenize([text], tokenizer).document(0).tolist()
-    assert [idx for idx in found if idx in tokenizer.all_special_ids] == [title, body, body]
-    assert tokenizer.decode(found) == text
-    assert title in tokenize([text], tokenizer, ["<|title|>"]).tokens
-    assert body not in tokenize([text], tokenizer, ["<|title|>"]).tokens
-    as_text = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-    assert tokenize([text], tokenizer, []).document(0).tolist() == as_text
 
 
 def test_bytes_are_those_of_the_text(tokenizer):
@@ -256,20 +226,6 @@ def test_skipped_records_are_told_of_again_when_the_corpus_comes_from_the_cache(
     assert len(calls) == 1
     with pytest.raises(ValueError, match="line 3"):
         tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
-
-
-def test_ends_of_texts_that_stand_in_a_text_are_told_of(tmp_path, recwarn):
-    file = tmp_path / "texts.txt"
-    file.write_text("One text.</s>Two.</s>\n\n<mask> here.")
-    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
-    for _ in range(2):
-        with pytest.warns(
-            UserWarning, match="'</s>', which .* stands in the text 2 times and is read as text"
-        ):
-            tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
-    recwarn.clear()
-    tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache", ["</s>"])
-    assert not recwarn
 
 
 @pytest.mark.parametrize(("tokenized_before", "kept"), [(1, 0), (5, 4), (8, 8)])
