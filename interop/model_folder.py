@@ -6,10 +6,12 @@ pickle is executed.
 
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any, cast
 
 from huggingface_hub import snapshot_download
+from tokenizers import Tokenizer
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -17,6 +19,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
+from transformers.utils.hub import cached_file
 
 from ..modeling.configuration_tercet import TercetConfig
 from ..training.model_paths import require_path
@@ -41,6 +44,9 @@ MOST_SPARE_ROWS = 2**17
 
 TOKENIZERS = ("tokenizer*.json", "vocab.*", "*.model", "*.spm")
 """Files of which a folder with a tokenizer has at least one."""
+
+ORDINARY_TEXT = "The ferry didn't leave in 2023; if (x1 != 1250) return [0.5], said Zoe."
+"""A sentence with what tokenizers cut in different ways: spaces, apostrophes, numbers, signs, capitals."""
 
 
 def find_folder(name: str, revision: str | None = None) -> Path:
@@ -148,13 +154,45 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool | None = None) -> Pr
         return None
     try:
         with quietly():
-            return AutoTokenizer.from_pretrained(folder, trust_remote_code=bool(trust_remote_code))
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=bool(trust_remote_code))
     except Exception as error:  # every kind fails in its own way
         if "trust_remote_code" in str(error):
             raise untrusted(f"the tokenizer in {folder} brings", trust_remote_code) from error
         raise ValueError(
             f"the tokenizer in {folder} cannot be loaded ({first_line(error)}): copy its files again"
         ) from error
+    tell_of_other_tokens(tokenizer, str(folder))
+    return tokenizer
+
+
+def tell_of_other_tokens(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """Compare what a tokenizer does with its `tokenizer.json`: some classes read the vocabulary there alone.
+
+    Warns:
+        UserWarning: They give other tokens of a sentence (so OLMo 2's as `GPT2Tokenizer`).
+    """
+    if not tokenizer.is_fast or type(tokenizer) is PreTrainedTokenizerFast:  # which is the file
+        return
+    file = cached_file(
+        name,
+        "tokenizer.json",
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+        _raise_exceptions_for_gated_repo=False,
+    )
+    if file is None:
+        return
+    written = Tokenizer.from_file(file)
+    written.no_truncation()
+    written.no_padding()
+    ids = written.encode(ORDINARY_TEXT, add_special_tokens=False).ids
+    if ids != tokenizer(ORDINARY_TEXT, add_special_tokens=False)["input_ids"]:
+        warnings.warn(
+            f"{name}: transformers' {type(tokenizer).__name__} does not cut text as tokenizer.json there "
+            "does, which tokenizers, llama.cpp and others read: if the model has learned from the tokens of "
+            'that file, set "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json',
+            stacklevel=2,
+        )
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

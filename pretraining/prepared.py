@@ -19,7 +19,7 @@ from ..objectives.base_recipe import Trainable
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents
 from ..text.texts_read import warn_of_overlap
-from ..text.tokenizer import load_tokenizer, train_tokenizer
+from ..text.tokenizer import fit_frame, load_tokenizer, train_tokenizer
 from ..training.evaluation import HeldOut
 from ..training.examples import Examples, LeftOut, left_out_of
 from ..training.objective import Objective
@@ -127,6 +127,7 @@ def load_or_train_tokenizer(
         ValueError: It cannot be loaded, or the text or the vocabulary's size is impossible.
     """
     if inputs.tokenizer is not None:
+        fit_frame(inputs.tokenizer, recipe.objective.template, str(recipe.tokenizer.path))
         return inputs.tokenizer
     if trained is None:
         trained = trained_tokenizer(recipe, inputs.texts["train"], most_positions(inputs.config))

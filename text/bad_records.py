@@ -64,7 +64,15 @@ class Tally:
     one_sided: int = 0
     """Pairs with text on one side only, which were left out."""
     first: list[str] = field(default_factory=list)
-    """The first of those, each with its location and its problem."""
+    """The first bad ones, each with its location and its problem."""
+    names: dict[str, int] = field(default_factory=dict)
+    """How often names of tokens that begin or end texts stand in the text, which are read as text."""
+
+    def count_names(self, text: str, names: Sequence[str]) -> None:
+        """Count names in a text."""
+        for name in names:
+            if number := text.count(name):
+                self.names[name] = self.names.get(name, 0) + number
 
     def skip(self, location: str, problem: str) -> None:
         """Count a bad record."""
@@ -73,13 +81,19 @@ class Tally:
             self.first.append(f"{location}: {problem}")
 
     def warn(self, name: str) -> None:
-        """Tell of what is left out of the corpus `name`, if anything; once in Python."""
+        """Tell of what is left out of the corpus `name` or read as text, if anything; once in Python."""
         if self.skipped:
             warnings.warn(f"corpus {name}: {self}", stacklevel=1)
         if self.one_sided:
             warnings.warn(
                 f"corpus {name}: {self.one_sided:,} of {self.records:,} pairs have text on one side only, "
                 "and are left out",
+                stacklevel=1,
+            )
+        for token, number in self.names.items():
+            warnings.warn(
+                f"corpus {name}: {token!r}, which begins or ends texts for the tokenizer, stands in the text "
+                f"{number:,} times and is read as text: name it in corpus.control_tokens if it is meant",
                 stacklevel=1,
             )
 

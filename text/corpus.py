@@ -12,7 +12,7 @@ Shapes: N tokens, S sentences, D documents.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
@@ -144,6 +144,21 @@ def save_corpus(
     finally:
         writer.close(tally)
     return writer
+
+
+def join_corpora(parts: Sequence[TokenizedCorpus]) -> TokenizedCorpus:
+    """Put corpora one after another, in memory."""
+
+    def joined(name: str, change: Callable[[np.ndarray], np.ndarray] = np.asarray) -> np.ndarray:
+        return np.concatenate([change(getattr(part, name)) for part in parts])
+
+    return TokenizedCorpus(
+        tokens=joined("tokens"),
+        word_starts=joined("word_starts"),
+        sentence_offsets=offsets(joined("sentence_offsets", np.diff)),
+        document_offsets=offsets(joined("document_offsets", np.diff)),
+        document_bytes=joined("document_bytes"),
+    )
 
 
 def token_kind(vocabulary_size: int) -> np.dtype:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from datasets import Dataset, IterableDataset, load_dataset
+from datasets import Dataset, IterableDataset, load_dataset, load_dataset_builder
 
 from .bad_records import Limit, Record, Tally, problem_of, refusal
 from .cache import cache_folder
@@ -32,6 +32,7 @@ from .documentation import documentation_file
 from .found_files import find_files
 from .packed_files import ending, first_line
 from .paths import named_path
+from .row_formats import require_columns
 
 Source = str | Path | Sequence[str | Path]
 """What a recipe may name as a corpus."""
@@ -157,9 +158,12 @@ class HubDocuments(Documents):
         """Read the data set's rows in the order of its files.
 
         Raises:
-            ValueError: The data set cannot be loaded, or breaks off.
+            ValueError: The data set cannot be loaded, lacks a column, or breaks off.
         """
         dataset, number = self._open(), 0
+        if dataset.column_names:  # which not every stream knows
+            require_columns(f"corpus {self.name}", dataset.column_names, self.required)
+            dataset = dataset.select_columns(list(self.required))  # pictures and sounds stay packed
         try:
             for columns in cast(Iterator[dict[str, list[Any]]], dataset.iter(batch_size=ROWS_AT_ONCE)):
                 for values in zip(*columns.values(), strict=True):
@@ -171,18 +175,17 @@ class HubDocuments(Documents):
             ) from error
 
     def fingerprint(self) -> str:
-        """Describe the data set by what `datasets` computed from its files."""
-        return repr([*self._reading(), self.name, getattr(self._open(), "_fingerprint", None)])
+        """Describe the data set by what `datasets` knows of its files."""
+        return repr([*self._reading(), self.name, self._version()])
 
     def identify(self) -> list[dict[str, Any]]:
-        """Give the data set's id, its split, and what `datasets` computed from its files."""
-        return [
-            {
-                "name": self.name,
-                "dataset": self.dataset,
-                "fingerprint": getattr(self._open(), "_fingerprint", None),
-            }
-        ]
+        """Give the data set's id, its split, and what `datasets` knows of its files."""
+        return [{"name": self.name, "dataset": self.dataset, "fingerprint": self._version()}]
+
+    def _version(self) -> str:
+        """Name what changes with the files: of a stream, whose rows are not known, the Hub's commit."""
+        version = getattr(self._open(), "_fingerprint", None)
+        return version or str(load_dataset_builder(self.dataset, self.config).hash)
 
     def _open(self) -> Dataset | IterableDataset:
         try:

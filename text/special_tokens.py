@@ -18,7 +18,7 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 SENTINEL = "<extra_id_{}>"
 """Name of the k-th sentinel, as T5's tokenizers spell it."""
@@ -77,18 +77,33 @@ def control_tokens(
     return list(choice)
 
 
+def ends_read_as_text(tokenizer: PreTrainedTokenizerBase, recognized: Sequence[str]) -> list[str]:
+    """List the tokens that begin or end texts and are not recognized in a text, though it may hold them.
+
+    Corpora for other programs have `<|endoftext|>` between documents, or dialogues whose turns end with it. A
+    name of one character, such as a line end, is text.
+    """
+    ends = dict.fromkeys((tokenizer.bos_token, tokenizer.eos_token))
+    return [name for name in ends if isinstance(name, str) and len(name) > 1 and name not in recognized]
+
+
 def target_language(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
     """Say what the language of targets asks of a decoder, if a fast tokenizer marks it in them (mBART, NLLB).
 
     A code that stands before a target is written first. With one behind it the decoder starts: it reads the
     targets one step late, and the last token first (mBART).
     """
-    encoding = (tokenizer(text_target=ANY_TEXT).encodings or [])[0]
-    of_text = [place for place, number in enumerate(encoding.sequence_ids) if number is not None]
-    before, behind = encoding.ids[: min(of_text, default=0)], encoding.ids[max(of_text, default=-1) + 1 :]
+    before, behind = around(tokenizer(text_target=ANY_TEXT))
     usual = {getattr(tokenizer, f"{role}_token_id") for role in ("bos", "cls", "eos", "sep")}
     found = {"forced_bos_token_id": before[-1:], "decoder_start_token_id": behind[-1:]}
     return {name: ids[0] for name, ids in found.items() if ids and ids[0] not in usual}
+
+
+def around(encoded: BatchEncoding) -> tuple[list[int], list[int]]:
+    """Give the ids that a fast tokenizer has put before a text and behind it."""
+    encoding = (encoded.encodings or [])[0]
+    of_text = [place for place, number in enumerate(encoding.sequence_ids) if number is not None]
+    return encoding.ids[: min(of_text, default=0)], encoding.ids[max(of_text, default=-1) + 1 :]
 
 
 def is_special(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:

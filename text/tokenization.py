@@ -30,19 +30,21 @@ from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
+from tokenizers import __version__ as tokenizers_version
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from .bad_records import Tally
 from .cache import cache_folder, made_once, name_of
-from .corpus import TokenizedCorpus, offsets, save_corpus, token_kind
+from .corpus import TokenizedCorpus, join_corpora, offsets, save_corpus, token_kind
 from .documents import Documents
 from .sentences import sentence_begins
 from .special_tokens import control_tokens as find_control_tokens
+from .special_tokens import ends_read_as_text
 from .windows import encode
 from .words import word_starts
 
-EDITION = 3
+EDITION = 4
 """To be raised whenever the same text gives another corpus."""
 CHARACTERS_AT_ONCE = 1_000_000
 """Characters that are encoded together, give or take a document; a longer one is encoded through windows."""
@@ -65,16 +67,18 @@ def tokenized_corpus(
         control_tokens: Special tokens that are recognized in the text; by default those without a role.
 
     Warns:
-        UserWarning: Bad records were skipped, be it by an earlier run.
+        UserWarning: Bad records were skipped, be it by an earlier run, or ends of texts were read as text.
 
     Raises:
         ValueError: The documents cannot be read or are empty, or the tokenizer is not a fast one.
     """
     backend = text_backend(tokenizer, control_tokens)
-    folder = cache_folder(cache) / "tokenized" / name_of(EDITION, backend.to_str(), documents.fingerprint())
+    name = name_of(EDITION, tokenizers_version, backend.to_str(), documents.fingerprint())
+    folder = cache_folder(cache) / "tokenized" / name
+    ends = ends_read_as_text(tokenizer, control_tokens or ())
     shards = folder.with_name(f"{folder.name}-{CHARACTERS_AT_ONCE}-{BATCHES_OF_A_SHARD}.shards")
     try:
-        made_once(folder, lambda target: _fill(target, shards, documents, backend))
+        made_once(folder, lambda target: _fill(target, shards, documents, backend, ends))
     except ValueError:  # the text has to change, and then this is of no use
         shutil.rmtree(shards, ignore_errors=True)
         raise
@@ -91,13 +95,19 @@ def tokenize(
 ) -> TokenizedCorpus:
     """Tokenize documents into memory; see `tokenized_corpus`."""
     backend = text_backend(tokenizer, control_tokens)
-    return _tokenize(list(documents), backend, token_kind(_num_ids(backend)))
+    kind = token_kind(_num_ids(backend))
+    batches = list(_batches(documents)) or [[]]
+    return join_corpora([_tokenize(texts, backend, kind) for texts in batches])
 
 
 def text_backend(
     tokenizer: PreTrainedTokenizerBase, control_tokens: Sequence[str] | None = None
 ) -> Tokenizer:
     """Copy the tokenizer for text alone: it neither cuts nor pads, and finds no special but control tokens.
+
+    The others are not looked for. Pair encoding then writes their names by pieces, but a unigram model (T5,
+    XLM-R) or a vocabulary of words takes a name for its token wherever it stands, as in `<s>old</s>`: there
+    the names become such that no text holds. A name of one character is text (CLIP pads with `!`).
 
     Args:
         tokenizer: A fast one.
@@ -111,10 +121,20 @@ def text_backend(
         )
     recognized = find_control_tokens(tokenizer) if control_tokens is None else control_tokens
     description = json.loads(original.to_str())
-    for token in description["added_tokens"]:  # `encode_special_tokens` makes text of those that are special
-        token["special"] = token["content"] not in recognized and (
-            token["special"] or token["content"] in tokenizer.all_special_tokens
-        )
+    added, model = description["added_tokens"], description["model"]
+    special = {*tokenizer.all_special_tokens, *(token["content"] for token in added if token["special"])}
+    special -= set(recognized)
+    hidden = {} if model.get("merges") else {name: f"\0{name}" for name in special if len(name) > 1}
+    for token in added:  # `encode_special_tokens` makes text of those that are special
+        name = token["content"]
+        token["special"] = name in special
+        if name in hidden:  # a normalizer might take the first character off again
+            token |= {"content": hidden[name], "normalized": False}
+    if isinstance(model["vocab"], dict):
+        model["vocab"] = {hidden.get(name, name): idx for name, idx in model["vocab"].items()}
+        model["unk_token"] = hidden.get(model["unk_token"], model["unk_token"])
+    else:
+        model["vocab"] = [(hidden.get(name, name), score) for name, score in model["vocab"]]
     backend = Tokenizer.from_str(json.dumps(description))
     backend.no_padding()
     backend.no_truncation()
@@ -122,11 +142,15 @@ def text_backend(
     return backend
 
 
-def _fill(folder: Path, shards: Path, documents: Documents, backend: Tokenizer) -> None:
-    """Write the tokenized documents into a folder, by way of `shards`, with a progress bar."""
+def _fill(folder: Path, shards: Path, documents: Documents, backend: Tokenizer, ends: Sequence[str]) -> None:
+    """Write the tokenized documents into a folder, by way of `shards`, with a progress bar; count `ends`."""
     tally, size = Tally(), _num_ids(backend)
     kind = token_kind(size)
     with tqdm(desc=f"tokenizing {documents.name}", unit=" documents", disable=None, leave=False) as bar:
+
+        def counted(text: str) -> str:
+            tally.count_names(text, ends)
+            return text
 
         def tokenized(batches: Iterable[tuple[int, list[str]]]) -> Iterator[TokenizedCorpus]:
             for _, texts in batches:
@@ -134,7 +158,7 @@ def _fill(folder: Path, shards: Path, documents: Documents, backend: Tokenizer) 
                 bar.update(len(texts))
 
         def parts() -> Iterator[TokenizedCorpus]:
-            batches = enumerate(_batches(documents.read(tally)))
+            batches = enumerate(_batches(map(counted, documents.read(tally))))
             for number, group in groupby(batches, lambda numbered: numbered[0] // BATCHES_OF_A_SHARD):
                 write = partial(save_corpus, tokenized(group), vocabulary_size=size, tally=Tally())
                 yield TokenizedCorpus.load(made_once(shards / f"{number:06}", write))

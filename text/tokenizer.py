@@ -10,14 +10,16 @@ Every kind has a padding token of its own, apart from the one that ends a text, 
 an objective may ask for: bos and cls are one token, eos and sep another.
 """
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..interop.model_folder import pads, require_dense_ids, untrusted
-from .special_tokens import SENTINEL
+from ..interop.model_folder import pads, require_dense_ids, tell_of_other_tokens, untrusted
+from ..interop.tokenizer_roles import keep_option
+from .special_tokens import ANY_TEXT, SENTINEL, around
 from .vocabularies import KINDS, SpecialTokens, too_small
 
 Kind = Literal["wordpiece", "byte_bpe", "unigram", "characters", "words"]
@@ -86,17 +88,9 @@ def wrapped(
     model_max_length: int | None,
 ) -> PreTrainedTokenizerFast:
     """Make a tokenizer of `transformers` from one of `tokenizers`."""
-    opening, closing = ((name, backend.token_to_id(name)) for name in (special.opening, special.closing))
-    if template in {"pair", "single"}:
-        single, pair = f"{opening[0]} $A {closing[0]}", f"{opening[0]} $A {closing[0]} $B:1 {closing[0]}:1"
-        backend.post_processor = processors.TemplateProcessing(single, pair, [opening, closing])
-    elif template == "end":
-        backend.post_processor = processors.TemplateProcessing(
-            f"$A {closing[0]}", f"$A {closing[0]} $B:1 {closing[0]}:1", [closing]
-        )
-    elif template == "both_ends":
-        single = f"{closing[0]} $A {closing[0]}"
-        backend.post_processor = processors.TemplateProcessing(single, f"{single} $B {closing[0]}", [closing])
+    if template != "plain":
+        ends = [special.opening], [special.closing]
+        backend.post_processor = framing(template, backend.get_vocab(), *ends)
     options: dict[str, Any] = {} if model_max_length is None else {"model_max_length": model_max_length}
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
@@ -110,6 +104,65 @@ def wrapped(
         clean_up_tokenization_spaces=False,
         **special.roles(),
         **options,
+    )
+
+
+def framing(
+    template: Template, vocabulary: Mapping[str, int], opening: Sequence[str], closing: Sequence[str]
+) -> processors.TemplateProcessing:
+    """Say what a call of a tokenizer puts around a text, and around two.
+
+    Args:
+        template: See `train_tokenizer`; what is `plain` begins with `opening`.
+        vocabulary: The ids of all tokens.
+        opening: The token that opens a text, if there is one.
+        closing: The token that closes it, if there is one.
+    """
+    before = {"end": [], "both_ends": closing}.get(template, opening)
+    behind = [] if template == "plain" else closing
+    kind = ":0" if template in {"plain", "both_ends"} else ":1"
+    single = [*before, "$A", *behind]
+    pair = [*single, f"$B{kind}", *(f"{name}{kind}" for name in behind)]
+    return processors.TemplateProcessing(
+        single,
+        pair,
+        [(name, vocabulary[name]) for name in dict.fromkeys([*before, *behind])],
+    )
+
+
+def fit_frame(tokenizer: PreTrainedTokenizerBase, template: Template, name: str) -> None:
+    """Let a call of a tokenizer put around a text what the model learns to see there; say so if it did not.
+
+    BERT's closes texts, after which a decoder would begin another one; GPT-2's leaves out the tokens between
+    which an encoder reads. What else stands around a text (the code of a language) stays. A tokenizer of a
+    class of its own becomes one of the general class: some build their frames anew when they are loaded.
+
+    Args:
+        tokenizer: It is changed, if need be.
+        template: See `train_tokenizer`; whatever begins a text may stay where it is `plain`.
+        name: Of the tokenizer, for what is told.
+    """
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        return
+    opening, closing = (tokenizer.convert_ids_to_tokens(ids) for ids in frame_ids(tokenizer))
+    own = before, behind = [tokenizer.convert_ids_to_tokens(ids) for ids in around(tokenizer(ANY_TEXT))]
+    if template == "plain":
+        opening, is_fit = before, not behind
+    else:
+        needed = {"end": [], "both_ends": closing}.get(template, opening)
+        is_fit = set(needed) <= set(before) and set(closing) <= set(behind)
+    if is_fit:
+        return
+    tokenizer.backend_tokenizer.post_processor = framing(template, tokenizer.get_vocab(), opening, closing)
+    tokenizer.__class__ = PreTrainedTokenizerFast
+    keep_option(tokenizer, "model_input_names", tokenizer.model_input_names)
+    keep_option(tokenizer, "padding_side", "left" if template == "plain" else tokenizer.padding_side)
+    learned = [tokenizer.convert_ids_to_tokens(ids) for ids in around(tokenizer(ANY_TEXT))]
+    shown = [" ".join([*frame[0], "TEXT", *frame[1]]) for frame in (own, learned)]
+    print(
+        f"{name}: the tokenizer writes {shown[0]}; beside the model, it writes what that learns, {shown[1]}",
+        file=sys.stderr,
+        flush=True,
     )
 
 
@@ -137,6 +190,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
             "(tokenizer.add_special_tokens({'pad_token': '[PAD]'})), and save it again"
         )
     require_dense_ids(tokenizer, path)
+    tell_of_other_tokens(tokenizer, path)
     return tokenizer
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pandas
 import pytest
 import zstandard
-from datasets import Dataset
+from datasets import Audio, Dataset
 
+from tercet.text.bad_records import Limit
 from tercet.text.documents import HubDocuments, open_documents
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -145,6 +146,33 @@ def test_hub_data_sets_are_opened_by_name_configuration_and_split(monkeypatch):
     assert isinstance(documents, HubDocuments)
     assert list(documents) == TEXTS
     assert calls == [("someone/texts", "english", {"split": "validation", "streaming": True})]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_other_columns_of_hub_data_sets_stay_packed(monkeypatch, is_stream):
+    """As in huggingface/datasets#7678: sounds that nobody asked for need another library to be unpacked."""
+    rows = [{"text": text, "sound": {"bytes": b"none", "path": None}} for text in TEXTS]
+    dataset = Dataset.from_list(rows).cast_column("sound", Audio())
+    monkeypatch.setattr(
+        "tercet.text.documents.load_dataset",
+        lambda *_, **__: dataset.to_iterable_dataset() if is_stream else dataset,
+    )
+    assert list(open_documents("someone/texts")) == TEXTS
+    with pytest.raises(
+        ValueError, match=r"\(train\) has no column 'texts': name one of its columns \(text, sound\)"
+    ):
+        list(open_documents("someone/texts", column="texts"))
+
+
+def test_a_changed_stream_has_another_fingerprint(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "someone" / "texts").mkdir(parents=True)
+    known = []
+    for text in TEXTS:
+        (tmp_path / "someone" / "texts" / "train.jsonl").write_text(json.dumps({"text": text}))
+        documents = HubDocuments("text", ("text",), False, Limit(), "someone/texts", None, "train", True)
+        known += [documents.fingerprint(), documents.identify()[0]["fingerprint"]]
+    assert len(set(known)) == 2 * len(TEXTS)
 
 
 def test_a_name_that_is_nothing_says_so(monkeypatch):

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from tercet.text.documents import open_documents
 from tercet.text.special_tokens import (
     control_tokens,
     is_special,
@@ -13,6 +14,10 @@ from tercet.text.special_tokens import (
     sentinel_ids,
     tell_of_control_tokens,
 )
+from tercet.text.tokenization import tokenize, tokenized_corpus
+from tercet.text.tokenizer import train_tokenizer
+
+from . import tokenizer_kinds
 
 
 @pytest.fixture
@@ -84,3 +89,49 @@ def test_control_tokens_that_were_found_are_told_once(with_control_tokens, capsy
     )
     tell_of_control_tokens(tokens[:1], with_control_tokens, ["<|user|>"], "a text")
     assert capsys.readouterr().err == ""
+
+
+def of_words():
+    backend = Tokenizer(WordLevel({"<unk>": 0, "</s>": 1, "<mask>": 2, "!": 3, "old": 4}, "<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    roles = {"unk_token": "<unk>", "eos_token": "</s>", "mask_token": "<mask>", "pad_token": "!"}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
+
+
+@pytest.mark.parametrize("make", [of_words, tokenizer_kinds.KINDS["metaspace"]])
+def test_names_of_special_tokens_are_text_to_models_that_would_take_them_for_tokens(make):
+    """As google/sentencepiece#777 has it: `</s>` in a text is four characters, or whatever it is made of."""
+    tokenizer = make()
+    tokens = tokenize(["The old </s> price <mask> is <s>old</s> <unk> now !"], tokenizer).tokens.tolist()
+    assert {tokenizer.eos_token_id, tokenizer.bos_token_id, tokenizer.mask_token_id}.isdisjoint(tokens)
+    assert tokens[-1] == tokenizer.convert_tokens_to_ids("!")
+    assert tokenizer.eos_token_id in tokenize(["old </s>"], tokenizer, ["</s>"]).tokens
+
+
+def test_control_tokens_in_a_text_are_those_of_the_tokenizer():
+    text = "<|title|>Tale<|body|>It says [MASK] </s> <mask>.<|body|>"
+    tokenizer = train_tokenizer(
+        tokenizer_kinds.CORPUS, "byte_bpe", 400, special_tokens=["<|title|>", "<|body|>"]
+    )
+    title, body = map(tokenizer.convert_tokens_to_ids, ["<|title|>", "<|body|>"])
+    found = tokenize([text], tokenizer).document(0).tolist()
+    assert [idx for idx in found if idx in tokenizer.all_special_ids] == [title, body, body]
+    assert tokenizer.decode(found) == text
+    assert title in tokenize([text], tokenizer, ["<|title|>"]).tokens
+    assert body not in tokenize([text], tokenizer, ["<|title|>"]).tokens
+    as_text = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    assert tokenize([text], tokenizer, []).document(0).tolist() == as_text
+
+
+def test_ends_of_texts_that_stand_in_a_text_are_told_of(tmp_path, recwarn):
+    file = tmp_path / "texts.txt"
+    file.write_text("One text.</s>Two.</s>\n\n<mask> here.")
+    tokenizer = train_tokenizer(tokenizer_kinds.CORPUS, "byte_bpe", 400)
+    for _ in range(2):
+        with pytest.warns(
+            UserWarning, match="'</s>', which .* stands in the text 2 times and is read as text"
+        ):
+            tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+    recwarn.clear()
+    tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache", ["</s>"])
+    assert not recwarn

@@ -38,9 +38,11 @@ def test_a_corpus_holds_what_its_tokenizer_gives(kind):
     tokenizer = tokenizer_kinds.KINDS[kind]()
     texts = [*tokenizer_kinds.TEXTS.values(), *TEXTS[:4], ""]
     corpus = tokenize(texts, tokenizer)
+    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     for index, text in enumerate(texts):
-        encoding = tokenizer(text, add_special_tokens=False, split_special_tokens=True)
-        assert corpus.document(index).tolist() == encoding["input_ids"], text
+        expected = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        if special.isdisjoint(expected):  # its model takes names in a text for tokens
+            assert corpus.document(index).tolist() == expected, text
     assert corpus.num_documents == len(texts)
     assert (np.diff(corpus.sentence_offsets) > 0).all()
     assert corpus.word_starts[corpus.sentence_offsets[:-1]].all()
@@ -70,19 +72,6 @@ def test_a_token_across_two_sentences_belongs_to_the_first():
 def test_text_never_becomes_a_special_token(tokenizer):
     signs = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     assert signs.isdisjoint(tokenize(TEXTS, tokenizer).tokens.tolist())
-
-
-def test_control_tokens_in_a_text_are_those_of_the_tokenizer():
-    text = "<|title|>Tale<|body|>It says [MASK] </s> <mask>.<|body|>"
-    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400, special_tokens=["<|title|>", "<|body|>"])
-    title, body = map(tokenizer.convert_tokens_to_ids, ["<|title|>", "<|body|>"])
-    found = tokenize([text], tokenizer).document(0).tolist()
-    assert [idx for idx in found if idx in tokenizer.all_special_ids] == [title, body, body]
-    assert tokenizer.decode(found) == text
-    assert title in tokenize([text], tokenizer, ["<|title|>"]).tokens
-    assert body not in tokenize([text], tokenizer, ["<|title|>"]).tokens
-    as_text = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-    assert tokenize([text], tokenizer, []).document(0).tolist() == as_text
 
 
 def test_bytes_are_those_of_the_text(tokenizer):
@@ -119,7 +108,7 @@ def test_a_corpus_is_tokenized_once(tmp_path, calls):
         np.testing.assert_array_equal(getattr(first, name), getattr(tokenize(TEXTS[:2], tokenizer), name))
 
 
-def test_a_changed_file_or_tokenizer_is_tokenized_anew(tmp_path, calls):
+def test_a_changed_file_or_tokenizer_is_tokenized_anew(tmp_path, calls, monkeypatch):
     file = tmp_path / "texts.txt"
     file.write_text("One text.")
     tokenizer, other = (train_tokenizer(TEXTS, "byte_bpe", size) for size in (300, 400))
@@ -129,17 +118,24 @@ def test_a_changed_file_or_tokenizer_is_tokenized_anew(tmp_path, calls):
     changed = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
     assert calls == [["One text."], ["One text."], ["Another text."]]
     assert tokenizer.decode(changed.document(0)) == "Another text."
+    monkeypatch.setattr(tokenization, "tokenizers_version", "of tomorrow")
+    tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+    assert len(calls) == 4
 
 
-def test_batches_do_not_change_the_corpus(tmp_path, monkeypatch):
+def test_batches_do_not_change_the_corpus(tmp_path, monkeypatch, calls):
     file = tmp_path / "texts.txt"
     file.write_text("\n\n".join(TEXTS[::2]))
     tokenizer = train_tokenizer(TEXTS, "byte_bpe", 400)
     whole = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "whole")
     monkeypatch.setattr(tokenization, "CHARACTERS_AT_ONCE", 20)
     parts = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "parts")
+    calls.clear()
+    in_memory = tokenize(TEXTS[::2], tokenizer)
+    assert len(calls) == 4
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+        np.testing.assert_array_equal(getattr(whole, name), getattr(in_memory, name))
 
 
 WORDS = [

@@ -5,9 +5,12 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
+from tercet.interop import model_folder
 from tercet.text.special_tokens import sentinel_ids
-from tercet.text.tokenizer import frame_ids, load_tokenizer, train_tokenizer
+from tercet.text.tokenizer import fit_frame, frame_ids, load_tokenizer, train_tokenizer
 from tercet.text.vocabularies import KINDS
+
+from . import tokenizer_kinds
 
 TEXTS = [
     "The house is old, but its doors are new and its windows are clean.",
@@ -210,6 +213,62 @@ def test_a_loaded_tokenizer_must_exist_and_pad(tmp_path, capsys):
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="has neither a pad token nor an eos token: add one"):
         load_tokenizer(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("kind", "template", "frame"),
+    [
+        ("wordpiece", "plain", (["[CLS]"], [])),
+        ("byte_bpe", "pair", (["<s>"], ["</s>"])),
+        ("unigram", "end", ([], ["</s>"])),
+        ("byte_bpe", "both_ends", (["</s>"], ["</s>"])),
+        ("wordpiece", "end", None),
+        ("byte_bpe", "plain", None),
+    ],
+)
+def test_a_tokenizer_frames_texts_as_the_model_learns(tmp_path, capsys, kind, template, frame):
+    """A prompt that ends with [SEP] has ended (as in huggingface/transformers#4686)."""
+    own = train_tokenizer(TEXTS, kind, 600)
+    own.save_pretrained(tmp_path)
+    if kind == "wordpiece":  # whose class makes frames anew when it is loaded
+        settings = tmp_path / "tokenizer_config.json"
+        fields = json.loads(settings.read_text()) | {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": False,
+        }
+        settings.write_text(json.dumps(fields))
+    tokenizer = load_tokenizer(str(tmp_path))
+    fit_frame(tokenizer, template, "ours")
+    assert bool(capsys.readouterr().err) is (frame is not None)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = load_tokenizer(str(tmp_path))
+    inner = own(TEXTS[0], add_special_tokens=False)["input_ids"]
+    before, behind = (list(map(own.convert_tokens_to_ids, names)) for names in frame or ([], []))
+    assert loaded(TEXTS[0])["input_ids"] == (
+        [*before, *inner, *behind] if frame else own(TEXTS[0])["input_ids"]
+    )
+    assert loaded.padding_side == ("left" if template == "plain" else own.padding_side)
+
+
+def test_a_class_that_does_not_do_as_its_file_says_is_told_of(tmp_path, recwarn):
+    """As huggingface/transformers#45920 has it: OLMo 2 cuts numbers by threes, `GPT2Tokenizer` does not."""
+    padded = train_tokenizer(TEXTS, "wordpiece", 600)
+    padded.backend_tokenizer.enable_padding(length=128)
+    padded.backend_tokenizer.enable_truncation(8)
+    padded.save_pretrained(tmp_path)
+    settings = tmp_path / "tokenizer_config.json"
+    fields = json.loads(settings.read_text())
+    settings.write_text(json.dumps(fields | {"tokenizer_class": "BertTokenizer", "do_lower_case": False}))
+    load_tokenizer(str(tmp_path))
+    tokenizer_kinds.KINDS["bytes by threes"]().save_pretrained(tmp_path)
+    load_tokenizer(str(tmp_path))
+    assert not recwarn
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"tokenizer_class": "GPT2Tokenizer"}))
+    for load in (load_tokenizer, model_folder.load_tokenizer):
+        with pytest.warns(
+            UserWarning, match=r"GPT2Tokenizer does not cut text as tokenizer\.json there does"
+        ):
+            load(str(tmp_path) if load is load_tokenizer else tmp_path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
