@@ -135,7 +135,11 @@ class TercetEncoderForMaskedLM(TercetLMHeadModel):
             **kwargs,
         )
         loss, logits = self.compute_loss_and_logits(
-            outputs.last_hidden_state, select_targets(targets, asked), logits_to_keep, loss_arguments
+            outputs.last_hidden_state,
+            select_targets(targets, asked),
+            logits_to_keep,
+            loss_arguments,
+            is_selected=output_positions is not None,
         )
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
@@ -247,7 +251,11 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
         else:
             of_pairs, states = states[0, : len(first)], states[:, len(first) :]
         token_loss, token_logits = self.compute_loss_and_logits(
-            states, select_targets(targets, asked), logits_to_keep, loss_arguments
+            states,
+            select_targets(targets, asked),
+            logits_to_keep,
+            loss_arguments,
+            is_selected=output_positions is not None,
         )
         pair_logits = self.next_sentence_head(of_pairs)
         pair_loss = None

@@ -125,8 +125,8 @@ class PackedStream(Sequences):
 
     @property
     def first(self) -> TokenIndices:
-        """Where each sequence begins."""
-        return torch.zeros_like(self.begins), self.begins
+        """Where each sequence begins; an empty one behind all others has the last token."""
+        return torch.zeros_like(self.begins), self.begins.clamp(max=len(self.stream) - 1)
 
     @property
     def last(self) -> TokenIndices:
