@@ -81,7 +81,7 @@ class Grouped:
         queries, keys = self.groups.queries, self.groups.keys
         of_groups: list[list[Tensor]] = [[], [], []]
         d_bias = None if self.bias is None else torch.zeros_like(self.bias)
-        for group, part in zip(self.attended(), queries.split(gradient), strict=True):
+        for group, part in zip(self.attended(), queries.split_gradient(gradient), strict=True):
             *gradients, d_scores = group.gradients(part.transpose(1, 2), self.scaling)
             for found, each in zip(of_groups, gradients, strict=True):
                 found.append(each.transpose(1, 2))

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from itertools import count
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -116,6 +116,11 @@ class Shape:
         filling = max(-(-tokens[stream] // longest[stream]) for stream in STREAMS)
         sequences = max(self.sequences, rounded(len(load.positions) + filling))
         return Shape(tokens, longest, sequences, max(self.positions, rounded(load.positions.sum())))
+
+
+def wants_graphs(wanted: bool | Literal["auto"], device: torch.device) -> bool:
+    """Tell whether a device is to compile its steps; `auto`: CUDA devices are."""
+    return device.type == "cuda" if wanted == "auto" else wanted
 
 
 def rounded(number: float) -> int:
