@@ -89,7 +89,8 @@ class _ShortAttention(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor | None, ...]:
-        attended = Attended(gradient, *ctx.saved_tensors, ctx.factor)
+        query, key, value, weights, is_kept = ctx.saved_tensors
+        attended = Attended(gradient, query, key, value, weights, is_kept, ctx.factor)
         *gradients, d_scores = attended.gradients(gradient, ctx.scaling)
         d_bias = d_scores.sum_to_size(ctx.bias_shape) if ctx.needs_input_grad[3] else None
         return *gradients, d_bias, None, None
