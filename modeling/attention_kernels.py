@@ -3,7 +3,7 @@
 kernel        layout  implementation  mask               bias  dropout  device     gradients  cache
 single_query  padded  eager, sdpa     boolean, additive  yes   no       CPU        torch's    yes
 flash         packed  flash kernels   bounds             no    its own  GPU        its own    no
-varlen        packed  sdpa            bounds             no    no       GPU, half  torch's    no
+varlen        packed  sdpa            bounds             no    yes      GPU, half  torch's    no
 grouped       packed  eager, sdpa     bounds             yes   yes      all        written    no
 operator      packed  eager, sdpa     bounds             yes   yes      all        its own    no
 short         group   eager, sdpa     boolean            yes   yes      CPU        written    no
@@ -54,7 +54,7 @@ from .packing import Mask, PackedSequences
 from .pair_attention import blocked_attention, blocked_group, pair_attention
 from .short_attention import SHORT
 from .tracing import is_tracing
-from .varlen_attention import WIDEST_HEAD, has_varlen_kernel
+from .varlen_attention import CHANNELS, WIDEST_HEAD, has_varlen_kernel
 
 Layout = Literal["padded", "packed", "group"]
 
@@ -108,6 +108,7 @@ class Kernel:
         devices: Types of devices.
         dtypes: Types of queries and keys.
         most_channels: Largest head width.
+        multiple_of_channels: What the head width is a multiple of.
         most_keys: Keys up to which it is the fastest, where nothing is dropped.
         takes_dropout: Whether it can drop weights.
         takes_bias: Whether it can add a bias.
@@ -125,6 +126,7 @@ class Kernel:
     devices: tuple[str, ...] | None = None
     dtypes: tuple[torch.dtype, ...] | None = None
     most_channels: int | None = None
+    multiple_of_channels: int = 1
     most_keys: int | None = None
     takes_dropout: bool = True
     takes_bias: bool = True
@@ -149,6 +151,7 @@ class Kernel:
             and (self.devices is None or situation.device.type in self.devices)
             and (self.dtypes is None or situation.dtype in self.dtypes)
             and (self.most_channels is None or situation.head_dim <= self.most_channels)
+            and situation.head_dim % self.multiple_of_channels == 0
             and (self.most_keys is None or situation.num_keys <= self.most_keys or situation.dropout > 0)
             and (self.is_available is None or self.is_available(situation.device))
         )
@@ -287,7 +290,7 @@ KERNELS: dict[str, Kernel] = {
         devices=("cuda",),
         dtypes=(torch.float16, torch.bfloat16),
         most_channels=WIDEST_HEAD,
-        takes_dropout=False,
+        multiple_of_channels=CHANNELS,
         takes_bias=False,
         takes_pairs=False,
         is_available=has_varlen_kernel,

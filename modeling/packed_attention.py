@@ -55,6 +55,7 @@ def stream_attention(
     *,
     pattern: AttentionPattern,
     scaling: float,
+    dropout: float = 0.0,
     sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
@@ -68,6 +69,7 @@ def stream_attention(
         scaling=scaling,
         is_causal=pattern.is_causal,
         sliding_window=sliding_window,
+        dropout=dropout,
     )
     return attended[None], None
 
