@@ -19,9 +19,7 @@ from torch import Tensor
 from .dot_product import additive
 from .sequence_groups import SequenceGroups, group_sequences
 from .short_attention import Attended
-
-ENDLESS = -1
-"""The window of a query on one side, if there is no limit."""
+from .varlen_attention import ENDLESS
 
 
 @dataclass(frozen=True)
