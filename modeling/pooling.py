@@ -173,6 +173,17 @@ def find_sequences(
     return PaddedRows(torch.ones(num_rows, num_columns, dtype=torch.bool, device=tokens.device))
 
 
+def first_positions(
+    tokens: Tensor,
+    attention_mask: Tensor | Masks | None,
+    position_ids: Tensor | None,
+    cu_seq_lens: Tensor | None,
+) -> Tensor:
+    """Give the positions (S,) of the flattened batch at which sequences begin; see `find_sequences`."""
+    rows, columns = find_sequences(tokens, attention_mask, position_ids, cu_seq_lens).first
+    return rows * tokens.shape[1] + columns
+
+
 def pool_first(states: Tensor, sequences: Sequences) -> Tensor:
     """Take the state of each sequence's first token."""
     return states[sequences.first]
