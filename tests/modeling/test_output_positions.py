@@ -90,6 +90,8 @@ def test_training_computes_the_last_layer_where_it_is_read(architecture):
 def test_named_positions_have_their_logits_and_their_loss(architecture):
     """Positions without a target count nothing."""
     model, inputs = build_architecture(architecture), examples_for(architecture)
+    if architecture is TercetSeq2SeqForConditionalGeneration:
+        inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(inputs["labels"])
     positions = torch.tensor([1, 2, 5, 9, 11])
     is_named = torch.zeros(inputs["labels"].numel(), dtype=torch.bool)
     is_named[positions + (architecture is TercetDecoderForCausalLM)] = True
