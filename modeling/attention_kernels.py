@@ -3,8 +3,9 @@
 kernel        layout  implementation  mask               bias  dropout  device     gradients  cache
 single_query  padded  eager, sdpa     boolean, additive  yes   no       CPU        torch's    yes
 flash         packed  flash kernels   bounds             no    its own  GPU        its own    no
-varlen        packed  sdpa            bounds             no    no       GPU, half  torch's    no
+varlen        packed  sdpa            bounds             no    yes      GPU, half  torch's    no
 grouped       packed  eager, sdpa     bounds             yes   yes      all        written    no
+operator      packed  eager, sdpa     bounds             yes   yes      all        its own    no
 short         group   eager, sdpa     boolean            yes   yes      CPU        written    no
 sparse        group   eager, sdpa     blocks             no    no       CPU        written    no
 fused         group   eager, sdpa     boolean            yes   yes      all        torch's    no
@@ -21,7 +22,8 @@ kernels registered with transformers' `AttentionInterface`, which compute dot pr
 definition, `scaled_dot_product`, which alone returns weights; for other scores `pairs` is.
 
 Gradients that are written out here are unknown to compilers and to `torch.func`, for which a stack of blocks
-describes packed sequences by a mask, as it does where weights are to be returned.
+describes packed sequences by a mask, as it does where weights are to be returned. Blocks that are compiled
+one by one read bounds: `operator` takes the place of `grouped`.
 
 Shapes: B batch, T queries, S keys, H query heads, G key-value heads, D head width; b, t, s of a group; N
 queries and M keys of a stream.
@@ -39,11 +41,20 @@ from .attention_implementations import takes_bounds
 from .attention_patterns import AttentionPattern
 from .block_sparse_attention import is_sparse
 from .dot_product import scaled_dot_product, single_query_attention
-from .packed_attention import Group, flash_attention, fused_group, short_group, sparse_group, stream_attention
+from .packed_attention import (
+    Group,
+    flash_attention,
+    fused_group,
+    operator_attention,
+    short_group,
+    sparse_group,
+    stream_attention,
+)
 from .packing import Mask, PackedSequences
 from .pair_attention import blocked_attention, blocked_group, pair_attention
 from .short_attention import SHORT
-from .varlen_attention import WIDEST_HEAD, has_varlen_kernel
+from .tracing import is_tracing
+from .varlen_attention import CHANNELS, WIDEST_HEAD, has_varlen_kernel
 
 Layout = Literal["padded", "packed", "group"]
 
@@ -67,6 +78,7 @@ class Situation(NamedTuple):
         is_decode_step: Whether each sequence has a single query, behind a cache that grows.
         is_dot_product: Whether scores are dot products.
         is_sparse: Whether a pattern leaves out enough of the pairs of a group: see `is_sparse`.
+        is_traced: Whether a compiler writes the computation down.
     """
 
     implementation: str
@@ -81,6 +93,7 @@ class Situation(NamedTuple):
     is_decode_step: bool = False
     is_dot_product: bool = True
     is_sparse: bool = False
+    is_traced: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +108,7 @@ class Kernel:
         devices: Types of devices.
         dtypes: Types of queries and keys.
         most_channels: Largest head width.
+        multiple_of_channels: What the head width is a multiple of.
         most_keys: Keys up to which it is the fastest, where nothing is dropped.
         takes_dropout: Whether it can drop weights.
         takes_bias: Whether it can add a bias.
@@ -102,6 +116,7 @@ class Kernel:
         is_for_sparse: Whether it serves sparse patterns only.
         scores: Which scores it takes: dot products, those of pairs, which are none, or all.
         is_available: Whether this machine has it.
+        is_for_graphs: Whether it serves compiled graphs alone, or never does; `None`: it serves both.
     """
 
     compute: Callable[..., Any]
@@ -111,6 +126,7 @@ class Kernel:
     devices: tuple[str, ...] | None = None
     dtypes: tuple[torch.dtype, ...] | None = None
     most_channels: int | None = None
+    multiple_of_channels: int = 1
     most_keys: int | None = None
     takes_dropout: bool = True
     takes_bias: bool = True
@@ -118,11 +134,13 @@ class Kernel:
     is_for_sparse: bool = False
     scores: Literal["dot products", "pairs", "all"] = "dot products"
     is_available: Callable[[torch.device], bool] | None = None
+    is_for_graphs: bool | None = None
 
     def serves(self, situation: Situation) -> bool:
         """Tell whether the kernel can compute, and is meant to."""
         return (
             self.layout == situation.layout
+            and self.is_for_graphs in (None, situation.is_traced)
             and (situation.is_decode_step or not self.is_for_decode_steps)
             and (situation.is_sparse or not self.is_for_sparse)
             and self.computes_for(situation.implementation)
@@ -133,6 +151,7 @@ class Kernel:
             and (self.devices is None or situation.device.type in self.devices)
             and (self.dtypes is None or situation.dtype in self.dtypes)
             and (self.most_channels is None or situation.head_dim <= self.most_channels)
+            and situation.head_dim % self.multiple_of_channels == 0
             and (self.most_keys is None or situation.num_keys <= self.most_keys or situation.dropout > 0)
             and (self.is_available is None or self.is_available(situation.device))
         )
@@ -192,6 +211,7 @@ def attend(
         and not (isinstance(mask, PackedSequences) and mask.global_tokens is not None),
         is_decode_step=is_decode_step,
         is_dot_product=module.config.has_dot_products,  # pyright: ignore
+        is_traced=is_tracing(),
     )
     if is_packed:
         options |= {"packed_bias": packed_bias, "situation": situation, "pattern": pattern}
@@ -270,12 +290,13 @@ KERNELS: dict[str, Kernel] = {
         devices=("cuda",),
         dtypes=(torch.float16, torch.bfloat16),
         most_channels=WIDEST_HEAD,
-        takes_dropout=False,
+        multiple_of_channels=CHANNELS,
         takes_bias=False,
         takes_pairs=False,
         is_available=has_varlen_kernel,
     ),
-    "grouped": Kernel(grouped_attention, "packed", scores="all"),
+    "grouped": Kernel(grouped_attention, "packed", scores="all", is_for_graphs=False),
+    "operator": Kernel(operator_attention, "packed", takes_pairs=False, is_for_graphs=True),
     "short": Kernel(short_group, "group", devices=("cpu",), most_keys=SHORT),
     "sparse": Kernel(
         sparse_group, "group", devices=("cpu",), takes_dropout=False, takes_bias=False, is_for_sparse=True

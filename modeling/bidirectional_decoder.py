@@ -92,7 +92,11 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
         if asked is None:  # each state moves to the token that it predicts
             states = torch.cat([states[:, :1], states], dim=1)[:, :-1]
         loss, logits = self.compute_loss_and_logits(
-            states, select_targets(targets, asked), logits_to_keep, loss_arguments
+            states,
+            select_targets(targets, asked),
+            logits_to_keep,
+            loss_arguments,
+            is_selected=output_positions is not None,
         )
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions

@@ -35,6 +35,12 @@ class Block(GradientCheckpointingLayer, ABC):
         self.feed_forward = FEED_FORWARD[config.feed_forward_type](config)
         self.dropout = Dropout(config.dropout)
 
+    @property
+    def can_be_compiled(self) -> bool:
+        """Whether attention within packed sequences is one operator, which compilers keep whole."""
+        attention = self.self_attention
+        return attention.pattern.is_window and attention.config.has_dot_products
+
     @abstractmethod
     def forward(
         self,

@@ -72,13 +72,18 @@ def lm_head_loss(
     num_items_in_batch: Tensor | int | None = None,
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
+    is_selected: bool = False,
 ) -> Tensor:
     """Cross-entropy of `labels` (B, T) under `head(transform(hidden_states))`, computed at targets only.
 
-    A head that is not a plain linear layer (wrapped by PEFT, quantized) is called, and its logits held.
+    A head that is not a plain linear layer (wrapped by PEFT, quantized) is called, and its logits held. If
+    targets are selected already, all positions are computed, so that no size depends on the data.
     """
     is_target = labels != IGNORE
-    hidden_states, labels = transform(hidden_states[is_target]), labels[is_target]
+    if is_selected:
+        hidden_states, labels = transform(hidden_states.flatten(0, 1)), labels.flatten()
+    else:
+        hidden_states, labels = transform(hidden_states[is_target]), labels[is_target]
     if is_plain(head):
         total = linear_cross_entropy(hidden_states, head.weight, head.bias, labels, label_smoothing, z_loss)
     else:
@@ -157,7 +162,7 @@ def linear_cross_entropy(
         hidden_states: (N, C).
         weight: (V, C).
         bias: (V,), or none.
-        labels: (N,), none of them `IGNORE`.
+        labels: (N,); `IGNORE` where there is no target.
         label_smoothing: Mass that is spread over the vocabulary.
         z_loss: Weight of the squares of log Z; see `LossArguments`. The softmax is float32's then, because
             the factors of so small a weight are nothing to a probability in 16 bits.
@@ -191,13 +196,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
             for rows in _chunks(len(labels), len(weight) * bytes_per_logit, hidden_states.device):
                 states = hidden_states[rows].to(dtype)
                 logits = F.linear(states, cast_weight, cast_bias)
-                loss, d_logits = _softmax_gradient(logits, labels[rows], label_smoothing, z_loss)
-                losses.append(loss)
-                d_hidden[rows] = d_logits @ cast_weight
+                counts = (labels[rows] != IGNORE).to(dtype)  # 0 where there is no target, else 1
+                classes = labels[rows].clamp(min=0)
+                loss, d_logits = _softmax_gradient(logits, classes, label_smoothing, z_loss)
+                losses.append((loss * counts).sum())
+                d_hidden[rows] = (d_logits @ cast_weight) * counts[:, None]
                 # Transposed (C, V): a CPU multiplies the long side faster as columns than as rows.
-                d_weight = _accumulated(d_weight, states.T @ d_logits)
+                d_weight = _accumulated(d_weight, (states * counts[:, None]).T @ d_logits)
                 if bias is not None:
-                    d_bias = _accumulated(d_bias, d_logits.sum(0))
+                    d_bias = _accumulated(d_bias, counts @ d_logits)
         ctx.save_for_backward(d_hidden, d_weight, d_bias)
         ctx.dtype = weight.dtype
         return torch.stack(losses).sum()
@@ -238,7 +245,7 @@ def _accumulated(total: Tensor | None, part: Tensor) -> Tensor:
 def _softmax_gradient(
     logits: Tensor, labels: Tensor, label_smoothing: float, z_loss: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Sum of the cross-entropies of `logits` (N, V) in float32, and its gradient in the logits' type."""
+    """Cross-entropies (N,) of `logits` (N, V) in float32; and their gradients, in the logits' type."""
     given, rows = logits.dtype, torch.arange(len(labels), device=labels.device)
     # The range of float16 ends where the probabilities of most words begin; a z-loss needs its digits.
     if given == torch.float16 or z_loss:
@@ -264,7 +271,7 @@ def _softmax_gradient(
         d_label += label_smoothing * (1 - 1 / logits.shape[1])
         probabilities -= label_smoothing / logits.shape[1]
     probabilities[rows, labels] = d_label.to(logits.dtype)
-    return loss.sum(), probabilities.to(given)
+    return loss, probabilities.to(given)
 
 
 def _distance_to_likeliest(logits: Tensor, probabilities: Tensor, rows: Tensor, labels: Tensor) -> Tensor:

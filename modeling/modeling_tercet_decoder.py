@@ -277,7 +277,11 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
             **kwargs,
         )
         loss, logits = self.compute_loss_and_logits(
-            outputs.last_hidden_state, select_targets(targets, asked), logits_to_keep, loss_arguments
+            outputs.last_hidden_state,
+            select_targets(targets, asked),
+            logits_to_keep,
+            loss_arguments,
+            is_selected=output_positions is not None,
         )
         return CausalLMOutputWithPast(
             loss=loss,

@@ -16,7 +16,7 @@ from .cross_entropy import LossArguments, logits_loss, take_loss_arguments
 from .heads import NextSentenceHead
 from .outputs import Keywords, TercetForPreTrainingOutput
 from .packing import Masks
-from .pooling import find_sequences
+from .pooling import find_sequences, first_positions
 from .pretrained_tercet import TercetLMHeadModel, TercetPreTrainedModel
 from .stack import TercetStack
 from .stack_arguments import kernel_arguments, refuse_output_positions, require_global_tokens, require_tokens
@@ -135,7 +135,11 @@ class TercetEncoderForMaskedLM(TercetLMHeadModel):
             **kwargs,
         )
         loss, logits = self.compute_loss_and_logits(
-            outputs.last_hidden_state, select_targets(targets, asked), logits_to_keep, loss_arguments
+            outputs.last_hidden_state,
+            select_targets(targets, asked),
+            logits_to_keep,
+            loss_arguments,
+            is_selected=output_positions is not None,
         )
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
@@ -226,11 +230,8 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
         loss_arguments = take_loss_arguments(kwargs)
         targets = None if labels is None else without_pads(labels, attention_mask)
         asked = self.asked_positions(targets, output_positions, kwargs)
-        tokens = require_tokens(input_ids, inputs_embeds)
-        rows, columns = find_sequences(
-            tokens, attention_mask, position_ids, kwargs.get("cu_seq_lens_q")
-        ).first
-        first = rows * tokens.shape[1] + columns
+        tokens, bounds = require_tokens(input_ids, inputs_embeds), kwargs.get("cu_seq_lens_q")
+        first = first_positions(tokens, attention_mask, position_ids, bounds)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -242,18 +243,19 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
             **kwargs,
         )
         states = outputs.last_hidden_state
-        if asked is None:
-            of_pairs = states[rows, columns]
-        else:
-            of_pairs, states = states[0, : len(first)], states[:, len(first) :]
+        of_pairs = states.flatten(0, 1)[first] if asked is None else states[0, : len(first)]
+        states = states if asked is None else states[:, len(first) :]
         token_loss, token_logits = self.compute_loss_and_logits(
-            states, select_targets(targets, asked), logits_to_keep, loss_arguments
+            states,
+            select_targets(targets, asked),
+            logits_to_keep,
+            loss_arguments,
+            is_selected=output_positions is not None,
         )
         pair_logits = self.next_sentence_head(of_pairs)
         pair_loss = None
         if next_sentence_label is not None:
-            plain: LossArguments = {**loss_arguments, "z_loss": 0.0}  # which concerns the vocabulary alone
-            pair_loss = next_sentence_loss(pair_logits, next_sentence_label, plain)
+            pair_loss = next_sentence_loss(pair_logits, next_sentence_label, loss_arguments)
         losses = [loss for loss in (token_loss, pair_loss) if loss is not None]
         return TercetForPreTrainingOutput(
             loss=sum(losses[1:], losses[0]) if losses else None,
@@ -267,5 +269,6 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
 
 
 def next_sentence_loss(logits: Tensor, labels: Tensor, loss_arguments: LossArguments) -> Tensor:
-    """Cross-entropy of `labels` (B,) or (B, 1) under logits (B, 2)."""
-    return logits_loss(logits, labels.view(-1), **loss_arguments)
+    """Cross-entropy of `labels` (B,) or (B, 1) under logits (B, 2); a z-loss is the vocabulary's alone."""
+    plain: LossArguments = {**loss_arguments, "z_loss": 0.0}
+    return logits_loss(logits, labels.view(-1), **plain)

@@ -27,10 +27,10 @@ from .generation import TercetGenerativeModel
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .outputs import Keywords
-from .packing import packed_bounds
+from .packing import packed_bounds, select_positions
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack_arguments import refuse_output_positions
-from .targets import behind_start, without_pads
+from .targets import behind_start, select_targets, without_pads
 from .tracing import is_tracing
 
 TABLE = "embeddings.embed_tokens.weight"
@@ -194,13 +194,15 @@ class TercetSeq2SeqForConditionalGeneration(
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
+        output_positions: Tensor | None = None,
         global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqLMOutput:
         """Predict the target: logits (B, T, V), and the loss of `labels` (B, T), each the token after its
         decoder input, pads of `decoder_attention_mask` left out.
 
-        Without `decoder_input_ids` the decoder reads the labels shifted right (teacher forcing). See
+        Without `decoder_input_ids` the decoder reads the labels shifted right (teacher forcing). With
+        `output_positions` (n,) of the flattened batch, logits (1, n, V) and loss are those of these. See
         `TercetSeq2SeqModel.forward` for the inputs, `TercetLMHeadModel.compute_loss_and_logits` for what is
         returned when, and `LossArguments` for the loss.
         """
@@ -226,7 +228,11 @@ class TercetSeq2SeqForConditionalGeneration(
         )
         targets = None if labels is None else without_pads(labels, decoder_attention_mask)
         loss, logits = self.compute_loss_and_logits(
-            outputs.last_hidden_state, targets, logits_to_keep, loss_arguments
+            select_positions(outputs.last_hidden_state, output_positions),
+            select_targets(targets, output_positions),
+            logits_to_keep,
+            loss_arguments,
+            is_selected=output_positions is not None,
         )
         others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
         return Seq2SeqLMOutput(loss=loss, logits=logits, **others)

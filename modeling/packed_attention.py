@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .abstract_pattern import union
+from .attention_operator import ENDLESS, packed_attention
 from .attention_patterns import AttentionPattern
 from .block_sparse_attention import block_sparse_attention
 from .configuration_tercet import TercetConfig
@@ -54,6 +55,7 @@ def stream_attention(
     *,
     pattern: AttentionPattern,
     scaling: float,
+    dropout: float = 0.0,
     sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
@@ -67,6 +69,36 @@ def stream_attention(
         scaling=scaling,
         is_causal=pattern.is_causal,
         sliding_window=sliding_window,
+        dropout=dropout,
+    )
+    return attended[None], None
+
+
+def operator_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sequences: PackedSequences,
+    *,
+    pattern: AttentionPattern,
+    scaling: float,
+    dropout: float,
+    packed_bias: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attend by an operator that compilers keep whole: (1, H, N, D) to (1, N, H, D)."""
+    seed = torch.randint(2**63 - 1, (), device=query.device) if dropout else None
+    attended = packed_attention(
+        *(x.transpose(1, 2)[0] for x in (query, key, value)),
+        sequences.cu_seq_lens_q,
+        sequences.cu_seq_lens_k,
+        packed_bias,
+        seed,
+        scaling,
+        dropout,
+        pattern.is_causal,
+        ENDLESS if pattern.window is None else pattern.window,
     )
     return attended[None], None
 

@@ -125,8 +125,8 @@ class PackedStream(Sequences):
 
     @property
     def first(self) -> TokenIndices:
-        """Where each sequence begins."""
-        return torch.zeros_like(self.begins), self.begins
+        """Where each sequence begins; an empty one behind all others has the last token."""
+        return torch.zeros_like(self.begins), self.begins.clamp(max=len(self.stream) - 1)
 
     @property
     def last(self) -> TokenIndices:
@@ -171,6 +171,17 @@ def find_sequences(
     if pad_token_id is not None and tokens.dim() == 2:
         return PaddedRows(tokens != pad_token_id)
     return PaddedRows(torch.ones(num_rows, num_columns, dtype=torch.bool, device=tokens.device))
+
+
+def first_positions(
+    tokens: Tensor,
+    attention_mask: Tensor | Masks | None,
+    position_ids: Tensor | None,
+    cu_seq_lens: Tensor | None,
+) -> Tensor:
+    """Give the positions (S,) of the flattened batch at which sequences begin; see `find_sequences`."""
+    rows, columns = find_sequences(tokens, attention_mask, position_ids, cu_seq_lens).first
+    return rows * tokens.shape[1] + columns
 
 
 def pool_first(states: Tensor, sequences: Sequences) -> Tensor:

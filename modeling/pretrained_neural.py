@@ -65,14 +65,19 @@ class NeuralLMHeadModel(NeuralPreTrainedModel):
         targets: Tensor | None,
         logits_to_keep: int | Tensor,
         loss_arguments: LossArguments,
+        is_selected: bool = False,
     ) -> tuple[Tensor | None, Tensor | None]:
         """Loss and logits of states (B, T, C), whose targets (B, T) are `IGNORE` at other positions.
 
         In training with targets only these reach the vocabulary, and no logits are returned. Otherwise logits
-        (B, T, V) are, at the positions to keep; the loss then comes from all of them, by the definition.
+        (B, T, V) are, at the positions to keep; the loss then comes from all of them, by the definition. The
+        caller may have selected the targets: see `lm_head_loss`.
         """
         if targets is not None and self.training and not is_tracing():
-            return lm_head_loss(hidden_states, targets, self.transform, self.lm_head, **loss_arguments), None
+            head = self.transform, self.lm_head
+            return lm_head_loss(
+                hidden_states, targets, *head, **loss_arguments, is_selected=is_selected
+            ), None
         logits = self.compute_logits(keep_positions(hidden_states, logits_to_keep))
         if targets is None:
             return None, logits

@@ -41,7 +41,14 @@ class Slots:
 
     def split(self, x: Tensor) -> Iterator[Tensor]:
         """Rearrange a stream (N, ...) into one batch (b, t, ...) per group."""
-        slots = _ToSlots.apply(x, self.token_of_slot, self.slot_of_token)
+        return self.cut(_ToSlots.apply(x, self.token_of_slot, self.slot_of_token))
+
+    def split_gradient(self, gradient: Tensor) -> Iterator[Tensor]:
+        """Rearrange the gradient of a joined stream (N, ...): that of pads, which were dropped, is zero."""
+        return self.cut(slots_of_gradient(gradient, self.token_of_slot, self.is_pad))
+
+    def cut(self, slots: Tensor) -> Iterator[Tensor]:
+        """Cut slots (P, ...) into one batch (b, t, ...) per group."""
         parts = slots.split([count * length for count, length in self.sizes])
         return (part.unflatten(0, size) for part, size in zip(parts, self.sizes, strict=True))
 
@@ -140,6 +147,10 @@ class _FromSlots(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor, None, None, None]:
-        token_of_slot, is_pad = ctx.saved_tensors
-        slots = gradient.index_select(0, token_of_slot)
-        return slots.masked_fill_(is_pad.view(-1, *[1] * (slots.dim() - 1)), 0), None, None, None
+        return slots_of_gradient(gradient, *ctx.saved_tensors), None, None, None
+
+
+def slots_of_gradient(gradient: Tensor, token_of_slot: Tensor, is_pad: Tensor) -> Tensor:
+    """Give each slot its token's gradient, (N, ...) to (P, ...), and pads none."""
+    slots = gradient.index_select(0, token_of_slot)
+    return slots.masked_fill_(is_pad.view(-1, *[1] * (slots.dim() - 1)), 0)

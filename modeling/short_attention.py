@@ -7,7 +7,7 @@ weights between number formats several times and keeps each version of them; her
 Shapes: b sequences, t queries, s keys, H query heads, G key-value heads, D head width.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,6 +33,39 @@ def short_attention(
     return _ShortAttention.apply(*heads_first, bias, scaling, dropout).transpose(1, 2)
 
 
+class Attended(NamedTuple):
+    """What the definition computes, and what its gradients are computed from; all are (b, H, ...)."""
+
+    values: Tensor
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    weights: Tensor
+    is_kept: Tensor | None
+    factor: float
+
+    @classmethod
+    def compute(
+        cls, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scaling: float, dropout: float
+    ) -> "Attended":
+        """Let queries (b, H, t, D) attend to keys and values (b, H, s, D)."""
+        query = query * scaling
+        scores = query @ key.mT  # (b, H, t, s)
+        weights = (scores if bias is None else scores.add_(bias)).softmax(dim=-1)
+        is_kept, factor = draw_kept(weights, dropout) if dropout else (None, 1.0)
+        value = value * factor if dropout else value  # smaller than the weights, so scaled instead
+        return cls(without_dropped(weights, is_kept) @ value, query, key, value, weights, is_kept, factor)
+
+    def gradients(self, gradient: Tensor, scaling: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Give those of queries, keys, values and scores."""
+        gradient = gradient.contiguous()
+        d_value = without_dropped(self.weights, self.is_kept).mT @ gradient
+        d_weights = without_dropped(gradient @ self.value.mT, self.is_kept)
+        d_scores = torch.ops.aten._softmax_backward_data(d_weights, self.weights, -1, self.weights.dtype)
+        d_query = (d_scores @ self.key).mul_(scaling)
+        return d_query, d_scores.mT @ self.query, d_value.mul_(self.factor), d_scores
+
+
 class _ShortAttention(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -45,16 +78,11 @@ class _ShortAttention(torch.autograd.Function):
         dropout: float,
     ) -> Tensor:
         with torch.autocast("cpu", enabled=False):
-            query = query * scaling
-            scores = query @ key.mT  # (b, H, t, s)
-            weights = (scores if bias is None else scores.add_(bias)).softmax(dim=-1)
-            is_kept, ctx.factor = draw_kept(weights, dropout) if dropout else (None, 1.0)
-            value = value * ctx.factor if dropout else value  # smaller than the weights, so scaled instead
-            attended = without_dropped(weights, is_kept) @ value
-        ctx.scaling = scaling
+            attended = Attended.compute(query, key, value, bias, scaling, dropout)
+        ctx.scaling, ctx.factor = scaling, attended.factor
         ctx.bias_shape = None if bias is None else bias.shape
-        ctx.save_for_backward(query, key, value, weights, is_kept)
-        return attended
+        ctx.save_for_backward(*attended[1:-1])
+        return attended.values
 
     @staticmethod
     @once_differentiable
@@ -62,18 +90,10 @@ class _ShortAttention(torch.autograd.Function):
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor | None, ...]:
         query, key, value, weights, is_kept = ctx.saved_tensors
-        gradient = gradient.contiguous()
-        d_value = without_dropped(weights, is_kept).mT @ gradient
-        d_weights = without_dropped(gradient @ value.mT, is_kept)
-        d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
-        return (
-            (d_scores @ key).mul_(ctx.scaling),
-            d_scores.mT @ query,
-            d_value.mul_(ctx.factor),
-            d_scores.sum_to_size(ctx.bias_shape) if ctx.needs_input_grad[3] else None,
-            None,
-            None,
-        )
+        attended = Attended(gradient, query, key, value, weights, is_kept, ctx.factor)
+        *gradients, d_scores = attended.gradients(gradient, ctx.scaling)
+        d_bias = d_scores.sum_to_size(ctx.bias_shape) if ctx.needs_input_grad[3] else None
+        return *gradients, d_bias, None, None
 
 
 def without_dropped(weights: Tensor, is_kept: Tensor | None) -> Tensor:

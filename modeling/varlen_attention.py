@@ -1,20 +1,25 @@
 """Attention over packed sequences on a GPU, by the flash kernel that comes with torch (Dao, 2024).
 
-It reads cumulative lengths itself, in half precision, and drops nothing; torch has it since 2.10, with all
-that is needed here a little later.
+It reads cumulative lengths itself, in half precision, knows windows, shares keys between heads, and drops
+weights. The operator is torch's own, with its gradients, but not public: so it is tried once on a machine,
+and where it does not compute what the definition does, it is left alone, and the log says so.
 
 Shapes: N tokens of queries, M of keys, H query heads, G key-value heads, D head width.
 """
 
-import importlib.util
-import inspect
-from collections.abc import Callable
-from typing import Any
+from functools import cache
 
 import torch
 from torch import Tensor
+from transformers.utils import logging
 
+from .dot_product import additive
 from .packing import PackedSequences
+
+logger = logging.get_logger(__name__)
+
+KERNEL = torch.ops.aten._flash_attention_forward
+"""torch's operator."""
 
 ENDLESS = -1
 """The window of a query on one side, if there is no limit."""
@@ -25,23 +30,52 @@ OLDEST_GPU = (8, 0)
 WIDEST_HEAD = 256
 """Most channels of a head that flash kernels take."""
 
+CHANNELS = 8
+"""Their number is a multiple of it."""
 
-def find_kernel() -> Callable[..., Any] | None:
-    """Give torch's kernel, or `None` if this torch has none, or one that lacks what is needed here."""
-    if importlib.util.find_spec("torch.nn.attention.varlen") is None:
-        return None
-    from torch.nn.attention.varlen import varlen_attn
-
-    needed = {"scale", "window_size", "enable_gqa"}
-    return varlen_attn if needed <= inspect.signature(varlen_attn).parameters.keys() else None
+NOISE = 0.02
+"""Differences of values and gradients near 1 that bfloat16 explains."""
 
 
-KERNEL = find_kernel()
-
-
+@torch.compiler.assume_constant_result
 def has_varlen_kernel(gpu: torch.device) -> bool:
-    """Tell whether this torch has the kernel, and a GPU runs it."""
-    return KERNEL is not None and torch.cuda.get_device_capability(gpu) >= OLDEST_GPU
+    """Tell whether this torch has the kernel, and a GPU runs it and gives the definition's values."""
+    return torch.cuda.get_device_capability(gpu) >= OLDEST_GPU and agrees(gpu)
+
+
+@cache
+def agrees(gpu: torch.device) -> bool:
+    """Compare the kernel with the definition, in values and gradients, once for each device."""
+    try:
+        with torch.enable_grad():
+            difference = disagreement(gpu)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        logger.warning(f"torch's flash kernel is not used on {gpu}: {error}")
+        return False
+    if difference > NOISE:
+        logger.warning(f"torch's flash kernel is not used on {gpu}: it differs by {difference:.2g}")
+    return difference <= NOISE
+
+
+def disagreement(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> float:
+    """Measure the largest difference between kernel and definition, of a causal window and shared keys."""
+    generator = torch.Generator().manual_seed(0)
+    lengths = (5, 16, 3)
+    sizes = [(sum(lengths), heads, 16) for heads in (4, 2, 2)]
+    inputs = [torch.randn(size, generator=generator).to(device, dtype).requires_grad_() for size in sizes]
+    bounds = torch.tensor([0, 5, 21, 24], dtype=torch.int32, device=device)
+    sequences = PackedSequences(bounds, bounds, max(lengths), max(lengths))
+    found = varlen_attention(*inputs, sequences, scaling=0.25, is_causal=True, sliding_window=4)
+    query, key, value = (x.float() for x in inputs)
+    places, numbers = torch.arange(sum(lengths), device=device), torch.arange(len(lengths), device=device)
+    numbers = numbers.repeat_interleave(bounds.diff().long())
+    distances = places[:, None] - places
+    allowed = (distances >= 0) & (distances < 4) & (numbers[:, None] == numbers)
+    scores = torch.einsum("thd,shd->hts", query, key.repeat_interleave(2, dim=1)) * 0.25
+    weights = (scores + additive(allowed, False, sum(lengths), like=scores)).softmax(-1)
+    expected = torch.einsum("hts,shd->thd", weights, value.repeat_interleave(2, dim=1))
+    sides = [(x, *torch.autograd.grad(x.sum(), inputs)) for x in (found, expected)]
+    return max(float((left.float() - right.float()).abs().max()) for left, right in zip(*sides, strict=True))
 
 
 def varlen_attention(
@@ -53,23 +87,25 @@ def varlen_attention(
     scaling: float,
     is_causal: bool,
     sliding_window: int | None = None,
+    dropout: float = 0.0,
 ) -> Tensor:
     """Let each query (N, H, D) attend to the keys of its own sequence, (M, G, D); returns (N, H, D).
 
     A window counts what is seen on one side, the query itself included.
     """
-    assert KERNEL is not None
-    bounds = sequences.flash_arguments
     reach = ENDLESS if sliding_window is None else sliding_window - 1
-    return KERNEL(
+    bounds = sequences.flash_arguments
+    names = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+    attended, *_ = KERNEL(
         query,
         key,
         value,
-        bounds["cu_seq_lens_q"],
-        bounds["cu_seq_lens_k"],
-        bounds["max_length_q"],
-        bounds["max_length_k"],
+        *(bounds[name] for name in names),
+        dropout,
+        is_causal,
+        False,
         scale=scaling,
-        window_size=(reach, 0 if is_causal else reach),
-        enable_gqa=query.shape[1] != key.shape[1],
+        window_size_left=reach,
+        window_size_right=0 if is_causal else reach,
     )
+    return attended

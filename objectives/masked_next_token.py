@@ -69,6 +69,9 @@ class MaskedNextTokenPrediction(TokenObjective):
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the cross-entropy of the masked tokens, given to the model as shifted labels."""
         inputs = without_targets(batch, "labels")
+        if (positions := inputs.get("output_positions")) is not None:  # of states, not of their predictions
+            moved = positions + getattr(model, "module", model).logits_offset
+            inputs["output_positions"] = moved.clamp(max=inputs["input_ids"].shape[1] - 1)
         output = model(**inputs, shift_labels=batch["labels"], is_causal=False, **self.loss_arguments)
         return {"mntp": output.loss}
 

@@ -58,6 +58,10 @@ class MaskedLanguageModelingWithPairs(Objective):
         pairs = (batch["next_sentence_label"] != IGNORE).sum()
         return self.masked_language_modeling.targets(batch) | {self.pair_term: pairs}
 
+    def predicted(self, batch: Batch) -> Tensor:
+        """List the chosen tokens."""
+        return self.masked_language_modeling.predicted(batch)
+
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the cross-entropy of the chosen tokens, and of the pairs."""
         output = model(**batch, **self.masked_language_modeling.loss_arguments)

@@ -54,6 +54,10 @@ class TokenObjective(Objective):
     def output_positions(self, batch: Batch) -> OutputPositions:
         """Find the targets of a batch."""
 
+    def predicted(self, batch: Batch) -> Tensor:
+        """List the positions of the targets."""
+        return self.output_positions(batch).positions
+
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
         """Score the targets by the logits at their positions, computing no others; nothing is smoothed."""
         positions, labels = self.output_positions(batch)

@@ -14,8 +14,9 @@ other's collation.
 Legend: E examples of an epoch, S sequences of a step, P processes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count, pairwise
 from typing import Any
 from zlib import crc32
@@ -27,8 +28,12 @@ from torch import Tensor
 from .examples import Examples, ExampleSource, pick
 from .objective import COMPONENT, Batch, Objective, on_device
 from .packing import select_sequences, sequence_lengths, slice_sequences
+from .static_shapes import Load, Shape, deal, fit_together
 from .step_planning import fewest_examples, plan_steps, share
 from .workers import DataCursor, PrefetchLoader
+
+MEASURED = 4
+"""First steps of a stage on which fixed sizes are measured."""
 
 SHOWN = 5
 """How many of a step's examples are named where it fails."""
@@ -44,35 +49,32 @@ class Part:
     """Numbers of the sequences at which micro-batches begin, and at last how many sequences there are."""
     component: int | None = None
     """The objective of a mixture that the batch is for."""
+    sizes: Sequence[Batch] | None = None
+    """What each micro-batch of a fixed size says of it to the model; `None`: sizes are not fixed."""
 
     def micro_batches(self, device: torch.device) -> Iterator[Batch]:
         """Cut the share into micro-batches on `device`."""
         named = {} if self.component is None else {COMPONENT: self.component}
-        for first, last in pairwise(self.edges):
-            yield on_device(slice_sequences(self.batch, first, last), device) | named
+        for number, (first, last) in enumerate(pairwise(self.edges)):
+            more = {} if self.sizes is None else self.sizes[number]
+            yield on_device(slice_sequences(self.batch, first, last) | more, device) | named
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to another process as arrays: each tensor would take a file and a connection of its own."""
-        arrays = {
-            name: value.numpy() if isinstance(value, Tensor) else value for name, value in self.batch.items()
-        }
-        return self.__dict__ | {"batch": arrays}
+        return self.__dict__ | {"batch": changed(self.batch, Tensor, Tensor.numpy)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Arrive there."""
-        batch = {
-            name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-            for name, value in state["batch"].items()
-        }
-        self.__dict__.update(state | {"batch": batch})
+        self.__dict__.update(state | {"batch": changed(state["batch"], np.ndarray, torch.from_numpy)})
 
     def pin_memory(self) -> "Part":
         """Pin the tensors, so that copies to a GPU do not wait."""
-        pinned = {
-            name: value.pin_memory() if isinstance(value, Tensor) else value
-            for name, value in self.batch.items()
-        }
-        return replace(self, batch=pinned)
+        return replace(self, batch=changed(self.batch, Tensor, Tensor.pin_memory))
+
+
+def changed(batch: Batch, kind: type, change: Callable[[Any], Any]) -> Batch:
+    """Change the values of a kind in a batch."""
+    return {name: change(value) if isinstance(value, kind) else value for name, value in batch.items()}
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ class StepDataset:
         num_processes: int = 1,
         process_index: int = 0,
         num_steps: int | None = None,
+        has_fixed_sizes: bool = False,
     ):
         self.source = source
         self.objective = objective
@@ -132,6 +135,7 @@ class StepDataset:
         self.num_processes = num_processes
         self.process_index = process_index
         self.num_steps = num_steps
+        self.has_fixed_sizes = has_fixed_sizes
         self._planned: tuple[int, Examples, list[np.ndarray]] | None = None
         # Of the latest epoch and the one before, in which workers may still be when the next is planned.
         self._steps: dict[int, list[np.ndarray]] = {}
@@ -165,38 +169,72 @@ class StepDataset:
         examples, steps = self.plan(0)
         return float(np.sum(examples.lengths)) / (len(steps) * self.tokens_per_step)
 
-    def __getitem__(self, cursor: DataCursor) -> Step:
-        """Collate the step at `cursor` and take this process's share.
-
-        Raises:
-            ValueError: The objective made fewer sequences of the examples than there are processes.
-        """
+    def collate(self, cursor: DataCursor) -> tuple[Objective, list[Batch], int]:
+        """Collate the step at `cursor` as a whole; tell of how many examples, and by which objective."""
         epoch, number, step = DataCursor(*cursor)
         examples, steps = self.plan(epoch)
         chosen = pick(examples, steps[number])
         # The leading 1 keeps this stream apart from the one that shuffles the epoch, which begins with 0.
         rng = np.random.default_rng([1, self.seed, epoch, number])
         objective = self.objective if self.num_steps is None else self.objective.at(step / self.num_steps)
-        batches = objective.collate_parts(chosen, rng)
+        return objective, objective.collate_parts(chosen, rng), len(chosen)
+
+    @cached_property
+    def shapes(self) -> dict[int | None, Shape]:
+        """The fixed size of micro-batches, for each objective of a mixture, or of the only one (`None`).
+
+        Objectives that change on the way are measured at both ends of the run. Those that predict no tokens
+        at positions of the stream have none.
+        """
+        loads: dict[int | None, list[Load]] = {}
+        last = len(self.plan(0)[1]) - 1
+        for number in range(MEASURED if self.has_fixed_sizes else 0):
+            at = 0 if number % 2 else (self.num_steps or 0)
+            objective, batches, _ = self.collate(DataCursor(0, min(number, last), at))
+            for batch in batches:
+                if (positions := objective.predicted(batch)) is not None:
+                    loads.setdefault(batch.get(COMPONENT), []).append(Load.of(batch, positions.numpy()))
+        return {name: Shape.measured(own, self.num_parts(own)) for name, own in loads.items()}
+
+    def num_parts(self, loads: Sequence[Load]) -> int:
+        """Count the micro-batches of steps like these, over all processes."""
+        tokens = max(int(load.tokens["k"].sum()) for load in loads)
+        parts = -(-tokens // self.tokens_per_micro_batch)
+        return parts + -parts % self.num_processes
+
+    def __getitem__(self, cursor: DataCursor) -> Step:
+        """Collate the step at `cursor` and take this process's share.
+
+        Raises:
+            ValueError: The objective made fewer sequences of the examples than there are processes.
+        """
+        objective, batches, num_examples = self.collate(cursor)
         lengths = [sequence_lengths(batch) for batch in batches]
         if self.shuffle and (fewest := min(map(len, lengths))) < self.num_processes:
             raise ValueError(
-                f"a step's {len(chosen)} examples make {fewest} sequences for {self.num_processes} "
+                f"a step's {num_examples} examples make {fewest} sequences for {self.num_processes} "
                 "processes: raise tokens_per_step, make smaller groups of examples, or use fewer processes"
             )
         targets = [objective.targets(batch) for batch in batches]
         return Step(
             cursor=DataCursor(*cursor),
-            parts=tuple(map(self._own_part, batches, lengths)),
+            parts=tuple(self._own_part(objective, *part) for part in zip(batches, lengths, strict=True)),
             targets={name: int(number) for part in targets for name, number in part.items()},
-            examples=len(chosen),
+            examples=num_examples,
             tokens=int(sum(part.sum() for part in lengths)),
             fingerprint=checksum(batches),
         )
 
-    def _own_part(self, batch: Batch, lengths: np.ndarray) -> Part:
+    def _own_part(self, objective: Objective, batch: Batch, lengths: np.ndarray) -> Part:
         """Take this process's share of a batch whose sequences have these lengths (S,)."""
+        positions = objective.predicted(batch) if self.has_fixed_sizes else None
         component = batch.pop(COMPONENT, None)
+        if positions is not None:
+            load, shape = Load.of(batch, positions.numpy()), self.shapes[component]
+            parts = deal(load, shape, self.num_processes, self.num_parts([load]))
+            own = parts[self.process_index :: self.num_processes]
+            whole, edges, sizes = fit_together(batch, positions.numpy(), own, shape)
+            return Part(whole, edges, component, sizes)
         mine, edges = share(lengths, self.tokens_per_micro_batch, self.num_processes, self.process_index)
         return Part(select_sequences(batch, mine), edges, component)
 

@@ -16,6 +16,7 @@ from ..configs.recipe import recipe_data
 from .averaging import WeightAverage, moving_share
 from .checkpoint import RunState, holds_mean, load_checkpoint, read_state, save_checkpoint
 from .checkpoint_retention import CheckpointRetention
+from .compiling import compiled_blocks
 from .environment import tell_of_resuming
 from .final_weights import EMA
 from .inspection import say_what_is_kept
@@ -122,6 +123,7 @@ class _Run:
         self.retention = CheckpointRetention(folder / CHECKPOINTS, recipe, accelerator.is_main_process)
 
         set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already
+        self.graphs = compiled_blocks(recipe.compile, model, objective, data, accelerator)
         self.model = prepare_model(model, accelerator)
         sets_rate = recipe.schedule.kind == "noam"
         optimizer = build_optimizer(
@@ -211,6 +213,7 @@ class _Run:
                 max_skipped_steps=self.recipe.max_skipped_steps,
                 after_step=self._after_step,
                 should_stop=self._should_stop,
+                graphs=self.graphs,
             )
 
     def _after_step(self, progress: Progress, metrics: dict[str, Tensor]) -> None:

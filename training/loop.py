@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from .batches import Step
+from .compiling import CompiledBlocks
 from .objective import Objective
 from .sharding import is_sharded, no_gradient, whole
 from .skipping import NonFiniteSteps
@@ -105,6 +106,7 @@ def train(
     max_skipped_steps: int = 10,
     after_step: Callable[[Progress, dict[str, Tensor]], None] = lambda progress, metrics: None,
     should_stop: Callable[[], bool] = lambda: False,
+    graphs: CompiledBlocks | None = None,
 ) -> None:
     """Take optimizer steps until `steps` have been taken, counting those of earlier runs.
 
@@ -127,6 +129,7 @@ def train(
             sum (likewise), `grad_norm`, and the first parameters' `learning_rate` (on the CPU). It alone
             decides when to log, evaluate or save, and so when to wait for the GPU.
         should_stop: Asked after every step; once it is true, the loop returns.
+        graphs: Of the model's blocks, which compute in their place.
 
     Raises:
         NonFiniteError: `max_skipped_steps` steps in a row had no finite gradient.
@@ -134,7 +137,8 @@ def train(
     broken = NonFiniteSteps(max_skipped_steps, accelerator.device, progress.skipped_in_a_row)
     while progress.step < steps:
         step = next(batches)
-        metrics = accumulate_gradients(model, objective, step, accelerator)
+        with nullcontext() if graphs is None else graphs.in_use():
+            metrics = accumulate_gradients(model, objective, step, accelerator)
         grad_norm = whole(cast(Tensor, accelerator.clip_grad_norm_(model.parameters(), max_grad_norm)))
         broken.step_unless_broken(optimizer, grad_norm)
         learning_rate = torch.tensor(optimizer.param_groups[0]["lr"])

@@ -176,6 +176,11 @@ class MixedObjective(Objective):
         objective, names, own = self.of(batch)
         return {names[term]: number for term, number in objective.targets(own).items()}
 
+    def predicted(self, batch: Batch) -> Tensor | None:
+        """List where tokens are predicted, for the batch's objective."""
+        objective, _, own = self.of(batch)
+        return objective.predicted(own)
+
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the terms of the batch's objective."""
         objective, names, own = self.of(batch)

@@ -67,6 +67,13 @@ class Objective(ABC):
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the targets of each term in this batch (0-dimensional tensors)."""
 
+    def predicted(self, batch: Batch) -> Tensor | None:
+        """List where tokens of this batch are predicted, ascending: the positions that their logits have.
+
+        `None`: there are no such positions, and so no micro-batches of one size (see `static_shapes`).
+        """
+        return None
+
     @abstractmethod
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum each term, in nats, over this batch's targets; differentiable."""

@@ -121,7 +121,7 @@ def select_sequences(batch: Batch, chosen: np.ndarray) -> Batch:
         if not is_stream(name, value):
             selected[name] = value[torch.from_numpy(chosen)]
             continue
-        side = name[-1] if name.startswith("cu_seq_lens_") else _stream_of(name)
+        side = name[-1] if name.startswith("cu_seq_lens_") else stream_of(name)
         edges = batch[f"cu_seq_lens_{side}"]
         if edges not in streams:
             streams[edges] = _select(edges.numpy(), chosen)
@@ -166,7 +166,7 @@ def slice_sequences(batch: Batch, first: int, last: int) -> Batch:
         elif not is_stream(name, value):
             sliced[name] = value[first:last]
         else:
-            edges = _boundaries_of(batch, _stream_of(name))
+            edges = _boundaries_of(batch, stream_of(name))
             sliced[name] = value[:, int(edges[first]) : int(edges[last])]
     return sliced
 
@@ -176,8 +176,8 @@ def is_stream(name: str, value: Tensor) -> bool:
     return name.startswith("cu_seq_lens_") or value.dim() == 2
 
 
-def _stream_of(name: str) -> str:
-    """Tell which boundaries a token stream follows: `q`, the decoder's, or `k`, the encoder's."""
+def stream_of(name: str) -> str:
+    """Tell which bounds a token stream follows: `q`, the decoder's, or `k`, the encoder's."""
     return "q" if name == "labels" or name.startswith("decoder_") else "k"
 
 

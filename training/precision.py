@@ -60,13 +60,12 @@ def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
                 f"trackers: {tracker!r} is not installed; available: {', '.join(installed) or 'none'}"
             )
     forget_earlier_run(precision)
-    backend = DynamoBackend.INDUCTOR if recipe.compile else DynamoBackend.NO
     return Accelerator(
         cpu=cpu,
         mixed_precision="no" if precision == "fp32" else precision,
         log_with=list(recipe.trackers) or None,
         project_dir=folder,
-        dynamo_plugin=TorchDynamoPlugin(backend=backend, dynamic=True),
+        dynamo_plugin=TorchDynamoPlugin(backend=DynamoBackend.NO),  # blocks are compiled one by one
         kwargs_handlers=[
             DistributedDataParallelKwargs(broadcast_buffers=False, gradient_as_bucket_view=True)
         ],

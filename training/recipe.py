@@ -104,9 +104,9 @@ class TrainingRecipe:
     """Maximum norm of the gradient (gradient clipping)."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Precision of matrix products; weights stay in fp32. `auto`: bf16 if the machine supports it."""
-    compile: bool = False
-    """Whether to use `torch.compile`. Shapes then do not depend on the data: packed attention takes time and
-    memory quadratic in the micro-batch, and the LM head runs at every position. Use small micro-batches."""
+    compile: bool | Literal["auto"] = "auto"
+    """Whether layers are compiled (`torch.compile`). `auto`: on CUDA, unless compiled layers compute other
+    gradients. All micro-batches then have one size, filled up where they are smaller."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the weights, the order of examples and all random choices of the objective."""
     evaluate_every: Positive | None = None

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DynamoBackend, FullyShardedDataParallelPlugin, parse_flag_from_env
+from accelerate.utils import FullyShardedDataParallelPlugin, parse_flag_from_env
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -75,9 +75,7 @@ def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin 
     plugin = getattr(accelerator.state, "fsdp_plugin", None) or FullyShardedDataParallelPlugin()
     if plugin.fsdp_version != 2:
         raise ValueError(f"fsdp_version is {plugin.fsdp_version}: choose --fsdp_version 2")
-    compiles = getattr(accelerator.state.dynamo_plugin, "backend", DynamoBackend.NO) != DynamoBackend.NO
     unsupported = {
-        "training.compile": compiles,
         "precision fp16": accelerator.mixed_precision == "fp16",
         "fsdp_activation_checkpointing": plugin.activation_checkpointing,
         "fsdp_offload_params": isinstance(plugin.cpu_offload, CPUOffloadPolicy),

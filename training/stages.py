@@ -25,6 +25,7 @@ from .objective import Objective
 from .optimizers import require_used_constants
 from .recipe import StageRecipe, TrainingRecipe
 from .schedules import require_used_shape, warmup_updates
+from .static_shapes import wants_graphs
 from .workers import DataCursor, PrefetchLoader
 
 SourceOfLength = Callable[[int], ExampleSource]
@@ -115,6 +116,7 @@ def cut(
         seed=recipe.seed,
         shuffle=shuffle,
         num_steps=recipe.steps if shuffle else None,
+        has_fixed_sizes=shuffle and wants_graphs(recipe.compile, accelerator.device),
         num_processes=accelerator.num_processes,
         process_index=accelerator.process_index,
     )

@@ -82,10 +82,16 @@ def test_training_computes_the_last_layer_where_it_is_read(architecture):
     assert computed == [is_target.numel(), num_first + int(is_target.sum())]
 
 
-@pytest.mark.parametrize("architecture", PREDICT_TOKENS, ids=lambda architecture: architecture.__name__)
+@pytest.mark.parametrize(
+    "architecture",
+    [*PREDICT_TOKENS, TercetSeq2SeqForConditionalGeneration],
+    ids=lambda architecture: architecture.__name__,
+)
 def test_named_positions_have_their_logits_and_their_loss(architecture):
     """Positions without a target count nothing."""
     model, inputs = build_architecture(architecture), examples_for(architecture)
+    if architecture is TercetSeq2SeqForConditionalGeneration:
+        inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(inputs["labels"])
     positions = torch.tensor([1, 2, 5, 9, 11])
     is_named = torch.zeros(inputs["labels"].numel(), dtype=torch.bool)
     is_named[positions + (architecture is TercetDecoderForCausalLM)] = True
@@ -100,7 +106,6 @@ def test_named_positions_have_their_logits_and_their_loss(architecture):
 OF_ALL_STATES = [
     *TASKS,
     TercetSeq2SeqModel,
-    TercetSeq2SeqForConditionalGeneration,
 ]
 
 

@@ -1,6 +1,5 @@
 """What torch's varlen kernel is asked for. It runs on GPUs only: the definition answers in its place here."""
 
-import inspect
 from dataclasses import replace
 
 import pytest
@@ -10,13 +9,14 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from tercet.modeling import varlen_attention
 from tercet.modeling.attention_kernels import KERNELS
-from tercet.modeling.varlen_attention import ENDLESS, find_kernel
+from tercet.modeling.varlen_attention import ENDLESS, KERNEL, NOISE, agrees, disagreement
 
 
-def by_definition(query, key, value, cu_q, cu_k, max_q, max_k, *, scale, window_size, enable_gqa):
-    """Read sequence by sequence, as the kernel is documented to."""
-    assert enable_gqa == (query.shape[1] != key.shape[1])
+def by_definition(query, key, value, cu_q, cu_k, max_q, max_k, dropout, is_causal, _, *, scale, **window):
+    """Read sequence by sequence, as the operator does."""
     assert (max_q, max_k) == (int(cu_q.diff().max()), int(cu_k.diff().max()))
+    assert dropout == 0
+    window_size = (window["window_size_left"], 0 if is_causal else window["window_size_right"])
     reads = []
     for (q_from, q_to), (k_from, k_to) in zip(
         torch.stack((cu_q[:-1], cu_q[1:]), 1).tolist(),
@@ -30,7 +30,7 @@ def by_definition(query, key, value, cu_q, cu_k, max_q, max_k, *, scale, window_
         is_seen = torch.ones(scores.shape[-2:]).triu(-back).tril(ahead).bool()
         scores = scores.masked_fill(~is_seen, -torch.inf)
         reads.append(torch.einsum("hts,shd->thd", scores.softmax(-1), v))
-    return torch.cat(reads)
+    return (torch.cat(reads),)
 
 
 @pytest.mark.parametrize("variant", ["modern", "grouped", "sliding", "qwen", "primer"])
@@ -64,12 +64,15 @@ def test_a_flash_kernel_is_asked_for_the_same(member, variant, builder, batch, m
 
     def flash(module, query, key, value, mask, *, scaling, dropout, sliding_window, **bounds):
         reach = ENDLESS if sliding_window is None else sliding_window - 1
-        read = by_definition(
+        (read,) = by_definition(
             *(x.transpose(1, 2)[0] for x in (query, key, value)),
             *(bounds[f"{name}_{side}"] for name in ("cu_seq_lens", "max_length") for side in "qk"),
+            0.0,
+            module.is_causal,
+            False,
             scale=scaling,
-            window_size=(reach, 0 if module.is_causal else reach),
-            enable_gqa=query.shape[1] != key.shape[1],
+            window_size_left=reach,
+            window_size_right=reach,
         )
         return read[None], None
 
@@ -80,16 +83,27 @@ def test_a_flash_kernel_is_asked_for_the_same(member, variant, builder, batch, m
     assert_close(model(**batch.packed()).logits, expected)
 
 
-def test_this_torch_has_it():
-    kernel = find_kernel()
-    if kernel is None:
-        pytest.skip(f"torch {torch.__version__} has no varlen kernel with a scale, a window and shared keys")
-    assert list(inspect.signature(kernel).parameters)[:7] == [
-        "query",
-        "key",
-        "value",
-        "cu_seq_q",
-        "cu_seq_k",
-        "max_q",
-        "max_k",
-    ]
+def test_this_torch_has_it_with_gradients():
+    """Without data: shapes of values and gradients, of shared keys, a window and dropout."""
+    query, key, value = (torch.zeros(24, heads, 16, device="meta", requires_grad=True) for heads in (4, 2, 2))
+    bounds = torch.zeros(4, dtype=torch.int32, device="meta")
+    window = {"window_size_left": 3, "window_size_right": 0}
+    read, *_ = KERNEL(query, key, value, bounds, bounds, 16, 16, 0.1, True, False, scale=0.25, **window)
+    gradients = torch.autograd.grad(read.sum(), (query, key, value))
+    assert [each.shape for each in (read, *gradients)] == [x.shape for x in (query, query, key, value)]
+
+
+def test_a_kernel_is_believed_if_it_computes_the_definition(monkeypatch):
+    monkeypatch.setattr(varlen_attention, "KERNEL", by_definition)
+    assert disagreement(torch.device("cpu"), torch.float32) < 1e-5
+    monkeypatch.setattr(
+        varlen_attention, "KERNEL", lambda *a, **k: tuple(2 * x for x in by_definition(*a, **k))
+    )
+    assert disagreement(torch.device("cpu"), torch.float32) > NOISE
+
+
+def test_a_kernel_that_fails_is_left_alone(monkeypatch, caplog):
+    """Torch's is one on a CPU."""
+    agrees.cache_clear()
+    assert not agrees(torch.device("cpu"))
+    agrees.cache_clear()

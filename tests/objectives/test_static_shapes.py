@@ -1,0 +1,130 @@
+"""Micro-batches of one size: the same sums as ragged ones, whatever is learned."""
+
+import numpy as np
+import pytest
+import torch
+
+from tercet.modeling import TercetSeq2SeqConfig
+from tercet.training.batches import StepDataset
+from tercet.training.objective import IGNORE
+from tercet.training.static_shapes import POSITIONS, Load, Shape, fill, rounded
+
+from .test_recipes import KINDS, LENGTH, make_source, make_steps, read, tokenizer  # noqa: F401
+
+ELSEWHERE = ("replaced_token_detection", "sentence_denoising", "character_language_modeling")
+PREDICTING = [kind for kind in KINDS if kind not in ELSEWHERE]
+"""Objectives that predict tokens at positions of a stream."""
+
+
+def small_model(kind: str, size: int):
+    """Build a small model that learns an objective, without dropout."""
+    torch.manual_seed(0)
+    config_class = read({"kind": kind}).model_class.config_class
+    sizes = {"vocab_size": size, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
+    layers = {"num_layers": 2} if config_class is TercetSeq2SeqConfig else {"num_hidden_layers": 2}
+    config = config_class(**sizes, **layers, max_position_embeddings=2 * LENGTH, dropout=0.0)
+    return read({"kind": kind}).build_model(config).train()
+
+
+def learned(model, objective, steps: list[StepDataset], number: int = 0):
+    """Add up the sums of a step over micro-batches and processes: of terms, and of their gradients."""
+    model.zero_grad()
+    totals: dict[str, torch.Tensor] = {}
+    for process in steps:
+        for batch in process[0, number, 0].micro_batches(torch.device("cpu")):
+            losses = objective.losses(model, batch)
+            sum(losses.values()).backward()
+            for name, value in losses.items():
+                totals[name] = totals.get(name, torch.zeros(())) + value.detach()
+    return totals, {
+        name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None
+    }
+
+
+def fixed_steps(source, objective, num_processes: int = 1) -> list[StepDataset]:
+    """Cut a source into micro-batches of one size, for each process."""
+    return [
+        make_steps(source, objective, has_fixed_sizes=True, num_processes=num_processes, process_index=index)
+        for index in range(num_processes)
+    ]
+
+
+@pytest.mark.parametrize("num_processes", [1, 2])
+@pytest.mark.parametrize("kind", PREDICTING)
+def test_micro_batches_of_one_size_are_learned_from_as_ragged_ones(kind, num_processes, tokenizer):  # noqa: F811
+    source = make_source(kind, tokenizer)
+    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    model = small_model(kind, len(tokenizer))
+    ragged, fixed = [make_steps(source, objective)], fixed_steps(source, objective, num_processes)
+    torch.testing.assert_close(learned(model, objective, fixed), learned(model, objective, ragged))
+    assert fixed[0][0, 0, 0].targets == ragged[0][0, 0, 0].targets
+
+
+@pytest.mark.parametrize("kind", PREDICTING)
+def test_all_micro_batches_of_an_objective_have_one_size(kind, tokenizer):  # noqa: F811
+    source = make_source(kind, tokenizer)
+    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    (steps,) = fixed_steps(source, objective)
+    sizes: dict[int, set] = {}
+    for number in range(len(steps.plan(0)[1])):
+        for batch in steps[0, number, 0].micro_batches(torch.device("cpu")):
+            of_tensors = {
+                name: value.shape for name, value in batch.items() if isinstance(value, torch.Tensor)
+            }
+            longest = {name: value for name, value in batch.items() if name.startswith("max_length")}
+            sizes.setdefault(batch.get("component", 0), set()).add(str(of_tensors | longest))
+    assert [len(found) for found in sizes.values()] == [1] * len(steps.shapes)
+
+
+def packed(*lengths: int) -> dict:
+    """Make a batch of sequences of these lengths, with a label at each first token."""
+    edges = torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32)
+    ids = torch.arange(1, sum(lengths) + 1)[None]
+    positions = torch.cat([torch.arange(length) for length in lengths])[None]
+    labels = torch.where(positions == 0, ids, IGNORE)
+    both = {"cu_seq_lens_q": edges, "cu_seq_lens_k": edges.clone()}
+    return {
+        "input_ids": ids,
+        "position_ids": positions,
+        "labels": labels,
+        "pair_label": torch.ones(len(lengths)),
+    } | both
+
+
+def test_filling_holds_nothing_to_learn():
+    shape = Shape({"q": 16, "k": 16}, {"q": 5, "k": 5}, sequences=7, positions=4)
+    filled = fill(packed(3, 2), shape)
+    assert filled["cu_seq_lens_q"].tolist() == [0, 3, 5, 10, 15, 16, 16, 16]
+    assert filled["position_ids"][0].tolist() == [0, 1, 2, 0, 1, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0]
+    assert filled["input_ids"][0, 5:].eq(0).all() and filled["labels"][0, 5:].eq(IGNORE).all()
+    assert filled["pair_label"].tolist() == [1, 1, *[IGNORE] * 5]
+
+
+def test_what_does_not_fit_has_a_larger_size():
+    shape = Shape({"q": 64, "k": 64}, {"q": 64, "k": 64}, sequences=64, positions=64)
+    batch = packed(70, 10)
+    load = Load.of(batch, np.array([0, 70]))
+    assert not shape.holds(load)
+    wide = shape.widened(load)
+    assert wide.holds(load)
+    assert wide.tokens == {"q": 128, "k": 128} and wide.longest == {"q": 128, "k": 128}
+    assert wide.widened(load[np.array([1])]) == wide
+
+
+def test_sizes_are_filled_by_at_least_97_percent():
+    """At 16,384 tokens and texts of up to 512."""
+    lengths = np.random.default_rng(0).integers(8, 513, 4 * 63)
+    load = Load({"q": lengths, "k": lengths}, lengths - 1)
+    parts = -(-int(lengths.sum()) // 16384)
+    shape = Shape.measured([load], parts)
+    assert lengths.sum() / (parts * shape.tokens["q"]) > 0.97
+    assert rounded(lengths.sum() / parts) <= shape.tokens["q"]
+
+
+def test_positions_are_those_of_the_targets(tokenizer):  # noqa: F811
+    source = make_source("masked_language_modeling", tokenizer)
+    objective = read({"kind": "masked_language_modeling"}).build(tokenizer, sequence_length=LENGTH)
+    (steps,) = fixed_steps(source, objective)
+    for batch in steps[0, 0, 0].micro_batches(torch.device("cpu")):
+        found = batch[POSITIONS][batch["labels"][0, batch[POSITIONS]] != IGNORE]
+        assert found.tolist() == (batch["labels"][0] != IGNORE).nonzero()[:, 0].tolist()

@@ -1,0 +1,172 @@
+"""A model's blocks as compiled graphs, in training alone.
+
+All blocks of a kind share one graph, so that compiling takes seconds instead of minutes (regional
+compilation, as in accelerate and torchtitan). Micro-batches have one size then (`static_shapes`), and nothing
+is compiled again. What lies outside the blocks, and all that is no training step, runs as it is written.
+
+A compiled graph is not believed before it has agreed with the blocks as they are written, on a micro-batch of
+the run.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from .batches import Step
+from .evaluation import undisturbed_randomness
+from .objective import Batch, Objective
+from .sharding import blocks_of, sharding_plugin
+from .stages import TrainingData
+from .static_shapes import wants_graphs
+
+BACKEND = "inductor"
+"""What torch compiles by."""
+
+GRAPHS = 64
+"""Graphs that a block may have at most: one for each type of layer, objective, place and size."""
+
+TOLERANCES = {"no": 1e-3}
+"""Relative difference of gradients up to which graphs agree, by accelerate's name of the precision."""
+
+TOLERANCE = 5e-2
+"""The same in 16 bits, where the order of sums alone makes about a hundredth."""
+
+
+class CompiledBlocks:
+    """The graphs of a model's blocks; they compute while they are in use.
+
+    Args:
+        model: Its blocks are compiled when they are first used.
+        has_fixed_sizes: Whether all micro-batches have the same sizes; else graphs serve any.
+    """
+
+    def __init__(self, model: nn.Module, *, has_fixed_sizes: bool):
+        blocks = blocks_of(model)
+        serves = [block for block in blocks if getattr(block, "can_be_compiled", False)]
+        if not serves:
+            raise ValueError(
+                "training.compile: no layer of this model can be compiled (it is no Transformer, its "
+                "attention is neither full nor sliding, or its scores are no dot products): set "
+                "training.compile=false"
+            )
+        if len(serves) < len(blocks):
+            warnings.warn(
+                f"training.compile: {len(blocks) - len(serves)} of {len(blocks)} layers are not compiled, "
+                "because of their attention's pattern",
+                stacklevel=2,
+            )
+        self.graphs: dict[nn.Module, Any] = {
+            block: torch.compile(
+                block._call_impl, fullgraph=True, dynamic=not has_fixed_sizes, backend=BACKEND
+            )
+            for block in serves
+        }
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Compute by the graphs meanwhile."""
+        with torch._dynamo.config.patch(recompile_limit=GRAPHS, accumulated_recompile_limit=8 * GRAPHS):
+            for block, graph in self.graphs.items():
+                block._compiled_call_impl = graph
+            try:
+                yield
+            finally:
+                for block in self.graphs:
+                    block._compiled_call_impl = None
+
+
+def compiled_blocks(
+    wanted: bool | Literal["auto"],
+    model: nn.Module,
+    objective: Objective,
+    data: TrainingData,
+    accelerator: Accelerator,
+) -> CompiledBlocks | None:
+    """Compile a model's blocks, if it is wanted and they agree on a micro-batch of a run's first step.
+
+    Raises:
+        ValueError: It is wanted, and no layer can be compiled, or the model is shared out in pieces.
+
+    Warns:
+        UserWarning: They cannot be compiled, or do not agree: the run goes on without them.
+    """
+    if not wants_graphs(wanted, accelerator.device):
+        return None
+    if sharding_plugin(accelerator) is not None:
+        if wanted is True:
+            raise ValueError("training.compile is not supported with FSDP: leave it out")
+        return None
+    model.to(accelerator.device)
+    step = data.halfway
+    has_fixed_sizes = all(part.sizes is not None for part in step.parts)
+    try:
+        graphs = CompiledBlocks(model, has_fixed_sizes=has_fixed_sizes)
+        difference = disagreement(graphs, model, objective, step, accelerator)
+    except Exception as error:  # whatever a compiler raises
+        if wanted is True:
+            raise
+        reason = str(error).partition("\n")[0]
+        warnings.warn(
+            f"training.compile=auto: the run goes on without compiled layers: {reason}", stacklevel=2
+        )
+        return None
+    if difference <= TOLERANCES.get(accelerator.mixed_precision, TOLERANCE):
+        return graphs
+    warnings.warn(
+        f"training.compile: compiled layers have other gradients (by {difference:.2g} of their length): the "
+        "run goes on without them",
+        stacklevel=2,
+    )
+    return None
+
+
+def disagreement(
+    graphs: CompiledBlocks, model: nn.Module, objective: Objective, step: Step, accelerator: Accelerator
+) -> float:
+    """Measure by how much of their lengths the gradients of micro-batches differ; nothing is dropped.
+
+    They are the first of a step, one for each objective of a mixture.
+    """
+    with undisturbed_randomness(accelerator.device), without_dropout(model):
+        differences = [0.0]
+        for batch in (next(part.micro_batches(accelerator.device), None) for part in step.parts):
+            if batch is not None:
+                expected = gradient(model, objective, batch, accelerator)
+                with graphs.in_use():
+                    found = gradient(model, objective, batch, accelerator)
+                length = expected.norm().clamp(min=torch.finfo(expected.dtype).tiny)
+                differences.append(float((found - expected).norm() / length))
+    return max(differences)
+
+
+def gradient(model: nn.Module, objective: Objective, batch: Batch, accelerator: Accelerator) -> Tensor:
+    """Give the gradient of a batch's losses, of all parameters in one vector."""
+    with accelerator.autocast():
+        losses = objective.losses(model, batch)
+    torch.stack([*losses.values()]).sum().backward()
+    found = [parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None]
+    model.zero_grad()
+    return torch.cat(found)
+
+
+@contextmanager
+def without_dropout(model: nn.Module) -> Iterator[None]:
+    """Let a model drop nothing meanwhile."""
+    places = [(module, "p") for module in model.modules() if isinstance(module, nn.Dropout)]
+    configs = {
+        id(config): config for module in model.modules() if (config := getattr(module, "config", None))
+    }
+    places += [(each, "attention_dropout") for each in configs.values() if hasattr(each, "attention_dropout")]
+    kept = [getattr(*place) for place in places]
+    try:
+        for owner, name in places:
+            setattr(owner, name, 0.0)
+        yield
+    finally:
+        for (owner, name), probability in zip(places, kept, strict=True):
+            setattr(owner, name, probability)

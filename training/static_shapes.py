@@ -1,0 +1,245 @@
+"""One size for all micro-batches of a stage, for devices that compile their steps.
+
+A compiled graph is made for tensors of one size, and a GPU that learns sizes from the data has to be waited
+for. So each micro-batch has N tokens, S sequences and K positions at which tokens are predicted: what is
+missing is filled with sequences that have no target, which the loss does not count. The sums over targets are
+those of the ragged micro-batches of `step_planning`; only how sequences are dealt out differs.
+
+    real sequences ............... | filling | empty ones
+    0                              n         N          S + 1 bounds
+
+Sizes are measured on the first steps of a stage, and so are a function of the seed and the text. What does
+not fit, which is rare, has a larger size of its own.
+
+Legend: N tokens of a stream, S sequences, K positions.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from itertools import count
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .objective import IGNORE, Batch
+from .packing import boundaries, is_stream, restarting_positions, select_sequences, stream_of
+
+MULTIPLE = 64
+"""Sizes are multiples of it, so that those of similar texts are the same, and products are of whole tiles."""
+
+SLACK = 1.01
+"""Room for the differences between the micro-batches of a step, of their tokens."""
+
+SLACK_OF_COUNTS = 1.1
+"""The same for counts that cost little: of sequences and positions."""
+
+POSITIONS = "output_positions"
+"""Where the positions stand in a micro-batch: the models' keyword."""
+
+STREAMS = ("k", "q")
+"""The encoder's tokens and the decoder's, as their bounds are called; one stream alone has both."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What sequences bring to a micro-batch: tokens of both streams, and positions, each (S,)."""
+
+    tokens: dict[str, np.ndarray]
+    positions: np.ndarray
+
+    @classmethod
+    def of(cls, batch: Batch, positions: np.ndarray) -> "Load":
+        """Measure a batch that predicts tokens at some positions of the decoder's, or only, stream."""
+        edges = {stream: batch[f"cu_seq_lens_{stream}"].numpy() for stream in STREAMS}
+        counts = np.diff(np.searchsorted(positions, edges["q"]))
+        return cls({stream: np.diff(own) for stream, own in edges.items()}, counts)
+
+    @property
+    def total(self) -> np.ndarray:
+        """Tokens of both streams, (S,)."""
+        return self.tokens["k"] + self.tokens["q"]
+
+    def __getitem__(self, chosen: np.ndarray | slice) -> "Load":
+        """Give the load of some sequences."""
+        return Load({stream: own[chosen] for stream, own in self.tokens.items()}, self.positions[chosen])
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The size of a micro-batch."""
+
+    tokens: dict[str, int]
+    """N of each stream."""
+    longest: dict[str, int]
+    """Tokens of the longest sequence of each stream."""
+    sequences: int
+    """S."""
+    positions: int
+    """K."""
+
+    @classmethod
+    def measured(cls, loads: Sequence[Load], num_parts: int) -> "Shape":
+        """Choose the size for steps like these, in `num_parts` micro-batches each."""
+        most = {stream: max(int(load.tokens[stream].sum()) for load in loads) for stream in STREAMS}
+        slack = SLACK if num_parts > 1 else 1.0
+        tokens = {stream: rounded(slack * each / num_parts) for stream, each in most.items()}
+        longest = {
+            stream: rounded(max(int(load.tokens[stream].max(initial=1)) for load in loads))
+            for stream in STREAMS
+        }
+        filling = max(-(-tokens[stream] // longest[stream]) for stream in STREAMS)
+        sequences = SLACK_OF_COUNTS * max(len(load.positions) for load in loads) / num_parts
+        positions = SLACK_OF_COUNTS * max(int(load.positions.sum()) for load in loads) / num_parts
+        return cls(tokens, longest, rounded(sequences + filling), min(rounded(positions), tokens["q"]))
+
+    def holds(self, load: Load) -> bool:
+        """Tell whether sequences fit into a micro-batch of this size, and the filling beside them."""
+        room = self.sequences - len(load.positions)
+        return int(load.positions.sum()) <= self.positions and all(
+            load.tokens[stream].max(initial=0) <= self.longest[stream]
+            and 0 <= self.tokens[stream] - load.tokens[stream].sum() <= room * self.longest[stream]
+            for stream in STREAMS
+        )
+
+    def widened(self, load: Load) -> "Shape":
+        """Give this size, or the next larger one that holds sequences."""
+        if self.holds(load):
+            return self
+        tokens, longest = dict(self.tokens), dict(self.longest)
+        for stream, own in load.tokens.items():
+            tokens[stream] = max(tokens[stream], rounded(own.sum()))
+            longest[stream] = max(longest[stream], rounded(own.max(initial=1)))
+        filling = max(-(-tokens[stream] // longest[stream]) for stream in STREAMS)
+        sequences = max(self.sequences, rounded(len(load.positions) + filling))
+        return Shape(tokens, longest, sequences, max(self.positions, rounded(load.positions.sum())))
+
+
+def wants_graphs(wanted: bool | Literal["auto"], device: torch.device) -> bool:
+    """Tell whether a device is to compile its steps; `auto`: CUDA devices are."""
+    return device.type == "cuda" if wanted == "auto" else wanted
+
+
+def rounded(number: float) -> int:
+    """Give the next multiple of `MULTIPLE`."""
+    return int(-(-number // MULTIPLE)) * MULTIPLE
+
+
+def deal(load: Load, shape: Shape, num_processes: int, num_parts: int) -> list[np.ndarray]:
+    """Deal the sequences of a step out to micro-batches of nearly equal tokens that fit the size.
+
+    There are `num_parts`, or as many more for each process as it takes. Returns the numbers of the sequences
+    of each.
+    """
+    order = np.argsort(-load.total, kind="stable")
+    for parts in count(num_parts, num_processes):
+        bins: list[list[int]] = [[] for _ in range(parts)]
+        heap = [(0, number) for number in range(parts)]
+        heapify(heap)
+        for sequence in order.tolist():
+            tokens, number = heap[0]
+            bins[number].append(sequence)
+            heapreplace(heap, (tokens + int(load.total[sequence]), number))
+        found = [np.array(sorted(own), dtype=np.int64) for own in bins]
+        if parts >= len(order) or all(shape.holds(load[own]) for own in found):
+            return found
+    raise AssertionError("unreachable: the count has no end")
+
+
+class Fitted(NamedTuple):
+    """A process's micro-batches, laid end to end."""
+
+    batch: Batch
+    """All of their tokens and sequences, the filling included."""
+    edges: list[int]
+    """Numbers of the sequences at which micro-batches begin, and at last how many sequences there are."""
+    sizes: list[Batch]
+    """What each says of its size, for the model: its positions (K,), and the longest lengths."""
+
+
+def fit_together(batch: Batch, positions: np.ndarray, parts: Iterable[np.ndarray], shape: Shape) -> Fitted:
+    """Lay the sequences of micro-batches end to end, each filled up to its size.
+
+    Args:
+        batch: All sequences of the step.
+        positions: Where its tokens are predicted, ascending, in the decoder's, or only, stream.
+        parts: The numbers of each micro-batch's sequences.
+        shape: The size.
+    """
+    load, edges = Load.of(batch, positions), batch["cu_seq_lens_q"].numpy()
+    filled, sizes = [], []
+    for own in parts:
+        starts = boundaries(load.tokens["q"][own])[:-1]
+        moved = [
+            positions[slice(*np.searchsorted(positions, edges[number : number + 2]))] - edges[number] + start
+            for number, start in zip(own, starts, strict=True)
+        ]
+        fitting = shape.widened(load[own])
+        filled.append(fill(select_sequences(batch, own), fitting))
+        longest = {f"max_length_{stream}": length for stream, length in fitting.longest.items()}
+        found = padded_positions(np.concatenate([*moved, []]).astype(np.int64), fitting)
+        sizes.append(longest | {POSITIONS: found})
+    counts = [len(each["cu_seq_lens_q"]) - 1 for each in filled]
+    return Fitted(joined(filled), [0, *np.cumsum(counts).tolist()], sizes)
+
+
+def fill(batch: Batch, shape: Shape) -> Batch:
+    """Fill the streams and sequences of a batch up to a size: tokens are 0, labels are ignored."""
+    filled: Batch = {}
+    num_new = shape.sequences - (len(batch["cu_seq_lens_q"]) - 1)
+    new = {
+        stream: filling(shape.tokens[stream] - int(batch[f"cu_seq_lens_{stream}"][-1]), num_new, longest)
+        for stream, longest in shape.longest.items()
+    }
+    for name, value in batch.items():
+        if not isinstance(value, Tensor):
+            continue
+        if name.startswith("cu_seq_lens_"):
+            more = torch.from_numpy(value[-1].numpy() + new[name[-1]].cumsum())
+            filled[name] = torch.cat([value, more.to(value.dtype)])
+            continue
+        number = num_new
+        if is_stream(name, value):
+            number = int(new[stream_of(name)].sum())
+        if name.endswith("position_ids"):
+            more = torch.from_numpy(restarting_positions(new[stream_of(name)]))[None]
+            filled[name] = torch.cat([value, more], dim=1)
+            continue
+        content = IGNORE if name.endswith(("label", "labels")) else 0
+        sizes = (0, number) if is_stream(name, value) else (0, 0) * (value.dim() - 1) + (0, number)
+        filled[name] = F.pad(value, sizes, value=content)
+    return filled
+
+
+def filling(num_tokens: int, num_sequences: int, longest: int) -> np.ndarray:
+    """Cut tokens into sequences of at most a length, as few as possible; the others are empty."""
+    lengths = np.zeros(num_sequences, dtype=np.int64)
+    whole, rest = divmod(num_tokens, longest)
+    lengths[:whole] = longest
+    if rest:
+        lengths[whole] = rest
+    return lengths
+
+
+def padded_positions(positions: np.ndarray, shape: Shape) -> Tensor:
+    """Fill positions up to K with one that has no target; if all of N have one, K is N."""
+    free = np.setdiff1d(np.arange(shape.tokens["q"]), positions, assume_unique=True)[:1]
+    padded = np.resize(free, shape.positions) if len(free) else np.empty(shape.positions)
+    padded[: len(positions)] = positions
+    return torch.from_numpy(padded.astype(np.int64))
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """Lay batches end to end."""
+    whole: Batch = {}
+    for name, value in batches[0].items():
+        values = [batch[name] for batch in batches]
+        if name.startswith("cu_seq_lens_"):
+            lengths = np.concatenate([np.diff(each.numpy()) for each in values])
+            whole[name] = torch.from_numpy(boundaries(lengths).astype(np.int32))
+        else:
+            whole[name] = torch.cat(values, dim=1 if is_stream(name, value) else 0)
+    return whole
