@@ -96,7 +96,8 @@ def test_filling_holds_nothing_to_learn():
     filled = fill(packed(3, 2), shape)
     assert filled["cu_seq_lens_q"].tolist() == [0, 3, 5, 10, 15, 16, 16, 16]
     assert filled["position_ids"][0].tolist() == [0, 1, 2, 0, 1, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0]
-    assert filled["input_ids"][0, 5:].eq(0).all() and filled["labels"][0, 5:].eq(IGNORE).all()
+    assert filled["input_ids"][0, 5:].eq(0).all()
+    assert filled["labels"][0, 5:].eq(IGNORE).all()
     assert filled["pair_label"].tolist() == [1, 1, *[IGNORE] * 5]
 
 
@@ -107,7 +108,8 @@ def test_what_does_not_fit_has_a_larger_size():
     assert not shape.holds(load)
     wide = shape.widened(load)
     assert wide.holds(load)
-    assert wide.tokens == {"q": 128, "k": 128} and wide.longest == {"q": 128, "k": 128}
+    assert wide.tokens == {"q": 128, "k": 128}
+    assert wide.longest == {"q": 128, "k": 128}
     assert wide.widened(load[np.array([1])]) == wide
 
 
