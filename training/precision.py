@@ -13,6 +13,7 @@ from accelerate.tracking import get_available_trackers
 from accelerate.utils import (
     DistributedDataParallelKwargs,
     DynamoBackend,
+    GradientAccumulationPlugin,
     TorchDynamoPlugin,
     parse_flag_from_env,
 )
@@ -64,6 +65,8 @@ def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
         mixed_precision="no" if precision == "fp32" else precision,
         log_with=list(recipe.trackers) or None,
         project_dir=folder,
+        # Said explicitly, because accelerate would divide every loss by the launcher's number of steps.
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
         dynamo_plugin=TorchDynamoPlugin(backend=backend, dynamic=True),
         kwargs_handlers=[
             DistributedDataParallelKwargs(broadcast_buffers=False, gradient_as_bucket_view=True)

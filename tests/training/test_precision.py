@@ -75,6 +75,14 @@ def test_an_engine_in_place_of_ours_is_refused(engine, monkeypatch, tmp_path):
         build_accelerator(TrainingRecipe(steps=1), tmp_path)
 
 
+def test_no_loss_is_divided_by_the_launchers_number_of_steps(monkeypatch, tmp_path):
+    """As accelerate does by itself (`accelerate launch --gradient_accumulation_steps`; its issue 3533)."""
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    weight = torch.ones((), requires_grad=True)
+    build_accelerator(TrainingRecipe(steps=1, precision="fp32"), tmp_path).backward(weight * 3)
+    assert weight.grad == 3
+
+
 def test_products_are_in_the_format_that_is_named():
     """And in no other one in its place where there is none of that name."""
     for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)):
