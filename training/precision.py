@@ -32,8 +32,13 @@ FLOAT32_ERROR = 1e-5
 PATIENCE = timedelta(hours=12)
 """How long processes wait for the main one, which tokenizes and compares alone: longer than NCCL would."""
 
-OTHER_ENGINES = {"DeepSpeed": "ACCELERATE_USE_DEEPSPEED", "Megatron-LM": "ACCELERATE_USE_MEGATRON_LM"}
-"""Engines that `accelerate launch` may choose -> how it says so; they bring their own optimizer and steps."""
+OTHER_ENGINES = {
+    "DeepSpeed": "ACCELERATE_USE_DEEPSPEED",
+    "Megatron-LM": "ACCELERATE_USE_MEGATRON_LM",
+    "ParallelismConfig": "ACCELERATE_USE_PARALLELISM_CONFIG",
+}
+"""What `accelerate launch` may choose -> how it says so: an optimizer and steps of its own, or processes that
+read the same data, whose gradients it does not join."""
 
 
 def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:

@@ -68,7 +68,7 @@ def test_runs_of_different_precision_follow_each_other(toys, tmp_path):
             assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == expected
 
 
-@pytest.mark.parametrize("engine", ["DEEPSPEED", "MEGATRON_LM"])
+@pytest.mark.parametrize("engine", ["DEEPSPEED", "MEGATRON_LM", "PARALLELISM_CONFIG"])
 def test_an_engine_in_place_of_ours_is_refused(engine, monkeypatch, tmp_path):
     monkeypatch.setenv(f"ACCELERATE_USE_{engine}", "true")
     with pytest.raises(ValueError, match=f"ACCELERATE_USE_{engine} is set, .* use FSDP2"):
