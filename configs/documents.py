@@ -147,6 +147,19 @@ def read_document(text: str) -> Any:
         raise ValueError(f"not plain data ({' '.join(str(error).split())})") from None
 
 
+def require_no_comment(text: str) -> None:
+    """Refuse a value with a comment behind it: nobody means one on a command line.
+
+    Raises:
+        ValueError: With what YAML would leave out: `#2` of `books #2`.
+    """
+    ends = (yaml.StreamEndToken, yaml.BlockEndToken)
+    read = max(token.end_mark.index for token in yaml.scan(text) if not isinstance(token, ends))
+    if left_out := text[read:].strip():
+        quoted = f"""'"{text}"'"""
+        raise ValueError(f"{left_out!r} would be a comment: quote the value twice, as in key={quoted}")
+
+
 def _unshared(data: Any) -> Any:
     """Copy plain data, so that what an anchor names is there as often as it is named."""
     if isinstance(data, dict):

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from .checking import check_keys, check_numbers, describe_errors
-from .documents import read_document
+from .documents import read_document, require_no_comment
 
 Recipe = TypeVar("Recipe")
 
@@ -190,6 +190,7 @@ def _set(data: dict[str, Any], override: str) -> None:
             raise ValueError(f"override {override!r}: {part} is {data!r} and has no keys; set {part} itself")
     try:
         data[last] = read_document(text)
+        require_no_comment(text)
     except ValueError as error:
         raise ValueError(f"override {override!r}: {error}") from None
 

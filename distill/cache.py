@@ -48,6 +48,7 @@ from ..training.examples import (
     left_out_of,
     pick,
 )
+from ..training.manifest import hash_of_model
 from ..training.objective import Batch, Example, on_device
 from ..training.packing import Ragged
 from ..training.step_planning import cut_evenly
@@ -151,17 +152,6 @@ def binding_of(
         "precision": recipe.precision,
         "products": products,
     }
-
-
-def hash_of_model(folder: Path) -> str:
-    """Tell a model from others by its weights, its vocabulary, and how it computes and writes."""
-    digest = hashlib.sha256()
-    names = ("config.json", "generation_config.json", "tokenizer.json")
-    described = [folder / name for name in names if (folder / name).exists()]
-    for file in sorted([*folder.glob("*.safetensors"), *described]):
-        with file.open("rb") as opened:
-            digest.update(hashlib.file_digest(opened, "sha256").digest())
-    return digest.hexdigest()
 
 
 def hash_of_examples(source: FixedCopies) -> str:

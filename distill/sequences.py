@@ -19,7 +19,8 @@ from ..text.chunks import ParallelPairs
 from ..text.corpus import TokenizedCorpus, offsets, save_corpus, token_kind
 from ..text.special_tokens import required_token_id
 from ..training.examples import ExampleSource
-from .cache import FixedCopies, hash_of_examples, hash_of_model
+from ..training.manifest import hash_of_model
+from .cache import FixedCopies, hash_of_examples
 from .teacher import Source, moved
 
 

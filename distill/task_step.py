@@ -31,11 +31,11 @@ from ..modeling import TercetPreTrainedModel
 from ..text.cache import made_once
 from ..text.rows import read_rows
 from ..training.disk import replace_text
+from ..training.manifest import hash_of_model
 from ..training.objective import IGNORE
 from ..training.packing import Ragged
 from ..training.precision import join_processes
 from ..training.run_folder import write_recipe
-from .cache import hash_of_model
 from .data_leakage import require_no_leakage
 from .output import BEGINNING, BEGINNING_HASH
 from .recipe import StudentRecipe, TaskStepRecipe

@@ -23,7 +23,7 @@ from ..training.precision import choose_precision, join_processes, products_in
 from ..training.run_folder import MODEL, RECIPE, SCORES, delete
 from ..training.tracking import as_json, as_scores
 from .evaluation import Evaluation, evaluate_rows
-from .output import GRID_SCORES, PREDICTIONS, SEED, seed_folder
+from .output import GRID, GRID_SCORES, PREDICTIONS, SEED, seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
 from .report import BAD_ROWS, SHARED, shared_in_words, write_report
@@ -64,17 +64,21 @@ def conclude(recipe: FineTuningRecipe, prepared: Prepared, results: Results, bef
 
 
 def keep_rows(recipe: FineTuningRecipe, prepared: Prepared) -> None:
-    """Write which rows a run reads, before it reads them: whoever resumes it may have others.
+    """Write which rows a run reads, before it reads them.
 
     Bad rows are told of, and rows that are learned from and measured on as well.
+
+    Raises:
+        ValueError: The run has begun with other rows: seeds and baselines would not be of the same ones.
     """
     texts = identify(recipe.data, {name: split.rows for name, split in prepared.splits.items()})
     rows = {name: len(split.rows) for name, split in prepared.splits.items()}
     for line in (in_words(prepared.bad_rows), *shared_in_words(prepared.shared_rows, rows)):
         if line:
             print(line, file=sys.stderr, flush=True)
-    goes_on = any(recipe.folder.glob(f"{SEED}*"))
-    keep_texts(recipe.folder / TEXTS, texts, goes_on=goes_on)
+    finished = (f"{SEED}*", f"*/{SEED}*", f"{GRID}/*")
+    goes_on = any(any(recipe.folder.glob(pattern)) for pattern in finished)
+    keep_texts(recipe.folder / TEXTS, texts, goes_on=goes_on, may_change=False)
 
 
 def read_predictions(file: Path) -> list[Prediction]:

@@ -40,6 +40,9 @@ OF_TRANSFORMERS = {
 OF_MODELS = {"auto_map", "architectures"}
 """What a configuration says of the models that it is saved with."""
 
+MOST_LAYERS = 10_000
+"""Layers of a stack, at most: ten times those of the deepest Transformers (Wang et al., 2022, "DeepNet")."""
+
 Activation = Literal["relu", "relu2", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu"]
 ClassifierPooling = Literal["first", "last", "mean"]
 ClassifierActivation = Literal["tanh", Activation]
@@ -151,7 +154,9 @@ def warn_of_unknown(config: PreTrainedConfig, given: dict[str, Any]) -> None:
 def require_neural(config: NeuralConfig) -> None:
     """Raise a `ValueError` unless embeddings, norms and heads can be built, from numbers."""
     for field in fields(config):
-        require_finite(field.name, getattr(config, field.name))
+        require_finite(field.name, value := getattr(config, field.name))
+        if field.name.endswith("num_hidden_layers") and (value or 0) > MOST_LAYERS:
+            raise ValueError(f"{field.name} is {value:,}: choose {MOST_LAYERS:,} or fewer")
     require_positive("norm_eps", config.norm_eps)
     require_at_least(0, "initializer_range", config.initializer_range)
     for name in ("vocab_size", "hidden_size"):

@@ -102,9 +102,8 @@ class RotaryConfig(PreTrainedConfig):
                 f"rope_parameters have the keys {sorted(described)}: give one dictionary for all layers, or "
                 f"one each for {' and '.join(LAYER_TYPES)}"
             )
-        bases = {kind: one.pop("rope_theta", None) or self.rope_theta for kind, one in kinds.items()}
-        part = self.partial_rotary_factor
-        parts = {kind: one.pop("partial_rotary_factor", None) or part for kind, one in kinds.items()}
+        bases = {kind: self._own(one, "rope_theta") for kind, one in kinds.items()}
+        parts = {kind: self._own(one, "partial_rotary_factor") for kind, one in kinds.items()}
         scalings = [self._completed(scaling_of(one)) for one in kinds.values()]
         if len(set(parts.values())) > 1 or any(each != scalings[0] for each in scalings):
             raise ValueError(
@@ -119,6 +118,11 @@ class RotaryConfig(PreTrainedConfig):
             "rope_scaling": scalings[0],
             "partial_rotary_factor": next(iter(parts.values())),
         }
+
+    def _own(self, described: dict[str, Any], name: str) -> Any:
+        """Take a number out of a type of layer's description; where it says nothing, the field's holds."""
+        given = described.pop(name, None)
+        return getattr(self, name) if given is None else given
 
     def _completed(self, scaling: dict[str, Any] | None) -> dict[str, Any] | None:
         """Add the length of the first training where it is missing, as transformers does."""

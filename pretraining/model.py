@@ -22,7 +22,7 @@ from ..interop.growth import grow_into
 from ..interop.growth_requirements import require_growth
 from ..interop.inheritance import inherit
 from ..interop.messages import first_line, shortened
-from ..interop.model_folder import find_folder, load_config, num_ids
+from ..interop.model_folder import find_folder, load_config, load_tokenizer, num_ids
 from ..interop.own_model import load_ours
 from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig, TercetPreTrainedModel
 from ..objectives.base_recipe import Trainable
@@ -54,6 +54,7 @@ def build_model(
     model = recipe.objective.taught(recipe.objective.build_model(config), tokenizer)
     if (path := recipe.model.path or recipe.model.grow_from) is not None:
         source = load_ours(path)
+        warn_of_other_ids(path, tokenizer)
         tell_of_fresh(path, inherit_parts(model, recipe, source))
         tell_of_new_tokens(path, source.config.vocab_size, config.vocab_size)
     return model
@@ -100,6 +101,21 @@ def tell_of_fresh(path: str, fresh: list[str]) -> None:
     if fresh:
         warnings.warn(
             f"{path} has no weights for {shortened(fresh)}: they are initialized randomly", stacklevel=2
+        )
+
+
+def warn_of_other_ids(path: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Warn if a tokenizer means other tokens by ids than the tokenizer that a model comes with."""
+    own = load_tokenizer(find_folder(path))
+    known = {} if own is None else {number: token for token, number in own.get_vocab().items()}
+    others = sorted((n, token) for token, n in tokenizer.get_vocab().items() if known.get(n, token) != token)
+    if others:
+        number, token = others[0]
+        warnings.warn(
+            f"by {len(others):,} ids the tokenizer means other tokens than that of {path}, whose vectors it "
+            f"gets (id {number} is {token!r}, and was {known[number]!r}): leave tokenizer.path out, or add "
+            "tokens to that tokenizer",
+            stacklevel=2,
         )
 
 

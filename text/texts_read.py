@@ -26,13 +26,17 @@ Texts = dict[str, list[dict[str, Any]]]
 """Split -> what `Documents.identify` says of its texts."""
 
 
-def keep_texts(file: Path, texts: Texts, *, goes_on: bool) -> None:
+def keep_texts(file: Path, texts: Texts, *, goes_on: bool, may_change: bool = True) -> None:
     """Write which texts a run reads, behind those that it has read before.
 
     Args:
         file: Where.
         texts: That are read now.
         goes_on: Whether the run has begun already; otherwise what is on record was never learned from.
+        may_change: Whether a run may go on with another text, or else with no other file.
+
+    Raises:
+        ValueError: A file is not the one that the run began with, and may not change.
 
     Warns:
         UserWarning: A text is not the one that the run began with.
@@ -45,10 +49,19 @@ def keep_texts(file: Path, texts: Texts, *, goes_on: bool) -> None:
         told[split] = [*before, *(entry for entry in entries if contents_of(entry) not in known)]
         others = [entry for entry in told[split][len(before) :] if before]
         for entry in others:
-            warnings.warn(
+            shown = ", ".join(str(each)[:12] for each in known)
+            change = (
                 f"{split}: {entry['name']} ({str(contents_of(entry))[:12]}) is not what the run began with "
-                f"({', '.join(str(each)[:12] for each in known)}): the position in the data stays the same, "
-                f"but refers to other examples; {file.name} lists both",
+                f"({shown})"
+            )
+            if "sha256" in entry and not may_change:
+                raise ValueError(
+                    f"{change}, and what is finished was measured on that: bring it back, start over with "
+                    "--overwrite, or choose another folder with output=..."
+                )
+            warnings.warn(
+                f"{change}: the position in the data stays the same, but refers to other examples; "
+                f"{file.name} lists both",
                 stacklevel=2,
             )
     replace_text(file, json.dumps(told, indent=2) + "\n")

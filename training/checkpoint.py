@@ -16,6 +16,7 @@ and `weights_only` loading.
 
 import json
 import math
+import re
 import shutil
 import warnings
 from collections.abc import Mapping
@@ -50,7 +51,7 @@ from .sharding import (
 from .tracking import as_json
 
 PREFIX = "step-"
-"""What the name of a complete checkpoint begins with; the step follows in eight digits."""
+"""What the name of a complete checkpoint begins with; the step follows in eight digits or more, alone."""
 
 REMEDY = "make room or lower training.keep_checkpoints, and resume; the earlier checkpoints are intact"
 """What to do when there is no room for a checkpoint."""
@@ -188,7 +189,15 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 def checkpoints(folder: Path) -> list[Path]:
     """List the complete checkpoints below a folder, oldest first."""
-    return sorted(path for path in folder.glob(f"{PREFIX}*") if (path / MANIFEST).exists())
+    return [path for path in named_as_steps(folder) if (path / MANIFEST).exists()]
+
+
+def named_as_steps(folder: Path) -> list[Path]:
+    """List what has a checkpoint's name below a folder, oldest first; `step-best` is a user's."""
+    return sorted(
+        (path for path in folder.glob(f"{PREFIX}*") if re.fullmatch(rf"{PREFIX}\d{{8,}}", path.name)),
+        key=lambda path: int(path.name.removeprefix(PREFIX)),
+    )
 
 
 def latest(folder: Path) -> Path | None:

@@ -32,7 +32,7 @@ from .sharding import is_sharded, prepare_model, settle
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
 from .threads import prepared_cpu, thread_adapter
-from .tracking import Tracker, as_scores
+from .tracking import Tracker, as_scores, begin_trackers
 from .utilization import measure_utilization
 from .weight_scores import WeightScores
 from .workers import leaving_no_workers
@@ -159,7 +159,7 @@ class _Run:
     def carry_out(self) -> Outcome:
         """Train to the end or an interruption; evaluate and save what is not yet."""
         if self.recipe.trackers:
-            self.accelerator.init_trackers(self.folder.name)
+            begin_trackers(self.accelerator, self.folder, self.progress)
         self.tracker = Tracker(
             self.accelerator,
             self.folder,

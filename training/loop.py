@@ -58,6 +58,9 @@ class Progress:
     flops_per_token: float | None = None
     """Operations of a token, once they are counted: a resumed run would count them in another batch."""
 
+    run_id: str | None = None
+    """By which experiment trackers know the run again, once one was begun."""
+
     @property
     def cursor(self) -> DataCursor:
         """Where the data of the next step are."""
@@ -83,11 +86,11 @@ class Progress:
         """Tell whether as many evaluations as `patience` gave nothing better, if there is a limit."""
         return patience is not None and self.evaluations_since >= patience
 
-    def state_dict(self) -> dict[str, int | float | None]:
+    def state_dict(self) -> dict[str, int | float | str | None]:
         """Give what a checkpoint keeps."""
         return asdict(self)
 
-    def load_state_dict(self, state: dict[str, int | float | None]) -> None:
+    def load_state_dict(self, state: dict[str, int | float | str | None]) -> None:
         """Continue from a checkpoint."""
         self.__dict__.update(state)
 

@@ -2,6 +2,7 @@
 
     .tercet.json    names: what a run may write     files: what it has written
                     writer: who is writing; null when it has ended      foreign: what lay there before
+    models: hashes of the models that the run began with, by the keys of its recipe
 
 The list is made when a run ends, however it does. One that was killed leaves its writer's name: then, of the
 names that it may write, whatever is of a kind that runs write counts as its own. Nothing else is removed,
@@ -12,10 +13,11 @@ followed.
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from .disk import replace_text
@@ -48,11 +50,12 @@ def recording(folder: Path) -> Iterator[None]:
                 share(folder, files)
 
 
-def begin(folder: Path, names: Sequence[str]) -> None:
+def begin(folder: Path, names: Sequence[str], models: Mapping[str, str] = MappingProxyType({})) -> None:
     """Say that a run begins to write a folder, from now on under these names; what is not ours is noted."""
     own = owned(folder, names)
     foreign = sorted(files_below(folder, names) - own)
-    write(folder, {"names": list(names), "writer": writer(), "files": sorted(own), "foreign": foreign})
+    told = {"names": list(names), "writer": writer(), "files": sorted(own), "foreign": foreign}
+    write(folder, told | {"models": dict(models)})
 
 
 def record_all(folder: Path) -> None:
@@ -184,7 +187,8 @@ def read(folder: Path) -> dict[str, Any] | None:
     """Read the list of a folder; `None` if there is none, or none of ours."""
     try:
         told = json.loads((folder / OWN).read_text(encoding="utf-8"))
-        return {key: told[key] for key in ("names", "writer", "files", "foreign")}
+        told.setdefault("models", {})
+        return {key: told[key] for key in ("names", "writer", "files", "foreign", "models")}
     except UNREADABLE:
         return None
 

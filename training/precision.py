@@ -15,6 +15,7 @@ from accelerate.tracking import get_available_trackers
 from accelerate.utils import (
     DistributedDataParallelKwargs,
     DynamoBackend,
+    GradientAccumulationPlugin,
     TorchDynamoPlugin,
     parse_flag_from_env,
 )
@@ -33,8 +34,13 @@ FLOAT32_ERROR = 1e-5
 PATIENCE = timedelta(hours=12)
 """How long processes wait for the main one, which tokenizes and compares alone: longer than NCCL would."""
 
-OTHER_ENGINES = {"DeepSpeed": "ACCELERATE_USE_DEEPSPEED", "Megatron-LM": "ACCELERATE_USE_MEGATRON_LM"}
-"""Engines that `accelerate launch` may choose -> how it says so; they bring their own optimizer and steps."""
+OTHER_ENGINES = {
+    "DeepSpeed": "ACCELERATE_USE_DEEPSPEED",
+    "Megatron-LM": "ACCELERATE_USE_MEGATRON_LM",
+    "ParallelismConfig": "ACCELERATE_USE_PARALLELISM_CONFIG",
+}
+"""What `accelerate launch` may choose -> how it says so: an optimizer and steps of its own, or processes that
+read the same data, whose gradients it does not join."""
 
 
 def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
@@ -65,6 +71,8 @@ def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
         mixed_precision="no" if precision == "fp32" else precision,
         log_with=list(recipe.trackers) or None,
         project_dir=folder,
+        # Said explicitly, because accelerate would divide every loss by the launcher's number of steps.
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
         dynamo_plugin=TorchDynamoPlugin(backend=DynamoBackend.NO),  # blocks are compiled one by one
         kwargs_handlers=[
             DistributedDataParallelKwargs(broadcast_buffers=False, gradient_as_bucket_view=True)

@@ -9,7 +9,7 @@ from typing import Any
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from .checkpoint import PREFIX, checkpoints, delete_unfinished, read_state, was_due
+from .checkpoint import checkpoints, delete_unfinished, named_as_steps, read_state, was_due
 from .environment import flat
 from .manifest import find_damage
 
@@ -34,7 +34,7 @@ def starting_point(folder: Path, accelerator: Accelerator, *, resume: bool) -> P
     """
     if resume:
         return newest_whole(folder, accelerator)
-    if earlier := sorted(folder.glob(f"{PREFIX}*")):
+    if earlier := named_as_steps(folder):
         raise ValueError(
             f"{folder} has {earlier[-1].name} of an earlier run: resume it, or choose another folder"
         )
@@ -96,7 +96,7 @@ def _search(folder: Path) -> tuple[Path | None, dict[Path, str]]:
     """Delete what was never finished; then look at the newest checkpoint first, until one is whole."""
     delete_unfinished(folder)
     damages: dict[Path, str] = {}
-    for path in sorted(folder.glob(f"{PREFIX}*"), reverse=True):
+    for path in reversed(named_as_steps(folder)):
         if (damage := find_damage(path)) is None:
             return path, damages
         damages[path] = damage

@@ -21,8 +21,9 @@ from accelerate.utils import broadcast_object_list
 from ..configs.documents import read_document
 from ..configs.recipe import recipe_data
 from .disk import explaining_a_full_disk, replace_text, temporary_folders
-from .inputs import Input, require_apart
+from .inputs import Input, paths_of, require_apart
 from .lock import LOCK, occupied
+from .manifest import hash_of_model
 from .ownership import OWN, begin, is_ours, is_unfinished, read, recording, remove, require_removable
 
 RECIPE = "recipe.yaml"
@@ -90,6 +91,7 @@ class RunFolder:
         elif (self.folder / RECIPE).exists():
             if resume:
                 self.require_same_recipe(self.kept)
+                self.require_same_models()
             for name, keys in self.needed.items():
                 if (self.folder / name).exists():
                     self.require_same_recipe(keys)
@@ -105,7 +107,7 @@ class RunFolder:
         if self.replaces(overwrite):
             remove(folder, self.names)
         folder.mkdir(parents=True, exist_ok=True)
-        begin(folder, self.written)
+        begin(folder, self.written, self.hashes() | (self.earlier_hashes() if resume else {}))
         for path in folder.iterdir():
             if is_unfinished(path.name, self.written):
                 delete(path)
@@ -128,6 +130,27 @@ class RunFolder:
             if value is not None and getattr(part, "dataset", None) is None:
                 found[key] = part.resolve(value) if hasattr(part, "resolve") else value
         return found
+
+    def hashes(self) -> dict[str, str]:
+        """Hash the folders of models that may not change, by the keys that name them."""
+        keys = [key for key in self.models if any(f"{key}.".startswith(f"{kept}.") for kept in self.kept)]
+        folders = {key: [*filter(Path.is_dir, paths_of(value))] for key, value in self.inputs(keys).items()}
+        return {key: " ".join(map(hash_of_model, each)) for key, each in folders.items() if each}
+
+    def earlier_hashes(self) -> dict[str, str]:
+        """Read the hashes of the models that the run in the folder began with, as far as it kept them."""
+        return (read(self.folder) or {}).get("models", {})
+
+    def require_same_models(self) -> None:
+        """Raise a `ValueError` if a folder has another model than the one that the run there began with."""
+        earlier = self.earlier_hashes()
+        for key, present in self.hashes().items():
+            if earlier.get(key, present) != present:
+                raise ValueError(
+                    f"{key} is {value_of(self.recipe, key)}, which holds another model than the one that the "
+                    f"run in {self.folder} began with: bring that back, start over with --overwrite, or "
+                    "choose another folder with output=..."
+                )
 
     def replaces(self, overwrite: bool) -> bool:
         """Tell whether there is an earlier run, and the user wants it replaced."""

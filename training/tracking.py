@@ -11,6 +11,7 @@ import json
 import math
 import os
 import resource
+import secrets
 import sys
 import time
 import warnings
@@ -220,6 +221,18 @@ class Tracker:
                 os.truncate(self.log, size)
                 raise
         self.unwritten = b""
+
+
+def begin_trackers(accelerator: Accelerator, folder: Path, progress: Progress) -> None:
+    """Begin the accelerator's trackers, or go on in them, in the place of the steps that are taken again."""
+    progress.run_id = progress.run_id or secrets.token_hex(4)
+    same_run = {"name": f"{folder.name}-{progress.run_id}", "resume": "allow"}
+    goes_on = {
+        "tensorboard": {"purge_step": progress.step + 1},
+        "wandb": {"id": progress.run_id} | same_run,
+        "trackio": same_run,
+    }
+    accelerator.init_trackers(folder.name, init_kwargs=goes_on)
 
 
 def read_log(path: Path) -> list[Record]:

@@ -143,6 +143,14 @@ def test_the_keys_of_a_union_are_those_of_the_chosen_kind(write):
             "training.steps=[1",
             "override 'training.steps=[1': expected ',' or ']', but got '<stream end>' (line 1, column 3)",
         ),
+        *(  # as in Hydra (issue 2705), a shell's quotes keep nothing of it
+            (
+                f"output={value}",
+                f"override 'output={value}': '#2' would be a comment: quote the value twice, as in "
+                f"""key='"{value}"'""",
+            )
+            for value in ("runs/books #2", "#2", "[a, b] #2")
+        ),
     ],
 )
 def test_a_wrong_value_is_answered_with_what_is_expected(write, override, answer):

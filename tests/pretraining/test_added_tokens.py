@@ -87,6 +87,21 @@ def test_a_model_that_grows_into_a_preset_has_no_room_for_added_tokens(trained, 
         build_model(preset(grow_from=str(trained)), tokenizer)
 
 
+@pytest.mark.parametrize("key", ["path", "grow_from"])
+def test_other_tokens_under_the_same_ids_are_told_of(trained, tokenizer, key, recwarn):
+    """Vectors would be those of other words, and nothing else says so: the vocabularies are equally large."""
+    recipe = causal_recipe(path=str(trained)) if key == "path" else preset(grow_from=str(trained))
+    build_model(recipe, tokenizer)
+    assert not [each for each in recwarn if "other tokens" in str(each.message)]
+    words = [*(f"w{number}" for number in (1, 0, *range(2, 37))), "[PAD]", "[EOS]", "[UNK]"]
+    backend = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, "[UNK]"))
+    other = PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="[PAD]", eos_token="[EOS]", unk_token="[UNK]"
+    )
+    with pytest.warns(UserWarning, match=r"by 2 ids the tokenizer .*trained.*\(id 0 is 'w1', and was 'w0'\)"):
+        build_model(recipe, other)
+
+
 def test_an_end_that_also_pads_is_a_target(tokenizer):
     examples = [{"input_ids": np.array([*ids, END])} for ids in ([5, 6, 7], [8], [9, 5])]
     batches = []

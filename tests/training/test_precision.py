@@ -80,11 +80,19 @@ def test_runs_of_different_precision_follow_each_other(toys, tmp_path):
             assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == expected
 
 
-@pytest.mark.parametrize("engine", ["DEEPSPEED", "MEGATRON_LM"])
+@pytest.mark.parametrize("engine", ["DEEPSPEED", "MEGATRON_LM", "PARALLELISM_CONFIG"])
 def test_an_engine_in_place_of_ours_is_refused(engine, monkeypatch, tmp_path):
     monkeypatch.setenv(f"ACCELERATE_USE_{engine}", "true")
     with pytest.raises(ValueError, match=f"ACCELERATE_USE_{engine} is set, .* use FSDP2"):
         build_accelerator(TrainingRecipe(steps=1), tmp_path)
+
+
+def test_no_loss_is_divided_by_the_launchers_number_of_steps(monkeypatch, tmp_path):
+    """As accelerate does by itself (`accelerate launch --gradient_accumulation_steps`; its issue 3533)."""
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    weight = torch.ones((), requires_grad=True)
+    build_accelerator(TrainingRecipe(steps=1, precision="fp32"), tmp_path).backward(weight * 3)
+    assert weight.grad == 3
 
 
 def test_products_are_in_the_format_that_is_named():

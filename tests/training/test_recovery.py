@@ -54,6 +54,20 @@ def test_the_newest_of_whole_checkpoints_is_found(saved, tmp_path):
     assert len(names(tmp_path)) == 3
 
 
+@pytest.mark.parametrize("copy", ["step-best", "step-00000001.bak", "step-00000001 (copy)", "step-1"])
+def test_a_users_copy_of_a_checkpoint_is_none_of_ours(copy, saved, tmp_path):
+    """It is neither continued from nor deleted, and pushes no other out (torchtitan, pull request 4292)."""
+    shutil.copytree(saved[0], tmp_path / copy)
+    assert newest_whole(tmp_path, Accelerator(cpu=True)) == saved[-1]
+    prune(tmp_path, keep=1)
+    assert names(tmp_path) == sorted([copy, saved[0].name, saved[-1].name]), "the best and the newest"
+
+
+def test_checkpoints_are_in_the_order_of_their_steps(saved, tmp_path):
+    late = saved[0].rename(tmp_path / "step-100000000")
+    assert checkpoints(tmp_path) == [*saved[1:], late]
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("leftover", ["nothing", ".step-00000001.partial"])
 def test_a_run_that_saved_nothing_begins_anew(leftover, tmp_path):

@@ -1,6 +1,7 @@
 """One rule for the folders of all commands: nothing that a run reads is replaced, nor what no run wrote."""
 
 import dataclasses
+import json
 import types
 import typing
 
@@ -218,3 +219,34 @@ def test_resumed_run_spares_what_others_put_into_its_model(tmp_path):
         (tmp_path / "model" / "config.json").write_text("{}")
         delete(tmp_path / "model")
     assert [path.name for path in (tmp_path / "model").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize(
+    ("command", "change"),
+    [
+        ("pretrain", {"model": {"path": "{}"}}),
+        ("pretrain", {"model": {"preset": "decoder-tiny", "grow_from": "{}"}}),
+        ("finetune", {"model": {"path": "{}"}}),
+        ("distill", {"general": {"teacher": "{}", **LEARNING}}),
+        ("distill", {"task": {"teacher": "{}", "data": ROWS}}),
+    ],
+)
+def test_a_run_goes_on_with_no_other_model_of_the_same_name(command, change, file, tmp_path):
+    """As where what was pretrained anew is fine-tuned again: its scores would be the earlier model's."""
+    output, model = tmp_path / "run", tmp_path / "model"
+    model.mkdir()
+    (model / file).write_text("1")
+    (model / "README.md").write_text("1")
+    changes = json.loads(json.dumps(change).replace("{}", str(model)))
+    for content in ("1", "2"):
+        (model / "README.md").write_text(content)
+        claim(command, output, resume=True, **changes)
+    (model / file).write_text("2")
+    for _ in range(2):
+        with pytest.raises(
+            ValueError, match=r"which holds another model than the one that the run in .* began"
+        ):
+            claim(command, output, resume=True, **changes)
+    claim(command, output, overwrite=True, **changes)
+    claim(command, output, resume=True, **changes)

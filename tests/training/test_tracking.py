@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from accelerate import Accelerator
 
 from tercet.training.loop import Progress
+from tercet.training.precision import build_accelerator
 from tercet.training.tracking import LOG, Tracker, peak_memory, read_log, rewind
 from tercet.training.utilization import Utilization
 
@@ -94,6 +96,28 @@ def test_a_resumed_run_drops_the_records_of_steps_that_it_takes_again(track, tmp
     for _ in range(2):
         take(tracker, progress, 1.0)
     assert [record["step"] for record in read_log(tmp_path / LOG)] == [2, 4, 6]
+
+
+def test_a_resumed_run_goes_on_in_its_trackers(toys, tmp_path, monkeypatch):
+    """Under its name there, and in place of the steps that it takes again (accelerate, issue 2653)."""
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    recipe = toys.recipe(steps=4, checkpoint_every=2, log_every=1, trackers=("tensorboard",))
+    told, begin = [], Accelerator.init_trackers
+
+    def note(accelerator, name, *, init_kwargs):
+        told.append((name, init_kwargs["wandb"], init_kwargs["trackio"]))
+        begin(accelerator, name, init_kwargs=init_kwargs)
+
+    monkeypatch.setattr(Accelerator, "init_trackers", note)
+    for resume in (False, True):
+        parts = toys.Model(), toys.Objective(), toys.Source(), recipe, tmp_path
+        outcome = toys.fit(*parts, build_accelerator(recipe, tmp_path), resume=resume)
+        shutil.rmtree(outcome.checkpoint)
+    assert told[0] == told[1]
+    assert told[0][1]["id"] in told[0][2]["name"]
+    written = events.EventAccumulator(str(tmp_path / tmp_path.name))
+    written.Reload()
+    assert [event.step for event in written.Scalars("loss")] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("damage", [b"\xff\xfe{", b"[1]", b'{"loss": 1}', b"\0\0\0", b'{"step": 2'])
