@@ -68,12 +68,14 @@ class NeuralLMHeadModel(NeuralPreTrainedModel):
     ) -> tuple[Tensor | None, Tensor | None]:
         """Loss and logits of states (B, T, C), whose targets (B, T) are `IGNORE` at other positions.
 
-        In training with targets only these reach the vocabulary, and no logits are returned. Otherwise logits
-        (B, T, V) are, at the positions to keep; the loss then comes from all of them, by the definition.
+        Positions that are not kept have neither. In training with targets only these reach the vocabulary,
+        and no logits are returned. Otherwise logits (B, T, V) are, from which the loss comes by the definition.
         """
-        if targets is not None and self.training and not is_tracing():
-            return lm_head_loss(hidden_states, targets, self.transform, self.lm_head, **loss_arguments), None
-        logits = self.compute_logits(keep_positions(hidden_states, logits_to_keep))
+        states = keep_positions(hidden_states, logits_to_keep)
         if targets is None:
-            return None, logits
-        return logits_loss(logits, keep_positions(targets, logits_to_keep), **loss_arguments), logits
+            return None, self.compute_logits(states)
+        targets = keep_positions(targets, logits_to_keep)
+        if self.training and not is_tracing():
+            return lm_head_loss(states, targets, self.transform, self.lm_head, **loss_arguments), None
+        logits = self.compute_logits(states)
+        return logits_loss(logits, targets, **loss_arguments), logits
