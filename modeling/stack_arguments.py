@@ -18,11 +18,15 @@ def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Te
     """Return whichever of the two is given.
 
     Raises:
-        ValueError: If both are, or none is.
+        ValueError: If both are, or none is, or there is no token in them.
     """
     tokens = input_ids if inputs_embeds is None else inputs_embeds
     if tokens is None or (input_ids is not None and inputs_embeds is not None):
         raise ValueError("give either input_ids or inputs_embeds: exactly one of them")
+    if not is_tracing() and tokens.numel() == 0:
+        raise ValueError(
+            f"the input has the size {(*tokens.shape,)}: give one row or more, of one token or more"
+        )
     return tokens
 
 

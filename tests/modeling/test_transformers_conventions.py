@@ -141,6 +141,9 @@ def test_wrong_inputs_are_refused_with_a_remedy(builder):
         builder("seq2seq")(input_ids=torch.ones(1, 3, dtype=torch.long))
     with pytest.raises(ValueError, match=r"33 tokens is longer than max_position_embeddings \(32\)"):
         builder("decoder", "offset")(input_ids=torch.ones(1, 33, dtype=torch.long))
+    for size in ((0, 3), (2, 0)):
+        with pytest.raises(ValueError, match=rf"size \({size[0]}, {size[1]}\): give one row or more"):
+            builder("encoder", "bert")(input_ids=torch.ones(size, dtype=torch.long))
     ids = torch.ones(1, 3, dtype=torch.long)
     with pytest.raises(ValueError, match="type_vocab_size is 0"):
         builder("encoder", type_vocab_size=0)(input_ids=ids, token_type_ids=ids)
