@@ -65,6 +65,7 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
         labels: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
         output_positions: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         **kwargs: Keywords,
     ) -> MaskedLMOutput:
         """Predict tokens: logits (B, T, V), and the loss where `labels` (B, T) is not -100.
@@ -84,6 +85,7 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
             attention_mask,
             position_ids,
             inputs_embeds=inputs_embeds,
+            token_type_ids=token_type_ids,
             output_positions=None if output_positions is None else self.state_positions(output_positions),
             **kwargs | {"is_causal": False, "use_cache": False},
         )

@@ -250,6 +250,7 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
+        token_type_ids: Tensor | None = None,
         **kwargs: Keywords,
     ) -> CausalLMOutputWithPast:
         """Predict the next token: logits (B, T, V), and the loss of `labels` (B, T), the tokens themselves.
@@ -270,6 +271,7 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
             position_ids,
             past_key_values,
             inputs_embeds,
+            token_type_ids,
             use_cache=use_cache,
             **kwargs,
         )

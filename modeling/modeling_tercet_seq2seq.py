@@ -195,6 +195,7 @@ class TercetSeq2SeqForConditionalGeneration(
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         global_attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqLMOutput:
         """Predict the target: logits (B, T, V), and the loss of `labels` (B, T), each the token after its
@@ -220,6 +221,7 @@ class TercetSeq2SeqForConditionalGeneration(
             past_key_values,
             inputs_embeds,
             decoder_inputs_embeds,
+            token_type_ids,
             use_cache=use_cache,
             global_attention_mask=global_attention_mask,
             **kwargs,
