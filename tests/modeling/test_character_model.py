@@ -217,5 +217,8 @@ def test_what_only_other_members_have_is_refused(model, texts):
         model(text, output_attentions=True)
     with pytest.raises(ValueError, match="two tables of vectors"):
         model.set_input_embeddings(torch.nn.Embedding(3, 6))
+    for nothing in ({"input_ids": text[:0]}, {"input_ids": text, "attention_mask": torch.zeros_like(text)}):
+        with pytest.raises(ValueError, match="holds pads alone: give at least one character"):
+            model(**nothing)
     with pytest.raises(ValueError, match="cu_seq_lens_q is"):
         model(text, cu_seq_lens_q=torch.tensor([0, 3]))
