@@ -69,7 +69,7 @@ class NeuralLMHeadModel(NeuralPreTrainedModel):
         """Loss and logits of states (B, T, C), whose targets (B, T) are `IGNORE` at other positions.
 
         Positions that are not kept have neither. In training with targets only these reach the vocabulary,
-        and no logits are returned. Otherwise logits (B, T, V) are, from which the loss comes by the definition.
+        and no logits are returned. Otherwise logits (B, T, V) are, whose loss is that of the definition.
         """
         states = keep_positions(hidden_states, logits_to_keep)
         if targets is None:

@@ -29,6 +29,12 @@ def without_pads(labels: Tensor, attention_mask: object) -> Tensor:
     return labels.masked_fill(attention_mask == 0, IGNORE)
 
 
+def require_size(labels: Tensor, size: torch.Size, instead: str = "") -> None:
+    """Raise a `ValueError` unless labels have the size of what they are for; `instead` is another remedy."""
+    if labels.shape != size and not is_tracing():
+        raise ValueError(f"labels have the size {(*labels.shape,)}: give {(*size,)}{instead}")
+
+
 def checked_labels(labels: Tensor, num_classes: int | None, name: str = "labels") -> Tensor:
     """Return labels of any shape as int64, once they are known to be `IGNORE` or in [0, num_classes).
 
