@@ -104,8 +104,8 @@ def classification_loss(
     `checked_labels` and `checked_shares` say which are refused.
 
     Raises:
-        ValueError: If a label is out of range, their number is another than that of the sequences (and labels),
-            or a loss is to be changed that has no softmax over labels.
+        ValueError: If a label is out of range, their size is not that of what they are for, or a loss is to be
+            changed that has no softmax over labels.
     """
     if config.problem_type is None:
         config.problem_type = problem_of(labels, count_labels(config))
