@@ -104,7 +104,7 @@ def classification_loss(
     `checked_labels` and `checked_shares` say which are refused.
 
     Raises:
-        ValueError: If a label is out of range, their size is not that of what they are for, or a loss is to be
+        ValueError: If labels are out of range or of another size than what they are for, or a loss is to be
             changed that has no softmax over labels.
     """
     if config.problem_type is None:

@@ -162,13 +162,13 @@ class TercetStack(TercetPreTrainedModel):
         inputs_embeds: Tensor | None,
         token_type_ids: Tensor | None,
     ) -> Tensor:
-        """First vectors of the stream, in the chosen layout: (B, T, C) or (1, N, C)."""
-        return self.embeddings(
-            layout.pack(input_ids),
-            layout.pack(inputs_embeds),
-            layout.pack(token_type_ids),
-            layout.position_ids,
-        )
+        """First vectors of the stream, in the chosen layout: (B, T, C) or (1, N, C).
+
+        Tokens are looked up as the user gave them, because a hook of the table may depend on their number, as
+        the noise of NEFTune does.
+        """
+        vectors = self.embeddings.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        return self.embeddings(None, layout.pack(vectors), layout.pack(token_type_ids), layout.position_ids)
 
     def masks(
         self,
