@@ -133,9 +133,8 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
                 input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **own, **kwargs
             )
         else:
-            source = (
-                BaseModelOutput(*encoder_outputs) if isinstance(encoder_outputs, tuple) else encoder_outputs
-            )
+            is_in_order = isinstance(encoder_outputs, tuple | list)
+            source = BaseModelOutput(*encoder_outputs) if is_in_order else encoder_outputs
         given = cast(Tensor, decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds)
         target = self.decoder(
             decoder_input_ids,

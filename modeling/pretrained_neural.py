@@ -32,6 +32,11 @@ class NeuralPreTrainedModel(PreTrainedModel):
         if (draw := getattr(module, "draw", None)) is not None:
             draw()  # a module that draws its own weights
 
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Resize the vocabulary as transformers does; a model that refuses another table stays as it is."""
+        self.set_input_embeddings(self.get_input_embeddings())
+        return super().resize_token_embeddings(*args, **kwargs)
+
     def train(self, mode: bool = True) -> Self:
         """Switch to training or evaluation; what sped up decoding is of no use to weights that change."""
         if mode:

@@ -37,7 +37,7 @@ from .packing import (
 )
 from .positions import POSITIONS
 from .pretrained_tercet import TercetPreTrainedModel
-from .stack_arguments import refuse_output_positions, separate_by_mask
+from .stack_arguments import refuse_output_positions, require_source, separate_by_mask
 from .tracing import is_tracing
 
 
@@ -245,8 +245,9 @@ class TercetStack(TercetPreTrainedModel):
         (1, n, C). Those of pads are zeros where pads are removed.
 
         Raises:
-            ValueError: If `output_positions` are given to a stack that reads an encoder.
+            ValueError: If a stack that reads an encoder is given `output_positions`, or no states of it.
         """
+        require_source(source, cast(Block, self.layers[0]).cross_attention is not None)
         if source is not None:
             refuse_output_positions({"output_positions": output_positions}, "a stack that reads an encoder")
         is_token = None

@@ -49,6 +49,19 @@ def separate_by_mask(implementation: str | None) -> None:
         )
 
 
+def require_source(source: Tensor | None, reads_source: bool) -> None:
+    """Raise a `ValueError` unless a stack that reads an encoder has its states, and no other stack any."""
+    if source is None and reads_source:
+        raise ValueError(
+            "encoder_hidden_states are missing, which this decoder reads: give them, or call the whole model"
+        )
+    if source is not None and not reads_source:
+        raise ValueError(
+            "encoder_hidden_states are given to a stack without cross-attention, which would not read them: "
+            "leave them out, or build a sequence-to-sequence model"
+        )
+
+
 def refuse_output_positions(arguments: dict[str, Any], reader: str) -> None:
     """Raise a `ValueError` if `output_positions` are given to a model that needs all states."""
     if arguments.get("output_positions") is not None:

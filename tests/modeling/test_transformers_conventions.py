@@ -137,6 +137,11 @@ def test_flex_attention_equals_sdpa(variant, builder, batch):
 def test_wrong_inputs_are_refused_with_a_remedy(builder):
     with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
         builder("encoder")()
+    states = torch.ones(1, 2, 32)  # GPT-2 refuses them, too, where it was built without cross-attention
+    with pytest.raises(ValueError, match="encoder_hidden_states are given to a stack without"):
+        builder("decoder")(input_ids=torch.ones(1, 3, dtype=torch.long), encoder_hidden_states=states)
+    with pytest.raises(ValueError, match="encoder_hidden_states are missing"):
+        builder("seq2seq").model.decoder(input_ids=torch.ones(1, 3, dtype=torch.long))
     with pytest.raises(ValueError, match="decoder_input_ids is missing"):
         builder("seq2seq")(input_ids=torch.ones(1, 3, dtype=torch.long))
     with pytest.raises(ValueError, match=r"33 tokens is longer than max_position_embeddings \(32\)"):
