@@ -18,7 +18,7 @@ from .attention_patterns import PATTERNS, AttentionPattern
 from .block import BLOCKS, Block
 from .block_sparse_attention import is_sparse
 from .configuration_tercet import TercetConfig
-from .embeddings import Embeddings
+from .embeddings import Embeddings, look_up
 from .normalization import build_norm
 from .packing import (
     Layout,
@@ -167,7 +167,7 @@ class TercetStack(TercetPreTrainedModel):
         Tokens are looked up as the user gave them, because a hook of the table may depend on their number, as
         the noise of NEFTune does.
         """
-        vectors = self.embeddings.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        vectors = look_up(self.embeddings.embed_tokens, input_ids) if inputs_embeds is None else inputs_embeds
         return self.embeddings(None, layout.pack(vectors), layout.pack(token_type_ids), layout.position_ids)
 
     def masks(

@@ -137,6 +137,9 @@ def test_flex_attention_equals_sdpa(variant, builder, batch):
 def test_wrong_inputs_are_refused_with_a_remedy(builder):
     with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
         builder("encoder")()
+    for wrong in (61, -1):
+        with pytest.raises(ValueError, match=rf"input_ids hold {wrong}, but the model has 61 tokens"):
+            builder("encoder")(input_ids=torch.tensor([[3, wrong, 4]]))
     states = torch.ones(1, 2, 32)  # GPT-2 refuses them, too, where it was built without cross-attention
     with pytest.raises(ValueError, match="encoder_hidden_states are given to a stack without"):
         builder("decoder")(input_ids=torch.ones(1, 3, dtype=torch.long), encoder_hidden_states=states)
