@@ -63,7 +63,7 @@ class Embeddings(nn.Module):
         return 0.0
 
 
-def look_up(table: nn.Module, input_ids: Tensor | None) -> Tensor:
+def look_up(table: nn.Embedding, input_ids: Tensor | None) -> Tensor:
     """Look up the vectors of tokens (B, T): (B, T, E).
 
     Raises:
