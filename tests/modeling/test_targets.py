@@ -119,3 +119,14 @@ def test_sets_of_labels_as_integers_are_refused_with_a_remedy(task_builder, exam
     inputs = examples(TercetEncoderForSequenceClassification) | {"labels": torch.eye(4, 3).long()}
     with pytest.raises(ValueError, match=r"size \(4, 3\): give \(4, 1\), or floats \(4, 3\) for sets"):
         model(**inputs)
+
+
+@pytest.mark.parametrize("is_training", [False, True])
+def test_pads_behind_a_cache_are_no_targets(is_training, builder, batch):
+    model, (ids, mask) = builder("decoder").train(is_training), batch.padded()
+    losses = []
+    for labels in (ids, ids.masked_fill(mask == 0, IGNORE)):
+        inputs = {"input_ids": ids[:, 2:], "attention_mask": mask, "labels": labels[:, 2:]}
+        inputs["past_key_values"] = model(ids[:, :2], mask[:, :2], use_cache=True).past_key_values
+        losses.append(model(**inputs).loss)
+    assert_close(losses[0], losses[1], rtol=0, atol=0)
