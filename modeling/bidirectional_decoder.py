@@ -65,6 +65,7 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
         labels: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
         output_positions: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         **kwargs: Keywords,
     ) -> MaskedLMOutput:
         """Predict tokens: logits (B, T, V), and the loss where `labels` (B, T) is not -100.
@@ -79,12 +80,13 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
             targets = F.pad(shifted, (1, 0), value=IGNORE)[..., :-1]
         elif labels is not None:
             targets = predicted_tokens(labels, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
-        asked = self.asked_positions(targets, output_positions, kwargs)
+        asked = self.asked_positions(targets, output_positions, logits_to_keep, kwargs)
         outputs = self.model(
             input_ids,
             attention_mask,
             position_ids,
             inputs_embeds=inputs_embeds,
+            token_type_ids=token_type_ids,
             output_positions=None if asked is None else self.state_positions(asked),
             **kwargs | {"is_causal": False, "use_cache": False},
         )

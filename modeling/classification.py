@@ -22,7 +22,7 @@ from .dropout import Dropout
 from .feed_forward import build_activation
 from .normalization import build_norm
 from .pooling import POOLING, Sequences
-from .targets import IGNORE, checked_labels, checked_shares
+from .targets import IGNORE, checked_labels, checked_shares, require_size
 
 
 class SequenceClassificationHead(nn.Module):
@@ -104,11 +104,14 @@ def classification_loss(
     `checked_labels` and `checked_shares` say which are refused.
 
     Raises:
-        ValueError: If a label is out of range, or a loss is to be changed that has no softmax over labels.
+        ValueError: If labels are out of range or of another size than what they are for, or a loss is to be
+            changed that has no softmax over labels.
     """
     if config.problem_type is None:
         config.problem_type = problem_of(labels, count_labels(config))
+    rows = torch.atleast_1d(labels)[:, None].flatten(1)
     if config.problem_type == "single_label_classification":
+        require_size(rows, logits[:, :1].shape, f", or floats {(*logits.shape,)} for sets of labels")
         return logits_loss(
             logits,
             labels.view(-1),
@@ -118,6 +121,7 @@ def classification_loss(
             z_loss=z_loss,
         )
     require_plain_loss(config.problem_type, label_smoothing, z_loss)
+    require_size(rows, logits.shape)
     if config.problem_type == "multi_label_classification":
         labels = checked_shares(labels)
     logits = at_least_float32(logits).flatten()

@@ -60,8 +60,9 @@ class ConditionalRandomField(nn.Module):
         of_words = emissions.gather(-1, labels[..., None]).squeeze(-1)
         of_pairs = self.transitions[labels[:, :-1], labels[:, 1:]]
         last = labels.gather(1, (lengths[:, None] - 1).clamp(min=0)).squeeze(1)
-        total = of_words.masked_fill(~is_word, 0).sum(1) + of_pairs.masked_fill(~is_word[:, 1:], 0).sum(1)
-        return self.starts[labels[:, 0]] + total + self.ends[last]
+        # Summed in float32 as in `log_partition`, or a probability could exceed 1 in half precision.
+        pairs = of_pairs.masked_fill(~is_word[:, 1:], 0).sum(1, dtype=emissions.dtype)
+        return self.starts[labels[:, 0]] + of_words.masked_fill(~is_word, 0).sum(1) + pairs + self.ends[last]
 
     def log_partition(self, emissions: Tensor, lengths: Tensor) -> Tensor:
         """Sum exp(score) over all sequences of labels, log Z (S,)."""

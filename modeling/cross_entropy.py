@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from transformers.utils import logging
 
 from .prepacked_weights import is_plain
-from .targets import IGNORE, checked_labels
+from .targets import IGNORE, checked_labels, require_size
 
 logger = logging.get_logger(__name__)
 
@@ -79,6 +79,7 @@ def lm_head_loss(
     A head that is not a plain linear layer (wrapped by PEFT, quantized) is called, and its logits held. If
     targets are selected already, all positions are computed, so that no size depends on the data.
     """
+    require_size(labels, hidden_states.shape[:-1])
     is_target = labels != IGNORE
     if is_selected:
         hidden_states, labels = transform(hidden_states.flatten(0, 1)), labels.flatten()
@@ -128,6 +129,7 @@ def cross_entropy_sum(
     Raises:
         ValueError: If a label is neither `IGNORE` nor in [0, V); see `checked_labels`.
     """
+    require_size(labels, logits.shape[:-1])
     logits = at_least_float32(logits.flatten(0, -2))
     labels = checked_labels(labels, logits.shape[-1]).flatten()
     total = F.cross_entropy(

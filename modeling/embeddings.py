@@ -9,6 +9,7 @@ from .configuration_neural import NeuralConfig
 from .dropout import Dropout
 from .normalization import build_norm
 from .positions import NoPositions
+from .tracing import is_tracing
 
 
 class Embeddings(nn.Module):
@@ -42,7 +43,7 @@ class Embeddings(nn.Module):
         Raises:
             ValueError: If segments are given to a model that has no embedding for them.
         """
-        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        x = look_up(self.embed_tokens, input_ids) if inputs_embeds is None else inputs_embeds
         x = x * self.scale + self.positions.embed(position_ids)
         x = x + self.segments(token_type_ids, position_ids)
         # The stream has the type of the weights: positions are float32, and autocast projects in less.
@@ -60,3 +61,23 @@ class Embeddings(nn.Module):
                 "or remove 'token_type_ids' from the tokenizer's model_input_names"
             )
         return 0.0
+
+
+def look_up(table: nn.Embedding, input_ids: Tensor | None) -> Tensor:
+    """Look up the vectors of tokens (B, T): (B, T, E).
+
+    Raises:
+        ValueError: If one of them has none (found on the CPU).
+    """
+    if is_tracing():
+        return table(input_ids)
+    try:
+        return table(input_ids)
+    except IndexError:
+        assert input_ids is not None
+        first, last = input_ids.aminmax()
+        wrong = int(first if first < 0 else last)
+        raise ValueError(
+            f"input_ids hold {wrong}, but the model has {len(table.weight)} tokens: "
+            "take the tokenizer that was saved with it, or model.resize_token_embeddings(len(tokenizer))"
+        ) from None

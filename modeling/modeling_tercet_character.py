@@ -26,6 +26,7 @@ from transformers.utils.generic import can_return_tuple
 from .configuration_character import TercetCharacterConfig
 from .cross_entropy import LossArguments, lm_head_loss, logits_loss, take_loss_arguments
 from .dropout import Dropout
+from .embeddings import look_up
 from .heads import build_head_transform
 from .outputs import Keywords, TercetCharacterLanguageModelOutput
 from .pretrained_neural import NeuralPreTrainedModel
@@ -52,7 +53,7 @@ class CharacterReader(nn.Module):
 
     def forward(self, columns: Tensor) -> Tensor:
         """Read ids (T, S) from top to bottom: the state behind each of them, (T, S, C)."""
-        return self.lstm(self.dropout(self.embed_tokens(columns)))[0]
+        return self.lstm(self.dropout(look_up(self.embed_tokens, columns)))[0]
 
 
 class CharacterPrediction(nn.Module):

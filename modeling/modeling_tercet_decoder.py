@@ -251,6 +251,7 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         output_positions: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         **kwargs: Keywords,
     ) -> CausalLMOutputWithPast:
         """Predict the next token: logits (B, T, V), and the loss of `labels` (B, T), the tokens themselves.
@@ -265,13 +266,14 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
             targets = next_tokens(labels, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
         if targets is not None and use_cache is None:
             use_cache = False
-        asked = self.asked_positions(targets, output_positions, kwargs)
+        asked = self.asked_positions(targets, output_positions, logits_to_keep, kwargs)
         outputs = self.model(
             input_ids,
             attention_mask,
             position_ids,
             past_key_values,
             inputs_embeds,
+            token_type_ids,
             use_cache=use_cache,
             output_positions=asked,
             **kwargs,

@@ -123,7 +123,7 @@ class TercetEncoderForMaskedLM(TercetLMHeadModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         targets = None if labels is None else without_pads(labels, attention_mask)
-        asked = self.asked_positions(targets, output_positions, kwargs)
+        asked = self.asked_positions(targets, output_positions, logits_to_keep, kwargs)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -229,7 +229,7 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         targets = None if labels is None else without_pads(labels, attention_mask)
-        asked = self.asked_positions(targets, output_positions, kwargs)
+        asked = self.asked_positions(targets, output_positions, logits_to_keep, kwargs)
         tokens, bounds = require_tokens(input_ids, inputs_embeds), kwargs.get("cu_seq_lens_q")
         first = first_positions(tokens, attention_mask, position_ids, bounds)
         outputs = self.model(

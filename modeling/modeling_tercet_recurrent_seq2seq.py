@@ -209,7 +209,7 @@ def required_state(encoder_outputs: Any) -> tuple[RecurrentEncoderOutput, Tensor
     Raises:
         ValueError: If they have none.
     """
-    if isinstance(encoder_outputs, tuple):
+    if isinstance(encoder_outputs, tuple | list):
         encoder_outputs = RecurrentEncoderOutput(*encoder_outputs)
     if encoder_outputs.get("final_state") is None:
         raise ValueError(

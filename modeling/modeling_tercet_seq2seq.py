@@ -133,9 +133,8 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
                 input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **own, **kwargs
             )
         else:
-            source = (
-                BaseModelOutput(*encoder_outputs) if isinstance(encoder_outputs, tuple) else encoder_outputs
-            )
+            is_in_order = isinstance(encoder_outputs, tuple | list)
+            source = BaseModelOutput(*encoder_outputs) if is_in_order else encoder_outputs
         given = cast(Tensor, decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds)
         target = self.decoder(
             decoder_input_ids,
@@ -196,6 +195,7 @@ class TercetSeq2SeqForConditionalGeneration(
         logits_to_keep: int | Tensor = 0,
         output_positions: Tensor | None = None,
         global_attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqLMOutput:
         """Predict the target: logits (B, T, V), and the loss of `labels` (B, T), each the token after its
@@ -222,6 +222,7 @@ class TercetSeq2SeqForConditionalGeneration(
             past_key_values,
             inputs_embeds,
             decoder_inputs_embeds,
+            token_type_ids,
             use_cache=use_cache,
             global_attention_mask=global_attention_mask,
             **kwargs,

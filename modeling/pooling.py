@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from .cross_entropy import at_least_float32
 from .packing import Masks, bounds_of, restarts
 from .tracing import is_tracing
 
@@ -55,8 +56,10 @@ class Sequences(ABC):
         """Sum of the vectors of each sequence, (S, C)."""
 
     def mean(self, states: Tensor) -> Tensor:
-        """Mean of the vectors of each sequence, (S, C)."""
-        return self.total(states) / self.is_own.sum(-1, keepdim=True).clamp(min=1)
+        """Mean of the vectors of each sequence, (S, C): the sum may exceed what float16 holds."""
+        with torch.autocast(states.device.type, enabled=False):
+            total = self.total(at_least_float32(states))
+        return (total / self.is_own.sum(-1, keepdim=True).clamp(min=1)).to(states.dtype)
 
 
 class PaddedRows(Sequences):

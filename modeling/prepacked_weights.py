@@ -216,7 +216,7 @@ def usable_weights() -> PrepackedWeights | None:
 
 def can_be_prepacked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear, ...]]:
     """Tell whether layers are plain and alike, and lie on a CPU that multiplies blocks of their type."""
-    plain = [layer for layer in layers if is_plain(layer) and type(layer.weight) is nn.Parameter]
+    plain = [layer for layer in layers if is_plain(layer)]
     kinds = {(layer.weight.device.type, layer.weight.dtype, layer.bias is None) for layer in plain}
     if len(plain) < len(layers) or len(kinds) > 1:
         return False
@@ -227,9 +227,11 @@ def can_be_prepacked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear
 def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
     """Tell whether calling a layer multiplies by its weight, adds its bias, and does nothing else.
 
-    It does more if it is wrapped by PEFT, quantized, distributed or hooked.
+    It does more if it is wrapped by PEFT, quantized, distributed or hooked. Quantizers such as torchao's
+    replace the weight alone, by a tensor of a class of its own.
     """
-    return isinstance(layer, nn.Linear) and type(layer).forward is nn.Linear.forward and is_untouched(layer)
+    is_linear = isinstance(layer, nn.Linear) and type(layer).forward is nn.Linear.forward
+    return is_linear and is_untouched(layer) and type(layer.weight) in (Tensor, nn.Parameter)
 
 
 def is_untouched(module: nn.Module) -> bool:

@@ -32,6 +32,11 @@ class NeuralPreTrainedModel(PreTrainedModel):
         if (draw := getattr(module, "draw", None)) is not None:
             draw()  # a module that draws its own weights
 
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Resize the vocabulary as transformers does; a model that refuses another table stays as it is."""
+        self.set_input_embeddings(self.get_input_embeddings())
+        return super().resize_token_embeddings(*args, **kwargs)
+
     def train(self, mode: bool = True) -> Self:
         """Switch to training or evaluation; what sped up decoding is of no use to weights that change."""
         if mode:
@@ -69,16 +74,16 @@ class NeuralLMHeadModel(NeuralPreTrainedModel):
     ) -> tuple[Tensor | None, Tensor | None]:
         """Loss and logits of states (B, T, C), whose targets (B, T) are `IGNORE` at other positions.
 
-        In training with targets only these reach the vocabulary, and no logits are returned. Otherwise logits
-        (B, T, V) are, at the positions to keep; the loss then comes from all of them, by the definition. The
+        Positions that are not kept have neither. In training with targets only these reach the vocabulary,
+        and no logits are returned. Otherwise logits (B, T, V) are, whose loss is that of the definition. The
         caller may have selected the targets: see `lm_head_loss`.
         """
-        if targets is not None and self.training and not is_tracing():
-            head = self.transform, self.lm_head
-            return lm_head_loss(
-                hidden_states, targets, *head, **loss_arguments, is_selected=is_selected
-            ), None
-        logits = self.compute_logits(keep_positions(hidden_states, logits_to_keep))
+        states = keep_positions(hidden_states, logits_to_keep)
         if targets is None:
-            return None, logits
-        return logits_loss(logits, keep_positions(targets, logits_to_keep), **loss_arguments), logits
+            return None, self.compute_logits(states)
+        targets = keep_positions(targets, logits_to_keep)
+        if self.training and not is_tracing():
+            head = self.transform, self.lm_head
+            return lm_head_loss(states, targets, *head, **loss_arguments, is_selected=is_selected), None
+        logits = self.compute_logits(states)
+        return logits_loss(logits, targets, **loss_arguments), logits

@@ -44,18 +44,24 @@ class TercetLMHeadModel(TercetPreTrainedModel, NeuralLMHeadModel):
     """How many positions before its logits the state stands that they are computed from."""
 
     def asked_positions(
-        self, targets: Tensor | None, output_positions: Tensor | None, arguments: dict[str, Any]
+        self,
+        targets: Tensor | None,
+        output_positions: Tensor | None,
+        logits_to_keep: int | Tensor,
+        arguments: dict[str, Any],
     ) -> Tensor | None:
         """Find the positions (n,) of the flattened batch whose states are read; `None`: all.
 
         They are those that the caller names, or in training those of the targets (B, T): no others reach the
         vocabulary, so that the last layer computes no others. It computes all of them in a compiled graph,
-        where states are to be returned, and behind an encoder.
+        where states are to be returned or some logits kept, and behind an encoder.
         """
         if output_positions is not None or targets is None or not self.training or is_tracing():
             return output_positions
-        returns_states = self.records("output_hidden_states", arguments)
-        if returns_states or arguments.get("encoder_hidden_states") is not None:
+        is_whole = isinstance(logits_to_keep, int) and logits_to_keep == 0
+        if not is_whole or self.records("output_hidden_states", arguments):
+            return None
+        if arguments.get("encoder_hidden_states") is not None:
             return None
         return (targets != IGNORE).flatten().nonzero().squeeze(-1)
 

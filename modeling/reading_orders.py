@@ -117,7 +117,7 @@ def find_characters(
         max_length: The longest of them, if it is known.
 
     Raises:
-        ValueError: The bounds do not cut the stream, or the mask does not fit.
+        ValueError: The bounds do not cut the stream, the mask does not fit, or nothing but pads is given.
     """
     require_mask_of_tokens(attention_mask, input_ids.shape, cu_seq_lens)
     if cu_seq_lens is not None:
@@ -127,5 +127,7 @@ def find_characters(
     if may_restart and position_ids is not None and restarts(position_ids).any():
         return Characters(input_ids[0], reading_orders(bounds_of(position_ids), input_ids.shape[1]), None)
     padding = Padding(torch.ones_like(input_ids) if attention_mask is None else attention_mask)
+    if len(padding.indices) == 0:
+        raise ValueError(f"a batch of {tuple(input_ids.shape)} holds pads alone: give at least one character")
     orders = reading_orders(padding.cu_seq_lens, len(padding.indices))
     return Characters(padding.pack(input_ids)[0], orders, padding)

@@ -22,7 +22,7 @@ from .outputs import Keywords
 from .packing import Masks
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack_arguments import refuse_output_positions
-from .targets import IGNORE, checked_labels, without_pads
+from .targets import IGNORE, checked_labels, require_size, without_pads
 
 
 class ReplacedTokenHead(nn.Module):
@@ -114,6 +114,7 @@ def replaced_token_loss(
         ValueError: If labels shall be smoothed, a z-loss is asked for, or a label is none of the three.
     """
     require_plain_loss("whether a token is replaced", label_smoothing, z_loss)
+    require_size(labels, logits.shape)
     labels = checked_labels(without_pads(labels, attention_mask), 2)
     is_target = labels != IGNORE
     logits = at_least_float32(logits)

@@ -119,6 +119,7 @@ class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqTaskModel):
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
         global_attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqSequenceClassifierOutput:
         """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
@@ -134,6 +135,7 @@ class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqTaskModel):
             decoder_attention_mask,
             position_ids,
             global_attention_mask=global_attention_mask,
+            token_type_ids=token_type_ids,
             **kwargs,
         )
         logits = self.classifier(outputs.last_hidden_state, sequences)
@@ -161,6 +163,7 @@ class TercetSeq2SeqForTokenClassification(TercetSeq2SeqTaskModel):
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
         global_attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqSequenceClassifierOutput:
         """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100, pads left out.
@@ -176,6 +179,7 @@ class TercetSeq2SeqForTokenClassification(TercetSeq2SeqTaskModel):
             decoder_attention_mask,
             position_ids,
             global_attention_mask=global_attention_mask,
+            token_type_ids=token_type_ids,
             **kwargs,
         )
         logits, loss = self.classifier(outputs.last_hidden_state), None
@@ -203,6 +207,7 @@ class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqTaskModel):
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
         global_attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqSequenceClassifierOutput:
         """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the correct ones.
@@ -211,11 +216,13 @@ class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         inputs = (input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids)
-        *rows, is_global = (
+        *rows, is_global, types = (
             each.flatten(0, -2) if isinstance(each, Tensor) else each
-            for each in (*inputs, global_attention_mask)
+            for each in (*inputs, global_attention_mask, token_type_ids)
         )
-        outputs, sequences = self.forward_base(*rows, global_attention_mask=is_global, **kwargs)
+        outputs, sequences = self.forward_base(
+            *rows, global_attention_mask=is_global, token_type_ids=types, **kwargs
+        )
         tokens = decoder_input_ids if input_ids is None else input_ids
         assert tokens is not None  # or nothing could have been read
         logits = self.classifier(outputs.last_hidden_state, sequences).view(tokens.shape[0], -1)
@@ -242,6 +249,7 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqTaskModel):
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         global_attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqQuestionAnsweringModelOutput:
         """Score each token as the first and as the last of an answer: logits (B, T) each, and their loss.
@@ -257,6 +265,7 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqTaskModel):
             decoder_attention_mask,
             position_ids,
             global_attention_mask=global_attention_mask,
+            token_type_ids=token_type_ids,
             **kwargs,
         )
         start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)

@@ -18,7 +18,7 @@ from .attention_patterns import PATTERNS, AttentionPattern
 from .block import BLOCKS, Block
 from .block_sparse_attention import is_sparse
 from .configuration_tercet import TercetConfig
-from .embeddings import Embeddings
+from .embeddings import Embeddings, look_up
 from .normalization import build_norm
 from .packing import (
     Layout,
@@ -37,7 +37,7 @@ from .packing import (
 )
 from .positions import POSITIONS
 from .pretrained_tercet import TercetPreTrainedModel
-from .stack_arguments import refuse_output_positions, separate_by_mask
+from .stack_arguments import refuse_output_positions, require_source, separate_by_mask
 from .tracing import is_tracing
 
 
@@ -162,13 +162,13 @@ class TercetStack(TercetPreTrainedModel):
         inputs_embeds: Tensor | None,
         token_type_ids: Tensor | None,
     ) -> Tensor:
-        """First vectors of the stream, in the chosen layout: (B, T, C) or (1, N, C)."""
-        return self.embeddings(
-            layout.pack(input_ids),
-            layout.pack(inputs_embeds),
-            layout.pack(token_type_ids),
-            layout.position_ids,
-        )
+        """First vectors of the stream, in the chosen layout: (B, T, C) or (1, N, C).
+
+        Tokens are looked up as the user gave them, because a hook of the table may depend on their number, as
+        the noise of NEFTune does.
+        """
+        vectors = look_up(self.embeddings.embed_tokens, input_ids) if inputs_embeds is None else inputs_embeds
+        return self.embeddings(None, layout.pack(vectors), layout.pack(token_type_ids), layout.position_ids)
 
     def masks(
         self,
@@ -245,8 +245,9 @@ class TercetStack(TercetPreTrainedModel):
         (1, n, C). Those of pads are zeros where pads are removed.
 
         Raises:
-            ValueError: If `output_positions` are given to a stack that reads an encoder.
+            ValueError: If a stack that reads an encoder is given `output_positions`, or no states of it.
         """
+        require_source(source, cast(Block, self.layers[0]).cross_attention is not None)
         if source is not None:
             refuse_output_positions({"output_positions": output_positions}, "a stack that reads an encoder")
         is_token = None

@@ -18,11 +18,15 @@ def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Te
     """Return whichever of the two is given.
 
     Raises:
-        ValueError: If both are, or none is.
+        ValueError: If both are, or none is, or there is no token in them.
     """
     tokens = input_ids if inputs_embeds is None else inputs_embeds
     if tokens is None or (input_ids is not None and inputs_embeds is not None):
         raise ValueError("give either input_ids or inputs_embeds: exactly one of them")
+    if not is_tracing() and tokens.numel() == 0:
+        raise ValueError(
+            f"the input has the size {(*tokens.shape,)}: give one row or more, of one token or more"
+        )
     return tokens
 
 
@@ -42,6 +46,19 @@ def separate_by_mask(implementation: str | None) -> None:
             "packed sequences are separated by a block-diagonal mask, whose cost is quadratic in the number "
             "of tokens: fast kernels take one packed row, need attention 'sdpa', 'eager' or a flash kernel, "
             "and record no attentions"
+        )
+
+
+def require_source(source: Tensor | None, reads_source: bool) -> None:
+    """Raise a `ValueError` unless a stack that reads an encoder has its states, and no other stack any."""
+    if source is None and reads_source:
+        raise ValueError(
+            "encoder_hidden_states are missing, which this decoder reads: give them, or call the whole model"
+        )
+    if source is not None and not reads_source:
+        raise ValueError(
+            "encoder_hidden_states are given to a stack without cross-attention, which would not read them: "
+            "leave them out, or build a sequence-to-sequence model"
         )
 
 

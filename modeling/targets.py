@@ -6,12 +6,14 @@ would teach the last word. On a CPU a wrong label is a `ValueError`. Other devic
 check: there it becomes an index behind the last class, at which their kernels stop.
 """
 
+from typing import TypeGuard
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedConfig
 
-from .packing import Masks, positions_in, positions_of
+from .packing import Masks, is_padding_mask, positions_in, positions_of
 from .tracing import is_tracing
 
 IGNORE = -100
@@ -19,14 +21,27 @@ IGNORE = -100
 
 
 def without_pads(labels: Tensor, attention_mask: object) -> Tensor:
-    """Ignore labels (B, T) at the pads of a mask (B, T): they become `IGNORE`.
+    """Ignore labels (B, T) at the pads of a mask (B, T), or (B, past + T): they become `IGNORE`.
 
     Training packs a batch without its pads, so that nothing is known of them, and evaluation would measure
     what training has not learned. A mask of another form, made for a kernel, tells no pads.
     """
-    if not isinstance(attention_mask, Tensor) or attention_mask.shape != labels.shape:
+    if not tells_pads(attention_mask, labels):
         return labels
-    return labels.masked_fill(attention_mask == 0, IGNORE)
+    return labels.masked_fill(attention_mask[:, -labels.shape[1] :] == 0, IGNORE)
+
+
+def tells_pads(attention_mask: object, labels: Tensor) -> TypeGuard[Tensor]:
+    """Tell whether a mask is of the tokens that labels (B, T) are for, and maybe of a cache before them."""
+    if not is_padding_mask(attention_mask) or len(attention_mask) != len(labels):
+        return False
+    return attention_mask.shape[1] >= labels.shape[1] > 0
+
+
+def require_size(labels: Tensor, size: torch.Size, instead: str = "") -> None:
+    """Raise a `ValueError` unless labels have the size of what they are for; `instead` is another remedy."""
+    if labels.shape != size and not is_tracing():
+        raise ValueError(f"labels have the size {(*labels.shape,)}: give {(*size,)}{instead}")
 
 
 def checked_labels(labels: Tensor, num_classes: int | None, name: str = "labels") -> Tensor:
@@ -113,9 +128,9 @@ def predicted_tokens(
     """Ignore labels (B, T) that no token of their sequence precedes, and those of pads."""
     if cu_seq_lens is not None:
         return labels.masked_fill(positions_of(cu_seq_lens, labels.shape[1]) == 0, IGNORE)
-    if isinstance(attention_mask, Tensor) and attention_mask.shape == labels.shape:
+    if tells_pads(attention_mask, labels):
         is_inner = (attention_mask != 0) & (positions_in(attention_mask) > 0)
-        return labels.masked_fill(~is_inner, IGNORE)
+        return labels.masked_fill(~is_inner[:, -labels.shape[1] :], IGNORE)
     if position_ids is None:
         position_ids = torch.arange(labels.shape[1], device=labels.device)[None]
     return labels.masked_fill(position_ids == 0, IGNORE)

@@ -215,7 +215,15 @@ def test_what_only_other_members_have_is_refused(model, texts):
     text = texts[0][None]
     with pytest.raises(ValueError, match="output_attentions is True, but a character model has only"):
         model(text, output_attentions=True)
-    with pytest.raises(ValueError, match="two tables of vectors"):
-        model.set_input_embeddings(torch.nn.Embedding(3, 6))
+    for refused in (
+        model.set_input_embeddings,
+        lambda table: model.resize_token_embeddings(len(table.weight)),
+    ):
+        with pytest.raises(ValueError, match="two tables of vectors"):
+            refused(torch.nn.Embedding(3, 6))
+    assert len(model.get_input_embeddings().weight) == model.config.vocab_size  # as it was
+    for nothing in ({"input_ids": text[:0]}, {"input_ids": text, "attention_mask": torch.zeros_like(text)}):
+        with pytest.raises(ValueError, match="holds pads alone: give at least one character"):
+            model(**nothing)
     with pytest.raises(ValueError, match="cu_seq_lens_q is"):
         model(text, cu_seq_lens_q=torch.tensor([0, 3]))

@@ -122,3 +122,13 @@ def test_a_chain_without_preferences_is_a_softmax_for_each_word(emissions):
     expected = torch.nn.functional.cross_entropy(emissions.flatten(0, 1), labels.flatten(), reduction="sum")
     assert_close(crf.negative_log_likelihood(emissions, LENGTHS, labels).sum(), expected)
     assert_close(crf.log_marginals(emissions, LENGTHS)[0], emissions.log_softmax(-1)[0])
+
+
+def test_half_precision_makes_nothing_more_likely_than_certain(crf):
+    labels = torch.arange(301)[None] % NUM_LABELS
+    with torch.no_grad():
+        crf.transitions.copy_(torch.full((3, 3), -9.01))
+        crf.transitions[labels[0, :-1], labels[0, 1:]] = 9.01
+    emissions = torch.zeros(1, 301, NUM_LABELS)
+    loss = crf.bfloat16().negative_log_likelihood(emissions, torch.tensor([301]), labels)
+    assert_close(loss, crf.float().negative_log_likelihood(emissions, torch.tensor([301]), labels), **CLOSE)

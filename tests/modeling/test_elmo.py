@@ -140,6 +140,7 @@ def test_the_vectors_of_characters_are_the_input_embeddings(language_model):
     with pytest.raises(ValueError, match="ELMo reads bytes, whatever the vocabulary"):
         language_model.resize_token_embeddings(600)
     assert language_model.config.vocab_size == 540
+    assert len(table.weight) == 262
 
 
 def test_one_input_is_needed_and_tokens_have_to_be_spelled():

@@ -257,3 +257,13 @@ def test_the_slow_path_of_packed_sequences_is_told(builder, batch, monkeypatch):
     assert not told
     model(**batch.packed(), output_attentions=True)
     assert "packed sequences are separated by a block-diagonal mask" in told[0]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_hooks_of_the_token_vectors_see_the_batch_as_it_was_given(member, training, builder, batch, targets):
+    """NEFTune's noise depends on the number of tokens (transformers' issue 34659)."""
+    model, seen = builder(member).train(training), []
+    model.get_input_embeddings().register_forward_hook(lambda table, ids, x: seen.append(x.shape[:2]))
+    inputs = inputs_of(member, batch, targets, slice(None), "left")
+    model(**inputs)
+    assert seen == [inputs[name].shape for name in ("input_ids", "labels")[: len(seen)]]

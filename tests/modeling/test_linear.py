@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.testing import assert_close
 
 from tercet.modeling.linear import project
@@ -42,8 +42,14 @@ def test_a_layer_that_is_more_than_plain_is_called(layers):
         def forward(self, input):
             return 2 * super().forward(input)
 
+    class Quantized(Tensor):
+        pass
+
+    quantized = nn.Linear(6, 6)
+    quantized.weight = nn.Parameter(quantized.weight.data.as_subclass(Quantized))
     moved = nn.Linear(6, 6)
     moved.forward = lambda input: input
     assert not is_plain(Doubled(6, 6))
     assert not is_plain(moved)
+    assert not is_plain(quantized)
     assert is_plain(nn.Linear(6, 6))

@@ -18,6 +18,18 @@ def test_ids_come_first_and_are_the_main_input(architecture):
     assert architecture.main_input_name == "input_ids"
 
 
+def test_segments_are_read_by_every_model(architecture, task_builder, examples):
+    """`Trainer` drops columns that `forward` does not name, and `generate` refuses them."""
+    assert "token_type_ids" in inspect.signature(architecture.forward).parameters
+    model, inputs = task_builder(architecture, type_vocab_size=2), examples(architecture)
+    types = torch.ones_like(inputs["input_ids"])
+    assert (model(**inputs)[0] != model(**inputs, token_type_ids=types)[0]).any()
+    if model.can_generate():
+        prompts = {"input_ids": inputs["input_ids"][:1], "token_type_ids": types[:1]}
+        cached, anew = (model.generate(**prompts, max_new_tokens=3, use_cache=use) for use in (True, False))
+        assert torch.equal(cached, anew)
+
+
 def test_a_tuple_holds_what_a_dictionary_does(architecture, task_builder, examples):
     model, inputs = task_builder(architecture), examples(architecture)
     by_name = model(**inputs, **RECORDED)
@@ -125,3 +137,5 @@ def test_only_logits_that_are_kept_are_computed(member, kept, builder, batch):
     logits = model(**inputs).logits
     expected = logits[:, -kept:] if isinstance(kept, int) else logits[:, kept]
     assert_close(model(**inputs, logits_to_keep=kept).logits, expected, **CLOSE)
+    inputs |= {"labels": ids, "logits_to_keep": kept}  # as in Liger kernels' issue 694
+    assert_close(model.train()(**inputs).loss, model.eval()(**inputs).loss, **CLOSE)

@@ -11,6 +11,7 @@ from tercet.modeling import (
     TercetEncoderForSentenceEmbedding,
     TercetEncoderModel,
 )
+from tercet.modeling.pooling import find_sequences
 
 STACKS = {
     TercetEncoderForSentenceEmbedding: TercetEncoderModel,
@@ -95,3 +96,12 @@ def test_a_text_without_any_token_has_no_direction_and_no_effect(embedder, task_
     (vectors @ vectors.mT).sum().backward()
     assert vectors[4].abs().max() == 0
     assert all(torch.isfinite(weight.grad).all() for weight in model.parameters() if weight.grad is not None)
+
+
+@pytest.mark.parametrize("bounds", [None, torch.tensor([0, 3000])], ids=["padded", "packed"])
+def test_sums_of_long_texts_are_beyond_float16_but_their_means_are_not(bounds):
+    states = torch.full((1, 3000, 4), 30.0)
+    with torch.autocast("cpu", torch.float16):
+        for each in (states, states.half()):
+            mean = find_sequences(each, None, None, bounds).mean(each)
+            assert torch.equal(mean, each[:, 0])

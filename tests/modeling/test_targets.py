@@ -4,6 +4,7 @@ from inspect import signature
 
 import pytest
 import torch
+from torch.nn import functional as F
 from torch.testing import assert_close
 
 from tercet.modeling import TercetEncoderForMaskedLM, TercetEncoderForSequenceClassification
@@ -100,3 +101,32 @@ def test_multi_label_classification_refuses_what_is_no_share(task_builder, examp
     with pytest.raises(ValueError, match=r"labels hold -100\.0"):
         model(**inputs | {"labels": labels})
     assert checked_shares(torch.tensor([0.0, 0.5, 1.0])).tolist() == [0, 0.5, 1]
+
+
+@pytest.mark.parametrize("is_training", [False, True])
+def test_labels_of_another_size_are_refused(architecture, is_training, task_builder, examples):
+    model, inputs = task_builder(architecture, num_labels=3).train(is_training), examples(architecture)
+    if "labels" in inputs:
+        inputs["labels"] = F.pad(inputs["labels"], (0, 1))
+        inputs |= {"decoder_input_ids": inputs["input_ids"]} if "Conditional" in architecture.__name__ else {}
+        with pytest.raises(ValueError, match="labels have the size "):
+            model(**inputs)
+
+
+def test_sets_of_labels_as_integers_are_refused_with_a_remedy(task_builder, examples):
+    """Their loss is that of single labels, as in transformers, which says the size of a batch is wrong."""
+    model = task_builder(TercetEncoderForSequenceClassification, num_labels=3)
+    inputs = examples(TercetEncoderForSequenceClassification) | {"labels": torch.eye(4, 3).long()}
+    with pytest.raises(ValueError, match=r"size \(4, 3\): give \(4, 1\), or floats \(4, 3\) for sets"):
+        model(**inputs)
+
+
+@pytest.mark.parametrize("is_training", [False, True])
+def test_pads_behind_a_cache_are_no_targets(is_training, builder, batch):
+    model, (ids, mask) = builder("decoder").train(is_training), batch.padded()
+    losses = []
+    for labels in (ids, ids.masked_fill(mask == 0, IGNORE)):
+        inputs = {"input_ids": ids[:, 2:], "attention_mask": mask, "labels": labels[:, 2:]}
+        inputs["past_key_values"] = model(ids[:, :2], mask[:, :2], use_cache=True).past_key_values
+        losses.append(model(**inputs).loss)
+    assert_close(losses[0], losses[1], rtol=0, atol=0)

@@ -137,10 +137,21 @@ def test_flex_attention_equals_sdpa(variant, builder, batch):
 def test_wrong_inputs_are_refused_with_a_remedy(builder):
     with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
         builder("encoder")()
+    for wrong in (61, -1):
+        with pytest.raises(ValueError, match=rf"input_ids hold {wrong}, but the model has 61 tokens"):
+            builder("encoder")(input_ids=torch.tensor([[3, wrong, 4]]))
+    states = torch.ones(1, 2, 32)  # GPT-2 refuses them, too, where it was built without cross-attention
+    with pytest.raises(ValueError, match="encoder_hidden_states are given to a stack without"):
+        builder("decoder")(input_ids=torch.ones(1, 3, dtype=torch.long), encoder_hidden_states=states)
+    with pytest.raises(ValueError, match="encoder_hidden_states are missing"):
+        builder("seq2seq").model.decoder(input_ids=torch.ones(1, 3, dtype=torch.long))
     with pytest.raises(ValueError, match="decoder_input_ids is missing"):
         builder("seq2seq")(input_ids=torch.ones(1, 3, dtype=torch.long))
     with pytest.raises(ValueError, match=r"33 tokens is longer than max_position_embeddings \(32\)"):
         builder("decoder", "offset")(input_ids=torch.ones(1, 33, dtype=torch.long))
+    for size in ((0, 3), (2, 0)):
+        with pytest.raises(ValueError, match=rf"size \({size[0]}, {size[1]}\): give one row or more"):
+            builder("encoder", "bert")(input_ids=torch.ones(size, dtype=torch.long))
     ids = torch.ones(1, 3, dtype=torch.long)
     with pytest.raises(ValueError, match="type_vocab_size is 0"):
         builder("encoder", type_vocab_size=0)(input_ids=ids, token_type_ids=ids)
