@@ -84,6 +84,10 @@ def export_model(
         return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder, files)
 
 
+PROBE = "a b. Is 12 of them it?"
+"""A text that tokenizers cut in different ways."""
+
+
 @contextmanager
 def claimed(sources: dict[str, str], output: str, *, overwrite: bool) -> Iterator[Path]:
     """Make sure that a folder may be written, and that nobody else writes it meanwhile.
@@ -142,6 +146,16 @@ def hand_over(
     return certificate
 
 
+def require_same_tokens(tokenizer: PreTrainedTokenizerBase, folder: Path, kind: str) -> None:
+    """Raise a `ValueError` if transformers reads another tokenizer than was saved, as beside some types."""
+    read = load_tokenizer(folder)
+    if read is not None and read(PROBE)["input_ids"] != tokenizer(PROBE)["input_ids"]:
+        raise ValueError(
+            f"transformers reads the tokenizer beside a {kind} as {type(read).__name__}, with other tokens: "
+            "export to another architecture, or import from a copy whose tokenizer it reads as it is"
+        )
+
+
 def write_model(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
@@ -163,6 +177,7 @@ def write_model(
             model.save_pretrained(partial)
             if tokenizer is not None:
                 save_tokenizer(tokenizer, partial)
+                require_same_tokens(tokenizer, partial, model.config.model_type)
         add(partial)
         record_all(partial)
         if folder.is_symlink():

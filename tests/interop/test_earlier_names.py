@@ -6,6 +6,7 @@ import pytest
 from transformers import AutoConfig
 
 from tercet.__main__ import main
+from tercet.interop import from_stock
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 |= {"original_max_position_embeddings": 40}
@@ -46,3 +47,11 @@ def test_exported_folder_has_the_names_that_earlier_versions_read(
     assert told[0] == told[1]
     tokenizer = json.loads((back / "tokenizer_config.json").read_text())
     assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast"
+
+
+def test_tokenizer_that_is_read_as_another_one_is_refused(stock, tokenizer, tmp_path, capsys):
+    from_stock(stock("Qwen2Model")).save_pretrained(tmp_path / "ours")
+    tokenizer.save_pretrained(tmp_path / "ours")
+    assert main(["export", str(tmp_path / "ours"), str(tmp_path / "back"), "--to", "qwen2"]) == 2
+    assert "beside a qwen2 as Qwen2Tokenizer, with other tokens" in capsys.readouterr().err
+    assert not (tmp_path / "back").exists()
