@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..metrics.numbers import SCORES, number_scores
 from ..objectives.task_objectives import RegressionObjective
@@ -54,6 +55,10 @@ class Regression(TextTask):
             "label2id": {self.recipe.label: 0},
             "problem_type": "regression",
         }
+
+    def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Let sentence-transformers give the number as well, which it takes for a logit otherwise."""
+        model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
 
     def references(self, rows: Dataset) -> np.ndarray:
         """Give the numbers, (E,)."""

@@ -13,6 +13,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from ..modeling.attention_patterns import PATTERNS
+from ..modeling.configuration_neural import OF_CROSS_ENCODERS
 from ..modeling.configuration_tercet import DECODER_FIELDS, SHARED_FIELDS, TercetConfig, TercetSeq2SeqConfig
 from .weights import Dropped, Table, Via, below, match_name
 
@@ -119,9 +120,11 @@ class Architecture:
             ValueError: If it has an option that ours has not.
         """
         counterpart = counterpart or self.base
+        is_decoder = self.config.model_type == "tercet_decoder"
+        always = {**self.required, **({"is_causal": True} if is_decoder else {})}
         unsupported = [
             f"{name}={getattr(stock, name)!r} ({owner} can only be {required!r})"
-            for owner, options in (("ours", self.required), (counterpart.ours, counterpart.required))
+            for owner, options in (("ours", always), (counterpart.ours, counterpart.required))
             for name, required in options.items()
             if getattr(stock, name, required) != required
         ]
@@ -234,14 +237,16 @@ def last_line(error: Exception) -> str:
 
 
 def ids(config: Any) -> dict[str, Any]:
-    """Take the special ids along, which have the same names everywhere."""
-    names = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
-    return {name: getattr(config, name) for name in names if getattr(config, name, None) is not None}
+    """Take the special ids along, which have the same names everywhere, and that a text has no ends."""
+    ends = {name: getattr(config, name, None) for name in ("bos_token_id", "eos_token_id")}
+    others = {name: getattr(config, name, None) for name in ("pad_token_id", "decoder_start_token_id")}
+    return ends | {name: value for name, value in others.items() if value is not None}
 
 
 def labels(config: Any) -> dict[str, Any]:
-    """Take the names of classes along."""
-    return {"id2label": config.id2label, "label2id": config.label2id, "problem_type": config.problem_type}
+    """Take the names of classes along, and what sentence-transformers makes of their scores."""
+    told = {"id2label": config.id2label, "label2id": config.label2id, "problem_type": config.problem_type}
+    return told | {name: getattr(config, name) for name in OF_CROSS_ENCODERS if hasattr(config, name)}
 
 
 def differences(wanted: Mapping[str, Any], offered: Mapping[str, Any]) -> list[str]:

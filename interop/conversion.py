@@ -20,7 +20,7 @@ from .members import Member, Reading, read_as
 from .model_folder import find_folder, load_config
 from .own_model import load_transformer
 from .source import load_stock
-from .weights import Links, link
+from .weights import Links, has_own_head, link
 
 
 def from_stock(stock: PreTrainedModel | str, revision: str | None = None) -> TercetPreTrainedModel:
@@ -45,7 +45,8 @@ def from_stock(stock: PreTrainedModel | str, revision: str | None = None) -> Ter
         stock = load_stock(stock, revision)
     architecture = architecture_of(stock.config)
     counterpart = architecture.counterpart(stock=type(stock).__name__)
-    told = {name: tell(stock) for name, tell in architecture.by_weights.items()}
+    told = {"tie_word_embeddings": False} if has_own_head(stock) else {}
+    told |= {name: tell(stock) for name, tell in architecture.by_weights.items()}
     config = architecture.our_config(stock.config, counterpart, **told)
     ours = getattr(modeling, counterpart.ours)(config).to(stock.dtype)
     links = link(stock, ours, architecture.table(counterpart))
@@ -118,8 +119,7 @@ def as_ours(model: PreTrainedModel | str) -> TercetPreTrainedModel:
 def part_head(stock: PreTrainedModel, ours: TercetPreTrainedModel) -> None:
     """Give a stock model a head of its own if ours has one, where its class ties what it has not loaded."""
     head: Any = stock.get_output_embeddings()
-    table: Any = stock.get_input_embeddings()
-    if not ours.config.tie_word_embeddings and head is not None and head.weight is table.weight:
+    if not (ours.config.tie_word_embeddings or head is None or has_own_head(stock)):
         head.weight = nn.Parameter(torch.empty_like(head.weight))
         stock.config.tie_word_embeddings = False
 

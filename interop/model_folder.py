@@ -24,11 +24,13 @@ from transformers.utils.hub import cached_file
 from ..modeling.configuration_tercet import TercetConfig
 from ..training.model_paths import require_path
 from ..training.run_folder import MODEL
+from .earlier_names import with_general_class
 from .messages import first_line, quietly
 from .stored_weights import require_counts, require_plain
 
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
 CERTIFICATE = "certificate.json"
 
 WANTED = [
@@ -36,8 +38,8 @@ WANTED = [
 ]  # fmt: skip
 """What is downloaded of a model on the Hub."""
 
-IGNORED = "[!0-9]*/*"
-"""What is not: files of folders, but for those of sentence-transformers' modules (`1_Pooling`)."""
+IGNORED = ["[!0-9a]*/*", "a[!d]*/*"]
+"""What is not: files of folders, but for `1_Pooling` and the like, and `additional_chat_templates`."""
 
 MOST_SPARE_ROWS = 2**17
 """Rows of a table of token vectors that do no harm, whatever they are of."""
@@ -207,6 +209,9 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         backend.no_truncation()
         backend.no_padding()
     tokenizer.save_pretrained(folder)
+    file = folder / TOKENIZER_CONFIG
+    facts = with_general_class(json.loads(file.read_bytes()))
+    file.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def untrusted(who: str, trust_remote_code: bool | None) -> ValueError:

@@ -20,13 +20,12 @@ from huggingface_hub.utils import validate_repo_id
 
 from .finished_run import RECIPE, TASK, FinishedRun, find_run, read_facts, without_folders
 from .model_card import CARD, build_card, what_is_missing
-from .model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG
+from .model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
 from .own_model import require_sound
-from .remote_code import add_auto_map, code_files
-from .sentence_vectors import files_of_vectors
+from .remote_code import add_auto_map, code_files, saved_code
+from .sentence_vectors import files_of_modules
 from .stored_weights import inspect_weights
 
-TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER = (
     "tokenizer.json",
     "special_tokens_map.json",
@@ -40,6 +39,7 @@ TOKENIZER = (
     "sentencepiece.bpe.model",
     "tokenizer.model",
     "chat_template.jinja",
+    "additional_chat_templates/*.jinja",
 )
 """What else tokenizers consist of, ours and the stock ones."""
 
@@ -94,7 +94,7 @@ def prepare(folder: str | Path, repo: str) -> Publication:
     run = find_run(Path(folder).expanduser())
     weights = inspect_weights(run.model)
     require_sound(run.model)
-    config = add_auto_map(run.config)
+    config = add_auto_map(run.config, run.model)
     card = build_card(run, weights, repo)
     files = [
         PublishedFile(CARD, str(card).encode()),
@@ -104,7 +104,7 @@ def prepare(folder: str | Path, repo: str) -> Publication:
         *code_of(run, config),
         *(PublishedFile(path.name, path) for path in run.plots),
     ]
-    files += [PublishedFile(name, run.model / name) for name in files_of_vectors(run.model)]
+    files += [PublishedFile(name, run.model / name) for name in files_of_modules(run.model)]
     told = [name for name in (GENERATION_CONFIG, TASK) if (run.model / name).exists()]
     files += [published_facts(name, read_facts(run.model / name)) for name in told]
     if run.recipe:
@@ -131,7 +131,8 @@ def tokenizer_files(folder: Path) -> list[PublishedFile]:
     Raises:
         ValueError: One of them is damaged.
     """
-    files = [PublishedFile(name, folder / name) for name in TOKENIZER if (folder / name).exists()]
+    found = [file for pattern in TOKENIZER for file in sorted(folder.glob(pattern))]
+    files = [PublishedFile(str(file.relative_to(folder)), file) for file in found]
     for file in files:
         if file.path.endswith(".json"):
             read_facts(folder / file.path)
@@ -142,16 +143,16 @@ def tokenizer_files(folder: Path) -> list[PublishedFile]:
 
 def code_of(run: FinishedRun, config: dict[str, Any]) -> list[PublishedFile]:
     """List the code that the model needs: what was saved with it, else this installation's."""
-    if "auto_map" in run.config:
-        return [PublishedFile(path.name, path) for path in sorted(run.model.glob("*.py"))]
-    return [PublishedFile(path.name, path) for path in code_files(config.get("auto_map", {}))]
+    is_saved = config is run.config
+    files = saved_code(config, run.model) if is_saved else code_files(config["auto_map"])
+    return [PublishedFile(path.name, path) for path in files]
 
 
 def published_facts(name: str, facts: dict[str, Any]) -> PublishedFile:
     """Write facts as transformers writes them, without the place from which something was loaded."""
     origins = {key for key in facts if key.endswith("name_or_path")}
     cleaned = facts | without_folders({key: facts[key] for key in origins})
-    return PublishedFile(name, (json.dumps(cleaned, indent=2, sort_keys=True) + "\n").encode())
+    return PublishedFile(name, (json.dumps(cleaned, indent=2) + "\n").encode())
 
 
 def describe(publication: Publication, revision: str | None = None) -> str:

@@ -13,14 +13,14 @@ from transformers.dynamic_module_utils import get_relative_import_files
 from ..modeling import AUTO_CLASSES, CONFIGURATIONS, models_of
 
 
-def add_auto_map(config: dict[str, Any]) -> dict[str, Any]:
+def add_auto_map(config: dict[str, Any], folder: Path | None = None) -> dict[str, Any]:
     """Say in a configuration of ours which class each Auto class finds in which file.
 
-    Of several it is the one that was saved, else the first. A configuration that says so already, or of
-    another family, is returned as it is.
+    Of several it is the one that was saved, else the first. A configuration of another family, or whose code
+    lies in its folder, is returned as it is.
     """
     configuration = {known.model_type: known for known in CONFIGURATIONS}.get(config.get("model_type", ""))
-    if "auto_map" in config or configuration is None:
+    if configuration is None or (folder is not None and saved_code(config, folder)):
         return config
     classes: dict[str, type] = {"AutoConfig": configuration}
     for auto_class in AUTO_CLASSES:
@@ -30,6 +30,16 @@ def add_auto_map(config: dict[str, Any]) -> dict[str, Any]:
     return config | {
         "auto_map": {name: f"{file_of(found).stem}.{found.__name__}" for name, found in classes.items()}
     }
+
+
+def saved_code(config: dict[str, Any], folder: Path) -> list[Path]:
+    """Find the code beside a configuration that names some; none where a file that it names is elsewhere.
+
+    transformers goes on naming it when a model that was loaded by installed code is saved without it.
+    """
+    named = [str(reference).partition(".")[0] for reference in config.get("auto_map", {}).values()]
+    is_here = all((folder / f"{name}.py").exists() for name in named)
+    return sorted(folder.glob("*.py")) if named and is_here else []
 
 
 def code_files(auto_map: dict[str, str]) -> list[Path]:

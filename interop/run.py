@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -17,14 +18,15 @@ from ..training.lock import locked, made
 from ..training.ownership import OWN, is_ours, record_all, require_removable
 from .certificate import Certificate, certify
 from .conversion import from_stock, to_stock
+from .earlier_names import with_rotary_fields
+from .finished_run import read_facts
 from .messages import quietly
-from .model_folder import find_folder, load_tokenizer, require_fit, save_tokenizer
+from .model_folder import CONFIG, find_folder, load_tokenizer, require_fit, save_tokenizer
 from .own_model import load_transformer
 from .sentence_vectors import (
     MODULES,
-    SentenceVectors,
+    carried_files,
     find_vectors,
-    sentence_files,
     vectors_of,
     without_vectors,
     write_files,
@@ -53,7 +55,8 @@ def import_model(
         require_fit(tokenizer, stock.config)
         vectors = find_vectors(found, f"remove {MODULES} from a copy to import the model alone")
         ours = from_stock(stock)
-        return hand_over(ours, tokenizer, certify(stock, ours, tokenizer), folder, vectors)
+        files = carried_files(vectors, found, ours.config.hidden_size)
+        return hand_over(ours, tokenizer, certify(stock, ours, tokenizer), folder, files)
 
 
 def export_model(
@@ -77,7 +80,12 @@ def export_model(
         vectors = vectors_of(ours, found)
         ours = without_vectors(ours)
         stock = to_stock(ours, model_type)
-        return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder, vectors)
+        files = carried_files(vectors, found, ours.config.hidden_size)
+        return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder, files)
+
+
+PROBE = "a b. Is 12 of them it?"
+"""A text that tokenizers cut in different ways."""
 
 
 @contextmanager
@@ -117,9 +125,9 @@ def hand_over(
     tokenizer: PreTrainedTokenizerBase | None,
     certificate: Certificate,
     folder: Path,
-    vectors: SentenceVectors | None = None,
+    files: dict[str, Any],
 ) -> Certificate:
-    """Write a folder at once, or nothing; with what sentence-transformers reads where it makes vectors.
+    """Write a folder at once, or nothing; with `files` of JSON that sentence-transformers reads.
 
     Raises:
         ValueError: The certificate does not hold.
@@ -130,11 +138,22 @@ def hand_over(
 
     def add(partial: Path) -> None:
         certificate.save(partial)
-        if vectors is not None:
-            write_files(sentence_files(vectors, model.config.hidden_size), partial)
+        config = read_facts(partial / CONFIG)
+        is_stock = not config["model_type"].startswith("tercet")
+        write_files(files | ({CONFIG: with_rotary_fields(config)} if is_stock else {}), partial)
 
     write_model(model, tokenizer, folder, add)
     return certificate
+
+
+def require_same_tokens(tokenizer: PreTrainedTokenizerBase, folder: Path, kind: str) -> None:
+    """Raise a `ValueError` if transformers reads another tokenizer than was saved, as beside some types."""
+    read = load_tokenizer(folder)
+    if read is not None and read(PROBE)["input_ids"] != tokenizer(PROBE)["input_ids"]:
+        raise ValueError(
+            f"transformers reads the tokenizer beside a {kind} as {type(read).__name__}, with other tokens: "
+            "export to another architecture, or import from a copy whose tokenizer it reads as it is"
+        )
 
 
 def write_model(
@@ -158,6 +177,7 @@ def write_model(
             model.save_pretrained(partial)
             if tokenizer is not None:
                 save_tokenizer(tokenizer, partial)
+                require_same_tokens(tokenizer, partial, model.config.model_type)
         add(partial)
         record_all(partial)
         if folder.is_symlink():

@@ -7,6 +7,8 @@
 
 Ours pool the states of the last layer and give the vector length 1. A folder that says more (a dense layer,
 the maximum, weighted means) is refused: without it, the vectors would be others.
+
+A cross-encoder makes no vectors, and has a Transformer alone; what becomes of its scores goes along.
 """
 
 import json
@@ -25,6 +27,11 @@ from .finished_run import read_facts
 MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"
 TRANSFORMER = "sentence_bert_config.json"
+OF_TRANSFORMER = "sentence_*_config.json"
+"""Names that earlier versions gave the same file, each for its architecture."""
+
+CROSS_ENCODER = "CrossEncoder"
+"""What the settings of a model that scores pairs say that it is."""
 
 PATHS = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
 """sentence-transformers' names of what makes a vector -> folders of their settings."""
@@ -41,6 +48,12 @@ OLD_NAMES = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
 }
 """Truths by which versions before 6 name the pooling, and later ones read it -> its name."""
+
+CHANGES = ("do_lower_case", "config_args", "config_kwargs", "processing_kwargs", "truncate_dim")
+"""Settings under which a model, or what is made of a text, is another one."""
+
+TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
+"""How later versions say that states are pooled; they can give other outputs, and write texts as chats."""
 
 DOCUMENTS = ("document", "passage", "corpus")
 """What the prompt of documents may be called, the first that is there."""
@@ -67,7 +80,7 @@ class SentenceVectors:
 def find_vectors(
     folder: Path, remedy: str, pooling: ClassifierPooling | None = None
 ) -> SentenceVectors | None:
-    """Read how a folder makes vectors; `None` if it has nothing of sentence-transformers'.
+    """Read how a folder makes vectors; `None` if it has nothing of sentence-transformers', or scores pairs.
 
     Args:
         folder: The model's.
@@ -82,16 +95,23 @@ def find_vectors(
     """
     if not (folder / MODULES).exists():
         return None
-    settings, transformer = read_facts(folder / SETTINGS), read_facts(folder / TRANSFORMER)
+    settings, modules = read_facts(folder / SETTINGS), read_modules(folder)
+    if settings.get("model_type") == CROSS_ENCODER:
+        if list(modules) != [("Transformer", "")]:
+            raise unlike(folder, " + ".join(name for name, _ in modules), remedy)
+        return None
+    transformer = read_facts(next(files_of_transformer(folder), folder / TRANSFORMER))
     prompts: dict[str, str] = settings.get("prompts") or {}
     default = prompts.get(settings.get("default_prompt_name") or "", "")
     documents = next((prompts[name] for name in DOCUMENTS if name in prompts), default)
-    names = module_paths(folder)
     if pooling is None:
-        pooling = known_pooling(folder, names, remedy, has_prompts=any(prompts.values()))
-        if transformer.get("do_lower_case") or settings.get("truncate_dim"):
-            raise unlike(folder, "lower-cased texts or cut vectors", remedy)
-    is_normalized = "Normalize" in names
+        pooling = known_pooling(folder, modules, remedy, has_prompts=any(prompts.values()))
+        changes = [name for name in CHANGES if (settings | transformer).get(name)]
+        if transformer.get("modality_config", {}).get("text", TEXT) != TEXT:
+            changes.append("modality_config")
+        if changes:
+            raise unlike(folder, f"settings of its own ({', '.join(changes)})", remedy)
+    is_normalized = "Normalize" in dict(modules)
     if not is_normalized and settings.get("similarity_fn_name") not in (None, "cosine"):
         warnings.warn(
             f"{folder} compares vectors by {settings['similarity_fn_name']}; here, they have length 1 and "
@@ -108,7 +128,7 @@ def find_vectors(
     )
 
 
-def module_paths(folder: Path) -> dict[str, str]:
+def read_modules(folder: Path) -> list[tuple[str, str]]:
     """Name the modules of a folder in their order, by the last part of their types, with their folders.
 
     Raises:
@@ -117,22 +137,23 @@ def module_paths(folder: Path) -> dict[str, str]:
     file = folder / MODULES
     try:
         modules = json.loads(file.read_bytes())
-        return {module["type"].rpartition(".")[2]: module.get("path", "") for module in modules}
+        return [(module["type"].rpartition(".")[2], module.get("path", "")) for module in modules]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{file} is damaged ({error}): copy it again, or remove it") from error
 
 
 def known_pooling(
-    folder: Path, names: dict[str, str], remedy: str, *, has_prompts: bool
+    folder: Path, modules: list[tuple[str, str]], remedy: str, *, has_prompts: bool
 ) -> ClassifierPooling:
     """Give our name of a folder's pooling.
 
     Raises:
         ValueError: It is none of ours, or not all that is done to states.
     """
-    if list(names) not in (list(PATHS)[:2], list(PATHS)):
+    names = [name for name, _ in modules]
+    if names not in (list(PATHS)[:2], list(PATHS)):
         raise unlike(folder, " + ".join(names), remedy)
-    told = read_facts(folder / names["Pooling"] / "config.json")
+    told = read_facts(folder / modules[1][1] / "config.json")
     modes = told.get("pooling_mode") or [name for key, name in OLD_NAMES.items() if told.get(key)]
     modes = [modes] if isinstance(modes, str) else list(modes)
     if len(modes) != 1 or modes[0] not in POOLINGS:
@@ -191,6 +212,14 @@ def vectors_of(model: TercetPreTrainedModel, folder: Path) -> SentenceVectors | 
     return SentenceVectors(model.config.classifier_pooling) if found is None and is_head else found
 
 
+def carried_files(vectors: SentenceVectors | None, folder: Path, width: int) -> dict[str, Any]:
+    """Give the JSON files that go with a model from its folder: how it makes vectors, or scores pairs."""
+    if vectors is not None:
+        return sentence_files(vectors, width)
+    names = [name for name in files_of_modules(folder) if "/" not in name]
+    return {name: json.loads((folder / name).read_bytes()) for name in names}
+
+
 def write_files(files: dict[str, Any], folder: Path) -> None:
     """Write JSON files into a folder."""
     for name, content in files.items():
@@ -198,13 +227,18 @@ def write_files(files: dict[str, Any], folder: Path) -> None:
         replace_text(folder / name, json.dumps(content, indent=2) + "\n")
 
 
-def files_of_vectors(folder: Path) -> Iterator[str]:
+def files_of_transformer(folder: Path) -> Iterator[Path]:
+    """Find what a folder says of the length of texts, in the name that is read first where it has several."""
+    yield from sorted(folder.glob(OF_TRANSFORMER), key=lambda file: (file.name != TRANSFORMER, file.name))
+
+
+def files_of_modules(folder: Path) -> Iterator[str]:
     """Name the files of a folder that sentence-transformers reads beside the model's own."""
     if not (folder / MODULES).exists():
         return
-    yield from (name for name in (MODULES, SETTINGS, TRANSFORMER) if (folder / name).exists())
-    for path in filter(None, module_paths(folder).values()):
-        files = (folder / path).glob("*") if ".." not in Path(path).parts else ()
-        yield from (
-            str(file.relative_to(folder)) for file in files if file.suffix in (".json", ".safetensors")
-        )
+    yield from (name for name in (MODULES, SETTINGS) if (folder / name).exists())
+    yield from (file.name for file in files_of_transformer(folder))
+    for _, path in read_modules(folder):
+        if path and not {"..", "/"} & {*Path(path).parts}:
+            files = (file for file in (folder / path).rglob("[!.]*") if file.is_file())
+            yield from (str(file.relative_to(folder)) for file in files)

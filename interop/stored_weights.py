@@ -105,14 +105,14 @@ def no_weights(folder: Path) -> ValueError:
     pickled = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
     if not pickled:
         return ValueError(
-            f"{folder} holds no weights (neither {SAFE_WEIGHTS_NAME} nor {SAFE_WEIGHTS_INDEX_NAME}): save "
-            "the model there with save_pretrained"
+            f"{folder} holds no weights (neither {SAFE_WEIGHTS_NAME} nor {SAFE_WEIGHTS_INDEX_NAME}; pickled "
+            "ones are not fetched from the Hub): save model and tokenizer in one folder with save_pretrained"
         )
     return ValueError(
         f"{folder} has its weights as a pickle ({shortened(pickled, 3)}), which may run arbitrary code when "
         f"it is loaded: convert them with `{loader_of(folder)}.from_pretrained({str(folder)!r}, "
-        f"use_safetensors=False, weights_only=True).save_pretrained({str(folder) + '-safetensors'!r})`, "
-        f"which loads tensors only"
+        f"use_safetensors=False, weights_only=True).save_pretrained({str(folder)!r})`, which loads tensors "
+        "only"
     )
 
 

@@ -13,7 +13,7 @@ from ..modeling.configuration_tercet import TercetEncoderConfig, TercetSeq2SeqCo
 from .architecture import Architecture, Counterpart, Field
 from .rearrangements import FirstScaled, Place
 from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS, LABELS
-from .weights import Dropped, Via
+from .weights import Dropped, Via, has_own_head
 
 
 def score_scale(place: Place) -> float:
@@ -64,8 +64,7 @@ def activation(config: Any) -> str:
 
 def is_tied(stock: PreTrainedModel) -> bool:
     """Tell whether the LM head is the table of token vectors: the configuration does not."""
-    head = stock.get_output_embeddings()
-    return head is None or head.weight is stock.get_input_embeddings().weight
+    return not has_own_head(stock)
 
 
 FIELDS = {

@@ -178,6 +178,15 @@ def tied_names(model: nn.Module) -> list[list[str]]:
     return list(names.values())
 
 
+def has_own_head(model: Any) -> bool:
+    """Tell whether a model's LM head is another tensor than its table of token vectors.
+
+    transformers ties no head that files have as another one, although `tie_word_embeddings` stays true.
+    """
+    head = model.get_output_embeddings()
+    return head is not None and head.weight is not model.get_input_embeddings().weight
+
+
 def filled(pattern: str, parts: tuple[str, ...]) -> Iterator[str]:
     """Put parts in place of stars, and each of the listed names in place of the braces."""
     for part in parts:

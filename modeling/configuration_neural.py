@@ -16,7 +16,10 @@ from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 
-OF_TRANSFORMERS = {
+OF_CROSS_ENCODERS = {"sentence_transformers", "sbert_ce_default_activation_function"}
+"""How a configuration tells sentence-transformers what to make of scores, later versions and earlier ones."""
+
+OF_TRANSFORMERS = OF_CROSS_ENCODERS | {
     "attn_implementation",
     "auto_map",
     "custom_pipelines",

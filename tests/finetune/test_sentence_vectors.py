@@ -1,12 +1,13 @@
 """A model gives sentence-transformers the vectors that it gives us, and those that its folder says."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from datasets import Dataset
 from torch import device
-from transformers import AutoTokenizer, BertConfig, BertModel
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
 
 from tercet.finetune.prediction import Predictor, predict_file
 from tercet.finetune.run import finetune
@@ -27,19 +28,23 @@ OLD = {
 }
 
 
+def bert(bases, **fields):
+    """Describe a small BERT for a tokenizer of the tests."""
+    return BertConfig(
+        vocab_size=len(AutoTokenizer.from_pretrained(bases / "encoder")), hidden_size=32, num_hidden_layers=2,
+        num_attention_heads=2, intermediate_size=64, max_position_embeddings=64, initializer_range=0.3,
+        **fields,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def published(bases, tmp_path):
     """Write a stock BERT with what sentence-transformers reads."""
 
     def publish(pooling, modules=("Transformer", "Pooling", "Normalize"), settings=None, transformer=None):
         folder = tmp_path / "published"
-        tokenizer = AutoTokenizer.from_pretrained(bases / "encoder")
-        config = BertConfig(
-            vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
-            intermediate_size=64, max_position_embeddings=64, initializer_range=0.3,
-        )  # fmt: skip
-        BertModel(config).save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        BertModel(bert(bases)).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(bases / "encoder").save_pretrained(folder)
         paths = {name: f"{idx}_{name}" if idx else "" for idx, name in enumerate(modules)}
         told = [
             {"idx": idx, "name": str(idx), "path": path, "type": f"sentence_transformers.models.{name}"}
@@ -118,7 +123,9 @@ def test_published_vectors_stay_the_same_wherever_their_model_goes(
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, {}, r"pooling cls \+ mean"),
         ("weightedmean", {}, "by the pooling weightedmean"),
         ({}, {}, "by the pooling none"),
-        ("cls", {"transformer": {"do_lower_case": True}}, "by lower-cased texts"),
+        ("cls", {"transformer": {"do_lower_case": True}}, r"by settings of its own \(do_lower_case"),
+        ("cls", {"transformer": {"config_args": {"is_causal": False}}}, r"own \(config_args"),
+        ("cls", {"transformer": {"modality_config": {"text": {"method": "chat"}}}}, r"own \(modality_config"),
         (
             {"pooling_mode": "mean", "include_prompt": False},
             {"settings": {"prompts": {"query": "x"}}},
@@ -148,6 +155,60 @@ def test_vectors_keep_their_length_when_they_are_imported(published, tmp_path):
         library.SentenceTransformer(str(each), device="cpu") for each in (tmp_path / "imported", source)
     )
     np.testing.assert_allclose(own.encode(TEXTS), wanted.encode(TEXTS), atol=1e-4)
+
+
+def test_length_of_texts_is_found_in_files_of_all_names(published, tmp_path):
+    source = published("mean", transformer={"max_seq_length": 24})
+    (source / "sentence_bert_config.json").rename(source / "sentence_distilbert_config.json")
+    assert find_vectors(source, "").max_length == 24
+    assert "sentence_distilbert_config.json" in {
+        path.name for path in uploaded(source, tmp_path / "up").glob("*")
+    }
+
+
+def test_all_modules_are_sent(published, tmp_path):
+    """Also of those that several have the type of (uniem issue 130)."""
+    library = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    base = [*library.SentenceTransformer(str(published("mean")), device="cpu")]
+    dense = library.sentence_transformer.modules.Dense
+    model = library.SentenceTransformer(
+        modules=[*base[:2], dense(32, 64), dense(64, 8), base[2]], device="cpu"
+    )
+    model.save_pretrained(str(tmp_path / "saved"))
+    sent = library.SentenceTransformer(str(uploaded(tmp_path / "saved", tmp_path / "up")), device="cpu")
+    np.testing.assert_allclose(sent.encode(TEXTS[:3]), model.encode(TEXTS[:3]), atol=1e-6)
+
+
+@pytest.mark.parametrize("is_saved_again", [False, True])
+def test_scores_of_a_cross_encoder_stay_what_they_are(is_saved_again, bases, tmp_path):
+    """Its folder says that they are no logits (sentence-transformers issue 1058), in either of two files."""
+    library = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    source, pairs = tmp_path / "source", list(pairwise(TEXTS))
+    config = bert(
+        bases, num_labels=1, sentence_transformers={"activation_fn": "torch.nn.modules.linear.Identity"}
+    )
+    BertForSequenceClassification(config).save_pretrained(source)
+    AutoTokenizer.from_pretrained(bases / "encoder").save_pretrained(source)
+    scorer = library.CrossEncoder(str(source), device="cpu")
+    if is_saved_again:
+        scorer.save_pretrained(str(source := tmp_path / "again"))
+    import_model(str(source), str(tmp_path / "imported"))
+    export_model(str(tmp_path / "imported"), str(tmp_path / "exported"))
+    for folder in (tmp_path / "imported", tmp_path / "exported", uploaded(source, tmp_path / "uploaded")):
+        own = library.CrossEncoder(str(folder), device="cpu").predict(pairs)
+        np.testing.assert_allclose(own, scorer.predict(pairs), atol=1e-4, err_msg=folder.name)
+
+
+def test_numbers_of_a_regression_are_those_of_a_cross_encoder(recipe_of, tmp_path):
+    library = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    rows = [{"text": text, "other": other, "score": len(other) / 4} for text, other in pairwise(TEXTS)]
+    file = str(write_rows(tmp_path / "pairs.jsonl", rows * 4))
+    recipe = recipe_of(
+        "regression", task={"texts": ["text", "other"]}, data={"train": file, "validation": file}
+    )
+    found = Predictor(tuned := finetune(recipe), device("cpu")).predict(Dataset.from_list(rows))
+    wanted = library.CrossEncoder(str(tuned), device="cpu").predict(list(pairwise(TEXTS)))
+    np.testing.assert_allclose([each["score"] for each in found], wanted, atol=1e-4)
 
 
 @pytest.mark.parametrize("member", ["encoder", "decoder"])

@@ -51,6 +51,8 @@ def run(tmp_path) -> Path:
     (folder / "model" / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     (folder / "model" / "tokenizer_config.json").write_text(json.dumps({"name_or_path": "/home/me/tok"}))
     (folder / "model" / "tokenizer.json").write_text('{"version": "1.0"}')
+    (folder / "model" / "additional_chat_templates").mkdir()
+    (folder / "model" / "additional_chat_templates" / "tool_use.jinja").write_text("{{ messages }}")
     CERTIFICATE.save(folder / "model")
     texts = {"train": [{"name": "books.txt", "bytes": 1234, "sha256": "ab" * 32}]}
     (folder / "texts.json").write_text(json.dumps(texts))
@@ -81,7 +83,7 @@ def test_only_what_others_need_is_sent(run):
     shards = {path.name for path in model.glob("*.safetensors")}
     config = json.loads(published(run)["config.json"])
     expected = {"README.md", "config.json", "generation_config.json", "tokenizer_config.json", "recipe.yaml"}
-    expected |= {"tokenizer.json"}
+    expected |= {"tokenizer.json", "additional_chat_templates/tool_use.jinja"}
     expected |= {"certificate.json", "curves.png", "model.safetensors.index.json", *shards}
     assert len(shards) > 1
     assert set(published(run)) == expected | {path.name for path in code_files(config["auto_map"])}
@@ -126,6 +128,22 @@ def test_code_that_was_saved_with_a_model_stays_its_own(run):
     (run / "model" / "mine.py").write_text("class Model: ...\n")
     assert {name for name in published(run) if name.endswith(".py")} == {"mine.py"}
     assert json.loads(published(run)["config.json"])["auto_map"] == config["auto_map"]
+
+
+@pytest.mark.parametrize("reference", ["modeling.Model", "me/else--modeling.Model"])
+def test_code_that_is_named_and_not_there_is_that_of_this_installation(run, reference):
+    """As after a model of the Hub was loaded by this installation, and saved (transformers issue 24737)."""
+    sent, file = published(run), run / "model" / "config.json"
+    named = {"AutoConfig": reference, "AutoModelForCausalLM": reference}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"auto_map": named}))
+    assert {name for name in published(run) if name.endswith(".py")} == {n for n in sent if n.endswith(".py")}
+    assert json.loads(published(run)["config.json"]) == json.loads(sent["config.json"])
+
+
+def test_labels_stay_in_the_order_of_their_numbers(run):
+    file, names = run / "model" / "config.json", {str(number): f"n{number}" for number in range(12)}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"id2label": names}))
+    assert list(json.loads(published(run)["config.json"])["id2label"]) == [*names]
 
 
 def test_stock_models_take_no_code_along(run):

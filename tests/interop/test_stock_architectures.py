@@ -185,6 +185,18 @@ def test_decoder_that_starts_with_the_end_of_the_text_does_so_with_us(stock, nam
     assert ours.config.decoder_start_token_id == ours.config.eos_token_id == 2
 
 
+@pytest.mark.parametrize("name", ["LlamaForCausalLM", "GPT2LMHeadModel"])
+def test_texts_without_ends_have_none_elsewhere(stock, name: str) -> None:
+    ours = from_stock(stock(name, bos_token_id=None, eos_token_id=None))
+    for model in (ours, to_stock(ours)):
+        assert (model.config.bos_token_id, model.config.eos_token_id) == (None, None)
+
+
+def test_decoder_that_reads_in_both_directions_is_refused(stock) -> None:
+    with pytest.raises(ValueError, match=r"is_causal=False \(ours can only be True"):
+        from_stock(stock("Qwen2Model", is_causal=False))
+
+
 def test_unsupported_option_is_named(stock) -> None:
     with pytest.raises(ValueError, match=r"scale_attn_weights=False \(ours can only be True\)"):
         from_stock(stock("GPT2LMHeadModel", scale_attn_weights=False))

@@ -12,6 +12,7 @@ from transformers import GPTNeoXForCausalLM, PreTrainedModel
 
 from tercet.__main__ import main
 from tercet.interop import from_stock, to_stock
+from tercet.interop.own_model import load_ours
 from tercet.interop.source import load_stock
 
 VERSION_1_1 = {"feed_forward_proj": "gated-gelu", "d_kv": 4, "tie_word_embeddings": False}
@@ -54,6 +55,22 @@ def test_untied_head_in_many_files_goes_in_and_out_again(untied, tmp_path: Path,
     assert loaded.lm_head.weight is not loaded.get_input_embeddings().weight
     for tensor, value in model.state_dict().items():
         assert torch.equal(loaded.state_dict()[tensor], value), tensor
+
+
+@pytest.mark.parametrize(
+    "name", ["LlamaForCausalLM", "GPT2LMHeadModel", "BertForMaskedLM", "BartForConditionalGeneration"]
+)
+def test_head_of_its_own_comes_in_whatever_is_said_of_it(untied, tmp_path: Path, name: str) -> None:
+    """Files have both tensors, and the configuration says that they are one (transformers issue 42612)."""
+    model = untied(name, tie_word_embeddings=True)
+    model.save_pretrained(tmp_path / "stock")
+    loaded = load_stock(str(tmp_path / "stock"))
+    assert torch.equal(loaded.get_output_embeddings().weight, model.get_output_embeddings().weight)
+    from_stock(loaded).save_pretrained(tmp_path / "ours")
+    assert json.loads((tmp_path / "ours" / "config.json").read_text())["tie_word_embeddings"] is False
+    ours = load_ours(str(tmp_path / "ours"))
+    for table in ("get_input_embeddings", "get_output_embeddings"):
+        assert torch.equal(getattr(ours, table)().weight, getattr(model, table)().weight), table
 
 
 @pytest.mark.parametrize("name", ["T5ForConditionalGeneration", "MT5ForConditionalGeneration"])
