@@ -148,7 +148,8 @@ def knows_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRe
     wanted = task.config_fields.get("id2label")
     if wanted is None or recipe.new_head or not architecture.endswith(task.head):
         return True
-    known, names = [str(name) for name in (config.id2label or {}).values()], list(wanted.values())
+    known = [str(name) for _, name in sorted((config.id2label or {}).items())]  # a file may have 10 before 2
+    names = list(wanted.values())
     if known == names:
         return True
     if len(known) != len(names) or known != [f"LABEL_{number}" for number in range(len(known))]:

@@ -36,7 +36,7 @@ def classifier(folder, bases, **fields):
     tokenizer = AutoTokenizer.from_pretrained(bases / "encoder")
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=64, num_labels=3, **fields,
+        intermediate_size=64, **{"num_labels": 3} | fields,
     )  # fmt: skip
     model = BertForSequenceClassification(config)
     model.save_pretrained(folder)
@@ -86,6 +86,18 @@ def test_a_head_with_names_is_kept_for_these_labels_in_its_order(values, remedy,
     assert head_for(names, tmp_path, label_names=tuple(names)).equal(weight)
     with pytest.raises(ValueError, match=remedy):
         head_for(values, tmp_path)
+
+
+def test_the_order_of_a_heads_labels_is_that_of_their_numbers(bases, tmp_path):
+    """Not that of a file whose keys were sorted as texts (MIC-DKFZ/nnUNet, issue 607, is about such)."""
+    names = [f"label {letter}" for letter in "abcdefghijkl"]
+    weight = classifier(tmp_path, bases, num_labels=12, id2label=dict(enumerate(names)))
+    file = tmp_path / "config.json"
+    told = json.loads(file.read_text())
+    told["id2label"] = {key: told["id2label"][key] for key in sorted(told["id2label"])}
+    assert list(told["id2label"])[2] == "10"
+    file.write_text(json.dumps(told))
+    assert head_for(names, tmp_path).equal(weight)
 
 
 @pytest.mark.parametrize("model_class", [BertModel, BertForSequenceClassification])
