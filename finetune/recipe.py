@@ -175,7 +175,7 @@ class FineTuningRecipe:
     training: FineTuningSchedule = field(default_factory=FineTuningSchedule)
     """Optimization."""
     lora: LoraRecipe | None = None
-    """If set, only low-rank adapters and the head are trained."""
+    """If set, only low-rank adapters and a task's head are trained, not a language model's head."""
     adaptation: AdaptationRecipe | None = None
     """If set, the model is first pretrained further; the task is also trained without it, for comparison."""
     grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
