@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenization_for
 from ..objectives.writing import read_out
@@ -26,6 +26,7 @@ from .chat_encoding import (
     ASSISTANT,
     Dialogue,
     encode_dialogues,
+    answer_end,
     encode_prompts,
     give_template,
     require_room,
@@ -36,6 +37,7 @@ from .examples import LabelledExamples
 from .task import Facts, Prediction, Task, shortened
 from .task_recipes import ChatRecipe
 
+from .writing_defaults import settle_ends
 DIGITS = 6
 """Decimals of a prediction's loss."""
 
@@ -83,6 +85,10 @@ class Chat(Task):
         return self.recipe.generate
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
+    def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Let the model stop where the template ends an answer."""
+        settle_ends(model, tokenizer, answer_end(tokenizer))
+
         """Encode dialogues with the targets in them; without labels, up to where the assistant begins."""
         self.encoder = encoder
         dialogues = dialogues_in(rows, self.recipe, labelled=labelled)

@@ -61,6 +61,25 @@ def give_template(tokenizer: PreTrainedTokenizerBase) -> None:
         tokenizer.chat_template = DEFAULT_TEMPLATE
 
 
+def answer_end(tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """Give the special token with which the chat template ends an answer, or `None` if it has none there.
+
+    Raises:
+        ValueError: The template refuses a question with its answer.
+    """
+    exchange = [{"role": "user", "content": "?"}, {"role": ASSISTANT, "content": "."}]
+    try:
+        encoded = encode(exchange, tokenizer)
+    except TemplateError as error:
+        raise ValueError(
+            f"the tokenizer's chat template refuses a question with its answer ({first_line(error)}): save "
+            "the tokenizer with another template"
+        ) from error
+    special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+    ends = [number for number in encoded.ids[encoded.is_target].tolist() if number in special]
+    return ends[-1] if ends else None
+
+
 def encode_dialogues(
     dialogues: Sequence[Dialogue], tokenizer: PreTrainedTokenizerBase, max_length: int
 ) -> list[EncodedDialogue]:

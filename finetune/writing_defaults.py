@@ -2,6 +2,7 @@
 
 task.longest_target, task.num_beams    a model is scored so, and asked so without further words
 the language of the targets            what the decoder starts from, or writes first (mBART, NLLB)
+the end of answers in a chat template  where a chat model stops, beside the ends that it has
 """
 
 import warnings
@@ -53,6 +54,30 @@ def settle_writing(
     for name, value in wanted.items():
         setattr(config, name, value)
     require_savable(config)
+
+
+def settle_ends(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, end: int | None) -> None:
+    """Let a model stop writing behind the token that ends the answers which it learns, too.
+
+    Warns:
+        UserWarning: It did not, or nothing ends an answer.
+    """
+    config: Any = model.generation_config
+    known = config.eos_token_id
+    ends = [] if known is None else known if isinstance(known, list) else [known]
+    if end is None:
+        warnings.warn(
+            "the chat template ends answers with no special token, so that the model does not learn to stop: "
+            "save the tokenizer with a template that writes its eos_token there",
+            stacklevel=2,
+        )
+    elif end not in ends:
+        config.eos_token_id = [*ends, end]
+        warnings.warn(
+            f"the chat template ends answers with {tokenizer.decode([end])!r}: the model stops there, too; "
+            f"its generation_config.json said eos_token_id = {known}",
+            stacklevel=2,
+        )
 
 
 def in_words(values: Mapping[str, Any]) -> str:

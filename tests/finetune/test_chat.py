@@ -2,11 +2,13 @@
 
 import json
 import random
+import warnings
 
 import numpy as np
 import pytest
 import torch
-from transformers import pipeline
+from datasets import Dataset
+from transformers import AutoTokenizer, pipeline
 
 import tercet
 from tercet.configs.recipe import parse_recipe
@@ -17,6 +19,8 @@ from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
+from tercet.finetune.task_recipes import ChatRecipe
+from tercet.finetune.tasks import build_task
 from tercet.text.bad_records import RowError
 from tercet.training.examples import pick
 from tercet.training.objective import IGNORE
@@ -227,6 +231,38 @@ def test_an_answer_does_not_depend_on_those_written_beside_it(recipe_on):
         assert together == [
             ids[: min([ids.index(end) + 1 for end in ends if end in ids], default=None)] for ids in written
         ]
+
+
+def test_a_model_stops_where_its_template_ends_an_answer(bases):
+    """Which need not be the end of texts that it knows (huggingface/trl, issue 2059)."""
+    known = tercet.TercetDecoderForCausalLM.from_pretrained(bases / "decoder")
+    tokenizer = AutoTokenizer.from_pretrained(bases / "decoder")
+    chat, known_end = build_chat(), known.generation_config.eos_token_id
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chat.prepare_tokenizer(tokenizer)
+        chat.prepare_model(known, tokenizer)
+    assert known.generation_config.eos_token_id == known_end
+    tokenizer.chat_template = CHATML
+    with pytest.warns(
+        UserWarning, match="ends answers with no special token, so that the model does not learn"
+    ):
+        chat.prepare_model(known, tokenizer)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|assistant|>", "<|end|>"]})
+    for template in (CHATML, CHATML.replace("{% generation %}", "").replace("{% endgeneration %}", "")):
+        known.generation_config.eos_token_id = known_end
+        tokenizer.chat_template = template
+        with pytest.warns(UserWarning, match=r"ends answers with '<\|end\|>': the model stops there, too"):
+            chat.prepare_model(known, tokenizer)
+        ends = known.generation_config.eos_token_id
+        assert ends == [known_end, tokenizer.convert_tokens_to_ids("<|end|>")]
+        chat.prepare_model(known, tokenizer)
+        assert known.generation_config.eos_token_id == ends
+
+
+def build_chat(dialogues=None):
+    """Make the task of a few dialogues."""
+    return build_task(ChatRecipe("chat"), Dataset.from_list(dialogues or rows(4, 0)))
 
 
 def test_a_last_answer_that_does_not_fit_is_not_written(recipe_on):
