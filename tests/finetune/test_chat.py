@@ -265,6 +265,14 @@ def build_chat(dialogues=None):
     return build_task(ChatRecipe("chat"), Dataset.from_list(dialogues or rows(4, 0)))
 
 
+def test_what_messages_have_beside_role_and_content_is_told():
+    """Such as weights of answers that are not to be learned (axolotl-ai-cloud/axolotl, pull request 1703)."""
+    question, answer = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
+    with pytest.warns(UserWarning, match=r"have 'weight' in 2, 'name' in 1, which is not read: role and"):
+        build_chat([{"messages": [question | {"name": "x"}, answer | {"weight": 0}]},
+                    {"messages": [question | {"name": None}, answer | {"weight": 1}]}])  # fmt: skip
+
+
 def test_a_last_answer_that_does_not_fit_is_not_written(recipe_on):
     """It is not that of an earlier turn either, with which it would be compared."""
     long = [{"role": "user", "content": "the cat " * 20}, {"role": "assistant", "content": "cat"}]
