@@ -11,6 +11,7 @@ The cells of a table are the texts that stand there: nothing stands for a missin
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -127,12 +128,14 @@ def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]
 
 
 def plain(name: str) -> str:
-    r"""Give a name without white space at its ends, and with single spaces within.
+    r"""Give a name without white space at its ends, with single spaces within, and with composed letters.
+
+    Tables from some systems have an accent behind its letter, which looks the same (Unicode's NFC and NFD).
 
     >>> plain("very\t good\u00a0")
     'very good'
     """
-    return " ".join(name.split())
+    return unicodedata.normalize("NFC", " ".join(name.split()))
 
 
 def number_of(value: Any) -> int | float | None:

@@ -1,5 +1,7 @@
 """A label is the same however a file writes it, and what is none is told with its row."""
 
+import warnings
+
 import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
@@ -9,7 +11,7 @@ from tercet.finetune.task_recipes import ClassificationRecipe, MultiLabelRecipe
 from tercet.finetune.texts import Classification, MultiLabel
 from tercet.text.row_files import read_file
 
-pytestmark = pytest.mark.filterwarnings("ignore:column 'label' has labels with white space")
+pytestmark = pytest.mark.filterwarnings("ignore:column 'label' has labels")
 
 
 def column(values, feature=None):
@@ -41,6 +43,7 @@ def found(values, names=(), feature=None):
         (["1", "one"], ["1", "one"], [0, 1]),
         ([" a", "a\t", "a\u00a0", "b"], ["a", "b"], [0, 0, 0, 1]),
         (["very  good", "very good", "bad"], ["bad", "very good"], [1, 1, 0]),
+        (["caf\u00e9", "cafe\u0301", "bar"], ["bar", "caf\u00e9"], [1, 1, 0]),
     ],
 )
 def test_labels_are_called_what_they_are(values, names, numbers):
@@ -92,7 +95,7 @@ def test_the_numbers_of_one_column_are_no_numbers_of_another_ones_names():
 def test_white_space_in_labels_is_left_out_and_told():
     rows = column(["good", "good ", "good ", "bad\u00a0", "bad"])
     with pytest.warns(
-        UserWarning, match=r"'label' has labels with white space, left out: 'good ' in 2, 'bad"
+        UserWarning, match=r"'label' has labels with white space, left out, or .*: 'good ' in 2, 'bad"
     ):
         labels = find_labels(rows, "label")
     assert labels.numbers_of(column([" good", "bad\t"]), "label").tolist() == [1, 0]
@@ -100,6 +103,15 @@ def test_white_space_in_labels_is_left_out_and_told():
     assert found([0, 1], feature=ClassLabel(names=["no ", "yes"])) == (["no", "yes"], [0, 1])
     tags = column([["B-X", "I-X "], ["O", "B-X"]])
     assert find_labels(tags, "label", are_lists=True).names == ["B-X", "I-X", "O"]
+
+
+def test_labels_that_differ_in_case_alone_are_told():
+    with pytest.warns(UserWarning, match=r"differ in upper and lower case alone \(Yes, yes\): each is one"):
+        assert found(["Yes", "no", "yes"])[0] == ["Yes", "no", "yes"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found(["Yes", "yes"], names=("Yes", "yes"))
+        found(["yes", "no"])
 
 
 def test_labels_in_lists_are_found():
