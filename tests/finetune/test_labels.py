@@ -123,6 +123,15 @@ def test_labels_in_lists_are_found():
     assert find_labels(rows, "label", are_lists=True).names == ["0", "1", "10"]
 
 
+def test_balanced_labels_weigh_alike_and_training_rows_one_on_average():
+    """A label that is only named weighs one: it had the weight of a thousand million rows."""
+    recipe = ClassificationRecipe(
+        kind="classification", class_weights="balanced", label_names=("a", "b", "c")
+    )
+    task = Classification(recipe, Classification.find(recipe, column(["a", "a", "a", "b"])))
+    assert task.objective().weights_of_labels.tolist() == pytest.approx([2 / 3, 2, 1])
+
+
 def test_a_configuration_knows_the_names():
     labels = Labels(["neg", "pos"])
     assert len(labels) == 2
