@@ -5,7 +5,7 @@ data       the rows                            training   optimization, epochs, 
 and optionally: lora (low-rank adapters), adaptation (pretraining on in-domain text), grid (grid search)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -201,7 +201,7 @@ class FineTuningRecipe:
         return self.folder / "model"
 
 
-Combinations = list[tuple[dict[str, Any], FineTuningRecipe]]
+Combinations = Sequence[tuple[dict[str, Any], FineTuningRecipe]]
 """Keys with the values that are tried together, and the recipe that has them."""
 
 

@@ -87,3 +87,18 @@ def test_tasks_of_an_earlier_version_are_read(tmp_path):
     (tmp_path / "task.json").write_text(json.dumps({"task": told, "facts": {"most_frequent": 1}}))
     task = load_task(tmp_path)
     assert (task.recipe.target, task.metric_for_best_model) == ("number", "accuracy")
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ({"training.frozen_layers": [0, 9]}, "frozen_layers is 9, but the model has 2 layers"),
+        ({"model.overrides.hidden_size": [32, 48]}, "model.overrides do not fit its weights"),
+        ({"model.overrides.num_layers": [2]}, "num_layers is not a field of TercetEncoderConfig"),
+    ],
+)
+def test_what_a_grid_cannot_try_is_told_before_anything_is_tried(grid, message, recipe_of):
+    recipe = recipe_of("classification", grid=grid)
+    with pytest.raises(ValueError, match=message):
+        finetune(recipe)
+    assert not recipe.folder.exists()
