@@ -24,6 +24,9 @@ from .task_recipes import TaskRecipe
 VARIABLE = ("training.", "lora.", "model.overrides.")
 """What the keys of a grid begin with: what changes neither rows nor weights to begin with."""
 
+OF_LABELS = ("id2label", "label2id", "problem_type")
+"""Fields of a model's configuration that tell of the task's labels."""
+
 
 @dataclass(frozen=True)
 class TaggerRecipe:
@@ -54,6 +57,14 @@ class PretrainedModelRecipe:
     tagger: TaggerRecipe | None = None
     """If set, a tagger reads the model's word vectors, and the model does not learn along; `overrides` are
     then fields of the tagger's configuration: `hidden_size`, `projection_size`, ..."""
+
+    def __post_init__(self):
+        for name in OF_LABELS:
+            if name in self.overrides:
+                raise ValueError(
+                    f"model.overrides.{name}: what labels there are is the task's to say, and kept with the "
+                    "model; remove it, and name labels in task.label_names"
+                )
 
 
 @dataclass(frozen=True)

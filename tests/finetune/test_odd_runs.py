@@ -102,3 +102,11 @@ def test_what_a_grid_cannot_try_is_told_before_anything_is_tried(grid, message, 
     with pytest.raises(ValueError, match=message):
         finetune(recipe)
     assert not recipe.folder.exists()
+
+
+@pytest.mark.parametrize("name", ["id2label", "label2id", "problem_type"])
+def test_a_configuration_says_of_labels_what_the_task_does(name, recipe_of):
+    with pytest.raises(
+        ValueError, match=rf"model\.overrides\.{name}: what labels there are is the task's to say"
+    ):
+        recipe_of("classification", model={"overrides": {name: None}})
