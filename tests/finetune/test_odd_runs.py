@@ -3,10 +3,13 @@
 import json
 import math
 
+import numpy as np
 import pytest
+from datasets import Dataset
 
 from tercet.finetune.evaluation import prediction_loop
 from tercet.finetune.prepared import prepare
+from tercet.finetune.regression import Regression
 from tercet.finetune.run import finetune
 from tercet.finetune.splits import find_task, read_splits
 from tercet.finetune.tasks import load_task
@@ -110,3 +113,11 @@ def test_a_configuration_says_of_labels_what_the_task_does(name, recipe_of):
         ValueError, match=rf"model\.overrides\.{name}: what labels there are is the task's to say"
     ):
         recipe_of("classification", model={"overrides": {name: None}})
+
+
+def test_small_numbers_are_predicted_and_scored_as_they_are(recipe_of):
+    recipe = recipe_of("regression")
+    numbers = np.array([[3e-7], [1e-7], [2e-7]], dtype=np.float32)
+    found = Regression(recipe.task, {}).predictions(list(numbers), Dataset.from_dict({"text": list("abc")}))
+    assert found == [{"score": 3e-7}, {"score": 1e-7}, {"score": 2e-7}]
+    assert Regression(recipe.task, {}).score(found, numbers[:, 0])["pearson"] == pytest.approx(1)
