@@ -5,9 +5,11 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from datasets import Dataset
 
 from tercet.finetune.evaluation import prediction_loop
+from tercet.finetune.prediction import Predictor
 from tercet.finetune.prepared import prepare
 from tercet.finetune.regression import Regression
 from tercet.finetune.run import finetune
@@ -90,6 +92,10 @@ def test_tasks_of_an_earlier_version_are_read(tmp_path):
     (tmp_path / "task.json").write_text(json.dumps({"task": told, "facts": {"most_frequent": 1}}))
     task = load_task(tmp_path)
     assert (task.recipe.target, task.metric_for_best_model) == ("number", "accuracy")
+    with pytest.raises(
+        ValueError, match="did not keep how many tokens of a row the model reads: fine-tune it"
+    ):
+        Predictor(tmp_path, torch.device("cpu"))
 
 
 @pytest.mark.parametrize(
