@@ -2,7 +2,8 @@
 
 A column holds names, or the numbers 0, 1, ... of names that the data set or the recipe knows. How a file
 writes a label does not matter: 1, 1.0 and "1" are the same one, and so are true and "True". White space at
-its ends is no part of a name, within it all white space is one space, and an accent is one with its letter.
+its ends is no part of a name, within it all white space is one space, an accent is one with its letter, and
+what cannot be seen is left out.
 """
 
 import re
@@ -137,7 +138,8 @@ def find_labels(
     if spaced:
         shown = ", ".join(f"{spelling!r} in {count:,}" for spelling, count in spaced.most_common(MOST_SHOWN))
         warnings.warn(
-            f"column {column!r} has labels with white space, left out, or loose accents, joined: {shown}",
+            f"column {column!r} has labels with white space or unseen characters, left out, or loose "
+            f"accents, joined: {shown}",
             stacklevel=2,
         )
     known = names_known(rows, column, names)
