@@ -92,7 +92,7 @@ def compute_outputs(
         needs: What is kept.
     """
     inputs: dict[str, Any] = {name: value for name, value in batch.items() if name in READ}
-    if not getattr(model.config, "type_vocab_size", 0):
+    if getattr(model.config, "type_vocab_size", 0) < 2:
         inputs.pop("token_type_ids", None)
     recorder = HeadRecorder() if needs.heads else None
     outputs: Any = base_of(model)(

@@ -249,7 +249,7 @@ class TaskDistillation(Objective):
 
 def unread_by(model: TercetPreTrainedModel) -> tuple[str, ...]:
     """Name what a batch may hold that a model does not read."""
-    has_types = bool(getattr(model.config, "type_vocab_size", 0))
+    has_types = getattr(model.config, "type_vocab_size", 0) > 1
     return (IS_LABELLED,) if has_types else (IS_LABELLED, "token_type_ids")
 
 

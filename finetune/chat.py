@@ -7,8 +7,9 @@ answer of each row as it writes it on its own.
 Legend: E rows.
 """
 
+import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,9 @@ from .writing_defaults import settle_end
 DIGITS = 6
 """Decimals of a prediction's loss."""
 
+READ = ("role", "content")
+"""What is read of a message."""
+
 
 class Chat(Task):
     """The assistant's turns of a dialogue."""
@@ -72,7 +76,9 @@ class Chat(Task):
 
     @staticmethod
     def find(recipe: ChatRecipe, train: Dataset) -> Facts:
-        """Find out how BLEU has to cut the answers."""
+        """Find out how BLEU has to cut the answers; tell what else than role and content messages have."""
+        if recipe.prompt is None:
+            tell_of_unread(lists_of(train, recipe.messages, "messages"), recipe.messages)
         return {"tokenization": tokenization_for(last_answers(dialogues_in(train, recipe, labelled=True)))}
 
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -211,12 +217,25 @@ def is_message(message: Any) -> bool:
     """Tell whether a value is a message: a role, and a content that is not blank."""
     if not isinstance(message, dict):
         return False
-    return all(isinstance(text := message.get(key), str) and text.strip() for key in ("role", "content"))
+    return all(isinstance(text := message.get(key), str) and text.strip() for key in READ)
+
+
+def tell_of_unread(dialogues: Iterable[Sequence[dict[str, Any]]], column: str) -> None:
+    """Warn of what messages have that is not read, such as calls of tools, or weights of answers."""
+    fields = (field for dialogue in dialogues for message in dialogue for field in message.items())
+    unread = Counter(key for key, value in fields if key not in READ and value not in (None, "", [], {}))
+    if unread:
+        told = ", ".join(f"{key!r} in {count:,}" for key, count in unread.most_common())
+        warnings.warn(
+            f"messages in column {column!r} have {told}, which is not read: role and content are, and all "
+            "answers are learned",
+            stacklevel=2,
+        )
 
 
 def plain(messages: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     """Keep the role and the content of messages."""
-    return [{key: message[key] for key in ("role", "content")} for message in messages]
+    return [{key: message[key] for key in READ} for message in messages]
 
 
 def exchange(prompt: str, completion: str | None) -> list[dict[str, str]]:

@@ -145,7 +145,8 @@ def answer(model: nn.Module, prompts: Sequence[Tensor], room: int) -> list[np.nd
         found = generator.generate(
             input_ids=ids, attention_mask=mask, max_new_tokens=room, do_sample=False, pad_token_id=FILLER
         )
-    ends = np.atleast_1d(generator.generation_config.eos_token_id or [])
+    known = generator.generation_config.eos_token_id
+    ends = np.atleast_1d([] if known is None else known)
     return [up_to_end(row, ends) for row in found[:, longest:].cpu().numpy()]
 
 

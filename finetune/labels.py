@@ -2,7 +2,8 @@
 
 A column holds names, or the numbers 0, 1, ... of names that the data set or the recipe knows. How a file
 writes a label does not matter: 1, 1.0 and "1" are the same one, and so are true and "True". White space at
-its ends is no part of a name, and within it all white space is one space.
+its ends is no part of a name, within it all white space is one space, an accent is one with its letter, and
+what cannot be seen is left out.
 """
 
 import re
@@ -126,7 +127,7 @@ def find_labels(
         ValueError: There are fewer, some have no name, or a value is no label, or no list of them.
 
     Warns:
-        UserWarning: White space in labels is left out.
+        UserWarning: White space in labels is left out, or some differ in upper and lower case alone.
     """
     found = listed_values(rows, column) if are_lists else enumerate(values_of(rows, column))
     values, spaced = set[str](), Counter[str]()
@@ -136,7 +137,11 @@ def find_labels(
             spaced[value] += 1
     if spaced:
         shown = ", ".join(f"{spelling!r} in {count:,}" for spelling, count in spaced.most_common(MOST_SHOWN))
-        warnings.warn(f"column {column!r} has labels with white space, left out: {shown}", stacklevel=2)
+        warnings.warn(
+            f"column {column!r} has labels with white space or unseen characters, left out, or loose "
+            f"accents, joined: {shown}",
+            stacklevel=2,
+        )
     known = names_known(rows, column, names)
     labels = Labels(known) if known else Labels(in_order(values), are_numbered=False)
     if known:
@@ -145,6 +150,13 @@ def find_labels(
         raise ValueError(
             f"column {column!r} has {nameless[0]!r}, which is none of the {len(known)} names "
             f"{listed(known)}: name all in task.label_names"
+        )
+    folded = Counter(map(str.casefold, values))
+    if not known and (alike := [name for name in labels.names if folded[name.casefold()] > 1]):
+        warnings.warn(
+            f"column {column!r} has labels that differ in upper and lower case alone {listed(alike)}: each "
+            "is one of its own; write them alike if they are the same",
+            stacklevel=2,
         )
     if len(values) < least:
         raise ValueError(

@@ -260,7 +260,9 @@ def freeze(model: nn.Module, num_layers: int) -> None:
 
 
 def with_additions(model: TercetPreTrainedModel, recipe: LoraRecipe) -> nn.Module:
-    """Let additions to a model's weights, and its head, learn instead of the model; the model is changed.
+    """Let additions to a model's weights, and a task's head, learn instead of the model, which is changed.
+
+    A language model's head is no task's: it is pretrained, and most often the table of the embeddings.
 
     Raises:
         ValueError: `peft` is not installed, or the model has no such layers.
@@ -269,12 +271,15 @@ def with_additions(model: TercetPreTrainedModel, recipe: LoraRecipe) -> nn.Modul
         import peft
     except ImportError:
         raise ValueError("lora needs peft: pip install 'tercet[lora]', or leave lora out") from None
+    words = model.get_output_embeddings()
     config = peft.LoraConfig(
         r=recipe.rank,
         lora_alpha=recipe.alpha,
         lora_dropout=recipe.dropout,
         target_modules=list(recipe.target_modules),
-        modules_to_save=[name for name, _ in model.named_children() if name != "model"],
+        modules_to_save=[
+            name for name, head in model.named_children() if name != "model" and head is not words
+        ],
     )
     try:
         with warnings.catch_warnings():  # peft reads an attribute by the name that transformers 6 removes

@@ -10,7 +10,7 @@ import torch
 
 from ..modeling import TercetPreTrainedModel
 from .model import PretrainedModel, learner_of, load_pretrained_model
-from .recipe import FineTuningRecipe
+from .recipe import Combinations, FineTuningRecipe
 from .splits import MEASURED, Split, contents, encode_splits, encoder_of, find_task, read_splits
 from .task import Task
 
@@ -45,8 +45,8 @@ class Prepared:
         }
 
 
-def prepare(recipe: FineTuningRecipe) -> Prepared:
-    """Read rows and model, and make sure that all fits.
+def prepare(recipe: FineTuningRecipe, tried: Combinations = ()) -> Prepared:
+    """Read rows and model, and make sure that all fits, also with what a grid tries.
 
     Raises:
         ValueError: It does not.
@@ -56,6 +56,10 @@ def prepare(recipe: FineTuningRecipe) -> Prepared:
     task = find_task(recipe, rows)
     pretrained = load_pretrained_model(recipe.model, task, recipe.training.seeds[0])
     require_learnable(pretrained.model, recipe)
+    for _, varied in tried:
+        is_same = varied.model == recipe.model
+        each = pretrained if is_same else load_pretrained_model(varied.model, task, recipe.training.seeds[0])
+        require_learnable(each.model, varied)
     encoder = encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
     return Prepared(task, encode_splits(rows, task, encoder), pretrained, rows.bad_rows)
 

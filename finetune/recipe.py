@@ -5,7 +5,7 @@ data       the rows                            training   optimization, epochs, 
 and optionally: lora (low-rank adapters), adaptation (pretraining on in-domain text), grid (grid search)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -23,6 +23,9 @@ from .task_recipes import TaskRecipe
 
 VARIABLE = ("training.", "lora.", "model.overrides.")
 """What the keys of a grid begin with: what changes neither rows nor weights to begin with."""
+
+OF_LABELS = ("id2label", "label2id", "problem_type")
+"""Fields of a model's configuration that tell of the task's labels."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,14 @@ class PretrainedModelRecipe:
     tagger: TaggerRecipe | None = None
     """If set, a tagger reads the model's word vectors, and the model does not learn along; `overrides` are
     then fields of the tagger's configuration: `hidden_size`, `projection_size`, ..."""
+
+    def __post_init__(self):
+        for name in OF_LABELS:
+            if name in self.overrides:
+                raise ValueError(
+                    f"model.overrides.{name}: what labels there are is the task's to say, and kept with the "
+                    "model; remove it, and name labels in task.label_names"
+                )
 
 
 @dataclass(frozen=True)
@@ -175,7 +186,7 @@ class FineTuningRecipe:
     training: FineTuningSchedule = field(default_factory=FineTuningSchedule)
     """Optimization."""
     lora: LoraRecipe | None = None
-    """If set, only low-rank adapters and the head are trained."""
+    """If set, only low-rank adapters and a task's head are trained, not a language model's head."""
     adaptation: AdaptationRecipe | None = None
     """If set, the model is first pretrained further; the task is also trained without it, for comparison."""
     grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -201,7 +212,7 @@ class FineTuningRecipe:
         return self.folder / "model"
 
 
-Combinations = list[tuple[dict[str, Any], FineTuningRecipe]]
+Combinations = Sequence[tuple[dict[str, Any], FineTuningRecipe]]
 """Keys with the values that are tried together, and the recipe that has them."""
 
 

@@ -16,7 +16,7 @@ from ..training.packing import Ragged
 from .examples import numbers
 from .task import Facts, Prediction
 from .task_recipes import RegressionRecipe
-from .texts import DIGITS, TextTask
+from .texts import TextTask
 
 LARGEST = 1e18
 """Numbers up to which squared errors, and sums of thousands of them, are finite in float32."""
@@ -74,7 +74,7 @@ class Regression(TextTask):
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
         """Give the number."""
-        return [{self.recipe.label: round(float(answer[0]), DIGITS)} for answer in answers]
+        return [{self.recipe.label: exact(answer[0])} for answer in answers]
 
     def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
         """Score the numbers."""
@@ -112,7 +112,16 @@ class Regression(TextTask):
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict the mean."""
-        return [{self.recipe.label: round(float(self.references(train).mean()), DIGITS)}] * len(rows)
+        return [{self.recipe.label: exact(self.references(train).mean())}] * len(rows)
+
+
+def exact(number: Any) -> float:
+    """Write a float32 in as few digits as tell it from others, whatever its size.
+
+    >>> exact(np.float32(0.1)), exact(np.float32(2.5e-9))
+    (0.1, 2.5e-09)
+    """
+    return float(str(np.float32(number)))
 
 
 def numbers_in(rows: Dataset, column: str) -> np.ndarray:

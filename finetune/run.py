@@ -72,7 +72,7 @@ def finetune_alone(recipe: FineTuningRecipe, tried: Combinations, *, resume: boo
     processes, output, folder = join_processes(), run_folder(recipe), recipe.folder
     output.require_claimable(resume=resume, overwrite=overwrite)
     with processes.main_process_first():
-        prepared = prepare(recipe)
+        prepared = prepare(recipe, tried)
     if recipe.adaptation is not None:
         require_member(recipe.adaptation, prepared.pretrained.model.config, recipe.model.path)
         open_texts(further_pretraining(recipe.adaptation, recipe.model.path, folder))  # they are there

@@ -169,7 +169,9 @@ def encoder_of(
             f"data.max_length is {max_length}, but the model has a maximum length of {longest} tokens: "
             f"lower it"
         )
-    has_token_types = bool(getattr(model.config, "type_vocab_size", 0))
+    has_token_types = (
+        getattr(model.config, "type_vocab_size", 0) > 1
+    )  # RoBERTa has one, which tells nothing apart
     return TextEncoder(
         tokenizer,
         max_length or min(longest, tokenizer.model_max_length),

@@ -141,7 +141,9 @@ class Classification(LabellingTask):
         """Cross-entropy, perhaps with weights."""
         weights = None
         if self.recipe.class_weights == "balanced":
-            weights = torch.tensor(1 / (len(self.labels) * self.shares.clip(min=1e-9)), dtype=torch.float32)
+            is_learned = self.shares > 0  # a label that is only named has no frequency
+            shares = np.where(is_learned, self.shares * is_learned.sum(), 1.0)
+            weights = torch.tensor(1 / shares, dtype=torch.float32)
         return SingleLabelObjective(weights, self.recipe.label_smoothing)
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:

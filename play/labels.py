@@ -136,7 +136,7 @@ class Tag(Ability):
         if isinstance(self.model.task, Tagging):
             recipe = self.model.task.recipe
             return predict_row(self.model, {recipe.words: words})[recipe.tags]
-        has_types = bool(getattr(self.model.config, "type_vocab_size", 0))
+        has_types = getattr(self.model.config, "type_vocab_size", 0) > 1
         encoder = TextEncoder(self.model.tokenizer, self.model.max_length, has_token_types=has_types)
         encoded = encoder.encode_words([words])
         ids = torch.from_numpy(encoded["input_ids"].values)[None].to(self.model.device)

@@ -129,7 +129,7 @@ class LoadedModel:
         encoded = self.tokenizer(*texts, return_tensors="pt", add_special_tokens=special, verbose=False)
         self.require_length(encoded["input_ids"].shape[1])  # pyright: ignore[reportAttributeAccessIssue]
         accepted = {"input_ids", "attention_mask"}
-        if getattr(self.config, "type_vocab_size", 0):
+        if getattr(self.config, "type_vocab_size", 0) > 1:
             accepted.add("token_type_ids")
         return {name: value.to(self.device) for name, value in encoded.items() if name in accepted}
 

@@ -11,6 +11,7 @@ The cells of a table are the texts that stand there: nothing stands for a missin
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -70,6 +71,10 @@ def read_parquet(source: str, columns: Sequence[str]) -> Dataset:
         raise ValueError(f"{source} cannot be read as parquet ({cause}): repair it") from error
 
 
+WITHOUT_WIDTH = dict.fromkeys(map(ord, "\u00ad\u200b\u200e\u200f\u2060\ufeff"))
+"""Characters that no name is told by; those that join letters are not among them."""
+
+
 class Written(NamedTuple):
     """What is written in a file of lines."""
 
@@ -127,12 +132,15 @@ def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]
 
 
 def plain(name: str) -> str:
-    r"""Give a name without white space at its ends, and with single spaces within.
+    r"""Give a name without white space at its ends, with single spaces within, and as one that looks alike.
+
+    Tables from some systems have an accent behind its letter (Unicode's NFD, made NFC here), or characters
+    without width: marks of direction, of byte order, of where a line may break.
 
     >>> plain("very\t good\u00a0")
     'very good'
     """
-    return " ".join(name.split())
+    return unicodedata.normalize("NFC", " ".join(name.translate(WITHOUT_WIDTH).split()))
 
 
 def number_of(value: Any) -> int | float | None:

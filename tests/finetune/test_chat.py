@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 import tercet
@@ -19,6 +20,7 @@ from tercet.finetune.prepared import prepare
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
 from tercet.finetune.task_recipes import ChatRecipe
+from tercet.finetune.tasks import build_task
 from tercet.text.bad_records import RowError
 from tercet.training.examples import pick
 from tercet.training.objective import IGNORE
@@ -267,6 +269,19 @@ def test_an_answer_does_not_depend_on_those_written_beside_it(recipe_on):
         assert together == [
             ids[: min([ids.index(end) + 1 for end in ends if end in ids], default=None)] for ids in written
         ]
+
+
+def build_chat(dialogues=None):
+    """Make the task of a few dialogues."""
+    return build_task(ChatRecipe("chat"), Dataset.from_list(dialogues or rows(4, 0)))
+
+
+def test_what_messages_have_beside_role_and_content_is_told():
+    """Such as weights of answers that are not to be learned (axolotl-ai-cloud/axolotl, pull request 1703)."""
+    question, answer = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
+    with pytest.warns(UserWarning, match=r"have 'weight' in 2, 'name' in 1, which is not read: role and"):
+        build_chat([{"messages": [question | {"name": "x"}, answer | {"weight": 0}]},
+                    {"messages": [question | {"name": None}, answer | {"weight": 1}]}])  # fmt: skip
 
 
 def test_a_last_answer_that_does_not_fit_is_not_written(recipe_on):

@@ -1,5 +1,7 @@
 """A label is the same however a file writes it, and what is none is told with its row."""
 
+import warnings
+
 import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
@@ -9,7 +11,7 @@ from tercet.finetune.task_recipes import ClassificationRecipe, MultiLabelRecipe
 from tercet.finetune.texts import Classification, MultiLabel
 from tercet.text.row_files import read_file
 
-pytestmark = pytest.mark.filterwarnings("ignore:column 'label' has labels with white space")
+pytestmark = pytest.mark.filterwarnings("ignore:column 'label' has labels")
 
 
 def column(values, feature=None):
@@ -41,6 +43,8 @@ def found(values, names=(), feature=None):
         (["1", "one"], ["1", "one"], [0, 1]),
         ([" a", "a\t", "a\u00a0", "b"], ["a", "b"], [0, 0, 0, 1]),
         (["very  good", "very good", "bad"], ["bad", "very good"], [1, 1, 0]),
+        (["x\u200b", "x", "\ufeffx", "y"], ["x", "y"], [0, 0, 0, 1]),
+        (["caf\u00e9", "cafe\u0301", "bar"], ["bar", "caf\u00e9"], [1, 1, 0]),
     ],
 )
 def test_labels_are_called_what_they_are(values, names, numbers):
@@ -91,15 +95,22 @@ def test_the_numbers_of_one_column_are_no_numbers_of_another_ones_names():
 
 def test_white_space_in_labels_is_left_out_and_told():
     rows = column(["good", "good ", "good ", "bad\u00a0", "bad"])
-    with pytest.warns(
-        UserWarning, match=r"'label' has labels with white space, left out: 'good ' in 2, 'bad"
-    ):
+    with pytest.warns(UserWarning, match=r"'label' has labels with white space or .*: 'good ' in 2, 'bad"):
         labels = find_labels(rows, "label")
     assert labels.numbers_of(column([" good", "bad\t"]), "label").tolist() == [1, 0]
     assert found(["a ", "b"], names=("b", "a"))[1] == [1, 0]
     assert found([0, 1], feature=ClassLabel(names=["no ", "yes"])) == (["no", "yes"], [0, 1])
     tags = column([["B-X", "I-X "], ["O", "B-X"]])
     assert find_labels(tags, "label", are_lists=True).names == ["B-X", "I-X", "O"]
+
+
+def test_labels_that_differ_in_case_alone_are_told():
+    with pytest.warns(UserWarning, match=r"differ in upper and lower case alone \(Yes, yes\): each is one"):
+        assert found(["Yes", "no", "yes"])[0] == ["Yes", "no", "yes"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found(["Yes", "yes"], names=("Yes", "yes"))
+        found(["yes", "no"])
 
 
 def test_labels_in_lists_are_found():
@@ -109,6 +120,15 @@ def test_labels_in_lists_are_found():
     assert find_labels(rows, "label", are_lists=True).names == ["O", "B-X", "I-X"]
     rows = column([["1", "0"], ["10"]])
     assert find_labels(rows, "label", are_lists=True).names == ["0", "1", "10"]
+
+
+def test_balanced_labels_weigh_alike_and_training_rows_one_on_average():
+    """A label that is only named weighs one: it had the weight of a thousand million rows."""
+    recipe = ClassificationRecipe(
+        kind="classification", class_weights="balanced", label_names=("a", "b", "c")
+    )
+    task = Classification(recipe, Classification.find(recipe, column(["a", "a", "a", "b"])))
+    assert task.objective().weights_of_labels.tolist() == pytest.approx([2 / 3, 2, 1])
 
 
 def test_a_configuration_knows_the_names():

@@ -2,15 +2,19 @@
 
 import json
 import warnings
+from typing import Any
 
 import pytest
+import torch
 from datasets import ClassLabel, Dataset
+from torch import nn
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
 
-from tercet.finetune.model import load_pretrained_model
-from tercet.finetune.recipe import PretrainedModelRecipe
+from tercet.finetune.model import learner_of, load_pretrained_model, merged
+from tercet.finetune.recipe import LoraRecipe, PretrainedModelRecipe
 from tercet.finetune.task_recipes import ClassificationRecipe
 from tercet.finetune.tasks import build_task
+from tercet.interop.own_model import load_ours
 
 from .conftest import ROWS
 
@@ -36,7 +40,7 @@ def classifier(folder, bases, **fields):
     tokenizer = AutoTokenizer.from_pretrained(bases / "encoder")
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=64, num_labels=3, **fields,
+        intermediate_size=64, **{"num_labels": 3} | fields,
     )  # fmt: skip
     model = BertForSequenceClassification(config)
     model.save_pretrained(folder)
@@ -86,6 +90,37 @@ def test_a_head_with_names_is_kept_for_these_labels_in_its_order(values, remedy,
     assert head_for(names, tmp_path, label_names=tuple(names)).equal(weight)
     with pytest.raises(ValueError, match=remedy):
         head_for(values, tmp_path)
+
+
+def test_the_order_of_a_heads_labels_is_that_of_their_numbers(bases, tmp_path):
+    """Not that of a file whose keys were sorted as texts (MIC-DKFZ/nnUNet, issue 607, is about such)."""
+    names = [f"label {letter}" for letter in "abcdefghijkl"]
+    weight = classifier(tmp_path, bases, num_labels=12, id2label=dict(enumerate(names)))
+    file = tmp_path / "config.json"
+    told = json.loads(file.read_text())
+    told["id2label"] = {key: told["id2label"][key] for key in sorted(told["id2label"])}
+    assert list(told["id2label"])[2] == "10"
+    file.write_text(json.dumps(told))
+    assert head_for(names, tmp_path).equal(weight)
+
+
+@pytest.mark.parametrize("member", ["decoder", "seq2seq"])
+def test_a_head_that_is_the_table_of_the_embeddings_is_no_addition_of_lora(member, bases, tmp_path):
+    """It stays tied, so that the saved model is the one that has learned (huggingface/peft, issue 2777)."""
+    pytest.importorskip("peft", reason="PEFT is not installed")
+    model: Any = load_ours(str(bases / member))
+    learner = learner_of(model, LoraRecipe(rank=2), 0).eval()
+    learning = {name: each for name, each in learner.named_parameters() if each.requires_grad}
+    assert all("lora_" in name for name in learning)
+    for parameter in learning.values():
+        nn.init.normal_(parameter, std=0.3)
+    ids = torch.arange(5, 15)[None]
+    learned = learner(ids, labels=ids).loss.item()
+    whole, weights = merged(learner, tmp_path / "adapter")
+    whole.save_pretrained(tmp_path, state_dict=weights)
+    again: Any = load_ours(str(tmp_path)).eval()
+    assert again.config.tie_word_embeddings
+    assert again(ids, labels=ids).loss.item() == pytest.approx(learned, abs=1e-5)
 
 
 @pytest.mark.parametrize("model_class", [BertModel, BertForSequenceClassification])

@@ -3,10 +3,15 @@
 import json
 import math
 
+import numpy as np
 import pytest
+import torch
+from datasets import Dataset
 
 from tercet.finetune.evaluation import prediction_loop
+from tercet.finetune.prediction import Predictor
 from tercet.finetune.prepared import prepare
+from tercet.finetune.regression import Regression
 from tercet.finetune.run import finetune
 from tercet.finetune.splits import find_task, read_splits
 from tercet.finetune.tasks import load_task
@@ -87,3 +92,38 @@ def test_tasks_of_an_earlier_version_are_read(tmp_path):
     (tmp_path / "task.json").write_text(json.dumps({"task": told, "facts": {"most_frequent": 1}}))
     task = load_task(tmp_path)
     assert (task.recipe.target, task.metric_for_best_model) == ("number", "accuracy")
+    with pytest.raises(
+        ValueError, match="did not keep how many tokens of a row the model reads: fine-tune it"
+    ):
+        Predictor(tmp_path, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ({"training.frozen_layers": [0, 9]}, "frozen_layers is 9, but the model has 2 layers"),
+        ({"model.overrides.hidden_size": [32, 48]}, "model.overrides do not fit its weights"),
+        ({"model.overrides.num_layers": [2]}, "num_layers is not a field of TercetEncoderConfig"),
+    ],
+)
+def test_what_a_grid_cannot_try_is_told_before_anything_is_tried(grid, message, recipe_of):
+    recipe = recipe_of("classification", grid=grid)
+    with pytest.raises(ValueError, match=message):
+        finetune(recipe)
+    assert not recipe.folder.exists()
+
+
+@pytest.mark.parametrize("name", ["id2label", "label2id", "problem_type"])
+def test_a_configuration_says_of_labels_what_the_task_does(name, recipe_of):
+    with pytest.raises(
+        ValueError, match=rf"model\.overrides\.{name}: what labels there are is the task's to say"
+    ):
+        recipe_of("classification", model={"overrides": {name: None}})
+
+
+def test_small_numbers_are_predicted_and_scored_as_they_are(recipe_of):
+    recipe = recipe_of("regression")
+    numbers = np.array([[3e-7], [1e-7], [2e-7]], dtype=np.float32)
+    found = Regression(recipe.task, {}).predictions(list(numbers), Dataset.from_dict({"text": list("abc")}))
+    assert found == [{"score": 3e-7}, {"score": 1e-7}, {"score": 2e-7}]
+    assert Regression(recipe.task, {}).score(found, numbers[:, 0])["pearson"] == pytest.approx(1)

@@ -1,6 +1,7 @@
 """What is learned from and what is measured on are never the same rows, and errors name theirs."""
 
 import json
+from copy import deepcopy
 
 import pytest
 
@@ -171,7 +172,10 @@ def test_token_types_are_given_to_models_that_read_them(families):
     for model, has in [
         (TercetEncoderModel(TercetEncoderConfig(**SMALL, type_vocab_size=2)), True),
         (TercetEncoderModel(TercetEncoderConfig(**SMALL, type_vocab_size=0)), False),
+        (TercetEncoderModel(TercetEncoderConfig(**SMALL, type_vocab_size=1)), False),
         (TercetDecoderModel(TercetDecoderConfig(**SMALL)), False),
     ]:
-        fields = encoder_of(model, tokenizer, None).encode(["the house"], ["its doors"])
+        encoder = encoder_of(model, deepcopy(tokenizer), None)
+        fields = encoder.encode(["the house"], ["its doors"])
         assert ("token_type_ids" in fields) is has
+        assert ("token_type_ids" in encoder.settled().model_input_names) is has

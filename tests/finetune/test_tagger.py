@@ -197,6 +197,11 @@ def test_a_word_with_a_space_is_labelled_at_its_beginning(tagger_recipe, tmp_pat
             "model.tagger labels words, but the task is classification",
         ),
         (("static",), {"overrides": {"embeddings": []}}, "model.overrides.embeddings: name the models"),
+        (
+            ("static",),
+            {"overrides": {"id2label": {0: "O"}}},
+            "model.overrides.id2label: what labels there are",
+        ),
         (("static",), {"overrides": {"hidden_size": 15}}, "hidden_size is 15: choose an even one"),
         (("static",), {"overrides": {"hiden_size": 16}}, "not a field of TercetTaggerConfig: did you mean"),
         (("static", "nowhere"), {}, "is neither a folder nor a model on the Hub|does not exist"),
