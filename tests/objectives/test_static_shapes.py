@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from tercet.modeling import TercetSeq2SeqConfig
+from tercet.modeling import TercetSeq2SeqConfig, attention_kernels
 from tercet.training.batches import StepDataset
 from tercet.training.objective import IGNORE
 from tercet.training.static_shapes import POSITIONS, Load, Shape, fill, rounded
@@ -130,3 +131,44 @@ def test_positions_are_those_of_the_targets(tokenizer):  # noqa: F811
     for batch in steps[0, 0, 0].micro_batches(torch.device("cpu")):
         found = batch[POSITIONS][batch["labels"][0, batch[POSITIONS]] != IGNORE]
         assert found.tolist() == (batch["labels"][0] != IGNORE).nonzero()[:, 0].tolist()
+
+
+WAITS = ("_local_scalar_dense", "nonzero", "masked_select")
+"""Operations whose results, or their sizes, the host has to know."""
+
+
+class HostWatch(TorchDispatchMode):
+    """Collects the operations for which a GPU would have to be waited for."""
+
+    def __init__(self):
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        """Look at an operation, and carry it out."""
+        indices = arguments[1] if function is torch.ops.aten.index.Tensor else []
+        is_selection = any(each is not None and each.dtype == torch.bool for each in indices)
+        if is_selection or function.overloadpacket.__name__ in (
+            "_local_scalar_dense",
+            "nonzero",
+            "masked_select",
+        ):
+            self.found.append(str(function))
+        return function(*arguments, **(options or {}))
+
+
+@pytest.mark.parametrize("has_fixed_sizes", [True, False])
+@pytest.mark.parametrize("kind", PREDICTING)
+def test_no_step_of_one_size_waits_for_the_host(kind, has_fixed_sizes, tokenizer, monkeypatch):  # noqa: F811
+    """Where tensors are not the CPU's, and attention is one operator; ragged steps do."""
+    source = make_source(kind, tokenizer)
+    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    model = small_model(kind, len(tokenizer))
+    steps = make_steps(source, objective, has_fixed_sizes=has_fixed_sizes)
+    batches = steps[0, 0, 0].micro_batches(torch.device("cpu"))
+    monkeypatch.setattr(torch.Tensor, "is_cpu", False)
+    monkeypatch.setattr(attention_kernels, "is_tracing", lambda: True)
+    for batch in batches:
+        with HostWatch() as watch:
+            sum(objective.losses(model, batch).values()).backward()
+        assert bool(watch.found) != has_fixed_sizes
