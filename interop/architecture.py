@@ -157,6 +157,8 @@ class Architecture:
         )
         reasons = differences(wanted, offered)
         reasons += differences({name: getattr(stock, name) for name in required}, required)
+        if "eos_token_id" in counterpart.fields and config.eos_token_id is None:
+            reasons.append("eos_token_id is None, and its head reads where that token stands")
         if reasons:
             raise ValueError(f"{self.model_type} cannot represent this model: {'; '.join(reasons)}")
         return stock

@@ -30,6 +30,7 @@ from .outputs import Keywords
 from .packing import Masks
 from .positions import POSITIONS
 from .pretrained_tercet import TercetLMHeadModel
+from .stack_arguments import require_tokens
 from .targets import IGNORE, predicted_tokens, select_targets
 
 
@@ -80,7 +81,8 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
             targets = F.pad(shifted, (1, 0), value=IGNORE)[..., :-1]
         elif labels is not None:
             targets = predicted_tokens(labels, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
-        asked = self.asked_positions(targets, output_positions, logits_to_keep, kwargs)
+        tokens = require_tokens(input_ids, inputs_embeds)
+        asked = self.asked_positions(tokens, targets, output_positions, logits_to_keep, kwargs)
         outputs = self.model(
             input_ids,
             attention_mask,

@@ -86,7 +86,9 @@ def lm_head_loss(
     else:
         hidden_states, labels = transform(hidden_states[is_target]), labels[is_target]
     if is_plain(head):
-        total = linear_cross_entropy(hidden_states, head.weight, head.bias, labels, label_smoothing, z_loss)
+        total = linear_cross_entropy(
+            hidden_states, head.weight, head.bias, labels, label_smoothing, z_loss, has_gaps=is_selected
+        )
     else:
         logger.warning_once(
             f"the LM head is a {type(head).__name__}: the logits of all targets are held in memory at once"
@@ -153,6 +155,8 @@ def linear_cross_entropy(
     labels: Tensor,
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
+    *,
+    has_gaps: bool = False,
 ) -> Tensor:
     """Sum of the cross-entropies of `labels` (N,) under the logits of a linear layer, chunk by chunk.
 
@@ -164,10 +168,11 @@ def linear_cross_entropy(
         hidden_states: (N, C).
         weight: (V, C).
         bias: (V,), or none.
-        labels: (N,); `IGNORE` where there is no target.
+        labels: (N,), none of them `IGNORE`, unless there are gaps.
         label_smoothing: Mass that is spread over the vocabulary.
         z_loss: Weight of the squares of log Z; see `LossArguments`. The softmax is float32's then, because
             the factors of so small a weight are nothing to a probability in 16 bits.
+        has_gaps: Whether some labels may be `IGNORE`, where there is no target.
 
     Raises:
         ValueError: If a label is not in [0, V); see `checked_labels`.
@@ -175,7 +180,8 @@ def linear_cross_entropy(
     labels = checked_labels(labels, len(weight))
     device = hidden_states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-    return _LinearCrossEntropy.apply(hidden_states, weight, bias, labels, label_smoothing, z_loss, dtype)
+    settings = (label_smoothing, z_loss, dtype, has_gaps)
+    return _LinearCrossEntropy.apply(hidden_states, weight, bias, labels, *settings)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -189,6 +195,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         label_smoothing: float,
         z_loss: float,
         dtype: torch.dtype,
+        has_gaps: bool,
     ) -> Tensor:
         with torch.autocast(hidden_states.device.type, enabled=False):
             d_hidden = torch.empty_like(hidden_states)
@@ -198,15 +205,17 @@ class _LinearCrossEntropy(torch.autograd.Function):
             for rows in _chunks(len(labels), len(weight) * bytes_per_logit, hidden_states.device):
                 states = hidden_states[rows].to(dtype)
                 logits = F.linear(states, cast_weight, cast_bias)
-                counts = (labels[rows] != IGNORE).to(dtype)  # 0 where there is no target, else 1
-                classes = labels[rows].clamp(min=0)
+                classes = labels[rows].clamp(min=0) if has_gaps else labels[rows]
                 loss, d_logits = _softmax_gradient(logits, classes, label_smoothing, z_loss)
-                losses.append((loss * counts).sum())
-                d_hidden[rows] = (d_logits @ cast_weight) * counts[:, None]
+                if has_gaps:
+                    is_gap = labels[rows] == IGNORE
+                    loss, d_logits = loss.masked_fill(is_gap, 0), d_logits.masked_fill_(is_gap[:, None], 0)
+                losses.append(loss.sum())
+                d_hidden[rows] = d_logits @ cast_weight
                 # Transposed (C, V): a CPU multiplies the long side faster as columns than as rows.
-                d_weight = _accumulated(d_weight, (states * counts[:, None]).T @ d_logits)
+                d_weight = _accumulated(d_weight, states.T @ d_logits)
                 if bias is not None:
-                    d_bias = _accumulated(d_bias, counts @ d_logits)
+                    d_bias = _accumulated(d_bias, d_logits.sum(0))
         ctx.save_for_backward(d_hidden, d_weight, d_bias)
         ctx.dtype = weight.dtype
         return torch.stack(losses).sum()
@@ -220,7 +229,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         of_weight = torch.empty_like(d_weight.T, dtype=ctx.dtype, memory_format=torch.contiguous_format)
         torch.mul(d_weight.T, gradient, out=of_weight)
         of_bias = None if d_bias is None else (d_bias * gradient).to(ctx.dtype)
-        return d_hidden * gradient.to(d_hidden.dtype), of_weight, of_bias, None, None, None, None
+        return d_hidden * gradient.to(d_hidden.dtype), of_weight, of_bias, *[None] * 5
 
 
 def _chunks(num_rows: int, bytes_per_row: int, device: torch.device) -> Iterator[slice]:

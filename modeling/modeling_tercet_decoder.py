@@ -266,7 +266,8 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
             targets = next_tokens(labels, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
         if targets is not None and use_cache is None:
             use_cache = False
-        asked = self.asked_positions(targets, output_positions, logits_to_keep, kwargs)
+        tokens = require_tokens(input_ids, inputs_embeds)
+        asked = self.asked_positions(tokens, targets, output_positions, logits_to_keep, kwargs)
         outputs = self.model(
             input_ids,
             attention_mask,

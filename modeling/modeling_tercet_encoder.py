@@ -123,7 +123,8 @@ class TercetEncoderForMaskedLM(TercetLMHeadModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         targets = None if labels is None else without_pads(labels, attention_mask)
-        asked = self.asked_positions(targets, output_positions, logits_to_keep, kwargs)
+        tokens = require_tokens(input_ids, inputs_embeds)
+        asked = self.asked_positions(tokens, targets, output_positions, logits_to_keep, kwargs)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -229,8 +230,8 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         targets = None if labels is None else without_pads(labels, attention_mask)
-        asked = self.asked_positions(targets, output_positions, logits_to_keep, kwargs)
         tokens, bounds = require_tokens(input_ids, inputs_embeds), kwargs.get("cu_seq_lens_q")
+        asked = self.asked_positions(tokens, targets, output_positions, logits_to_keep, kwargs)
         first = first_positions(tokens, attention_mask, position_ids, bounds)
         outputs = self.model(
             input_ids,

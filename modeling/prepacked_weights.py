@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from transformers.activations import ACT2FN
 from transformers.utils import logging
 
@@ -41,6 +42,9 @@ FUSED: dict[type[nn.Module], tuple[str, str]] = {
     type(ACT2FN["gelu_pytorch_tanh"]): ("gelu", "tanh"),
 }
 """Activations that oneDNN applies to the results of a product before it writes them -> their names there."""
+
+PLAIN = (Tensor, nn.Parameter, FakeTensor)
+"""Classes of weights that products read; those of the last have no data, only what is known of it."""
 
 logger = logging.get_logger(__name__)
 
@@ -231,7 +235,7 @@ def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
     replace the weight alone, by a tensor of a class of its own.
     """
     is_linear = isinstance(layer, nn.Linear) and type(layer).forward is nn.Linear.forward
-    return is_linear and is_untouched(layer) and type(layer.weight) in (Tensor, nn.Parameter)
+    return is_linear and is_untouched(layer) and type(layer.weight) in PLAIN
 
 
 def is_untouched(module: nn.Module) -> bool:

@@ -9,7 +9,7 @@ from .block import Block
 from .configuration_checks import require_implementation
 from .configuration_tercet import TercetConfig
 from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
-from .targets import IGNORE
+from .targets import IGNORE, require_size
 from .tracing import is_tracing
 
 
@@ -45,6 +45,7 @@ class TercetLMHeadModel(TercetPreTrainedModel, NeuralLMHeadModel):
 
     def asked_positions(
         self,
+        tokens: Tensor,
         targets: Tensor | None,
         output_positions: Tensor | None,
         logits_to_keep: int | Tensor,
@@ -55,7 +56,12 @@ class TercetLMHeadModel(TercetPreTrainedModel, NeuralLMHeadModel):
         They are those that the caller names, or in training those of the targets (B, T): no others reach the
         vocabulary, so that the last layer computes no others. It computes all of them in a compiled graph,
         where states are to be returned or some logits kept, and behind an encoder.
+
+        Raises:
+            ValueError: If there are not as many targets as `tokens` (B, T).
         """
+        if targets is not None:
+            require_size(targets, tokens.shape[:2])
         if output_positions is not None or targets is None or not self.training or is_tracing():
             return output_positions
         is_whole = isinstance(logits_to_keep, int) and logits_to_keep == 0

@@ -99,7 +99,7 @@ def test_model_that_no_architecture_is_gets_every_reason() -> None:
 @pytest.mark.parametrize(
     ("model_type", "ids", "reason"),
     [
-        ("bart", {}, "eos_token_id is None, and would be 2"),
+        ("bart", {}, "eos_token_id is None, and its head reads where that token stands"),
         ("mbart", {"eos_token_id": 2}, "decoder_start_token_id is 0, and would be 2"),
         (
             "bart",

@@ -107,10 +107,11 @@ def run(toys, tmp_path, monkeypatch):
         seen = SimpleNamespace(retains_heap=False, num_workers=None, max_skipped_steps=None)
 
         def prepare(model, accelerator):
-            backend = accelerator.state.dynamo_plugin.backend.value
             seen.precision = accelerator.mixed_precision
-            seen.is_compiled = backend == "INDUCTOR"
             return model
+
+        def compile_blocks(wanted, *args):
+            seen.is_compiled = wanted
 
         def deliver(*args, num_workers, **options):
             seen.num_workers = num_workers
@@ -129,6 +130,7 @@ def run(toys, tmp_path, monkeypatch):
             patch.setattr(threads, "retain_heap", lambda: setattr(seen, "retains_heap", True))
             patch.setattr(fitting, "thread_adapter", adapt)
             patch.setattr(fitting, "prepare_model", prepare)
+            patch.setattr(fitting, "compiled_blocks", compile_blocks)
             patch.setattr(stages, "endless_steps", deliver)
             patch.setattr(loop, "NonFiniteSteps", count)
             accelerator = build_accelerator(recipe, folder)
