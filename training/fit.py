@@ -28,7 +28,7 @@ from .optimizers import build_optimizer
 from .recipe import TrainingRecipe
 from .recovery import newest_due, require_resumable, starting_point
 from .schedules import build_schedule
-from .sharding import is_sharded, prepare_model, settle
+from .sharding import prepare_model, settle
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
 from .threads import prepared_cpu, thread_adapter
@@ -126,9 +126,7 @@ class _Run:
         self.graphs = compiled_blocks(recipe.compile, model, objective, data, accelerator)
         self.model = prepare_model(model, accelerator)
         sets_rate = recipe.schedule.kind == "noam"
-        optimizer = build_optimizer(
-            model, recipe.optimizer, sets_learning_rate=sets_rate, is_sharded=is_sharded(self.model)
-        )
+        optimizer = build_optimizer(model, recipe.optimizer, sets_learning_rate=sets_rate)
         self.schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=width)
         self.optimizer = accelerator.prepare_optimizer(optimizer)
         self.progress = Progress()

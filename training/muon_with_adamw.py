@@ -1,7 +1,7 @@
 """Muon for the matrices inside the blocks and AdamW for everything else, as one optimizer.
 
 Embeddings, heads, norms and biases are AdamW's, and so is the length of all updates: one learning rate serves
-both. Muon needs whole matrices: processes that hold copies repeat its work.
+both. Processes that hold copies repeat Muon's work; those that hold pieces share it.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.optim import AdamW, Optimizer
 
 from .muon import MOMENTUM, Muon
@@ -63,17 +64,26 @@ class MuonWithAdamW(Optimizer):
         for matrix in matrices:
             # A momentum moves towards the gradient, and so stays where it is if the gradient equals it.
             momentum = self.state[matrix].get(MOMENTUM, torch.zeros_like(matrix))
-            matrix.grad = torch.where(is_broken, momentum, matrix.grad)
+            matrix.grad = either(is_broken, momentum, matrix.grad)
         yield
         for matrix, (earlier, state) in zip(matrices, before, strict=True):
-            matrix.copy_(torch.where(is_broken, earlier, matrix))
+            matrix.copy_(either(is_broken, earlier, matrix))
             for name, value in self._beside_momentum(matrix).items():
                 start = state.get(name, torch.zeros_like(value))  # every state begins with zeros
-                self.state[matrix][name] = torch.where(is_broken, start, value)
+                self.state[matrix][name] = either(is_broken, start, value)
 
     def _beside_momentum(self, matrix: nn.Parameter) -> dict[str, Tensor]:
         """Copy what is remembered of a matrix beside its momentum."""
         return {name: value.clone() for name, value in self.state[matrix].items() if name != MOMENTUM}
+
+
+def either(condition: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Choose `left` if a condition holds, else `right`; both may be in pieces."""
+    if not isinstance(left, DTensor) or not isinstance(right, DTensor):
+        return torch.where(condition, left, right)
+    own = torch.where(condition, left.to_local(), right.to_local())
+    sizes: dict[str, Any] = {"shape": left.shape, "stride": left.stride()}
+    return DTensor.from_local(own, left.device_mesh, left.placements, run_check=False, **sizes)
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:

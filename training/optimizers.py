@@ -43,7 +43,6 @@ def build_optimizer(
     recipe: OptimizerRecipe,
     *,
     sets_learning_rate: bool = False,
-    is_sharded: bool = False,
 ) -> Optimizer:
     """Build the recipe's optimizer over a model that is already on its device.
 
@@ -51,11 +50,10 @@ def build_optimizer(
         model: Its trainable parameters are optimized.
         recipe: Constants left out are those of the sources below.
         sets_learning_rate: Whether the schedule derives the rate itself; the recipe must then name none.
-        is_sharded: Whether processes hold parts of the parameters.
 
     Raises:
         ValueError: The recipe names constants that its choice of optimizer or schedule does not use, or an
-            optimizer that needs whole matrices where there are only parts.
+            optimizer of matrices for a model that has none.
 
     Sources: `adamw` is Loshchilov and Hutter, 2019, with the constants of RoBERTa (Liu et al., 2019, section
     3.1); `adam` is Kingma and Ba, 2015, with the constants of Vaswani et al., 2017, section 5.3; `muon` is
@@ -75,11 +73,6 @@ def build_optimizer(
         if recipe.layer_decay < 1:
             groups = layer_groups(model, groups, rate, recipe.layer_decay)
         return AdamW(groups, rate, betas, recipe.epsilon or 1e-6, fused=fused)
-    if is_sharded:
-        raise ValueError(
-            f"optimizer.kind = {recipe.kind} orthogonalizes whole matrices, but FSDP and ZeRO shard them: "
-            "choose adamw, or launch without sharding"
-        )
     matrices = hidden_matrices(model)
     others = AdamW(
         decay_groups(model, decay, without=matrices), rate, betas, recipe.epsilon or 1e-6, fused=fused

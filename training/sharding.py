@@ -224,8 +224,10 @@ def load_whole_optimizer_state(optimizer: Optimizer, state: dict[str, Any]) -> N
 
 
 def part_of(value: Any, parameter: Tensor) -> Any:
-    """Cut this process's part out of a whole tensor, as a parameter of the same shape is cut."""
-    if not isinstance(parameter, DTensor) or not isinstance(value, Tensor) or value.shape != parameter.shape:
+    """Cut this process's part out of a whole tensor, as a parameter of as many rows is cut."""
+    if not isinstance(parameter, DTensor) or not isinstance(value, Tensor):
+        return value
+    if value.dim() != parameter.dim() or value.shape[:1] != parameter.shape[:1]:
         return value
     value = value.to(parameter.device_mesh.device_type)
     return distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
