@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from transformers.utils import logging
 
-from .dot_product import additive
 from .packing import PackedSequences
 
 logger = logging.get_logger(__name__)
@@ -65,14 +64,15 @@ def disagreement(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> f
     inputs = [torch.randn(size, generator=generator).to(device, dtype).requires_grad_() for size in sizes]
     bounds = torch.tensor([0, 5, 21, 24], dtype=torch.int32, device=device)
     sequences = PackedSequences(bounds, bounds, max(lengths), max(lengths))
-    found = varlen_attention(*inputs, sequences, scaling=0.25, is_causal=True, sliding_window=4)
+    query, key, value = inputs
+    found = varlen_attention(query, key, value, sequences, scaling=0.25, is_causal=True, sliding_window=4)
     query, key, value = (x.float() for x in inputs)
     places, numbers = torch.arange(sum(lengths), device=device), torch.arange(len(lengths), device=device)
     numbers = numbers.repeat_interleave(bounds.diff().long())
     distances = places[:, None] - places
     allowed = (distances >= 0) & (distances < 4) & (numbers[:, None] == numbers)
     scores = torch.einsum("thd,shd->hts", query, key.repeat_interleave(2, dim=1)) * 0.25
-    weights = (scores + additive(allowed, False, sum(lengths), like=scores)).softmax(-1)
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
     expected = torch.einsum("hts,shd->thd", weights, value.repeat_interleave(2, dim=1))
     sides = [(x, *torch.autograd.grad(x.sum(), inputs)) for x in (found, expected)]
     return max(float((left.float() - right.float()).abs().max()) for left, right in zip(*sides, strict=True))

@@ -1,5 +1,7 @@
 """Micro-batches of one size: the same sums as ragged ones, whatever is learned."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -20,7 +22,7 @@ PREDICTING = [kind for kind in KINDS if kind not in ELSEWHERE]
 def small_model(kind: str, size: int):
     """Build a small model that learns an objective, without dropout."""
     torch.manual_seed(0)
-    config_class = read({"kind": kind}).model_class.config_class
+    config_class: Any = read({"kind": kind}).model_class.config_class
     sizes = {"vocab_size": size, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
     layers = {"num_layers": 2} if config_class is TercetSeq2SeqConfig else {"num_hidden_layers": 2}
     config = config_class(**sizes, **layers, max_position_embeddings=2 * LENGTH, dropout=0.0)
