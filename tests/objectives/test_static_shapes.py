@@ -159,8 +159,9 @@ class HostWatch(TorchDispatchMode):
         return function(*arguments, **(options or {}))
 
 
-@pytest.mark.parametrize("has_fixed_sizes", [True, False])
-@pytest.mark.parametrize("kind", PREDICTING)
+@pytest.mark.parametrize(
+    ("kind", "has_fixed_sizes"), [*((kind, True) for kind in PREDICTING), ("masked_language_modeling", False)]
+)
 def test_no_step_of_one_size_waits_for_the_host(kind, has_fixed_sizes, tokenizer, monkeypatch):  # noqa: F811
     """Where tensors are not the CPU's, and attention is one operator; ragged steps do."""
     source = make_source(kind, tokenizer)

@@ -20,6 +20,9 @@ COMPILED = {
 }
 """Objectives, and the graphs that they need: of all layers, and of a last one that computes a part."""
 
+QUICK = ("causal_language_modeling", "mixture")
+"""Those of the default suite."""
+
 
 @pytest.fixture(autouse=True)
 def quick_compiler(monkeypatch):
@@ -29,7 +32,9 @@ def quick_compiler(monkeypatch):
     monkeypatch.setattr(compiling, "BACKEND", "aot_eager")
 
 
-@pytest.mark.parametrize("kind", COMPILED)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in COMPILED]
+)
 def test_compiled_layers_learn_what_eager_ones_learn(kind, recipe_on):
     """In a few graphs, whatever the number of steps."""
     settings = {"precision": "fp32", "tokens_per_micro_batch": 140, "steps": 6}

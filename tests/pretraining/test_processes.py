@@ -76,7 +76,7 @@ def test_two_processes_make_the_recurrent_translator_of_one(launcher, recipe_on)
     launch_and_compare(launcher, one, *recipe_on("translation", "two", **settings))
 
 
-@pytest.mark.parametrize("kind", ["muon", "normuon"])
+@pytest.mark.parametrize("kind", [pytest.param("muon", marks=SLOW), "normuon"])
 def test_matrices_in_pieces_are_orthogonalized_as_whole_ones(kind, recipe_on):
     """Within what products of rounded numbers differ; one process goes on where two have stopped."""
     optimizer = {"kind": kind, "learning_rate": 1e-3, "matrix_learning_rate": 1e-2}

@@ -110,9 +110,6 @@ def run(toys, tmp_path, monkeypatch):
             seen.precision = accelerator.mixed_precision
             return model
 
-        def compile_blocks(wanted, *args):
-            seen.is_compiled = wanted
-
         def deliver(*args, num_workers, **options):
             seen.num_workers = num_workers
             return endless(*args, num_workers=0, **options)
@@ -130,7 +127,7 @@ def run(toys, tmp_path, monkeypatch):
             patch.setattr(threads, "retain_heap", lambda: setattr(seen, "retains_heap", True))
             patch.setattr(fitting, "thread_adapter", adapt)
             patch.setattr(fitting, "prepare_model", prepare)
-            patch.setattr(fitting, "compiled_blocks", compile_blocks)
+            patch.setattr(fitting, "compiled_blocks", lambda wanted, *_: setattr(seen, "is_compiled", wanted))
             patch.setattr(stages, "endless_steps", deliver)
             patch.setattr(loop, "NonFiniteSteps", count)
             accelerator = build_accelerator(recipe, folder)
