@@ -61,20 +61,25 @@ class Part:
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to another process as arrays: each tensor would take a file and a connection of its own."""
-        return self.__dict__ | {"batch": changed(self.batch, Tensor, Tensor.numpy)}
+        return self.changed(Tensor, Tensor.numpy).__dict__
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Arrive there."""
-        self.__dict__.update(state | {"batch": changed(state["batch"], np.ndarray, torch.from_numpy)})
+        self.__dict__.update(state)
+        self.__dict__.update(self.changed(np.ndarray, torch.from_numpy).__dict__)
 
     def pin_memory(self) -> "Part":
         """Pin the tensors, so that copies to a GPU do not wait."""
-        return replace(self, batch=changed(self.batch, Tensor, Tensor.pin_memory))
+        return self.changed(Tensor, Tensor.pin_memory)
 
+    def changed(self, kind: type, change: Callable[[Any], Any]) -> "Part":
+        """Change all values of a kind."""
 
-def changed(batch: Batch, kind: type, change: Callable[[Any], Any]) -> Batch:
-    """Change the values of a kind in a batch."""
-    return {name: change(value) if isinstance(value, kind) else value for name, value in batch.items()}
+        def of(batch: Batch) -> Batch:
+            return {key: change(value) if isinstance(value, kind) else value for key, value in batch.items()}
+
+        sizes = None if self.sizes is None else [*map(of, self.sizes)]
+        return replace(self, batch=of(self.batch), sizes=sizes)
 
 
 @dataclass(frozen=True)
@@ -198,7 +203,7 @@ class StepDataset:
 
     def num_parts(self, loads: Sequence[Load]) -> int:
         """Count the micro-batches of steps like these, over all processes."""
-        tokens = max(int(load.tokens["k"].sum()) for load in loads)
+        tokens = max(int(load.lengths.sum()) for load in loads)
         parts = -(-tokens // self.tokens_per_micro_batch)
         return parts + -parts % self.num_processes
 

@@ -101,7 +101,7 @@ def compiled_blocks(
         if wanted is True:
             raise ValueError("training.compile is not supported with FSDP: leave it out")
         return None
-    model.to(accelerator.device)
+    model.to(accelerator.device).train()
     step = data.halfway
     has_fixed_sizes = all(part.sizes is not None for part in step.parts)
     try:

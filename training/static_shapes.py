@@ -26,7 +26,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .objective import IGNORE, Batch
-from .packing import boundaries, is_stream, restarting_positions, select_sequences, stream_of
+from .packing import (
+    boundaries,
+    is_stream,
+    restarting_positions,
+    select_sequences,
+    sequence_lengths,
+    stream_of,
+)
 
 MULTIPLE = 64
 """Sizes are multiples of it, so that those of similar texts are the same, and products are of whole tiles."""
@@ -46,9 +53,10 @@ STREAMS = ("k", "q")
 
 @dataclass(frozen=True)
 class Load:
-    """What sequences bring to a micro-batch: tokens of both streams, and positions, each (S,)."""
+    """What sequences bring to a micro-batch: tokens of each stream and of both, and positions, each (S,)."""
 
     tokens: dict[str, np.ndarray]
+    lengths: np.ndarray
     positions: np.ndarray
 
     @classmethod
@@ -56,16 +64,13 @@ class Load:
         """Measure a batch that predicts tokens at some positions of the decoder's, or only, stream."""
         edges = {stream: batch[f"cu_seq_lens_{stream}"].numpy() for stream in STREAMS}
         counts = np.diff(np.searchsorted(positions, edges["q"]))
-        return cls({stream: np.diff(own) for stream, own in edges.items()}, counts)
-
-    @property
-    def total(self) -> np.ndarray:
-        """Tokens of both streams, (S,)."""
-        return self.tokens["k"] + self.tokens["q"]
+        tokens = {stream: np.diff(own) for stream, own in edges.items()}
+        return cls(tokens, sequence_lengths(batch), counts)
 
     def __getitem__(self, chosen: np.ndarray | slice) -> "Load":
         """Give the load of some sequences."""
-        return Load({stream: own[chosen] for stream, own in self.tokens.items()}, self.positions[chosen])
+        tokens = {stream: own[chosen] for stream, own in self.tokens.items()}
+        return Load(tokens, self.lengths[chosen], self.positions[chosen])
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,7 @@ def deal(load: Load, shape: Shape, num_processes: int, num_parts: int) -> list[n
     There are `num_parts`, or as many more for each process as it takes. Returns the numbers of the sequences
     of each.
     """
-    order = np.argsort(-load.total, kind="stable")
+    order = np.argsort(-load.lengths, kind="stable")
     for parts in count(num_parts, num_processes):
         bins: list[list[int]] = [[] for _ in range(parts)]
         heap = [(0, number) for number in range(parts)]
@@ -142,7 +147,7 @@ def deal(load: Load, shape: Shape, num_processes: int, num_parts: int) -> list[n
         for sequence in order.tolist():
             tokens, number = heap[0]
             bins[number].append(sequence)
-            heapreplace(heap, (tokens + int(load.total[sequence]), number))
+            heapreplace(heap, (tokens + int(load.lengths[sequence]), number))
         found = [np.array(sorted(own), dtype=np.int64) for own in bins]
         if parts >= len(order) or all(shape.holds(load[own]) for own in found):
             return found

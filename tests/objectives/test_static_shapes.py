@@ -1,5 +1,6 @@
 """Micro-batches of one size: the same sums as ragged ones, whatever is learned."""
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tercet.modeling import TercetSeq2SeqConfig, attention_kernels
 from tercet.training.batches import StepDataset
 from tercet.training.objective import IGNORE
-from tercet.training.static_shapes import POSITIONS, Load, Shape, fill, rounded
+from tercet.training.static_shapes import MULTIPLE, POSITIONS, SLACK, Load, Shape, fill, rounded
 
 from .test_recipes import KINDS, LENGTH, make_source, make_steps, read, tokenizer  # noqa: F401
 
@@ -119,7 +120,7 @@ def test_what_does_not_fit_has_a_larger_size():
 def test_sizes_are_filled_by_at_least_97_percent():
     """At 16,384 tokens and texts of up to 512."""
     lengths = np.random.default_rng(0).integers(8, 513, 4 * 63)
-    load = Load({"q": lengths, "k": lengths}, lengths - 1)
+    load = Load({"q": lengths, "k": lengths}, lengths, lengths - 1)
     parts = -(-int(lengths.sum()) // 16384)
     shape = Shape.measured([load], parts)
     assert lengths.sum() / (parts * shape.tokens["q"]) > 0.97
@@ -175,3 +176,19 @@ def test_no_step_of_one_size_waits_for_the_host(kind, has_fixed_sizes, tokenizer
         with HostWatch() as watch:
             sum(objective.losses(model, batch).values()).backward()
         assert bool(watch.found) != has_fixed_sizes
+
+
+def test_micro_batches_of_one_size_travel_and_hold_as_many_tokens_as_they_may(tokenizer):  # noqa: F811
+    """Of both streams together, but for the filling, and for the room of a fixed size."""
+    for kind in ("causal_language_modeling", "translation"):
+        source = make_source(kind, tokenizer)
+        objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+        (steps,) = fixed_steps(source, objective)
+        parts = steps[0, 0, 0].parts
+        (sent,) = pickle.loads(pickle.dumps(parts))
+        pairs = zip(*(part.micro_batches(torch.device("cpu")) for part in (parts[0], sent)), strict=True)
+        for batch, again in pairs:
+            torch.testing.assert_close(again, batch)
+            sides = [batch[name] for name in ("input_ids", "decoder_input_ids") if name in batch]
+            num_real = sum(int(side.count_nonzero()) for side in sides)
+            assert num_real <= SLACK * steps.tokens_per_micro_batch + MULTIPLE
