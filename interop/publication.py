@@ -1,7 +1,7 @@
 """What goes to the Hub: of all that a run left, the files that someone needs who loads the model.
 
     config.json with `auto_map`, generation_config.json       *.safetensors, and their index
-    the tokenizer's files                                     the code of `modeling/` that the model needs
+    the tokenizer's files                                     the code that the model needs
     README.md: the model card                                 recipe.yaml, certificate.json, plots
     modules.json and what it names, for sentence-transformers
 
@@ -22,7 +22,7 @@ from .finished_run import RECIPE, TASK, FinishedRun, find_run, read_facts, witho
 from .model_card import CARD, build_card, what_is_missing
 from .model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
 from .own_model import require_sound
-from .remote_code import add_auto_map, code_files, saved_code
+from .remote_code import add_auto_map, code_of, saved_code
 from .sentence_vectors import files_of_modules
 from .stored_weights import inspect_weights
 
@@ -101,7 +101,7 @@ def prepare(folder: str | Path, repo: str) -> Publication:
         published_facts(CONFIG, config),
         *(PublishedFile(path.name, path) for path in weights.files),
         *tokenizer_files(run.model),
-        *code_of(run, config),
+        *code_files(run, config),
         *(PublishedFile(path.name, path) for path in run.plots),
     ]
     files += [PublishedFile(name, run.model / name) for name in files_of_modules(run.model)]
@@ -141,11 +141,11 @@ def tokenizer_files(folder: Path) -> list[PublishedFile]:
     return files
 
 
-def code_of(run: FinishedRun, config: dict[str, Any]) -> list[PublishedFile]:
+def code_files(run: FinishedRun, config: dict[str, Any]) -> list[PublishedFile]:
     """List the code that the model needs: what was saved with it, else this installation's."""
-    is_saved = config is run.config
-    files = saved_code(config, run.model) if is_saved else code_files(config["auto_map"])
-    return [PublishedFile(path.name, path) for path in files]
+    if config is run.config:
+        return [PublishedFile(path.name, path) for path in saved_code(config, run.model)]
+    return [PublishedFile(name, text.encode()) for name, text in code_of(config).items()]
 
 
 def published_facts(name: str, facts: dict[str, Any]) -> PublishedFile:

@@ -23,6 +23,7 @@ from .finished_run import read_facts
 from .messages import quietly
 from .model_folder import CONFIG, find_folder, load_tokenizer, require_fit, save_tokenizer
 from .own_model import load_transformer
+from .remote_code import save_code
 from .sentence_vectors import (
     MODULES,
     carried_files,
@@ -175,6 +176,7 @@ def write_model(
         partial.mkdir()
         with quietly():
             model.save_pretrained(partial)
+            save_code(partial)
             if tokenizer is not None:
                 save_tokenizer(tokenizer, partial)
                 require_same_tokens(tokenizer, partial, model.config.model_type)

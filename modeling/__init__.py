@@ -128,6 +128,21 @@ AUTO_CLASSES = {
 }
 """Which models each Auto class can load."""
 
+NAME_TABLES = {
+    AutoModel: "MODEL_MAPPING_NAMES",
+    AutoModelForPreTraining: "MODEL_FOR_PRETRAINING_MAPPING_NAMES",
+    AutoModelForCausalLM: "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    AutoModelForMaskedLM: "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
+    AutoModelForSeq2SeqLM: "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    AutoModelForSequenceClassification: "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES",
+    AutoModelForTokenClassification: "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES",
+    AutoModelForQuestionAnswering: "MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES",
+    AutoModelForNextSentencePrediction: "MODEL_FOR_NEXT_SENTENCE_PREDICTION_MAPPING_NAMES",
+    AutoModelForMultipleChoice: "MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES",
+}
+"""The tables of class names in transformers by which Trainer shifts labels under label smoothing, pipelines
+accept a model, and tests know what it is for."""
+
 
 def models_of(kind: type[NeuralConfig], auto_class: type) -> tuple[type[NeuralPreTrainedModel], ...]:
     """Give the models of a kind of configuration that an Auto class can load, the usual one first."""
@@ -142,21 +157,8 @@ for _auto_class in AUTO_CLASSES:
             # Of several, transformers takes the one that a configuration names, else the first.
             _auto_class.register(_config, _models[0] if len(_models) == 1 else _models)
 
-# Trainer shifts labels under label smoothing, pipelines accept a model, and tests know what it is for, by
-# class names in these tables.
-for _auto_class, _table in (
-    (AutoModel, ""),
-    (AutoModelForPreTraining, "FOR_PRETRAINING_"),
-    (AutoModelForCausalLM, "FOR_CAUSAL_LM_"),
-    (AutoModelForMaskedLM, "FOR_MASKED_LM_"),
-    (AutoModelForSeq2SeqLM, "FOR_SEQ_TO_SEQ_CAUSAL_LM_"),
-    (AutoModelForSequenceClassification, "FOR_SEQUENCE_CLASSIFICATION_"),
-    (AutoModelForTokenClassification, "FOR_TOKEN_CLASSIFICATION_"),
-    (AutoModelForQuestionAnswering, "FOR_QUESTION_ANSWERING_"),
-    (AutoModelForNextSentencePrediction, "FOR_NEXT_SENTENCE_PREDICTION_"),
-    (AutoModelForMultipleChoice, "FOR_MULTIPLE_CHOICE_"),
-):
-    _names = getattr(modeling_auto, f"MODEL_{_table}MAPPING_NAMES")
+for _auto_class, _table in NAME_TABLES.items():
+    _names = getattr(modeling_auto, _table)
     for _model in AUTO_CLASSES[_auto_class]:
         _names.setdefault(_model.config_class.model_type, _model.__name__)
 

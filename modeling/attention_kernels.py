@@ -56,7 +56,7 @@ from .short_attention import SHORT
 from .tracing import is_tracing
 from .varlen_attention import CHANNELS, WIDEST_HEAD, has_varlen_kernel
 
-Layout = Literal["padded", "packed", "group"]
+TensorLayout = Literal["padded", "packed", "group"]
 
 FLASH = "flash"
 """Stands for all values of `attn_implementation` whose attention reads bounds."""
@@ -82,7 +82,7 @@ class Situation(NamedTuple):
     """
 
     implementation: str
-    layout: Layout
+    layout: TensorLayout
     device: torch.device
     dtype: torch.dtype
     head_dim: int
@@ -120,7 +120,7 @@ class Kernel:
     """
 
     compute: Callable[..., Any]
-    layout: Layout
+    layout: TensorLayout
     implementations: tuple[str, ...] = ("eager", "sdpa")
     is_for_decode_steps: bool = False
     devices: tuple[str, ...] | None = None
@@ -235,7 +235,7 @@ def choose_kernel(situation: Situation) -> Callable[..., Any]:
     return ALL_ATTENTION_FUNCTIONS.get_interface(situation.implementation, scaled_dot_product)
 
 
-def has_kernel(layout: Layout, implementation: str | None) -> bool:
+def has_kernel(layout: TensorLayout, implementation: str | None) -> bool:
     """Tell whether the table has a kernel of a layout for a value of `attn_implementation`."""
     return any(
         kernel.layout == layout and kernel.computes_for(str(implementation)) for kernel in KERNELS.values()

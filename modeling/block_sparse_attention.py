@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from .abstract_pattern import AttentionPattern
 from .short_attention import SHORT
 
-CHUNK_BYTES = 2**21
+ROWS_BYTES = 2**21
 """Size of the scores that are computed at once, unless it is one block of queries that has more."""
 
 LARGEST_SHARE = 0.5
@@ -112,7 +112,7 @@ class _BlockSparseAttention(torch.autograd.Function):
         with torch.autocast("cpu", enabled=False):
             query = query * scaling
             for rows in chunks(query, pattern):
-                weights = weigh(query, gather(key, rows.keys), rows, lengths, pattern)
+                weights = weights_of(query, gather(key, rows.keys), rows, lengths, pattern)
                 attended[:, :, rows.queries] = weights @ gather(value, rows.keys)
         ctx.save_for_backward(query, key, value, lengths)
         ctx.pattern, ctx.scaling = pattern, scaling
@@ -129,7 +129,7 @@ class _BlockSparseAttention(torch.autograd.Function):
         d_key, d_value = (torch.zeros_like(x, dtype=dtype) for x in (key, value))
         for rows in chunks(query, ctx.pattern):
             keys = gather(key, rows.keys)
-            weights = weigh(query, keys, rows, lengths, ctx.pattern)
+            weights = weights_of(query, keys, rows, lengths, ctx.pattern)
             d_attended = gradient[:, :, rows.queries]
             scatter(d_value, rows.keys, weights.mT @ d_attended)
             d_weights = d_attended @ gather(value, rows.keys).mT
@@ -146,10 +146,12 @@ def chunks(query: Tensor, pattern: AttentionPattern) -> Iterator[BlockRows]:
     for rows in plan_rows(pattern, num_blocks):
         num_keys = rows.keys.shape[1] * pattern.block_size
         row_bytes = num_sequences * num_heads * num_queries * num_keys * query.element_size()
-        yield from rows.split(max(1, CHUNK_BYTES // row_bytes))
+        yield from rows.split(max(1, ROWS_BYTES // row_bytes))
 
 
-def weigh(query: Tensor, keys: Tensor, rows: BlockRows, lengths: Tensor, pattern: AttentionPattern) -> Tensor:
+def weights_of(
+    query: Tensor, keys: Tensor, rows: BlockRows, lengths: Tensor, pattern: AttentionPattern
+) -> Tensor:
     """Give the weights (b, G, r, H/G * s, m * s) of rows that have keys (b, G, r, m * s, D)."""
     scores = query[:, :, rows.queries] @ keys.mT
     size, lowest = keys.shape[3] // rows.keys.shape[1], torch.finfo(scores.dtype).min

@@ -17,10 +17,10 @@ from torch import Tensor
 BEGIN, INSIDE = "B-", "I-"
 
 
-def pairs_of(labels: Mapping[int, str]) -> list[tuple[int, int]]:
+def begin_and_inside(labels: Mapping[int, str]) -> list[tuple[int, int]]:
     """Find the numbers of labels that begin an entity, each with the one that continues it.
 
-    >>> pairs_of({0: "O", 1: "B-LOC", 2: "I-LOC", 3: "B-PER"})
+    >>> begin_and_inside({0: "O", 1: "B-LOC", 2: "I-LOC", 3: "B-PER"})
     [(1, 2)]
     """
     numbers = {name: number for number, name in labels.items()}
@@ -43,7 +43,7 @@ def continued(log_probabilities: Tensor, is_first: Tensor, labels: Mapping[int, 
         (N, L): behind a word's first token, what was probable as the beginning of an entity is so as its
         inside. Other labels keep their probability.
     """
-    pairs = pairs_of(labels)
+    pairs = begin_and_inside(labels)
     if not pairs:
         return log_probabilities
     begin, inside = torch.tensor(pairs, device=log_probabilities.device).T

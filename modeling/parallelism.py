@@ -25,7 +25,7 @@ ALL_HEADS = {
 OWN_HEAD_NORMS = dict.fromkeys(("q_norm", "k_norm"), "replicated_with_grad_allreduce")
 """Each device normalizes its own heads by the same weights, whose gradients are those of all heads."""
 
-FEED_FORWARD = {
+FEED_FORWARD_PLANS = {
     "plain": {"up_proj": "colwise", "down_proj": "rowwise"},
     "gated": {"gate_proj": "colwise", "up_proj": "colwise", "down_proj": "rowwise"},
 }
@@ -39,7 +39,7 @@ of the LM head, and so that of the token vectors it may be tied to, without call
 def plan_of_stack(config: PreTrainedConfig, *, has_cross_attention: bool = False) -> dict[str, str]:
     """Say how the linear layers of a stack, described by a `TercetConfig`, are split among devices."""
     attention = attention_plan(config)
-    sublayers = {"self_attention": attention, "feed_forward": FEED_FORWARD[config.feed_forward_type]}
+    sublayers = {"self_attention": attention, "feed_forward": FEED_FORWARD_PLANS[config.feed_forward_type]}
     if has_cross_attention:
         sublayers["cross_attention"] = attention
     return {"embeddings.embed_tokens": "embedding_rowwise"} | {

@@ -24,7 +24,7 @@ from .word_characters import (
     END_OF_SEQUENCE,
     END_OF_WORD,
     FILLER,
-    FIRST_BYTE,
+    FIRST_CHARACTER,
     codes_of,
 )
 from .word_layout import Words
@@ -50,7 +50,7 @@ class TokenSpelling:
     def begins_word(self, input_ids: Tensor) -> Tensor:
         """Tell which tokens (B, T) begin a word: all but those that continue one."""
         device = input_ids.device
-        return begins_word(input_ids, self.continues.to(device), self.is_special.to(device))
+        return token_begins_word(input_ids, self.continues.to(device), self.is_special.to(device))
 
 
 class Spelling(nn.Module):
@@ -104,7 +104,7 @@ class Spelling(nn.Module):
                 "the model does not know how its tokens are spelled: call model.learn_spelling(tokenizer), "
                 "or give character_ids instead of input_ids (see encode_words)"
             )
-        return begins_word(input_ids, self.continues, self.is_special)
+        return token_begins_word(input_ids, self.continues, self.is_special)
 
     def spell(self, input_ids: Tensor, words: Words) -> Tensor:
         """Write the words of tokens (B, T): codes (N, L)."""
@@ -125,7 +125,7 @@ class Spelling(nn.Module):
         return written.scatter(1, end, END_OF_WORD)
 
 
-def begins_word(input_ids: Tensor, continues: Tensor, is_special: Tensor) -> Tensor:
+def token_begins_word(input_ids: Tensor, continues: Tensor, is_special: Tensor) -> Tensor:
     """Tell which tokens (B, T) begin a word: those that continue none, and what follows a special token."""
     follows_special = is_special[input_ids].roll(1, dims=-1)
     return ~continues[input_ids] | follows_special
@@ -164,7 +164,7 @@ def spelling_of(tokenizer: PreTrainedTokenizerBase) -> TokenSpelling:
     )
 
 
-BYTES = {character: FIRST_BYTE + byte for byte, character in bytes_to_unicode().items()}
+BYTES = {character: FIRST_CHARACTER + byte for byte, character in bytes_to_unicode().items()}
 """The code of each byte, by the character that byte-level tokenizers (Radford et al., 2019) write it as."""
 
 

@@ -32,7 +32,7 @@ class TimeSteps:
 
     def __init__(self, shape: torch.Size, indices: Tensor, positions: Tensor, rows: Tensor, lengths: Tensor):
         lengths = lengths.cpu()
-        require_tokens(lengths)
+        require_lengths(lengths)
         ordered, order = lengths.sort(descending=True, stable=True)
         sizes = (ordered[:, None] > torch.arange(int(ordered[0]))).sum(0)
         firsts = (sizes.cumsum(0) - sizes).to(indices.device)
@@ -68,7 +68,7 @@ class TimeSteps:
         return batch.index_copy(0, self.indices, sequences.data).unflatten(0, self.shape)
 
 
-def require_tokens(lengths: Tensor) -> None:
+def require_lengths(lengths: Tensor) -> None:
     """Raise a `ValueError` if one of the sequences, of lengths (S,), is empty."""
     if not lengths.numel() or not lengths.all():
         empty = int((lengths == 0).nonzero()[0]) if lengths.numel() else 0

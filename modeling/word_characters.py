@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 NO_WORD = 0
-FIRST_BYTE = 1
+FIRST_CHARACTER = 1
 BEGIN_OF_SEQUENCE, END_OF_SEQUENCE = 257, 258
 BEGIN_OF_WORD, END_OF_WORD = 259, 260
 FILLER = 261
@@ -28,7 +28,7 @@ NUM_CODES = 262
 
 def codes_of(word: str) -> list[int]:
     """Give the codes of the bytes of a word, as many as it has."""
-    return [FIRST_BYTE + byte for byte in word.encode(errors="surrogatepass")]
+    return [FIRST_CHARACTER + byte for byte in word.encode(errors="surrogatepass")]
 
 
 def framed(codes: Sequence[int], longest: int) -> list[int]:

@@ -30,9 +30,9 @@ from .word_vectors import SentenceCharacters, embed_encoded
 
 ALPHABET = "alphabet"
 """What a description has beside the fields of a configuration, if the model reads characters."""
-CHARACTERS_AT_ONCE = 256
+CODE_POINTS_AT_ONCE = 256
 """Characters that are normalized together, to find those that change."""
-SENTENCES_AT_ONCE = 64
+EMBEDDED_AT_ONCE = 64
 """Sentences of like length that ELMo reads together."""
 
 
@@ -104,8 +104,8 @@ class ElmoEmbedder(WordEmbedder):
         """Read sentences of like length together."""
         order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
         found: dict[int, Tensor] = {}
-        for first in range(0, len(order), SENTENCES_AT_ONCE):
-            numbers = order[first : first + SENTENCES_AT_ONCE]
+        for first in range(0, len(order), EMBEDDED_AT_ONCE):
+            numbers = order[first : first + EMBEDDED_AT_ONCE]
             found.update(zip(numbers, self.states([sentences[each] for each in numbers]), strict=True))
         return [found[number] for number in range(len(sentences))]
 
@@ -209,8 +209,8 @@ def alphabet_of(tokenizer: PreTrainedTokenizerBase | None) -> tuple[dict[str, in
 def changed_by(normalize: Callable[[str], str]) -> dict[str, str]:
     """Give what is made of each character that changes; Python's own lower case may be of another Unicode."""
     changed: dict[str, str] = {}
-    for first in range(0, sys.maxunicode + 1, CHARACTERS_AT_ONCE):
-        numbers = range(first, first + CHARACTERS_AT_ONCE)
+    for first in range(0, sys.maxunicode + 1, CODE_POINTS_AT_ONCE):
+        numbers = range(first, first + CODE_POINTS_AT_ONCE)
         block = "".join(chr(number) for number in numbers if not 0xD800 <= number <= 0xDFFF)
         if normalize(block) != block:
             changed |= {each: normalize(each) for each in block if normalize(each) != each}

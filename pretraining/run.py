@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from ..configs.recipe import recipe_data
 from ..interop.messages import quietly
 from ..interop.model_folder import save_tokenizer
+from ..interop.remote_code import save_code
 from ..reporting.curves import draw_log
 from ..text.cache import made_once
 from ..text.special_tokens import tell_of_unknown
@@ -158,6 +159,8 @@ def save_models(
         with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
             model.save_pretrained(folder, state_dict=weights)
             save_tokenizer(tokenizer, folder)
+            if training.save_code:
+                save_code(folder)
             shutil.copy(run_folder / RECIPE, folder)
 
 

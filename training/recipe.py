@@ -128,6 +128,9 @@ class TrainingRecipe:
     final_weights: Literal["last", "ema", "mean"] | None = None
     """Which weights become the finished model: those of the last step, their moving average, or the mean of
     checkpoints. By default the average, if there is one; the others are saved beside it."""
+    save_code: bool = True
+    """Whether to write the code of a finished model beside its weights. With `trust_remote_code=True`,
+    transformers then loads it where Tercet is not installed."""
     log_every: Positive = 10
     """Steps between records in the log."""
     trackers: tuple[str, ...] = ()

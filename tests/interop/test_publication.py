@@ -13,7 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from tercet.interop.certificate import Certificate
 from tercet.interop.comparison import Difference
 from tercet.interop.publication import describe, prepare
-from tercet.interop.remote_code import code_files
+from tercet.interop.remote_code import code_of
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
 
 MARKS = {"license": "apache-2.0", "language": "en"}
@@ -86,7 +86,7 @@ def test_only_what_others_need_is_sent(run):
     expected |= {"tokenizer.json", "additional_chat_templates/tool_use.jinja"}
     expected |= {"certificate.json", "curves.png", "model.safetensors.index.json", *shards}
     assert len(shards) > 1
-    assert set(published(run)) == expected | {path.name for path in code_files(config["auto_map"])}
+    assert set(published(run)) == expected | {*code_of(config)}
 
 
 def test_the_run_and_its_model_folder_mean_the_same(run):

@@ -76,11 +76,11 @@ def test_the_blocks_are_those_with_an_allowed_pair(kind, is_causal):
 
 
 @pytest.mark.parametrize("length", [5, 64, 203])
-@pytest.mark.parametrize("chunk_bytes", [1, sparse.CHUNK_BYTES])
+@pytest.mark.parametrize("chunk_bytes", [1, sparse.ROWS_BYTES])
 @pytest.mark.parametrize("is_causal", [True, False])
 @pytest.mark.parametrize("kind", SPARSE)
 def test_blocks_equal_the_map_of_all_pairs(kind, is_causal, chunk_bytes, length, monkeypatch):
-    monkeypatch.setattr(sparse, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(sparse, "ROWS_BYTES", chunk_bytes)
     pattern, heads = pattern_of(kind, is_causal), draw_heads(length)
     lengths = torch.tensor([length, length // 2])
     attended = sparse.block_sparse_attention(*heads, lengths, pattern, SCALING)
@@ -88,10 +88,10 @@ def test_blocks_equal_the_map_of_all_pairs(kind, is_causal, chunk_bytes, length,
     assert_close(results(attended, heads, lengths), results(expected, heads, lengths), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("chunk_bytes", [500, sparse.CHUNK_BYTES])
+@pytest.mark.parametrize("chunk_bytes", [500, sparse.ROWS_BYTES])
 @pytest.mark.parametrize("is_causal", [True, False])
 def test_gradients_are_those_of_finite_differences(is_causal, chunk_bytes, monkeypatch):
-    monkeypatch.setattr(sparse, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(sparse, "ROWS_BYTES", chunk_bytes)
     fields = {"attention_block_size": 2, "attention_global_tokens": 3, "attention_random_blocks": 1}
     pattern, lengths = pattern_of("big_bird_attention", is_causal, **fields), torch.tensor([17, 9])
     heads = [x[..., :2].double().detach().requires_grad_() for x in draw_heads(17)]
@@ -223,7 +223,7 @@ class LargestTensor(TorchDispatchMode):
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
 @torch.no_grad()
 def test_no_map_of_all_pairs_is_made_for_some_positions(member, builder, long_batch, monkeypatch):
-    monkeypatch.setattr(sparse, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(sparse, "ROWS_BYTES", 1)
     model, (ids, mask) = builder(member, **fields_of("big_bird_attention")).model, long_batch.padded("left")
     for inputs in ((ids[:1], mask[:1]), (ids, mask)):
         with LargestTensor() as largest:

@@ -9,7 +9,6 @@ from torch.testing import assert_close
 
 from tercet import TercetElmoConfig, TercetElmoModel
 from tercet.configs.recipe import load_preset
-from tercet.interop.remote_code import add_auto_map, code_files
 from tercet.modeling.character_encoder import CharacterEncoder, Highway
 from tercet.modeling.directed_lstm import DirectedLayers
 from tercet.modeling.scalar_mix import ScalarMix
@@ -120,13 +119,6 @@ def test_the_scalar_mix_is_the_papers_equation():
     assert_close(mix.squares().item(), 0.25 + 1 + 4)
     with pytest.raises(ValueError, match="2 layers to mix, but 3 weights"):
         mix(layers[:2])
-
-
-def test_the_code_travels_with_a_checkpoint():
-    config = add_auto_map({"model_type": "tercet_elmo"})
-    assert config["auto_map"]["AutoModel"] == "modeling_tercet_elmo.TercetElmoModel"
-    names = {path.stem for path in code_files(config["auto_map"])}
-    assert {"configuration_elmo", "character_encoder", "spelling", "word_layout"} <= names
 
 
 def test_the_published_model_has_as_many_parameters_as_published():

@@ -1,9 +1,5 @@
 """The recurrent translator writes what its full pass predicts, with beams too, and is saved whole."""
 
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -11,12 +7,10 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
-from tercet.interop.remote_code import add_auto_map, code_files
 from tercet.modeling import TercetRecurrentSeq2SeqForConditionalGeneration, TercetRecurrentSeq2SeqModel
 from tercet.modeling.recurrent_cache import RecurrentCache
 
 from .test_recurrent_seq2seq import attention_score, build, cell_type  # noqa: F401
-from .test_saving import REMOTE, bootstrap
 
 
 @pytest.fixture
@@ -116,27 +110,4 @@ def test_resized_embeddings_are_those_of_source_target_and_head(source):
     ids = torch.full((5, 2), 69)
     assert (
         model(**source | {"input_ids": source["input_ids"] + 8}, decoder_input_ids=ids).logits.shape[-1] == 70
-    )
-
-
-def test_its_code_goes_along_without_that_of_transformers(tmp_path):
-    model, folder, file = build(), tmp_path / "model", tmp_path / "model" / "config.json"
-    model.save_pretrained(folder)
-    config = add_auto_map(json.loads(file.read_text(encoding="utf-8")))
-    file.write_text(json.dumps(config), encoding="utf-8")
-    files = code_files(config["auto_map"])
-    assert not {each.name for each in files} & {"attention.py", "block.py", "stack.py"}
-    for each in files:
-        (folder / each.name).write_bytes(each.read_bytes())
-    ids = torch.randint(3, 61, (2, 5))
-    inputs = {"input_ids": ids, "decoder_input_ids": ids}
-    torch.save(inputs, folder / "inputs.pt")
-    subprocess.run(
-        [sys.executable, "-I", "-S", "-c", bootstrap() + REMOTE, str(folder), "AutoModelForSeq2SeqLM"],
-        env=os.environ | {"HF_HOME": str(tmp_path / "elsewhere"), "HF_HUB_OFFLINE": "1"},
-        check=True,
-    )
-    assert_close(torch.load(folder / "logits.pt", weights_only=True), model(**inputs).logits)
-    assert torch.equal(
-        torch.load(folder / "generated.pt", weights_only=True), model.generate(ids, max_new_tokens=4)
     )

@@ -1,9 +1,6 @@
 """What is saved comes back: weights, ties, types, shards, and code for machines without Tercet."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,11 +9,6 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from tercet.modeling import (
     CONFIGURATIONS,
-    TercetDecoderForCausalLM,
-    TercetEncoderForMaskedLM,
-    TercetEncoderForSequenceClassification,
-    TercetSeq2SeqForConditionalGeneration,
-    TercetSeq2SeqForSequenceClassification,
 )
 
 from ..architectures import LOADED
@@ -170,68 +162,6 @@ def test_a_folder_without_code_speaks_of_none(kind, tmp_path):
         assert json.loads((tmp_path / "config.json").read_text()).get("auto_map", {}) == expected
         assert kind.from_pretrained(tmp_path).auto_map == expected
         assert ("auto_map" in each.to_dict()) == bool(expected)
-
-
-REMOTE = """
-import sys, torch, transformers
-assert not any(name == "tercet" or name.startswith("tercet.") for name in sys.modules)
-folder, auto = sys.argv[1:]
-model = getattr(transformers, auto).from_pretrained(folder, trust_remote_code=True).eval()
-inputs = torch.load(folder + "/inputs.pt", weights_only=True)
-torch.save(model(**inputs).logits, folder + "/logits.pt")
-if model.can_generate():
-    torch.save(model.generate(inputs["input_ids"], max_new_tokens=4), folder + "/generated.pt")
-assert "tercet" not in sys.modules and "transformers_modules" in type(model).__module__
-"""
-HEADS = {
-    TercetEncoderForMaskedLM: "AutoModelForMaskedLM",
-    TercetDecoderForCausalLM: "AutoModelForCausalLM",
-    TercetSeq2SeqForConditionalGeneration: "AutoModelForSeq2SeqLM",
-    TercetEncoderForSequenceClassification: "AutoModelForSequenceClassification",
-    TercetSeq2SeqForSequenceClassification: "AutoModelForSequenceClassification",
-}
-
-
-@pytest.mark.parametrize(("architecture", "auto"), HEADS.items())
-def test_code_travels_with_the_weights(architecture, auto, task_builder, tmp_path):
-    """A process that cannot import tercet, with an empty cache of modules, computes and writes the same."""
-    model = task_builder(architecture, "primer")
-    model.config.register_for_auto_class()
-    architecture.register_for_auto_class(auto)
-    folder, elsewhere = tmp_path / "model", tmp_path / "elsewhere"
-    try:
-        model.save_pretrained(folder)
-    finally:
-        architecture._auto_class = type(model.config)._auto_class = None
-    assert auto in json.loads((folder / "config.json").read_text())["auto_map"]
-    ids = torch.randint(3, 61, (2, 5))
-    reads_target = architecture is TercetSeq2SeqForConditionalGeneration
-    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if reads_target else {})
-    torch.save(inputs, folder / "inputs.pt")
-    elsewhere.mkdir()
-    process = subprocess.run(
-        # Isolated from the checkout and from editable installations: tercet cannot be imported.
-        [sys.executable, "-I", "-S", "-c", bootstrap() + REMOTE, str(folder), auto],
-        env={
-            "HF_HOME": str(elsewhere),
-            "HF_HUB_OFFLINE": "1",
-            "PATH": "/usr/bin:/bin",
-            "OMP_NUM_THREADS": str(torch.get_num_threads()),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    assert torch.equal(torch.load(folder / "logits.pt", weights_only=True), model(**inputs).logits)
-    if model.can_generate():
-        generated = torch.load(folder / "generated.pt", weights_only=True)
-        assert torch.equal(generated, model.generate(ids, max_new_tokens=4))
-
-
-def bootstrap() -> str:
-    """Make the dependencies importable without the hooks of editable installations."""
-    return f"import sys; sys.path.append({str(Path(torch.__file__).parents[1])!r})\n"
 
 
 def test_an_encoder_loads_as_decoder_and_back(builder, tmp_path):
