@@ -20,8 +20,7 @@ from publishing import publish
 from tercet.interop import certify, from_stock, to_stock
 from tercet.interop.architecture import Architecture, Counterpart
 from tercet.interop.architectures import ARCHITECTURES
-from tercet.interop.certificate import Certificate
-from tercet.interop.comparison import PRECISIONS
+from tercet.interop.certificate import PRECISIONS, Certificate
 from tercet.modeling import TercetEncoderConfig
 
 SIZES = {

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tercet.text.documents import open_documents
-from tercet.text.found_files import find_files
+from tercet.text.documents import find_files, open_documents
 from tercet.text.row_files import read_file
 
 

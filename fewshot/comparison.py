@@ -1,10 +1,19 @@
 """Tasks whose answers are compared: the answer with the highest normalized log-likelihood is the prediction.
 
-A tie is wrong: a correct answer has to be strictly likelier than every other one. A model that tells nothing
-apart would otherwise be as right as the order of the answers lets it be.
+    none         log-likelihood, the `acc` of lm-evaluation-harness
+    token        over the number of tokens
+    char         over the number of characters, the `acc_norm` of lm-evaluation-harness
+    pmi          less the log-likelihood of the answer after "Answer:", which says how common it is by itself
+                 (Brown et al., 2020, section 2.4): pointwise mutual information
+    calibrated   probability over that in a prompt without content (Zhao et al., 2021, section 5); only for
+                 choices that are the same in all rows
 
-Every answer is scored in its context, and where the kind has them in two others: without the query, for
-`pmi`, and behind the same demonstrations in a prompt without content, for `calibrated` (`normalization.py`).
+A tie is wrong: a correct answer has to be strictly likelier than every other one. A model that tells nothing
+apart would otherwise be as right as the order of the answers lets it be. Every answer is scored in its
+context, and where the kind has them in two others: without the query, for `pmi`, and behind the same
+demonstrations in a prompt without content, for `calibrated`.
+
+Legend: A answers of an item.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,15 +21,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import log_softmax, logsumexp
 
 from ..metrics.calibration import expected_error, reliability
 from ..reporting.blocks import Line
 from .boundary import Prompt
 from .items import Item
-from .normalization import NORMALIZATIONS, normalized, probabilities
 from .prompted_model import PromptedModel
 from .prompting import Query
-from .request import Request
+from .request import Request, Score
 from .score_cache import ScoreCache
 from .task import Answerer, Record, Task, answer_lines
 
@@ -132,3 +141,44 @@ def encode_each(model: PromptedModel, prompts: Sequence[list[Prompt]]) -> list[l
     """Encode some prompts of each query, all at once; give the requests of each prompt."""
     encoded = iter(model.encode([prompt for own in prompts for prompt in own]))
     return [[next(encoded) for _ in own] for own in prompts]
+
+
+NORMALIZATIONS = ("none", "token", "char", "pmi", "calibrated")
+
+
+def normalized(
+    scores: Sequence[Score],
+    answers: Sequence[str],
+    unconditional: Sequence[Score] | None = None,
+    content_free: Sequence[Sequence[Score]] = (),
+) -> dict[str, np.ndarray]:
+    """Give the values (A,) by which answers are compared, the highest being chosen, by normalization.
+
+    Args:
+        scores: Of the answers.
+        answers: Their texts.
+        unconditional: Scores of the same answers without the query, if there are any.
+        content_free: Scores of the same answers in each prompt without content, if there are any.
+    """
+    plain = totals(scores)
+    values = {
+        "none": plain,
+        "token": plain / [len(score.log_likelihoods) for score in scores],
+        "char": plain / [max(1, len(answer.strip())) for answer in answers],
+    }
+    if unconditional is not None:
+        values["pmi"] = plain - totals(unconditional)
+    if content_free:
+        without = np.stack([log_softmax(totals(own)) for own in content_free])
+        values["calibrated"] = log_softmax(plain) - (logsumexp(without, axis=0) - np.log(len(without)))
+    return values
+
+
+def totals(scores: Sequence[Score]) -> np.ndarray:
+    """Log-likelihoods of whole answers, (A,)."""
+    return np.array([score.total for score in scores])
+
+
+def probabilities(values: np.ndarray) -> np.ndarray:
+    """Turn values (A,) into probabilities of the answers."""
+    return np.exp(log_softmax(values))

@@ -13,7 +13,7 @@ from pydantic import Field
 from ..training.recipe import Positive
 
 Normalization = Literal["none", "token", "char", "pmi", "calibrated"]
-"""Normalization of the log-likelihoods of answers; see `normalization.py`."""
+"""Normalization of the log-likelihoods of answers; see `comparison.py`."""
 
 HOLE = "___"
 """The blank of a cloze."""

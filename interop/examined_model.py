@@ -1,5 +1,9 @@
-"""A model to be examined, with what loading it has revealed."""
+"""A model to be examined, with what loading it has revealed, and what an examination finds.
 
+It is loaded, or one line says why that is impossible.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from tempfile import TemporaryDirectory
@@ -9,6 +13,52 @@ import torch
 import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from .model_folder import find_folder, load_config, load_tokenizer, require_transformer
+from .stored_weights import StoredWeights, inspect_weights
+from .whole_weights import Fit, compare_weights
+
+Verdict = Literal["ok", "warning", "failed", "not applicable"]
+
+TOLERANCE = 1e-4
+"""Largest difference of numbers that count as equal, as a part of the largest of them; float32 has 1e-7."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one examination has found.
+
+    Args:
+        verdict: `failed` where results are wrong or random, `warning` where they may become so in training or
+            in use, `not applicable` where the model has nothing to be examined.
+        measured: The numbers or names that the verdict rests on.
+        remedy: What to do, unless all is well.
+    """
+
+    verdict: Verdict
+    measured: str
+    remedy: str = ""
+
+
+def agreement(ours: Tensor, expected: Tensor, remedy: str) -> Finding:
+    """Find whether two ways led to the same numbers."""
+    apart = difference(ours, expected)
+    measured = f"difference {apart:.1e} of the largest number, tolerance {TOLERANCE:.0e}"
+    return Finding("ok", measured) if apart <= TOLERANCE else Finding("failed", measured, remedy)
+
+
+def difference(ours: Tensor, expected: Tensor) -> float:
+    """Give the largest difference, as a part of the largest number expected."""
+    largest = expected.abs().max().clamp(min=torch.finfo(expected.dtype).tiny)
+    return float((ours - expected).abs().max() / largest)
+
+
+def listed(names: Iterable[str], limit: int = 3) -> str:
+    """Join the first names, and count the others."""
+    ordered = sorted(names)
+    shown = ", ".join(ordered[:limit])
+    return f"{shown} and {len(ordered) - limit} more" if len(ordered) > limit else shown
+
 
 Member = Literal["encoder", "decoder", "seq2seq"]
 
@@ -110,3 +160,55 @@ def ids_of(owner: object, name: str) -> set[int]:
     """Give the ids that a configuration or tokenizer has for a role: none, one, or several."""
     value = getattr(owner, name, None)
     return set(value) if isinstance(value, list) else set() if value is None else {value}
+
+
+HARMLESS = 10**8
+"""Parameters that any machine has room for, however few of them are in the files."""
+
+
+def load_examined_model(name: str, *, trust_remote_code: bool = False) -> ExaminedModel:
+    """Load a model from a folder, or from the Hub if there is no such folder.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: A file is missing or damaged, the weights are pickled or far fewer than the configuration
+            says, or the model is of a kind, or has a head, that no examination knows.
+    """
+    folder = find_folder(name)
+    config = load_config(folder, trust_remote_code=trust_remote_code)
+    if not getattr(config, "reads_any_ids", True):
+        require_transformer(config, name)
+    loader = loader_of(config)
+    arguments: Any = {"config": config, "dtype": torch.float32, "trust_remote_code": trust_remote_code}
+    stored = inspect_weights(folder)
+    require_size(compare_weights(getattr(transformers, loader), folder, **arguments), stored)
+    model, loading = getattr(transformers, loader).from_pretrained(
+        folder, use_safetensors=True, ignore_mismatched_sizes=True, output_loading_info=True, **arguments
+    )
+    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
+    return ExaminedModel(name, model.eval(), tokenizer, loading)
+
+
+def require_size(fit: Fit, stored: StoredWeights) -> None:
+    """Raise a `ValueError` if what is drawn for what files lack would take more memory than they do."""
+    numbers, needed = sum(stored.parameters.values()), fit.model.num_parameters()
+    if needed > max(2 * numbers, HARMLESS):
+        raise ValueError(
+            f"config.json describes a model of {needed:,} parameters, but {stored.files[0]} has {numbers:,}: "
+            "use the config.json that was saved with these weights"
+        )
+
+
+def loader_of(config: PreTrainedConfig) -> str:
+    """Name the Auto class that loads the architecture which a configuration names, by default the base."""
+    architecture = (config.architectures or [None])[0]
+    heads = classes_of(config)
+    if architecture is None and "AutoModel" in heads:
+        return "AutoModel"
+    for auto_class, names in heads.items():
+        if architecture in names:
+            return auto_class
+    raise ValueError(
+        f"architectures of config.json names {architecture}, which is not supported: use a model that is "
+        f"loaded by one of {', '.join(MAPPINGS)} loads"
+    )

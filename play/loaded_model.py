@@ -14,9 +14,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..finetune.prediction import Predictor
 from ..finetune.task import Task
-from ..interop.admission import loader_of
 from ..interop.card_sections import KINDS, origin
-from ..interop.examined_model import ExaminedModel, Member
+from ..interop.examined_model import ExaminedModel, Member, loader_of
 from ..interop.finished_run import TASK, FinishedRun, find_run
 from ..interop.messages import quietly
 from ..interop.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer

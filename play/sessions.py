@@ -1,14 +1,45 @@
-"""Models side by side: their common abilities, and all answers to a question."""
+"""Models side by side: all abilities, those that they have in common, and all answers to a question."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..interop.messages import first_line
-from .abilities import ABILITIES, abilities_of
 from .ability import Ability, Field, NumberField, TextField
+from .continuation import Continue, ContinueForwards
+from .inspection import ShowAttention, ShowTokens
+from .labels import Answer, Choose, Classify, Tag
+from .language import FillGaps
 from .loaded_model import LoadedModel, load_model
 from .results import Result
+from .rewriting import Restore, Translate, Write
+from .similarity import FindSimilar
+
+ABILITIES: tuple[type[Ability], ...] = (
+    Classify,
+    Tag,
+    Answer,
+    Choose,
+    FillGaps,
+    Continue,
+    ContinueForwards,
+    Translate,
+    Restore,
+    Write,
+    FindSimilar,
+    ShowTokens,
+    ShowAttention,
+)
+"""What a model is for comes first, how it reads a text last."""
+
+
+def abilities_of(model: LoadedModel) -> dict[str, Ability]:
+    """Give a model's abilities by their names.
+
+    >>> [ability.name for ability in ABILITIES][:3]
+    ['classify', 'tag', 'answer']
+    """
+    return {ability.name: ability(model) for ability in ABILITIES if ability.applies(model)}
 
 
 class Session:

@@ -18,8 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import load_preset, preset_names
 from ..interop.generation_defaults import inherit_writing
-from ..interop.growth import grow_into
-from ..interop.growth_requirements import require_growth
+from ..interop.growth import grow_into, require_growth
 from ..interop.inheritance import inherit
 from ..interop.messages import first_line, shortened
 from ..interop.model_folder import find_folder, load_config, load_tokenizer, num_ids

@@ -123,8 +123,7 @@ def doctor(options: Namespace) -> None:
       tercet doctor runs/encoder-demo/model
       tercet doctor google-bert/bert-base-uncased --json
     """
-    from .interop.diagnosis_report import diagnosis_as_json, report_diagnosis
-    from .interop.doctor import diagnose
+    from .interop.doctor import diagnose, diagnosis_as_json, report_diagnosis
 
     diagnosis = diagnose(options.model, trust_remote_code=options.trust_remote_code)
     print(diagnosis_as_json(diagnosis) if options.json else report_diagnosis(diagnosis))

@@ -16,8 +16,8 @@ from tercet import (
 from tercet.__main__ import main
 from tercet.finetune.task_recipes import ClassificationRecipe
 from tercet.finetune.tasks import build_task, keep_task
-from tercet.play.abilities import abilities_of
 from tercet.play.loaded_model import load_model
+from tercet.play.sessions import abilities_of
 from tercet.text.tokenizer import train_tokenizer
 
 TEXT = "the cat sat under the big tree and saw a fish"

@@ -7,22 +7,189 @@
     .csv .tsv      a row is a record, and may go on over lines within quotes (RFC 4180)
     .parquet       a row is a record
 
-A bad record does not end the reading of its file.
+A bad record does not end the reading of its file, and no more of a record is held than it may have. An item
+of a list ends at a comma between the outermost brackets; what it says is not looked at, so that one that is
+no JSON costs no other. A parquet file of some kilobytes may name one text of megabytes a million times, as an
+entry of a dictionary: entries of small groups of rows are read as such, once; of a large group with
+dictionaries, one row is read at a time. A page of the file is unpacked as a whole, so that memory is bounded
+by the largest record and the file's largest page and dictionary, whatever the number of rows.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow
+from pyarrow.parquet import ParquetFile, RowGroupMetaData
 
 from .bad_records import DamageError, Limit, Record, foreign_character, listed
-from .delimiters import delimiter_of
-from .json_arrays import items_of
-from .packed_files import COMPRESSIONS, damage_at, ending, first_line, lines_of, problem_of_bytes, text_of
-from .parquet_rows import Row, rows_of_parquet
-from .tables import table_rows
+from .packed_files import (
+    COMPRESSIONS,
+    damage_at,
+    ending,
+    first_line,
+    lines_of,
+    problem_of_bytes,
+    seekable,
+    text_of,
+)
+from .tables import delimiter_of, table_rows
+
+AT_ONCE = 2**16
+"""Characters that are read at once."""
+
+STRUCTURE, TEXT = re.compile(r'["\[\]{},]'), re.compile(r'["\\]')
+"""What matters outside of texts, and within one."""
+
+
+def items_of(text: TextIO, limit: Limit, line: int = 1) -> Iterator[tuple[int, str]]:
+    """Cut an array into its items, each with the line on which it begins.
+
+    Args:
+        text: What follows the first bracket.
+        limit: One character more is given of an item that is too long.
+        line: On which the first bracket stands.
+
+    Raises:
+        DamageError: The array does not end, or something follows it.
+    """
+    item, depth, is_text = _Item(limit, line), 1, False
+    while portion := _portion(text):
+        start = place = 0
+        while depth and (match := (TEXT if is_text else STRUCTURE).search(portion, place)):
+            sign, place = match[0], match.end()
+            if sign == "\\":
+                place += 1
+            elif sign == '"':
+                is_text = not is_text
+            elif sign != ",":
+                depth += 1 if sign in "[{" else -1
+            if not depth or (sign == "," and depth == 1 and not is_text):
+                item.add(portion[start : place - 1])
+                if depth or item.text.strip():
+                    yield item.line, item.text
+                item, start = _Item(limit, item.last_line), place
+        item.add(portion[start:])
+        if not depth and item.text.strip():
+            raise DamageError(item.line) from ValueError("something follows the end of the list")
+    if depth:
+        raise DamageError(item.line) from ValueError("the list does not end")
+
+
+def _portion(text: TextIO) -> str:
+    """Read a portion that does not end amid an escaped character."""
+    portion = text.read(AT_ONCE)
+    while portion.endswith("\\") and (more := text.read(1)):
+        portion += more
+    return portion
+
+
+class _Item:
+    """An item as far as it is read.
+
+    Args:
+        limit: How much of it is kept.
+        line: On which what comes before it ends.
+    """
+
+    def __init__(self, limit: Limit, line: int):
+        self.room = limit.characters + 1
+        self.first_line = self.last_line = line
+        self.pieces: list[str] = []
+
+    def add(self, piece: str) -> None:
+        """Append what was read."""
+        self.last_line += piece.count("\n")
+        self.pieces.append(piece[: self.room])
+        self.room -= len(self.pieces[-1])
+
+    @property
+    def text(self) -> str:
+        """What is kept of it."""
+        return "".join(self.pieces)
+
+    @property
+    def line(self) -> int:
+        """The line on which it begins."""
+        text = self.text
+        return self.first_line + text.count("\n", 0, len(text) - len(text.lstrip()))
+
+
+Row = dict[str, Any]
+
+BYTES_AT_ONCE = 2**24
+"""Bytes of some rows that are read together, about; but for a single one that has more."""
+
+ROWS_AT_ONCE = 1000
+
+
+def is_text(kind: pyarrow.DataType) -> bool:
+    """Tell whether a column holds texts."""
+    return pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
+
+
+def rows_of_parquet(
+    file: Path,
+    columns: Sequence[str],
+    limit: Limit,
+    require: Callable[[Path, Sequence[str], Sequence[str]], None],
+) -> Iterator[tuple[int, Row | str]]:
+    """Read some columns of a parquet file, with the numbers of the rows, from 1; a bad row is a sentence.
+
+    Args:
+        file: Perhaps compressed once more.
+        columns: To be read.
+        limit: Of a row's texts.
+        require: Told the file, the names of its columns and those to be read; raises if they will not do.
+
+    Raises:
+        DamageError: The file is none of its kind from some row on.
+    """
+    number = 0
+    with seekable(file) as source, damage_at(lambda: number + 1):
+        plain = ParquetFile(source, page_checksum_verification=True)
+        require(file, plain.schema_arrow.names, columns)
+        texts = [name for name in columns if is_text(plain.schema_arrow.field(name).type)]
+        entries = ParquetFile(source, page_checksum_verification=True, read_dictionary=texts)
+        for group in range(plain.num_row_groups):
+            about = plain.metadata.row_group(group)
+            is_small = about.total_byte_size <= BYTES_AT_ONCE
+            rows = ROWS_AT_ONCE if is_small else rows_at_once(about)
+            reader = entries if is_small else plain
+            for batch in reader.iter_batches(rows, [group], columns=list(columns), use_threads=False):
+                for scalars in zip(*(batch.column(name) for name in columns), strict=True):
+                    number += 1
+                    yield number, _row(columns, scalars, limit)
+
+
+def rows_at_once(about: RowGroupMetaData) -> int:
+    """Say how many rows of a large group may be read together; one where each may be an entry of any length.
+
+    The entries that a reader of dictionaries has met are kept up to the end of a group, so that it serves
+    small ones alone.
+    """
+    if any(about.column(number).has_dictionary_page for number in range(about.num_columns)):
+        return 1
+    return max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE * about.num_rows // about.total_byte_size))
+
+
+def _row(columns: Sequence[str], scalars: Sequence[pyarrow.Scalar], limit: Limit) -> Row | str:
+    values = [each.value if isinstance(each, pyarrow.DictionaryScalar) else each for each in scalars]
+    size = sum(len(each.as_buffer()) for each in values if each.is_valid and is_text(each.type))
+    if size > 4 * limit.characters:  # UTF-8 has four bytes a character at most
+        return limit.problem()
+    try:
+        row = {name: each.as_py() for name, each in zip(columns, values, strict=True)}
+    except UnicodeDecodeError as error:
+        return f"byte 0x{error.object[error.start]:02x} is not UTF-8: write the texts of the column as UTF-8"
+    size = sum(len(value) for value in row.values() if isinstance(value, str))
+    return limit.problem() if size > limit.characters else row
+
 
 Numbered = tuple[int, Row | str]
 """The line or row at which a record begins or is bad, and its contents or what is wrong."""

@@ -4,13 +4,18 @@ A text within quotes may go on over lines, so that one quote too many makes a si
 up to the next quote or the end of the file. Python's `csv` loses those lines. Here a row that turns out to be
 none costs the line that it begins on: the lines behind it are read again, each as the beginning of a row. A
 text goes on over lines for `MOST_QUOTED` characters at most.
+
+Fields are separated by commas, or by the semicolons or tabs that spreadsheets write too: the first line
+decides. A file in which commas give the columns that are wanted has commas.
 """
 
 import csv
 import re
 import sys
+import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from .bad_records import DamageError, Limit
 
@@ -162,3 +167,34 @@ def has_loose_quote(text: str, delimiter: str) -> bool:
     """
     field = rf'(?:"(?:[^"]|"")*"|[^"{delimiter}]*)'
     return '"' in text and not re.fullmatch(rf"{field}(?:{delimiter}{field})*", text.rstrip("\r\n"))
+
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+"""What may separate fields -> its name."""
+
+
+def delimiter_of(file: Path, header: str, columns: Sequence[str]) -> str:
+    """Find what separates the fields of a file by its first line, and warn if that is no comma."""
+    delimiter = find_delimiter(header, columns)
+    if delimiter != ",":
+        warnings.warn(f"{file}: its fields are separated by {DELIMITERS[delimiter]}", stacklevel=2)
+    return delimiter
+
+
+def find_delimiter(header: str, columns: Sequence[str]) -> str:
+    r"""Give the first delimiter by which a line has all columns, or else the one that makes most fields.
+
+    >>> [find_delimiter(line, ["text"]) for line in ("text,n", "text;n", "text\tn", "n;body", "text")]
+    [',', ';', '\t', ';', ',']
+    """
+    names = {delimiter: names_in(header, delimiter) for delimiter in DELIMITERS}
+    fitting = [delimiter for delimiter, own in names.items() if set(columns) <= set(own)]
+    return fitting[0] if fitting else max(names, key=lambda delimiter: len(names[delimiter]))
+
+
+def names_in(header: str, delimiter: str) -> list[str]:
+    """Split a line; one that is not valid has no names."""
+    try:
+        return next(csv.reader([header], delimiter=delimiter, strict=True), [])
+    except csv.Error:
+        return []

@@ -8,19 +8,275 @@
 
 Every kind has a padding token of its own, apart from the one that ends a text, and a token for each role that
 an objective may ask for: bos and cls are one token, eos and sep another.
+
+A trainer gives every character that it sees a place, so lines with very rare characters are kept from it. It
+numbers some tokens in the order of a hash map, which changes from run to run, so they are put in order: the
+same text gives the same tokens and ids. (The scores of `unigram` still differ in the fourth decimal.) The
+time it takes grows with the square of a word's length, so very long words are learned from in parts.
 """
 
+import json
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from tokenizers import Tokenizer, processors
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..interop.model_folder import pads, require_dense_ids, tell_of_other_tokens, untrusted
 from ..interop.tokenizer_roles import keep_option
 from .special_tokens import ANY_TEXT, SENTINEL, around
-from .vocabularies import KINDS, SpecialTokens, too_small
+
+COVERAGE = 0.9999
+"""Share of a corpus' characters that the vocabulary covers; the rarest become unknown."""
+
+LONGEST_WORD = 1000
+"""Characters of a stretch without white space, or of white space alone, that a trainer is given at once."""
+
+LONGEST_PIECE = 100_000
+"""Characters of a text, about, that a trainer is given at once."""
+
+BETWEEN_WORDS = re.compile(r"(?<=[^\W_])(?= [^\W_])")
+
+LONG = re.compile(rf"\S{{{LONGEST_WORD + 1}}}|\s{{{LONGEST_WORD + 1}}}")
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """The tokens that are no text, by what they are for."""
+
+    padding: str
+    unknown: str | None
+    opening: str
+    closing: str
+    mask: str
+    are_for_words: bool = False
+    """Whether tokens begin with the space before them, so that what stands for one takes that space, too."""
+
+    def added(self, names: Sequence[str], holes: Sequence[str]) -> list[AddedToken]:
+        """Make tokens of names, of which some are `holes` in a text that stand for tokens."""
+        strips = {name for name in (self.mask, *holes) if self.are_for_words}
+        return [AddedToken(name, lstrip=name in strips, normalized=False, special=True) for name in names]
+
+    def names(self) -> list[str]:
+        """List the tokens in the order of their ids, which are the first (`unigram`: the last)."""
+        names = [self.padding, self.unknown, self.opening, self.closing, self.mask]
+        return [name for name in names if name is not None]
+
+    def roles(self) -> dict[str, str | None]:
+        """Name the tokens as `transformers` does."""
+        return {
+            "pad_token": self.padding,
+            "unk_token": self.unknown,
+            "cls_token": self.opening,
+            "bos_token": self.opening,
+            "sep_token": self.closing,
+            "eos_token": self.closing,
+            "mask_token": self.mask,
+        }
+
+
+BRACKETS = SpecialTokens("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+ANGLES = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>", are_for_words=True)
+BYTES = SpecialTokens("<pad>", None, "<s>", "</s>", "<mask>", are_for_words=True)
+
+
+def _wordpiece(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:
+    backend = Tokenizer(models.WordPiece(unk_token=special.unknown))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(cleanup=False)
+    alphabet = _alphabet(documents)
+    characters = sorted(set(backend.normalizer.normalize_str("".join(alphabet))))
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        initial_alphabet=characters,
+        # Not special at all: what is named here is numbered in this order, not in the order of a hash map.
+        special_tokens=[
+            *special.names(),
+            *(f"##{character}" for character in characters if _continues(backend, character)),
+        ],
+        show_progress=False,
+    )
+    backend.train_from_iterator(_parts(_common_lines(documents, alphabet)), trainer)
+    return _with_model(backend, models.WordPiece(backend.get_vocab(), unk_token=special.unknown))
+
+
+def _byte_bpe(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:
+    backend = Tokenizer(models.BPE())
+    if lowercase:
+        backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        special_tokens=special.added(special.names(), ()),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(_parts(documents), trainer)
+    return backend
+
+
+def _unigram(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:
+    steps = [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
+    backend = Tokenizer(models.Unigram())
+    backend.normalizer = normalizers.Sequence([*steps, normalizers.Lowercase()] if lowercase else steps)
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    alphabet = _alphabet(documents)
+    characters = set(backend.normalizer.normalize_str("".join(alphabet)))
+    if len(characters) + len(special.names()) > size:
+        raise too_small(size, len(characters) + len(special.names()))
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size, special_tokens=special.names(), unk_token=special.unknown, show_progress=False
+    )
+    backend.train_from_iterator(_parts(_common_lines(documents, alphabet)), trainer)
+    # Special tokens stay out of the model, which would find them in texts that only speak of them.
+    learned = json.loads(backend.to_str())["model"]["vocab"]
+    pieces = sorted((piece, score) for piece, score in learned if piece not in special.names())
+    assert special.unknown is not None
+    model = models.Unigram([(special.unknown, 0.0), *pieces], unk_id=0, byte_fallback=False)
+    return _with_model(backend, model)
+
+
+def _characters(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:
+    alphabet = _alphabet(text.lower() if lowercase else text for text in documents)
+    vocabulary = {name: number for number, name in enumerate([*special.names(), *alphabet])}
+    # Byte pair encoding without pairs.
+    backend = Tokenizer(models.BPE(vocabulary, [], unk_token=special.unknown))
+    if lowercase:
+        backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s"), "merged_with_next")
+    backend.decoder = decoders.Fuse()
+    return backend
+
+
+def _words(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:
+    normalizer = normalizers.BertNormalizer(clean_text=False, lowercase=lowercase, strip_accents=False)
+    words = pre_tokenizers.BertPreTokenizer()
+    as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    counts: Counter[str] = Counter()
+    for text in _parts(documents):
+        found = words.pre_tokenize_str(normalizer.normalize_str(text))
+        counts.update(word for word, _ in found)
+    byte_names = sorted(pre_tokenizers.ByteLevel.alphabet())
+    names = [*special.names(), *byte_names, *(f"##{name}" for name in byte_names)]
+    if len(names) > size:
+        raise too_small(size, len(names))
+    known = set(names)
+    for word in sorted(counts, key=lambda word: (-counts[word], word)):
+        name = "".join(part for part, _ in as_bytes.pre_tokenize_str(word))
+        if len(names) < size and name not in known:
+            names.append(name)
+    vocabulary = {name: number for number, name in enumerate(names)}
+    # Byte pair encoding without pairs, which takes a word that it knows as it is.
+    backend = Tokenizer(
+        models.BPE(
+            vocabulary,
+            [],
+            unk_token=special.unknown,
+            continuing_subword_prefix="##",
+            ignore_merges=True,
+        )
+    )
+    backend.normalizer = normalizer
+    backend.pre_tokenizer = pre_tokenizers.Sequence([words, as_bytes])
+    backend.decoder = decoders.Sequence(
+        [decoders.WordPiece(cleanup=False), decoders.Replace(" ", "Ġ"), decoders.ByteLevel()]
+    )
+    return backend
+
+
+Learn = Callable[[Iterable[str], int, bool, SpecialTokens], Tokenizer]
+
+KINDS: dict[str, tuple[SpecialTokens, Learn]] = {
+    "wordpiece": (BRACKETS, _wordpiece),
+    "byte_bpe": (BYTES, _byte_bpe),
+    "unigram": (ANGLES, _unigram),
+    "characters": (BRACKETS, _characters),
+    "words": (BRACKETS, _words),
+}
+"""Kind -> its special tokens, and what learns at most so many tokens from documents."""
+
+
+def _with_model(backend: Tokenizer, model: models.Model) -> Tokenizer:
+    """Copy everything of a tokenizer but its model and what its trainer took for special."""
+    copy = Tokenizer(model)
+    copy.normalizer, copy.pre_tokenizer, copy.decoder = (
+        backend.normalizer,
+        backend.pre_tokenizer,
+        backend.decoder,
+    )
+    return copy
+
+
+def _alphabet(texts: Iterable[str]) -> list[str]:
+    """List the characters of a corpus by frequency, without the rarest ones."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text)
+    allowed_to_miss = (1 - COVERAGE) * counts.total()
+    alphabet = sorted(counts, key=lambda character: (-counts[character], character))
+    while len(alphabet) > 1 and counts[alphabet[-1]] <= allowed_to_miss:
+        allowed_to_miss -= counts[alphabet.pop()]
+    return alphabet
+
+
+def _common_lines(documents: Iterable[str], alphabet: list[str]) -> Iterable[str]:
+    """Read the lines that have no rare character."""
+    is_rare = re.compile(f"[^{re.escape(''.join(alphabet))}\n]")
+    return (line for text in documents for line in text.split("\n") if not is_rare.search(line))
+
+
+def _parts(texts: Iterable[str]) -> Iterator[str]:
+    """Cut texts that have very long words, and long ones between words; a trainer holds a text many times."""
+    for text in texts:
+        if LONG.search(text):
+            yield from (text[start : start + LONGEST_WORD] for start in range(0, len(text), LONGEST_WORD))
+        elif text:
+            yield from _pieces(text)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Cut a text before the spaces of words, into pieces of about `LONGEST_PIECE`."""
+    start = 0
+    while len(text) - start > LONGEST_PIECE and (match := BETWEEN_WORDS.search(text, start + LONGEST_PIECE)):
+        yield text[start : match.start()]
+        start = match.start()
+    yield text[start:]
+
+
+def _continues(backend: Tokenizer, character: str) -> bool:
+    """Tell whether a character can stand inside a word, or is one for itself: a mark, a Chinese character."""
+    assert backend.normalizer is not None
+    assert backend.pre_tokenizer is not None
+    text = backend.normalizer.normalize_str(f"a{character}")
+    return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)] == [f"a{character}"]
+
+
+def too_small(room: int, needed: int) -> ValueError:
+    """Say that a vocabulary cannot hold what every vocabulary of its kind must hold."""
+    return ValueError(
+        f"tokenizer.vocab_size leaves room for {room} tokens beside sentinels and the like, but special "
+        f"tokens and characters alone are {needed}: raise it well above that"
+    )
+
 
 Kind = Literal["wordpiece", "byte_bpe", "unigram", "characters", "words"]
 Template = Literal["pair", "single", "end", "both_ends", "plain"]

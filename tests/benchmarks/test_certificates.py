@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tercet.interop.bart import BART
-from tercet.interop.certificate import TOLERANCE, Certificate
-from tercet.interop.comparison import Difference
+from tercet.interop.certificate import TOLERANCE, Certificate, Difference
 from tercet.interop.gpt2 import GPT2
 from tercet.interop.roberta import ROBERTA
 from tercet.interop.t5 import T5_ENCODER

@@ -15,8 +15,7 @@ from tercet.fewshot.boundary import (
     SpecialTokenPolicy,
     frame_of,
 )
-from tercet.text.tokenizer import train_tokenizer
-from tercet.text.vocabularies import KINDS
+from tercet.text.tokenizer import KINDS, train_tokenizer
 
 from .conftest import TEXT
 

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from tercet.fewshot import few_positions, shared_prefix
+from tercet.fewshot import decoder_scoring, few_positions
 from tercet.fewshot.boundary import Prompt, SpecialTokenPolicy
 from tercet.fewshot.definition import OneByOne, score_of
 from tercet.fewshot.prefix_tree import find_families, grow_trees
@@ -117,7 +117,7 @@ def test_rows_may_read_their_common_beginning_in_several_turns(name, subject, mo
     asked = subject(name)
     requests = requests_of(asked)
     together = asked.scorer(100_000, "original").score_all(requests)
-    monkeypatch.setattr(shared_prefix, "MOST_SCORES", {"cpu": 1})
+    monkeypatch.setattr(decoder_scoring, "MOST_SCORES", {"cpu": 1})
     assert_equal(asked.scorer(100_000, "original").score_all(requests), together)
 
 

@@ -3,17 +3,15 @@
 import numpy as np
 import pytest
 
+from tercet.fewshot.comparison import normalized, probabilities
 from tercet.fewshot.contamination import compare
 from tercet.fewshot.evaluation import Condition, Outcome
-from tercet.fewshot.generation import record_text
 from tercet.fewshot.items import Item
-from tercet.fewshot.likelihood import rolling
-from tercet.fewshot.normalization import normalized, probabilities
 from tercet.fewshot.prefix_tree import by_size, common_length
 from tercet.fewshot.request import Request, Score
 from tercet.fewshot.summary import interval_of, score_of_part
 from tercet.fewshot.task_recipes import CompletionRecipe, GenerationRecipe
-from tercet.fewshot.tasks import build_task
+from tercet.fewshot.tasks import build_task, record_written, rolling
 
 
 def score(*values):
@@ -59,7 +57,7 @@ def test_calibration_takes_away_what_a_prompt_prefers():
     ],
 )
 def test_exact_match_compares_texts_and_the_form_of_squad_has_its_own_name(written, right, exact, squad, f1):
-    record = record_text(Item(0, (), references=tuple(right)), written)
+    record = record_written(Item(0, (), references=tuple(right)), written)
     names = ("exact_match", "squad_exact_match", "f1")
     assert [record[name] for name in names] == pytest.approx([exact, squad, f1])
     for name, value in zip(names, (exact, squad, f1), strict=True):
@@ -75,7 +73,7 @@ def test_bleu_and_its_interval_are_means_over_conditions_and_parts_have_the_same
     outcomes = [
         Outcome(
             Condition(0, seed, 0),
-            [record_text(Item(n, (), references=(text,)), own[n]) for n, text in enumerate(references)],
+            [record_written(Item(n, (), references=(text,)), own[n]) for n, text in enumerate(references)],
             0,
             0,
             "",

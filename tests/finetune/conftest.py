@@ -14,8 +14,7 @@ from tercet.configs.recipe import parse_recipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.text.tokenizer import train_tokenizer
-from tercet.text.vocabularies import ANGLES, KINDS
+from tercet.text.tokenizer import ANGLES, KINDS, train_tokenizer
 
 WORDS = [
     "the",

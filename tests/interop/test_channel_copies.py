@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.interop.channel_copies import Copies, copied_heads, repeated
-from tercet.interop.growth_requirements import layer_origins
+from tercet.interop.growth import Copies, copied_heads, layer_origins, repeated
 
 
 def test_noise_has_its_size():

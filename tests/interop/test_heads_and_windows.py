@@ -15,7 +15,7 @@ from tercet import (
     TercetEncoderForTokenClassification,
 )
 from tercet.interop import certify, from_stock, to_stock
-from tercet.interop.comparison import compare
+from tercet.interop.certificate import compare
 from tercet.interop.probes import probes_for
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"

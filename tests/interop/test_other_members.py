@@ -3,7 +3,7 @@
 import pytest
 
 from tercet import TercetElmoModel
-from tercet.interop.admission import load_examined_model
+from tercet.interop.examined_model import load_examined_model
 from tercet.interop.own_model import load_ours, load_transformer
 
 from ..small_elmo import small_config

@@ -10,8 +10,7 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from tercet.interop.certificate import Certificate
-from tercet.interop.comparison import Difference
+from tercet.interop.certificate import Certificate, Difference
 from tercet.interop.publication import describe, prepare
 from tercet.interop.remote_code import code_of
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM

@@ -21,7 +21,7 @@ from tercet import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.interop.admission import load_examined_model
+from tercet.interop.examined_model import load_examined_model
 from tercet.interop.own_model import load_ours
 from tercet.interop.source import load_stock
 from tercet.interop.whole_weights import is_finite

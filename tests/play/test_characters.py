@@ -3,8 +3,8 @@
 import torch
 
 from tercet.modeling import TercetCharacterConfig, TercetCharacterModel
-from tercet.play.abilities import abilities_of
 from tercet.play.loaded_model import load_model
+from tercet.play.sessions import abilities_of
 from tercet.text.tokenizer import train_tokenizer
 
 

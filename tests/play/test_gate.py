@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tercet.play.gate import MOST_BYTES, Gate, hosts_of
+from tercet.play.page import MOST_BYTES, Gate, hosts_of
 from tercet.play.sessions import Session
 
 JOIN = "/gradio_api/queue/join"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tercet.play import inspection
-from tercet.play.abilities import abilities_of
+from tercet.play.sessions import abilities_of
 
 TEXT = "The cat sat on the roof."
 

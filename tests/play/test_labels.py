@@ -10,9 +10,9 @@ from transformers import (
 )
 
 from tercet.finetune.prediction import Predictor
-from tercet.play.abilities import abilities_of
 from tercet.play.labels import labelled_pieces, span_probabilities
 from tercet.play.loaded_model import load_model
+from tercet.play.sessions import abilities_of
 from tercet.text.columns import as_rows
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}

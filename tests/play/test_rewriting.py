@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tercet.finetune.prediction import Predictor
-from tercet.play.abilities import abilities_of
 from tercet.play.loaded_model import LoadedModel
+from tercet.play.sessions import abilities_of
 from tercet.text.columns import as_rows
 
 

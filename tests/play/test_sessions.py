@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tercet.play.abilities import abilities_of
 from tercet.play.loaded_model import load_model
-from tercet.play.sessions import Session, described, open_session
+from tercet.play.sessions import Session, abilities_of, described, open_session
 
 READING = ["tokens", "attention"]
 COMMON = ["similar", *READING]

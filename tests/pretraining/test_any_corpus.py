@@ -24,8 +24,7 @@ from hypothesis import strategies as st
 from tercet.pretraining.run import pretrain
 from tercet.text.documents import open_documents
 from tercet.text.tokenization import tokenize
-from tercet.text.tokenizer import train_tokenizer
-from tercet.text.vocabularies import KINDS
+from tercet.text.tokenizer import KINDS, train_tokenizer
 from tercet.training.tracking import LOG, read_log
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}

@@ -22,8 +22,7 @@ from tercet.reporting.blocks import (
 )
 from tercet.reporting.curves import COLOURS, Panel, apart, draw
 from tercet.reporting.markdown import as_markdown, markdown_run
-from tercet.reporting.page import as_page
-from tercet.reporting.style import STYLE
+from tercet.reporting.page import STYLE, as_page
 from tercet.reporting.verdicts import Verdict
 
 HOSTILE = "<b>*a*</b> | [x](y) & `z`"

@@ -5,7 +5,7 @@ import pytest
 
 from tercet.distill.verdicts import about_teacher
 from tercet.distill.verdicts import verdicts as verdicts_of_students
-from tercet.fewshot.verdicts import verdicts as verdicts_of_prompts
+from tercet.fewshot.run import verdicts as verdicts_of_prompts
 from tercet.finetune.verdicts import compared
 from tercet.finetune.verdicts import verdicts as verdicts_of_tasks
 from tercet.metrics.bootstrap import bootstrap_interval, bootstrap_scores, percentile_interval

@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
-from tercet.text.delimiters import find_delimiter
 from tercet.text.row_files import read_file
+from tercet.text.tables import find_delimiter
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tercet.text.found_files import find_files
+from tercet.text.documents import find_files
 
 BESIDE = [
     ".ipynb_checkpoints/train-checkpoint.txt",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tercet.text.prose import is_prose, prose_paragraphs
+from tercet.text.documentation import is_prose, prose_paragraphs
 
 GOOGLE = """Compute the loss of the model on a batch.
 

@@ -10,12 +10,11 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet.text import tokenization, vocabularies, windows
+from tercet.text import tokenization, windows
 from tercet.text.corpus import ARRAYS
 from tercet.text.documents import open_documents
 from tercet.text.tokenization import tokenize, tokenized_corpus
-from tercet.text.tokenizer import train_tokenizer
-from tercet.text.vocabularies import KINDS
+from tercet.text.tokenizer import KINDS, train_tokenizer
 from tercet.text.words import word_numbers
 
 from . import tokenizer_kinds
@@ -188,7 +187,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_a_vocabulary_is_the_same_however_long_the_texts_are_that_it_is_learned_from(monkeypatch, kind):
     texts = [long_text(30_000)]
     whole = train_tokenizer(texts, kind, 300)
-    monkeypatch.setattr(vocabularies, "LONGEST_PIECE", 200)
+    monkeypatch.setattr("tercet.text.tokenizer.LONGEST_PIECE", 200)
     assert train_tokenizer(texts, kind, 300).get_vocab() == whole.get_vocab()
 
 

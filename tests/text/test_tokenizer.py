@@ -7,8 +7,7 @@ from transformers import AutoTokenizer
 
 from tercet.interop import model_folder
 from tercet.text.special_tokens import sentinel_ids
-from tercet.text.tokenizer import fit_frame, frame_ids, load_tokenizer, train_tokenizer
-from tercet.text.vocabularies import KINDS
+from tercet.text.tokenizer import KINDS, fit_frame, frame_ids, load_tokenizer, train_tokenizer
 
 from . import tokenizer_kinds
 

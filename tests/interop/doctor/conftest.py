@@ -33,9 +33,8 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from tercet.interop.admission import load_examined_model
 from tercet.interop.doctor import diagnose
-from tercet.interop.examined_model import ExaminedModel
+from tercet.interop.examined_model import ExaminedModel, load_examined_model
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,

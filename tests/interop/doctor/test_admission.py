@@ -6,7 +6,7 @@ from transformers import BertForMaskedLM
 
 from tercet.__main__ import main
 from tercet.interop import model_folder
-from tercet.interop.admission import load_examined_model
+from tercet.interop.examined_model import load_examined_model
 
 REMOTE = """
 from transformers import BertConfig, BertForMaskedLM

@@ -7,7 +7,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 from tercet.__main__ import main
-from tercet.interop.attention_drawing import ALL, NONE, SOME, WIDTH, draw_attention
+from tercet.interop.doctor import ALL, NONE, SOME, WIDTH, draw_attention
 from tercet.modeling import TercetDecoderConfig, TercetDecoderModel, TercetEncoderConfig, TercetEncoderModel
 from tercet.modeling.attention_patterns import PATTERNS
 

@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from tercet.__main__ import main
-from tercet.interop.behaviour_examinations import BEHAVIOUR
 from tercet.interop.doctor import diagnose, examine, title
-from tercet.interop.saving_examinations import SAVING
-from tercet.interop.tokenizer_examinations import TOKENIZER
-from tercet.interop.weight_examinations import WEIGHTS
+from tercet.interop.examinations import BEHAVIOUR, SAVING, TOKENIZER, WEIGHTS
 
 ROOT = Path(__file__).parents[3]
 EXAMINATIONS = [title(examination) for examination in (*WEIGHTS, *TOKENIZER, *BEHAVIOUR, *SAVING)]
