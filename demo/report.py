@@ -5,7 +5,7 @@ Legend: a term is one thing that a member learns (`mlm`, `nsp`, ...), as `Object
 
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +16,9 @@ import torch
 from ..pretraining.comparison import Scores
 from ..pretraining.recipe import PretrainingRecipe
 from ..reporting.blocks import (
+    Bar,
     Block,
+    Card,
     Cards,
     Figure,
     Heading,
@@ -30,15 +32,70 @@ from ..reporting.blocks import (
 from ..reporting.curves import draw, panel_of
 from ..reporting.verdicts import Verdict
 from ..training.tracking import Record
+from . import published
 from .continuing import Continuations
 from .distilling import DistillationResult, distillation_chapter
-from .finetuning import TaskResult
+from .finetuning import PRETRAINED, TaskResult
 from .gaps import Gaps
-from .glance import cards
+from .measured import Measured
 from .sample_blocks import example_blocks
-from .samples import Sample
+from .samples import NUM_GUESSES, Sample
 from .task_chapters import continuations_chapter, gaps_chapter, packages_chapter, telegrams_chapter
+from .tasks import CHOICES
 from .telegrams import Telegrams
+
+
+def cards(gaps: Gaps, placed: TaskResult, continued: Continuations) -> list[Card]:
+    """Make the cards: of the encoder, of the fine-tuned encoder, of the decoder."""
+    among, (trained, *_) = gaps.among, gaps.among.values()
+    first = next(iter(gaps.first.values()))
+    places = {
+        {PRETRAINED: "this encoder", "random weights": "without pretraining"}.get(name, name): answers
+        for name, answers in placed.answers.items()
+    }
+    encoder = placed.answers[PRETRAINED]
+    decoder = next(iter(continued.answers.values()))
+    rows = placed.rows
+    return [
+        Card(
+            "Fills a gap",
+            percent(trained.score),
+            f"of {len(trained.scores):,} words that are hidden in unread text are among its {NUM_GUESSES} "
+            f"guesses ({interval(trained)}); its first guess is right for {percent(first.score)} "
+            f"({interval(first)}).",
+            bars(among),
+        ),
+        Card(
+            "Knows where a paragraph is from",
+            percent(encoder.score),
+            f"of {len(rows):,} unread paragraphs are placed in the right one of "
+            f"{len(set(rows['label'][:]))} packages ({interval(encoder)}), after {placed.num_rows:,} "
+            "examples. Names of packages are hidden.",
+            [*bars(places), Bar(published.NAME, published.SCORE, percent(published.SCORE))],
+        ),
+        Card(
+            "Knows what comes next",
+            percent(decoder.score),
+            f"of {len(decoder.scores):,} unread paragraphs are matched with how they go on, among {CHOICES} "
+            f"texts of the same package ({interval(decoder)}). It was not trained for that.",
+            bars(continued.answers),
+        ),
+    ]
+
+
+def bars(answers: Mapping[str, Measured]) -> list[Bar]:
+    """Draw scores, the first of which is to be looked at."""
+    return [
+        Bar(name, own.score, percent(own.score), number == 0)
+        for number, (name, own) in enumerate(answers.items())
+    ]
+
+
+def interval(own: Measured) -> str:
+    """Write a 95 % interval."""
+    low, high = own.interval
+    return f"95 % interval {100 * low:.0f} to {100 * high:.0f}"
+
 
 NAMES = {"encoder": "Encoder", "decoder": "Decoder", "seq2seq": "Sequence to sequence"}
 TERMS = {

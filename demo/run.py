@@ -10,23 +10,22 @@ is measured at finding what continues a paragraph. The sequence-to-sequence mode
 out as sentences.
 """
 
+import json
 import resource
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForPreTraining,
-    AutoTokenizer,
-)
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer
 
 from ..configs.recipe import load_recipe
 from ..distill.recipe import DistillationRecipe
+from ..distill.report import kept_of
 from ..fewshot.recipe import FewShotRecipe
 from ..finetune.recipe import FineTuningRecipe
 from ..interop.messages import quietly
@@ -36,6 +35,7 @@ from ..pretraining.run import pretrain
 from ..pretraining.text import open_text
 from ..reporting.markdown import as_markdown
 from ..reporting.page import as_page
+from ..reporting.verdicts import Verdict, as_data
 from ..text.cache import cache_folder
 from ..text.documentation import SPLITS, Document, read_documentation
 from ..text.paths import named_path
@@ -43,19 +43,104 @@ from ..training.disk import replace_text
 from ..training.ownership import OWN, begin, is_ours, is_unfinished, remove
 from ..training.run_folder import HIDDEN, MODEL, SCORES, writing
 from ..training.tracking import LOG, read_log
-from .continuing import CONTINUING, choose_continuations, load_continuing
-from .distilling import DISTILLED, distill_encoder, load_distillation
-from .expected_time import telling_expected_time
-from .finetuning import FINETUNED, ROWS, finetune_encoder, load_finetuning
+from .continuing import CONTINUING, Continuations, choose_continuations, load_continuing
+from .distilling import DISTILLED, DistillationResult, distill_encoder, load_distillation
+from .finetuning import FINETUNED, ROWS, TaskResult, finetune_encoder, load_finetuning
 from .gaps import Gaps, measure_gaps
+from .measured import Measured
 from .prompts import BEGINNINGS, GAPS
 from .report import Findings, build_report, measured_of
 from .samples import Sample, continue_texts, fill_mask, fill_masks, go_on_from
-from .scores import scores_as_json
 from .task_chapters import CONFUSIONS
 from .tasks import write_tasks
 from .telegrams import Telegrams, with_rows, write_telegrams_out
 from .verdicts import verdicts
+
+Answers = Mapping[str, Measured]
+
+
+def scores_as_json(
+    gaps: Gaps,
+    placed: TaskResult,
+    distilled: DistillationResult,
+    continued: Continuations,
+    telegrams: Telegrams,
+    verdicts: Sequence[Verdict],
+) -> str:
+    """Write the score and the 95 % interval of everything that was measured, by task and by who answered."""
+    measured: dict[str, Answers] = {
+        "gaps": gaps.among,
+        "gaps_first_guess": gaps.first,
+        "packages": placed.answers,
+        "continuations": continued.answers,
+        "telegrams": telegrams.exact,
+        "telegrams_rouge_l": telegrams.restored,
+    }
+    scores: dict[str, Any] = {
+        task: {name: {"score": own.score, "interval": own.interval} for name, own in answers.items()}
+        for task, answers in measured.items()
+    }
+    kept = kept_of(distilled.summary)
+    scores["distillation"] = {name: {"score": own["score"]} for name, own in kept.items()}
+    return json.dumps({"scores": scores, "verdicts": as_data(verdicts)}, indent=2)
+
+
+SHARE_OF_FIRST = 0.35
+"""Share of the whole that the first member's steps take."""
+
+LOOKING = 0.5
+"""Seconds between two looks at the log."""
+
+
+@contextmanager
+def telling_expected_time(
+    first: PretrainingRecipe, began: float, say: Callable[[str], None]
+) -> Iterator[None]:
+    """Tell once, while the first member learns, when the whole demonstration will be ready.
+
+    Args:
+        first: The recipe of that member.
+        began: When the demonstration began, by `time.perf_counter`.
+        say: Tells a line.
+    """
+    ended = Event()
+
+    def watch() -> None:
+        while not ended.wait(LOOKING):
+            log = first.folder / LOG
+            records = read_log(log) if log.exists() else []
+            if steps := [record for record in records if "tokens_per_second" in record]:
+                waited = time.perf_counter() - began - steps[0]["seconds"]
+                say(expectation(waited, steps[0]["seconds"] / steps[0]["step"], first.training.steps))
+                return
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def expectation(waited: float, step: float, steps: int) -> str:
+    """Say how long everything will take, in minutes.
+
+    Args:
+        waited: Seconds before the first step.
+        step: Seconds of a step.
+        steps: How many there are.
+
+    >>> from tercet.demo.run import SHARE_OF_FIRST, expectation
+    >>> expectation(60, 0.3 * SHARE_OF_FIRST, 1000)
+    'a step takes 0.10 seconds: about 6 minutes for the whole demo, on a machine as busy as now'
+    """
+    minutes = (waited + step * steps / SHARE_OF_FIRST) / 60
+    return (
+        f"a step takes {step:.2f} seconds: about {minutes:.0f} minutes for the whole demo, on a machine as "
+        "busy as now"
+    )
+
 
 MEMBERS = {"encoder": "encoder-demo", "decoder": "decoder-demo", "seq2seq": "telegrams-demo"}
 """Member -> its recipe."""

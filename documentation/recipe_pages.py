@@ -1,11 +1,22 @@
 """The reference of recipes: every key with its type, its default and its meaning, from the dataclasses.
 
-A dataclass is described once; where another recipe has it too, a link leads there.
+A dataclass is described once; where another recipe has it too, a link leads there. Annotations are put in
+words: `Annotated[int, Field(ge=8)]` is "integer, at least 8". What a field means is the string that stands
+below it in the source.
 """
 
+import ast
+import inspect
 import json
+import sys
+from collections.abc import Iterator
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from functools import cache
+from importlib import import_module
+from itertools import pairwise
+from textwrap import dedent
+from types import ModuleType, NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tercet.configs.recipe import describe_recipe, recipe_names
 from tercet.distill.recipe import DistillationRecipe
@@ -14,8 +25,165 @@ from tercet.finetune.recipe import FineTuningRecipe
 from tercet.planning.machines import PlanRecipe
 from tercet.pretraining.recipe import PretrainingRecipe
 
-from .annotations import describe, is_list, members
-from .meanings import meanings, summary
+WORDS = {
+    int: "integer",
+    float: "number",
+    str: "text",
+    bool: "`true` or `false`",
+    NoneType: "`null`",
+    Any: "any value",
+    dict: "keys with values",
+}
+"""The names of plain types."""
+
+BOUNDS = {
+    "ge": "at least {}",
+    "gt": "above {}",
+    "le": "at most {}",
+    "lt": "below {}",
+    "min_length": "at least {} long",
+    "max_length": "at most {} long",
+}
+"""How the limits that pydantic keeps are said."""
+
+
+def describe(annotation: Any) -> str:
+    """Say in words which values an annotation allows; dataclasses are left to the caller.
+
+    >>> describe(str | None)
+    'text or `null`'
+    >>> describe(tuple[int, ...])
+    'list of integers'
+    >>> describe(Literal["adam", "muon"])
+    '`adam` or `muon`'
+
+    Raises:
+        ValueError: There are no words for it yet.
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation in WORDS:
+        return WORDS[annotation]
+    if origin is Annotated:
+        limits = [limit for extra in arguments[1:] for limit in _limits(extra)]
+        return ", ".join([describe(arguments[0]), *limits])
+    if origin is Literal:
+        return _alternatives([f"`{_written(value)}`" for value in arguments])
+    if origin in (Union, UnionType):
+        return _alternatives(list(dict.fromkeys(map(describe, arguments))))
+    if origin in (list, tuple):
+        return _describe_list(arguments)
+    if origin is dict:
+        return WORDS[dict]
+    if is_dataclass(annotation):
+        return "keys"
+    raise ValueError(f"no words for the annotation {annotation!r}: add them to documentation/recipe_pages.py")
+
+
+def members(annotation: Any) -> list[Any]:
+    """List the dataclasses that an annotation allows, wherever it names them."""
+    if is_dataclass(annotation):
+        return [annotation]
+    parts = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
+    return [] if get_origin(annotation) is Literal else [found for part in parts for found in members(part)]
+
+
+def is_list(annotation: Any) -> bool:
+    """Whether an annotation allows a list."""
+    if get_origin(annotation) is Annotated or get_origin(annotation) in (Union, UnionType):
+        return any(is_list(part) for part in get_args(annotation))
+    return get_origin(annotation) in (list, tuple)
+
+
+def _limits(extra: Any) -> Iterator[str]:
+    """Say the limits that pydantic's `Field` puts on a value."""
+    for limit in getattr(extra, "metadata", ()):
+        for name, words in BOUNDS.items():
+            if (bound := getattr(limit, name, None)) is not None:
+                yield words.format(f"{bound:,}" if isinstance(bound, int) else f"{bound:g}")
+
+
+def _describe_list(arguments: tuple[Any, ...]) -> str:
+    elements = [argument for argument in arguments if argument is not Ellipsis]
+    if len(elements) > 1:
+        return f"list of {len(elements)}: {', '.join(map(describe, elements))}"
+    word, comma, rest = describe(elements[0]).partition(",")
+    plural = f"{word}s" if word in {"integer", "number", "text"} else word
+    return f"list of {plural}{f' (each{rest})' if comma else ''}"
+
+
+def _alternatives(words: list[str]) -> str:
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def meanings(cls: type) -> dict[str, str]:
+    """Give the meaning of each field of a dataclass, in one line.
+
+    A field without a string of its own has that of the abstract class, or that of the type that annotates it
+    (`weight: Weight`, where the string stands below `Weight`).
+    """
+    found: dict[str, str] = {}
+    for owner in reversed(cls.__mro__):
+        if owner.__module__ != "builtins":
+            found |= _below_names(ast.parse(dedent(_source(owner))).body[0])
+    return {field.name: found.get(field.name) or _of_annotation(cls, field.name) for field in fields(cls)}
+
+
+def summary(definition: Any) -> str:
+    """Give the first paragraph of a docstring, in one line."""
+    return " ".join((inspect.getdoc(definition) or "").partition("\n\n")[0].split())
+
+
+def _below_names(scope: ast.AST) -> dict[str, str]:
+    """Collect the strings that stand directly below an assignment to a name."""
+    body = getattr(scope, "body", [])
+    found = {}
+    for statement, below in pairwise(body):
+        target = _assigned_name(statement)
+        if target and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            found[target] = " ".join(str(below.value.value).split())
+    return found
+
+
+def _assigned_name(statement: ast.stmt) -> str | None:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return targets[0].id if isinstance(targets[0], ast.Name) else None
+
+
+def _of_annotation(cls: type, name: str) -> str:
+    """Give the meaning of the type that annotates a field, if the source names that type by one word."""
+    for owner in cls.__mro__:
+        for statement in getattr(_tree(owner), "body", []):
+            if isinstance(statement, ast.AnnAssign) and _assigned_name(statement) == name:
+                alias = statement.annotation
+                module = sys.modules[owner.__module__]
+                return _of_alias(module, alias.id) if isinstance(alias, ast.Name) else ""
+    return ""
+
+
+def _of_alias(module: ModuleType, alias: str) -> str:
+    """Find what stands below an alias, in the module that defines it."""
+    tree = ast.parse(_source(module))
+    if meaning := _below_names(tree).get(alias):
+        return meaning
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom) and alias in {name.name for name in statement.names}:
+            dots = "." * statement.level
+            return _of_alias(import_module(f"{dots}{statement.module}", module.__package__), alias)
+    return ""
+
+
+def _tree(owner: type) -> ast.AST:
+    return ast.Pass() if owner.__module__ == "builtins" else ast.parse(dedent(_source(owner))).body[0]
+
+
+@cache
+def _source(definition: Any) -> str:
+    return inspect.getsource(definition)
+
 
 RECIPES = {
     "pretrain": ("Keys of pretraining", PretrainingRecipe),

@@ -15,12 +15,25 @@ from difflib import get_close_matches
 from inspect import getdoc
 
 from . import __version__
+from .commands import (
+    convert,
+    distill,
+    doctor,
+    export,
+    fewshot,
+    finetune,
+    import_,
+    plan,
+    play,
+    predict,
+    pretrain,
+    push,
+    tokenizer,
+    verify_resume,
+)
 from .completion import complete, key_completions, offer, recipe_completions
 from .endings import tell
 from .listing import LISTED
-from .model_commands import convert, doctor, export, import_, play, push
-from .pretraining_commands import plan, pretrain, tokenizer, verify_resume
-from .task_commands import distill, fewshot, finetune, predict
 
 ABOUT = """\
 Pretrain, fine-tune, distill and prompt encoder, decoder and sequence-to-sequence Transformers.

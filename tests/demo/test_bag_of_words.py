@@ -1,6 +1,6 @@
 """What counting words can tell."""
 
-from tercet.demo.bag_of_words import predict_by_words
+from tercet.demo.baselines import predict_by_words
 
 
 def test_words_tell_labels_apart_in_any_order():

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
-from documentation.annotations import describe, is_list, members
+from documentation.recipe_pages import describe, is_list, members
 
 Rate = Annotated[float, Field(gt=0, lt=1)]
 

@@ -6,9 +6,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from documentation.annotations import members
-from documentation.meanings import meanings
-from documentation.recipe_pages import RECIPES, Reference, default, is_kind
+from documentation.recipe_pages import RECIPES, Reference, default, is_kind, meanings, members
 from tercet.distill.loss_recipes import LogitMSERecipe
 from tercet.objectives.recipes import MaskedLanguageModelingRecipe
 from tercet.pretraining.recipe import CorpusRecipe, PretrainingRecipe
