@@ -75,8 +75,9 @@ class Muon(Optimizer):
         """Move matrices of one shape, in as many operations as one."""
         weights, momenta = pieces(matrices), self._remembered(MOMENTUM, matrices)
         gradients = torch.stack(pieces(matrix.grad for matrix in matrices if matrix.grad is not None))
-        momentum = self._advance(momenta, gradients, 1 - group["momentum"], is_broken)
-        ahead = gradients.lerp_(momentum, group["momentum"])  # Nesterov's view
+        averages = self._advance(momenta, gradients, 1 - group["momentum"], is_broken)
+        ahead = gradients.lerp_(averages, group["momentum"])  # Nesterov's view
+        del averages  # makes room for the iteration
         directions = orthogonalized(ahead, matrices[0], self.copies)
         updates = self._updates(matrices, directions, group, is_broken)
         torch._foreach_mul_(weights, shrinkage)  # pyright: ignore[reportPrivateImportUsage]
