@@ -41,8 +41,7 @@ class WeightAverage:
     @torch.no_grad()
     def add(self, share: float) -> None:
         """Go a share of the way to the model's present weights; 1 is all of it."""
-        for copy, weight in zip(self.copies, own_weights(self.model), strict=True):
-            copy.lerp_(weight, share)
+        torch._foreach_lerp_(self.copies, own_weights(self.model), share)  # pyright: ignore[reportPrivateImportUsage]
 
     @torch.no_grad()
     def exchange(self) -> None:

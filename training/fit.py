@@ -11,6 +11,7 @@ from typing import Any
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from ..configs.recipe import recipe_data
 from .averaging import WeightAverage, moving_share
@@ -28,7 +29,7 @@ from .optimizers import build_optimizer
 from .recipe import TrainingRecipe
 from .recovery import newest_due, require_resumable, starting_point
 from .schedules import build_schedule
-from .sharding import prepare_model, settle
+from .sharding import prepare_model, processes_of, settle
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
 from .threads import prepared_cpu, thread_adapter
@@ -126,7 +127,8 @@ class _Run:
         self.graphs = compiled_blocks(recipe.compile, model, objective, data, accelerator)
         self.model = prepare_model(model, accelerator)
         sets_rate = recipe.schedule.kind == "noam"
-        optimizer = build_optimizer(model, recipe.optimizer, sets_learning_rate=sets_rate)
+        copies = processes_of(accelerator) if isinstance(self.model, DistributedDataParallel) else None
+        optimizer = build_optimizer(model, recipe.optimizer, sets_learning_rate=sets_rate, copies=copies)
         self.schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=width)
         self.optimizer = accelerator.prepare_optimizer(optimizer)
         self.progress = Progress()

@@ -15,16 +15,17 @@ that of an update of AdamW: 0.2 sqrt(max(A, B)) times a nearly orthogonal matrix
 Two details are those of the authors' code: the momentum is Nesterov's, and the length is |O|, where algorithm
 1 has the length of an exactly orthogonal matrix, sqrt(min(A, B)).
 
-Legend: A rows (neurons), B columns.
+Legend: A rows (neurons), B columns, K matrices of one shape, which move together.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from .muon import Muon
+from .orthogonalization import norms
 
 SECOND_MOMENT = "neuron_second_moment"
 """Name of the moving average of a matrix's rows' mean squares, (A, 1), in the optimizer's state."""
@@ -40,6 +41,7 @@ class NorMuon(Muon):
         momentum: Decay rate of the momentum, mu.
         neuron_beta: Decay rate of the second moment of neurons, beta.
         epsilon: Keeps divisions from dividing by zero.
+        copies: Processes that hold the same matrices and gradients, and share the work.
     """
 
     def __init__(
@@ -51,16 +53,18 @@ class NorMuon(Muon):
         momentum: float = 0.95,
         neuron_beta: float = 0.95,
         epsilon: float = 1e-8,
+        copies: DeviceMesh | None = None,
     ):
         constants = {"neuron_beta": neuron_beta, "epsilon": epsilon}
-        super().__init__(matrices, lr, weight_decay, momentum=momentum, **constants)
+        super().__init__(matrices, lr, weight_decay, momentum=momentum, copies=copies, **constants)
 
-    def _update(self, matrix: Tensor, direction: Tensor, group: dict[str, Any]) -> Tensor:
-        """Normalize the rows of an orthogonalized direction, and give it its length again."""
-        state = self.state[matrix]
-        if SECOND_MOMENT not in state:
-            state[SECOND_MOMENT] = torch.zeros_like(matrix[:, :1])
-        mean_squares = direction.square().mean(dim=1, keepdim=True)
-        second_moment = state[SECOND_MOMENT].lerp_(mean_squares, 1 - group["neuron_beta"])
-        update = direction / (second_moment.sqrt() + group["epsilon"])
-        return update * (direction.norm() / update.norm().clamp(min=group["epsilon"]))
+    def _updates(
+        self, matrices: list[Tensor], directions: Tensor, group: dict[str, Any], is_broken: Tensor
+    ) -> Tensor:
+        """Normalize the rows of orthogonalized directions, and give them their lengths again."""
+        moments = self._remembered(SECOND_MOMENT, matrices, columns=1)
+        mean_squares = directions.square().mean(dim=2, keepdim=True)
+        second_moments = self._advance(moments, mean_squares, 1 - group["neuron_beta"], is_broken)
+        updates = directions / (second_moments.sqrt() + group["epsilon"])
+        intended, found = norms([directions, updates], matrices[0])
+        return updates.mul_(intended / found.clamp(min=group["epsilon"]))

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -43,6 +44,7 @@ def build_optimizer(
     recipe: OptimizerRecipe,
     *,
     sets_learning_rate: bool = False,
+    copies: DeviceMesh | None = None,
 ) -> Optimizer:
     """Build the recipe's optimizer over a model that is already on its device.
 
@@ -50,6 +52,7 @@ def build_optimizer(
         model: Its trainable parameters are optimized.
         recipe: Constants left out are those of the sources below.
         sets_learning_rate: Whether the schedule derives the rate itself; the recipe must then name none.
+        copies: Processes that hold copies of the model, and can share the optimizer's work.
 
     Raises:
         ValueError: The recipe names constants that its choice of optimizer or schedule does not use, or an
@@ -79,9 +82,10 @@ def build_optimizer(
     )
     matrix_rate = recipe.matrix_learning_rate or rate
     if recipe.kind == "muon":
-        return MuonWithAdamW(others, Muon(matrices, matrix_rate, decay))
+        return MuonWithAdamW(others, Muon(matrices, matrix_rate, decay, copies=copies))
     neuron_beta = NEURON_BETA if recipe.neuron_beta is None else recipe.neuron_beta
-    return MuonWithAdamW(others, NorMuon(matrices, matrix_rate, decay, neuron_beta=neuron_beta))
+    muon = NorMuon(matrices, matrix_rate, decay, neuron_beta=neuron_beta, copies=copies)
+    return MuonWithAdamW(others, muon)
 
 
 def require_used_constants(recipe: OptimizerRecipe, sets_learning_rate: bool) -> None:

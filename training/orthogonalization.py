@@ -4,14 +4,15 @@ It brings all singular values of a matrix near 1. That needs few digits: on devi
 numbers faster than float32, its products are in bfloat16, as in `torch.optim.Muon`. Elsewhere they are in
 float32; on a CPU without such instructions, bfloat16 was 150 times as slow.
 
-Matrices of equal shape are orthogonalized together, and a tall one as its transpose. The arithmetic is the
+Matrices of equal shape are orthogonalized together, and tall ones as their transposes. The arithmetic is the
 same, in fewer and larger products.
 
-Of matrices in pieces, each process holds some rows. It gathers its share of the matrices, orthogonalizes
-these, and sends their rows back (as in distributed Muon; Liu et al., 2025, "Muon is scalable for LLM
-training", section 2.3): nothing is computed twice.
+Processes share the work, and nothing is computed twice (as in distributed Muon; Liu et al., 2025, "Muon is
+scalable for LLM training", section 2.3). Where each holds some rows of every matrix, it gathers its share of
+the matrices, orthogonalizes these, and sends their rows back. Where each holds copies, it sends what it has
+orthogonalized to all.
 
-Legend: A rows, B columns, K matrices of one shape, with A <= B once tall ones are transposed.
+Legend: A rows, B columns, K matrices of one shape.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +20,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
 from .precision import has_bfloat16
 
@@ -29,61 +31,83 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
 """How often it is applied."""
 
-BATCH_NUMBERS = 2**22
-"""Numbers of the matrices that are orthogonalized together: more would cost memory and save no time."""
+BATCH_NUMBERS = {"cpu": 2**22}
+"""Numbers of the matrices that are orthogonalized together, by device: a CPU's caches hold no more."""
+
+MANY_NUMBERS = 2**25
+"""The same on other devices: fewer and larger products, for 128 MiB of float32 numbers at each stage."""
+
+SHARED_FROM = 512
+"""Rows and columns from which copies share the work.
+
+A number that is sent, in two bytes, stands for 20 to 30 min(A, B) operations. A GPU carries out about 3,000
+of them in the time in which NVLink sends the number, and 30,000 while PCI Express does: sharing gains much
+where links are fast or matrices large, and else loses little beside the exchange of gradients.
+"""
 
 
 def batches_of_one_shape(matrices: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    """Group matrices by shape, in batches of at most `BATCH_NUMBERS`.
-
-    Tall ones stand with their transposes, but not in pieces, which are rows.
-    """
+    """Group matrices by shape, in batches of a size that suits their device."""
     groups: dict[tuple[Any, ...], list[Tensor]] = {}
     for matrix in matrices:
-        shape = matrix.shape if isinstance(matrix, DTensor) else sorted(matrix.shape)
-        groups.setdefault((*shape, matrix.dtype, matrix.device), []).append(matrix)
+        groups.setdefault((matrix.shape, matrix.dtype, matrix.device), []).append(matrix)
     for group in groups.values():
-        size = max(1, BATCH_NUMBERS // group[0].numel())
+        size = max(1, BATCH_NUMBERS.get(group[0].device.type, MANY_NUMBERS) // group[0].numel())
         for start in range(0, len(group), size):
             yield group[start : start + size]
 
 
-def orthogonalized(matrices: list[Tensor]) -> list[Tensor]:
-    """Bring the singular values of matrices near 1, as `torch.optim.Muon` does.
+def orthogonalized(matrices: Tensor, like: Tensor, copies: DeviceMesh | None = None) -> Tensor:
+    """Bring the singular values of stacked matrices (K, A, B) near 1, as `torch.optim.Muon` does.
 
-    All matrices have one shape, or its transpose, and so has the result, in the type of the matrices. All of
-    them may be in pieces.
+    Args:
+        matrices: Or the rows of each that this process holds; then all processes call this.
+        like: One of them, which says whether they are in pieces.
+        copies: Processes that hold the same matrices, and all call this.
     """
-    if isinstance(matrices[0], DTensor):
-        return orthogonalized_in_pieces(matrices)
+    products = torch.bfloat16 if has_bfloat16(matrices.device) else torch.float32
+    rounded = matrices.to(products)
+    if isinstance(like, DTensor):
+        assert like.placements == (Shard(0),)
+        found = shared_out(rounded, like.shape, like.device_mesh, Shard(1))
+    elif copies is not None and min(like.shape) >= SHARED_FROM and len(matrices) > 1:
+        found = shared_out(rounded, like.shape, copies, Replicate())
+    else:
+        found = newton_schulz(rounded)
+    return found.to(matrices.dtype, memory_format=torch.contiguous_format)
+
+
+def shared_out(matrices: Tensor, shape: torch.Size, processes: DeviceMesh, held: Placement) -> Tensor:
+    """Orthogonalize a share of the matrices (K, A, B), whose own part is given, and exchange the results."""
+    sizes: dict[str, Any] = {"shape": (len(matrices), *shape), "stride": (shape.numel(), shape[1], 1)}
+    whole = DTensor.from_local(matrices, processes, (held,), run_check=False, **sizes)
+    own = whole.redistribute(placements=(Shard(0),)).to_local()  # (own matrices, A, B)
+    found = newton_schulz(own).contiguous()
+    sent = DTensor.from_local(found, processes, (Shard(0),), run_check=False, **sizes)
+    return sent.redistribute(placements=(held,)).to_local()
+
+
+def newton_schulz(matrices: Tensor) -> Tensor:
+    """Orthogonalize matrices (K, A, B), in the type that they have."""
     a, b, c = COEFFICIENTS
-    wide = [matrix.T if is_tall(matrix) else matrix for matrix in matrices]
-    products = torch.bfloat16 if has_bfloat16(matrices[0].device) else torch.float32
-    x = torch.stack([matrix.to(products) for matrix in wide])  # (K, A, B)
-    x /= x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    is_tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.mT.clone(memory_format=torch.contiguous_format) if is_tall else matrices
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(ITERATIONS):
-        gram = x @ x.mT  # (K, A, A)
+        gram = x @ x.mT  # (K, A, A), with A <= B
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    found = x.to(matrices[0].dtype)
-    return [each.T if is_tall(matrix) else each for each, matrix in zip(found, matrices, strict=True)]
+    return x.mT if is_tall else x
 
 
-def orthogonalized_in_pieces(matrices: list[Any]) -> list[Tensor]:
-    """Do the same with matrices (A, B) of which each process holds some rows; all processes call this."""
-    mesh, placements, shape = matrices[0].device_mesh, matrices[0].placements, matrices[0].shape
-    assert placements == (Shard(0),)
-    sizes: dict[str, Any] = {"shape": (len(matrices), *shape)}
-    sizes["stride"] = (shape.numel(), shape[1], 1)
-    rows = torch.stack([matrix.to_local() for matrix in matrices])  # (K, own rows, B)
-    gathered = DTensor.from_local(rows, mesh, (Shard(1),), run_check=False, **sizes)
-    own = gathered.redistribute(placements=(Shard(0),)).to_local()  # (own matrices, A, B)
-    found = torch.stack(orthogonalized([*own])) if len(own) else own
-    sent = DTensor.from_local(found, mesh, (Shard(0),), run_check=False, **sizes)
-    pieces = sent.redistribute(placements=(Shard(1),)).to_local()
-    whole = {"shape": shape, "stride": (shape[1], 1)}
-    return [DTensor.from_local(piece, mesh, placements, run_check=False, **whole) for piece in pieces]
+def pieces(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Give tensors, or the pieces of them that this process holds; they share memory."""
+    return [each.to_local() if isinstance(each, DTensor) else each for each in tensors]
 
 
-def is_tall(matrix: Tensor) -> bool:
-    """Tell whether a matrix has more rows than columns."""
-    return matrix.shape[0] > matrix.shape[1]
+def norms(stacks: Iterable[Tensor], like: Tensor) -> Tensor:
+    """Measure matrices, (..., K, 1, 1), in stacks (K, A, B); of those in pieces, all processes' rows."""
+    own = torch.stack([matrices.norm(dim=(1, 2), keepdim=True) for matrices in stacks])
+    if not isinstance(like, DTensor):
+        return own
+    squares = DTensor.from_local(own.square(), like.device_mesh, (Partial(),), run_check=False)
+    return squares.full_tensor().sqrt()

@@ -20,7 +20,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import FullyShardedDataParallelPlugin, parse_flag_from_env
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
@@ -48,7 +48,7 @@ def prepare_model(model: nn.Module, accelerator: Accelerator) -> nn.Module:
     if plugin is None:
         return accelerator.prepare(model)
     arguments: dict[str, Any] = {
-        "mesh": init_device_mesh(accelerator.device.type, (accelerator.num_processes,)),
+        "mesh": processes_of(accelerator),
         "mp_policy": MixedPrecisionPolicy(
             param_dtype=PRECISIONS[accelerator.mixed_precision],
             reduce_dtype=torch.float32,
@@ -84,6 +84,11 @@ def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin 
     if asked := [name for name, is_asked in unsupported.items() if is_asked]:
         raise ValueError(f"{' and '.join(asked)} is not supported with FSDP: leave it out")
     return plugin
+
+
+def processes_of(accelerator: Accelerator) -> DeviceMesh:
+    """Give all processes, as DTensors name them."""
+    return init_device_mesh(accelerator.device.type, (accelerator.num_processes,))
 
 
 def settle(model: nn.Module, objective: Objective, step: Step, accelerator: Accelerator) -> None:

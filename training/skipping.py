@@ -40,7 +40,7 @@ class NonFiniteSteps:
 
     def step_unless_broken(self, optimizer: Optimizer, grad_norm: Tensor) -> None:
         """Let the optimizer move the weights, unless the norm of their gradient is not finite."""
-        is_broken = (~grad_norm.detach().isfinite()).float()
+        is_broken = 1 - grad_norm.detach().isfinite().float()
         self.unread += is_broken
         self.in_a_row = (self.in_a_row + 1) * is_broken
         # Accelerate wraps the optimizer; the attribute is read from the one inside, and its step is faster.

@@ -11,7 +11,10 @@ from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining
 
 from tercet.pretraining.run import pretrain
+from tercet.training.orthogonalization import SHARED_FROM
 from tercet.training.tracking import LOG, read_log
+
+from .conftest import TINY
 
 COPIES = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 PIECES = [
@@ -76,15 +79,24 @@ def test_two_processes_make_the_recurrent_translator_of_one(launcher, recipe_on)
     launch_and_compare(launcher, one, *recipe_on("translation", "two", **settings))
 
 
-@pytest.mark.parametrize("kind", [pytest.param("muon", marks=SLOW), "normuon"])
-def test_matrices_in_pieces_are_orthogonalized_as_whole_ones(kind, recipe_on):
+ORTHOGONALIZED = [
+    pytest.param("muon", PIECES, 32, id="muon-pieces", marks=SLOW),
+    pytest.param("normuon", PIECES, 32, id="normuon-pieces"),
+    pytest.param("normuon", COPIES, SHARED_FROM, id="normuon-copies", marks=SLOW),
+]
+
+
+@pytest.mark.parametrize(("kind", "launcher", "width"), ORTHOGONALIZED)
+def test_two_processes_orthogonalize_as_one(kind, launcher, width, recipe_on):
     """Within what products of rounded numbers differ; one process goes on where two have stopped."""
     optimizer = {"kind": kind, "learning_rate": 1e-3, "matrix_learning_rate": 1e-2}
     settings = {"precision": "fp32", "tokens_per_micro_batch": 140, "optimizer": optimizer}
     settings["schedule"] = {"kind": "constant"}
+    overrides = TINY | {"hidden_size": width, "intermediate_size": 2 * width}
+    settings["model"] = {"preset": "encoder-tiny", "overrides": overrides}
     one, _ = recipe_on("masked_language_modeling", "one", steps=6, **settings)
     two, file = recipe_on("masked_language_modeling", "two", steps=4, **settings)
-    launched = launch(PIECES, file)
+    launched = launch(launcher, file)
     expected = load_file(pretrain(one) / "model.safetensors")
     _, said = launched.communicate(timeout=300)
     assert launched.returncode == 0, said

@@ -65,7 +65,7 @@ def test_a_neuron_is_divided_by_the_moving_average_of_its_mean_square():
     matrix.grad = torch.zeros(2, 2)
     optimizer.step()
     for direction in ([[1.0, -1.0], [2.0, 2.0]], [[3.0, 3.0], [2.0, -2.0]]):
-        update = optimizer._update(matrix, torch.tensor(direction), group)
+        (update,) = optimizer._updates([matrix], torch.tensor([direction]), group, torch.tensor(False))
     moments = optimizer.state[matrix]["neuron_second_moment"]
     torch.testing.assert_close(moments, torch.tensor([[2.4375], [1.75]]))
     expected = torch.tensor([[3.0, 3.0], [2.0, -2.0]]) / moments.sqrt()

@@ -1,0 +1,123 @@
+"""What an optimizer's part of a step asks of a GPU: few operators, and nothing that is waited for."""
+
+from itertools import repeat
+from types import SimpleNamespace
+
+import pytest
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tercet.training import loop, orthogonalization, skipping
+from tercet.training.averaging import WeightAverage
+from tercet.training.loop import Progress, train
+from tercet.training.optimizers import build_optimizer
+from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe
+from tercet.training.schedules import build_schedule
+from tercet.training.tracking import Tracker
+from tercet.training.workers import DataCursor
+
+OPERATORS = {"adam": 36, "adamw": 39, "muon": 126, "normuon": 171}
+"""Operators of a step after its gradients, but for views, of matrices of three shapes; they may only fall."""
+
+
+class Operators(TorchDispatchMode):
+    """Collects the operators that compute, and those that bring numbers to the host."""
+
+    def __init__(self):
+        super().__init__()
+        self.computing: list[str] = []
+        self.waiting: list[str] = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        """Look at an operator, and carry it out."""
+        found = function(*arguments, **(options or {}))
+        is_view = [part.alias_info and not part.alias_info.is_write for part in function._schema.returns]
+        if function.namespace == "aten" and "view" not in str(function) and not any(is_view):
+            self.computing.append(str(function))
+        devices = [each.device.type for each in (*arguments, found) if isinstance(each, Tensor)]
+        if "cuda" in devices and devices[-1] == "cpu":
+            self.waiting.append(str(function))
+        return found
+
+
+def stacked(num_layers: int, device: str) -> nn.Module:
+    """Make a model of layers, each of matrices of three shapes and a bias."""
+
+    def parameters(*shapes: tuple[int, ...]) -> nn.ParameterList:
+        return nn.ParameterList(nn.Parameter(torch.ones(shape, device=device)) for shape in shapes)
+
+    model = nn.Module()
+    model.outside = parameters((5, 8), (8,))
+    layers = [parameters((8, 8), (16, 8), (8, 16), (8, 8), (8,)) for _ in range(num_layers)]
+    model.layers = nn.ModuleList(layers)
+    return model
+
+
+@pytest.fixture
+def take_steps(monkeypatch, tmp_path):
+    """Take steps as runs do, with clipping, EMA and a log; give their operators."""
+
+    def take_steps(kind: str, device: str, num_layers: int = 2, steps: int = 1) -> list[Operators]:
+        model = stacked(num_layers, device)
+        optimizer = build_optimizer(model, OptimizerRecipe(kind))
+        schedule = build_schedule(optimizer, ScheduleRecipe(), steps=100, width=8)
+        accelerator, progress, average = Accelerator(cpu=True), Progress(), WeightAverage(model)
+        monkeypatch.setattr(Accelerator, "device", torch.device(device))
+        tracker = Tracker(accelerator, tmp_path, progress, steps=100, log_every=100)
+        seen = [Operators()]
+
+        def give_gradients(*_) -> dict[str, Tensor]:
+            seen[-1].__exit__(None, None, None)
+            for parameter in model.parameters():
+                parameter.grad = torch.ones_like(parameter)
+            metrics = {"loss": torch.zeros((), device=device)}
+            seen.append(Operators())
+            seen[-1].__enter__()
+            return metrics
+
+        def after_step(progress: Progress, metrics: dict[str, Tensor]) -> None:
+            average.add(0.5)
+            tracker.record_step(metrics)
+
+        monkeypatch.setattr(loop, "accumulate_gradients", give_gradients)
+        data = SimpleNamespace(examples=1, tokens=1, targets={}, cursor=DataCursor(0, 0, 0), fingerprint=0)
+        seen[-1].__enter__()
+        try:
+            train(
+                model, SimpleNamespace(), repeat(data), accelerator.prepare_optimizer(optimizer), schedule,
+                accelerator, progress, steps=steps, after_step=after_step,
+            )  # fmt: skip
+        finally:
+            seen[-1].__exit__(None, None, None)
+        return seen[1:]
+
+    return take_steps
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_a_step_takes_few_operators_whatever_the_number_of_layers(kind, take_steps):
+    shallow, deep = (take_steps(kind, "cpu", num_layers, steps=3)[-1].computing for num_layers in (2, 4))
+    assert deep == shallow
+    assert len(shallow) <= OPERATORS[kind], "\n".join(shallow)
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_no_step_waits_for_a_gpu_but_where_broken_ones_are_counted(kind, take_steps, monkeypatch):
+    """A tensor of `FakeTensorMode` has a device and no numbers: what asks for one fails."""
+    monkeypatch.setattr(orthogonalization, "has_bfloat16", lambda device: True)
+    monkeypatch.setattr(skipping, "READ_EVERY", 3)
+    with FakeTensorMode():
+        with Operators() as control:
+            torch.ones((), device="cuda:0").cpu()
+        assert control.waiting == ["aten._to_copy.default"]
+        steps = take_steps(kind, "cuda:0", steps=2)
+        assert [step.waiting for step in steps] == [[], []]
+        # In a torch for CPUs alone, `int()` fails a little earlier than it would ask for the number.
+        with pytest.raises(
+            RuntimeError, match=r"_local_scalar_dense|not linked with support for cuda"
+        ) as error:
+            take_steps(kind, "cuda:0", steps=3)
+        assert "count" in [entry.name for entry in error.traceback]
