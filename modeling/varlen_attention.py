@@ -7,6 +7,7 @@ and where it does not compute what the definition does, it is left alone, and th
 Shapes: N tokens of queries, M of keys, H query heads, G key-value heads, D head width.
 """
 
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -39,24 +40,26 @@ NOISE = 0.02
 @torch.compiler.assume_constant_result
 def has_varlen_kernel(gpu: torch.device) -> bool:
     """Tell whether this torch has the kernel, and a GPU runs it and gives the definition's values."""
-    return torch.cuda.get_device_capability(gpu) >= OLDEST_GPU and agrees(gpu)
+    return torch.cuda.get_device_capability(gpu) >= OLDEST_GPU and agrees("flash", varlen_attention, gpu)
 
 
 @cache
-def agrees(gpu: torch.device) -> bool:
-    """Compare the kernel with the definition, in values and gradients, once for each device."""
+def agrees(name: str, attend: Callable[..., Tensor], gpu: torch.device) -> bool:
+    """Compare a kernel with the definition, in values and gradients, once for each device."""
     try:
         with torch.enable_grad():
-            difference = disagreement(gpu)
+            difference = disagreement(attend, gpu)
     except (RuntimeError, TypeError, AttributeError) as error:
-        logger.warning(f"torch's flash kernel is not used on {gpu}: {error}")
+        logger.warning(f"torch's {name} kernel is not used on {gpu}: {error}")
         return False
     if difference > NOISE:
-        logger.warning(f"torch's flash kernel is not used on {gpu}: it differs by {difference:.2g}")
+        logger.warning(f"torch's {name} kernel is not used on {gpu}: it differs by {difference:.2g}")
     return difference <= NOISE
 
 
-def disagreement(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> float:
+def disagreement(
+    attend: Callable[..., Tensor], device: torch.device, dtype: torch.dtype = torch.bfloat16
+) -> float:
     """Measure the largest difference between kernel and definition, of a causal window and shared keys."""
     generator = torch.Generator().manual_seed(0)
     lengths = (5, 16, 3)
@@ -65,7 +68,7 @@ def disagreement(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> f
     bounds = torch.tensor([0, 5, 21, 24], dtype=torch.int32, device=device)
     sequences = PackedSequences(bounds, bounds, max(lengths), max(lengths))
     query, key, value = inputs
-    found = varlen_attention(query, key, value, sequences, scaling=0.25, is_causal=True, sliding_window=4)
+    found = attend(query, key, value, sequences, scaling=0.25, is_causal=True, sliding_window=4)
     query, key, value = (x.float() for x in inputs)
     places, numbers = torch.arange(sum(lengths), device=device), torch.arange(len(lengths), device=device)
     numbers = numbers.repeat_interleave(bounds.diff().long())
