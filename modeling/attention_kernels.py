@@ -3,6 +3,7 @@
 kernel        layout  implementation  mask               bias  dropout  device     gradients  cache
 single_query  padded  eager, sdpa     boolean, additive  yes   no       CPU        torch's    yes
 flash         packed  flash kernels   bounds             no    its own  GPU        its own    no
+varlen_fa3    packed  sdpa            bounds             no    no       Hopper, half  torch's no
 varlen        packed  sdpa            bounds             no    yes      GPU, half  torch's    no
 flex          packed  sdpa            tiles              yes   no       GPU        torch's    no
 grouped       packed  eager, sdpa     bounds             yes   yes      all        written    no
@@ -56,11 +57,11 @@ from .packed_attention import (
 )
 from .packing import Mask, Masks, PackedSequences
 from .pair_attention import blocked_attention, blocked_group, pair_attention
-from .short_attention import SHORT
-from .tile_attention import find_tiles, has_flex_kernel, tiled_attention
 from .relative_bias import dtype_of_scores
+from .short_attention import SHORT
+from .tile_attention import SMALLEST_HEAD, find_tiles, has_flex_kernel, tiled_attention
 from .tracing import is_tracing
-from .varlen_attention import CHANNELS, WIDEST_HEAD, has_varlen_kernel
+from .varlen_attention import CHANNELS, WIDEST_HEAD, has_third_kernel, has_varlen_kernel
 
 Layout = Literal["padded", "packed", "group"]
 
@@ -116,7 +117,7 @@ class Situation(NamedTuple):
         chooses_global: bool = False,
         **others: bool,
     ) -> "Situation":
-        """Describe packed sequences in a layer of a pattern; some of their tokens may be chosen to be global."""
+        """Describe packed sequences for a pattern; it `chooses_global` if some tokens are chosen to be."""
         return cls(
             str(config._attn_implementation),
             "packed",
@@ -351,28 +352,34 @@ def grouped_attention(
     return groups.queries.join(results)[None], None
 
 
+VARLEN = Kernel(
+    stream_attention,
+    "packed",
+    implementations=("sdpa",),
+    devices=("cuda",),
+    dtypes=(torch.float16, torch.bfloat16),
+    most_channels=WIDEST_HEAD,
+    multiple_of_channels=CHANNELS,
+    takes_bias=False,
+    takes_pairs=False,
+    is_available=has_varlen_kernel,
+)
+"""torch's own flash kernel."""
+
 KERNELS: dict[str, Kernel] = {
     "single_query": Kernel(
         single_query_attention, "padded", is_for_decode_steps=True, devices=("cpu",), takes_dropout=False
     ),
     "flash": Kernel(flash_attention, "packed", implementations=(FLASH,), takes_bias=False, takes_pairs=False),
-    "varlen": Kernel(
-        stream_attention,
-        "packed",
-        implementations=("sdpa",),
-        devices=("cuda",),
-        dtypes=(torch.float16, torch.bfloat16),
-        most_channels=WIDEST_HEAD,
-        multiple_of_channels=CHANNELS,
-        takes_bias=False,
-        takes_pairs=False,
-        is_available=has_varlen_kernel,
-    ),
+    "varlen_fa3": replace(VARLEN, takes_dropout=False, is_available=has_third_kernel),
+    "varlen": VARLEN,
     "flex": Kernel(
         tiled_attention,
         "packed",
         implementations=("sdpa",),
         devices=("cuda",),
+        most_channels=WIDEST_HEAD,
+        multiple_of_channels=SMALLEST_HEAD,
         takes_dropout=False,
         is_for_tiles=True,
         is_available=has_flex_kernel,

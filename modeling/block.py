@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import CrossAttention, SelfAttention
-from .attention_kernels import Situation, has_kernel, name_kernel
+from .attention_kernels import FLASH, Situation, has_kernel, name_kernel
 from .configuration_tercet import TercetConfig
 from .dropout import Dropout
 from .feed_forward import FEED_FORWARD
@@ -22,6 +22,9 @@ from .relative_bias import dtype_of_scores
 
 class Block(GradientCheckpointingLayer, ABC):
     """Self-attention, cross-attention if there is an encoder, feed-forward. Abstract: see the three below."""
+
+    is_compiled = False
+    """Whether training computes it by a graph."""
 
     def __init__(
         self, config: TercetConfig, layer_idx: int, *, is_causal: bool, has_cross_attention: bool = False
@@ -43,10 +46,20 @@ class Block(GradientCheckpointingLayer, ABC):
         implementation = self.self_attention.config._attn_implementation
         return self.attention_kernel(is_traced=True) is not None or not has_kernel("packed", implementation)
 
-    def attention_kernel(self, *, is_traced: bool, drops: bool = True) -> str | None:
-        """Name the kernel of packed sequences by which the block learns where it stands; `None`: there is none.
+    @property
+    def attention_name(self) -> str:
+        """Name the kernel by which self-attention learns, under autocast if that is on, and what it lacks."""
+        implementation = str(self.self_attention.config._attn_implementation)
+        name = self.attention_kernel(is_traced=self.is_compiled) or implementation
+        undropped = self.attention_kernel(is_traced=self.is_compiled, drops=False) or implementation
+        if undropped != name:
+            return f"{name} (attention_dropout=0 would have {undropped})"
+        return f"{name} ({implementation})" if name == FLASH else name
 
-        It depends on autocast. Unless it `drops`, `attention_dropout` is left out.
+    def attention_kernel(self, *, is_traced: bool, drops: bool = True) -> str | None:
+        """Name the kernel of packed sequences by which self-attention learns; `None`: the table has none.
+
+        Unless it `drops`, `attention_dropout` is left out.
         """
         attention, config = self.self_attention, self.self_attention.config
         weight = next(attention.parameters())

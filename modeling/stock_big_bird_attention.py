@@ -72,7 +72,9 @@ class StockBigBirdAttention(MappedPattern):
 
     def key_blocks(self, num_blocks: int) -> list[list[int]]:
         """List near blocks and the first one; the first sees all."""
-        near = [sorted({0, *range(max(0, block - 1), min(num_blocks, block + 2))}) for block in range(num_blocks)]
+        near = [
+            sorted({0, *range(max(0, block - 1), min(num_blocks, block + 2))}) for block in range(num_blocks)
+        ]
         return [list(range(num_blocks)), *near[1:]]
 
     @property

@@ -1,10 +1,10 @@
 """Attention over packed sequences by torch's flex attention: for patterns and biases, on a GPU.
 
-The kernel computes the tiles of queries and keys that it is told of, and asks a function about each pair within
-them (Dong et al., 2024, "Flex Attention"). Which tiles there are is found on the device, from the bounds of the
-sequences: nothing is read back, all sizes are known, and no pairs of tokens are looked at. A sequence is cut
-into cells as long as the pattern's blocks, whose pairs `key_blocks` knows; a tile is computed if one of its
-cells sees another. The backward pass is the kernel's own, also that of a learned bias.
+The kernel computes the tiles of queries and keys that it is told of, and asks a function about each pair in
+them (Dong et al., 2024, "Flex Attention"). Which tiles there are is found on the device, from the bounds of
+the sequences: nothing is read back, all sizes are known, and no pairs of tokens are looked at. A sequence is
+cut into cells as long as the pattern's blocks, whose pairs `key_blocks` knows; a tile is computed if one of
+its cells sees another. Gradients are the kernel's own, also that of a learned bias.
 
 Shapes: N tokens, S sequences, H query heads, G key-value heads, D head width, L longest sequence; Z cells, n
 tiles of a row.
@@ -28,6 +28,9 @@ from .varlen_attention import agrees
 
 TILE = 128
 """Queries and keys of a tile: what the kernel is tuned for."""
+
+SMALLEST_HEAD = 16
+"""Fewest channels of a head that the kernel takes; multiples of it fill its products."""
 
 
 def find_tiles(pattern: AttentionPattern, sequences: PackedSequences, num_tokens: int) -> Tiles:
@@ -103,7 +106,7 @@ def seen_blocks(pattern: AttentionPattern, num_blocks: int, device: torch.device
 def added_by(
     pattern: AttentionPattern, places: Tensor, is_global: Tensor | None
 ) -> Callable[[Tensor, Tensor, torch.dtype], Tensor]:
-    """Make a function of pairs of tokens (by their numbers, and a type) from what a pattern adds to scores."""
+    """Tell what a pattern adds to scores, by a function of the numbers of two tokens and of a type."""
 
     def added(query: Tensor, key: Tensor, dtype: torch.dtype) -> Tensor:
         found = pattern.added(places[query], places[key], dtype)

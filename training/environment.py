@@ -7,6 +7,7 @@ as nearly as it can: the user is told what changed, one line each.
 
 import platform
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from .precision import precision_of
-from .sharding import is_sharded
+from .sharding import blocks_of, is_sharded
 
 CONSEQUENCES = {
     "processes": "the data and their order stay, sums round and dropout draws otherwise",
@@ -31,13 +32,26 @@ CONSEQUENCES = {
 
 def environment_of(model: nn.Module, accelerator: Accelerator) -> dict[str, Any]:
     """Say on what a prepared model is trained."""
-    return {
-        "processes": accelerator.num_processes,
-        "weights": "in pieces" if is_sharded(model) else "copied",
-        "device": device_name(accelerator.device),
-        "threads": torch.get_num_threads(),
-        "precision": precision_of(accelerator),
-    } | versions()
+    return (
+        {
+            "processes": accelerator.num_processes,
+            "weights": "in pieces" if is_sharded(model) else "copied",
+            "device": device_name(accelerator.device),
+            "threads": torch.get_num_threads(),
+            "precision": precision_of(accelerator),
+        }
+        | ({"attention": attention} if (attention := attention_of(model, accelerator)) else {})
+        | versions()
+    )
+
+
+def attention_of(model: nn.Module, accelerator: Accelerator) -> str:
+    """Name the kernels of attention by which a model learns, and the layers of each; empty if it has none."""
+    with accelerator.autocast():
+        blocks = blocks_of(accelerator.unwrap_model(model))
+        names = Counter(getattr(block, "attention_name", "") for block in blocks)
+    del names[""]
+    return "; ".join(f"{name}, {number} layer{'s' * (number > 1)}" for name, number in names.items())
 
 
 def device_name(device: torch.device) -> str:
