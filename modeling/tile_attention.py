@@ -88,7 +88,8 @@ def needed_tiles(
     first = torch.arange(0, len(ids), TILE, device=bounds.device)
     begin, end = cell_of_token[first], cell_of_token[(first + TILE - 1).clamp(max=len(ids) - 1)] + 1
     rows = sums[end] - sums[begin]
-    return rows[:, end] > rows[:, begin]
+    found = rows[:, end] > rows[:, begin]
+    return found.tril() if pattern.is_causal else found  # a cell may lie in two tiles
 
 
 @lru_cache(maxsize=64)
