@@ -3,7 +3,7 @@
 kernel        layout  implementation  mask               bias  dropout  device     gradients  cache
 single_query  padded  eager, sdpa     boolean, additive  yes   no       CPU        torch's    yes
 flash         packed  flash kernels   bounds             no    its own  GPU        its own    no
-varlen_fa3    packed  sdpa            bounds             no    no       Hopper, half  torch's no
+varlen_fa3    packed  sdpa            bounds             no    no       GPU, half  torch's    no
 varlen        packed  sdpa            bounds             no    yes      GPU, half  torch's    no
 flex          packed  sdpa            tiles              yes   no       GPU        torch's    no
 grouped       packed  eager, sdpa     bounds             yes   yes      all        written    no

@@ -171,8 +171,8 @@ def near_by_tiles(
     sizes = None, None, len(query), len(query)
     mask = create_block_mask(and_masks(within(ids, ids), near), *sizes, device=query.device)
     sequences = replace(sequences, tiles=Tiles(mask, None))
-    streams = (x.transpose(0, 1)[None] for x in (query, key, value))
-    return tiled_attention(nn.Identity(), *streams, sequences, scaling=scaling)[0][0]
+    query, key, value = (x.transpose(0, 1)[None] for x in (query, key, value))
+    return tiled_attention(nn.Identity(), query, key, value, sequences, scaling=scaling)[0][0]
 
 
 @cache
