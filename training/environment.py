@@ -32,26 +32,23 @@ CONSEQUENCES = {
 
 def environment_of(model: nn.Module, accelerator: Accelerator) -> dict[str, Any]:
     """Say on what a prepared model is trained."""
-    return (
-        {
-            "processes": accelerator.num_processes,
-            "weights": "in pieces" if is_sharded(model) else "copied",
-            "device": device_name(accelerator.device),
-            "threads": torch.get_num_threads(),
-            "precision": precision_of(accelerator),
-        }
-        | ({"attention": attention} if (attention := attention_of(model, accelerator)) else {})
-        | versions()
-    )
+    return {
+        "processes": accelerator.num_processes,
+        "weights": "in pieces" if is_sharded(model) else "copied",
+        "device": device_name(accelerator.device),
+        "threads": torch.get_num_threads(),
+        "precision": precision_of(accelerator),
+        "attention": attention_of(model, accelerator),
+    } | versions()
 
 
-def attention_of(model: nn.Module, accelerator: Accelerator) -> str:
-    """Name the kernels of attention by which a model learns, and the layers of each; empty if it has none."""
+def attention_of(model: nn.Module, accelerator: Accelerator) -> str | None:
+    """Name the kernels of attention by which a model learns, and the layers of each; `None`: it has none."""
+    blocks = blocks_of(accelerator.unwrap_model(model))
     with accelerator.autocast():
-        blocks = blocks_of(accelerator.unwrap_model(model))
-        names = Counter(getattr(block, "attention_name", "") for block in blocks)
-    del names[""]
-    return "; ".join(f"{name}, {number} layer{'s' * (number > 1)}" for name, number in names.items())
+        names = Counter(str(block.attention_name) for block in blocks if hasattr(block, "attention_name"))
+    found = (f"{name}, {number} layer{'s' * (number > 1)}" for name, number in names.items())
+    return "; ".join(found) or None
 
 
 def device_name(device: torch.device) -> str:
