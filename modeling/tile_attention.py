@@ -29,6 +29,9 @@ from .varlen_attention import agrees
 TILE = 128
 """Queries and keys of a tile: what the kernel is tuned for."""
 
+GRAPHS = 64
+"""Graphs of the kernel at most, in a process."""
+
 SMALLEST_HEAD = 16
 """Fewest channels of a head that the kernel takes; multiples of it fill its products."""
 
@@ -138,11 +141,26 @@ def tiled_attention(
         return score if added is None else score + added(query, key, score.dtype)
 
     is_plain = packed_bias is None and added is None
-    compute = flex_attention if is_tracing() or query.is_cpu else compiled_kernel()
+    compute = flex_attention if is_tracing() or query.is_cpu else compiled_attention
     attended: Any = compute(
         query, key, value, None if is_plain else adjust, mask, scale=scaling, enable_gqa=True
     )
     return attended.transpose(1, 2), None
+
+
+def compiled_attention(*arguments: Any, **options: Any) -> Any:
+    """Compute outside of graphs by a compiled kernel: as it is written, flex attention computes all pairs.
+
+    Sizes are general from the second one on; patterns, with and without gradients, have graphs of their own.
+    """
+    with torch._dynamo.config.patch(recompile_limit=GRAPHS):
+        return compiled_kernel()(*arguments, **options)
+
+
+@cache
+def compiled_kernel() -> Callable[..., Any]:
+    """Compile flex attention when it is first called, and never compute otherwise."""
+    return torch.compile(flex_attention, fullgraph=True)
 
 
 @torch.compiler.assume_constant_result
@@ -173,9 +191,3 @@ def near_by_tiles(
     sequences = replace(sequences, tiles=Tiles(mask, None))
     query, key, value = (x.transpose(0, 1)[None] for x in (query, key, value))
     return tiled_attention(nn.Identity(), query, key, value, sequences, scaling=scaling)[0][0]
-
-
-@cache
-def compiled_kernel() -> Callable[..., Any]:
-    """Compile the kernel where no graph contains it: as it is written, it computes all pairs."""
-    return torch.compile(flex_attention)

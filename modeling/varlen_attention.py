@@ -90,7 +90,7 @@ def exchange_kernel(wants_third: bool) -> bool:
 def agrees(name: str, attend: Callable[..., Tensor], gpu: torch.device) -> bool:
     """Compare a kernel with the definition, in values and gradients, once for each device."""
     try:
-        with torch.enable_grad():
+        with torch.enable_grad(), torch.autocast(gpu.type, enabled=False):
             difference = disagreement(attend, gpu)
     except (RuntimeError, TypeError, AttributeError) as error:
         logger.warning(f"torch's {name} kernel is not used on {gpu}: {error}")

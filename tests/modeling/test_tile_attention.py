@@ -132,6 +132,28 @@ def test_layers_by_tiles_are_one_graph_for_all_micro_batches_of_a_size(
     assert counters["stats"]["unique_graphs"] == (1 if variant == "t5" else 2)
 
 
+@pytest.mark.slow
+def test_layers_that_are_not_compiled_have_few_graphs_of_the_kernel(builder, flex, monkeypatch):
+    """Whatever the sizes of micro-batches: for many sequences, few, and those of less than a tile."""
+    torch._dynamo.reset()
+    kernel = torch.compile(tile_attention.flex_attention, fullgraph=True, backend="aot_eager")
+    monkeypatch.setattr(tile_attention, "compiled_kernel", lambda: kernel)
+    model = builder("decoder", "t5", max_position_embeddings=256).train()
+    numbers = []
+    for lengths in (*LENGTHS[:2], (50, 30, 20), (10,) * 20, (3, 4, 5), (150, 2), (9,) * 15):
+        inputs = inputs_of("decoder", lengths)
+        with monkeypatch.context() as only_here:
+            only_here.setitem(KERNELS, "flex", KERNEL)
+            expected = learned(model, inputs)
+        with monkeypatch.context() as only_here:
+            only_here.setattr(tile_attention, "flex_attention", tile_attention.compiled_attention)
+            counters.clear()
+            assert_learns_the_same(learned(model, inputs), expected)
+        numbers.append(counters["stats"]["unique_graphs"])
+    assert sum(numbers) <= 4
+    assert numbers[-2:] == [0, 0]
+
+
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("kind", PATTERNS)
 def test_all_pairs_lie_in_the_tiles_and_no_host_waits(kind, is_causal, builder):
