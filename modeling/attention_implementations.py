@@ -6,7 +6,12 @@ A kernel of the Hub is named by its repository, maybe with a revision and a func
 transformers builds for it, and is only known once it is loaded; before, its name has to do.
 """
 
+import inspect
+from functools import cache
+
+import torch
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, flash_attention_mask
+from transformers.modeling_flash_attention_utils import lazy_import_flash_attention
 from transformers.utils.generic import is_flash_attention_requested
 
 
@@ -21,3 +26,26 @@ def takes_bounds(implementation: str | None) -> bool:
 def takes_blocks(implementation: str | None) -> bool:
     """Tell whether attention reads a mask in blocks, and adds nothing to scores: flex attention does."""
     return "flex" in str(implementation)
+
+
+@torch.compiler.assume_constant_result
+def require_flash_options(implementation: str, dropout: float, window: int | None) -> None:
+    """Raise a `ValueError` unless a flash kernel drops weights and knows windows, if they are asked for.
+
+    FlashAttention 3 drops none. transformers leaves out silently what a kernel does not take.
+    """
+    for name, value, remedy in (
+        ("dropout_p", dropout or None, "set attention_dropout=0"),
+        ("window_size", window, "use full attention"),
+    ):
+        if value is not None and name not in flash_options(implementation):
+            raise ValueError(
+                f"attn_implementation={implementation!r} takes no {name}, which is {value} here: {remedy} or "
+                "attn_implementation='sdpa'"
+            )
+
+
+@cache
+def flash_options(implementation: str) -> tuple[str, ...]:
+    """Name the arguments of the function by which a flash kernel reads bounds."""
+    return tuple(inspect.signature(lazy_import_flash_attention(implementation)[0][1]).parameters)

@@ -3,7 +3,9 @@
 kernel        layout  implementation  mask               bias  dropout  device     gradients  cache
 single_query  padded  eager, sdpa     boolean, additive  yes   no       CPU        torch's    yes
 flash         packed  flash kernels   bounds             no    its own  GPU        its own    no
+varlen_fa3    packed  sdpa            bounds             no    no       GPU, half  torch's    no
 varlen        packed  sdpa            bounds             no    yes      GPU, half  torch's    no
+flex          packed  sdpa            tiles              yes   no       GPU        torch's    no
 grouped       packed  eager, sdpa     bounds             yes   yes      all        written    no
 operator      packed  eager, sdpa     bounds             yes   yes      all        its own    no
 short         group   eager, sdpa     boolean            yes   yes      CPU        written    no
@@ -23,14 +25,16 @@ definition, `scaled_dot_product`, which alone returns weights; for other scores 
 
 Gradients that are written out here are unknown to compilers and to `torch.func`, for which a stack of blocks
 describes packed sequences by a mask, as it does where weights are to be returned. Blocks that are compiled
-one by one read bounds: `operator` takes the place of `grouped`.
+one by one read bounds: `operator` takes the place of `grouped`, which is all there is for patterns whose
+weights are dropped. The stack finds tiles where `flex` is to compute (`with_tiles`), once for all layers of a
+type.
 
 Shapes: B batch, T queries, S keys, H query heads, G key-value heads, D head width; b, t, s of a group; N
 queries and M keys of a stream.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -40,6 +44,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from .attention_implementations import takes_bounds
 from .attention_patterns import AttentionPattern
 from .block_sparse_attention import is_sparse
+from .configuration_tercet import TercetConfig
 from .dot_product import scaled_dot_product, single_query_attention
 from .packed_attention import (
     Group,
@@ -50,11 +55,13 @@ from .packed_attention import (
     sparse_group,
     stream_attention,
 )
-from .packing import Mask, PackedSequences
+from .packing import Mask, Masks, PackedSequences
 from .pair_attention import blocked_attention, blocked_group, pair_attention
+from .relative_bias import dtype_of_scores
 from .short_attention import SHORT
+from .tile_attention import SMALLEST_HEAD, find_tiles, has_flex_kernel, tiled_attention
 from .tracing import is_tracing
-from .varlen_attention import CHANNELS, WIDEST_HEAD, has_varlen_kernel
+from .varlen_attention import CHANNELS, WIDEST_HEAD, has_third_kernel, has_varlen_kernel
 
 TensorLayout = Literal["padded", "packed", "group"]
 
@@ -79,6 +86,7 @@ class Situation(NamedTuple):
         is_dot_product: Whether scores are dot products.
         is_sparse: Whether a pattern leaves out enough of the pairs of a group: see `is_sparse`.
         is_traced: Whether a compiler writes the computation down.
+        has_tiles: Whether packed sequences bring those of their pattern.
     """
 
     implementation: str
@@ -94,6 +102,34 @@ class Situation(NamedTuple):
     is_dot_product: bool = True
     is_sparse: bool = False
     is_traced: bool = False
+    has_tiles: bool = False
+
+    @classmethod
+    def of_packed(
+        cls,
+        config: TercetConfig,
+        pattern: AttentionPattern,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        dropout: float = 0.0,
+        has_bias: bool = False,
+        chooses_global: bool = False,
+        **others: bool,
+    ) -> "Situation":
+        """Describe packed sequences for a pattern; it `chooses_global` if some tokens are chosen to be."""
+        return cls(
+            str(config._attn_implementation),
+            "packed",
+            device,
+            dtype,
+            config.head_dim or 0,
+            dropout=dropout,
+            has_bias=has_bias,
+            is_window=pattern.is_window and not chooses_global,
+            is_dot_product=config.has_dot_products,
+            **others,
+        )
 
 
 @dataclass(frozen=True)
@@ -114,6 +150,7 @@ class Kernel:
         takes_bias: Whether it can add a bias.
         takes_pairs: Whether it can forbid any pairs, not only those outside a window.
         is_for_sparse: Whether it serves sparse patterns only.
+        is_for_tiles: Whether it reads tiles, which others do not, and serves what takes a bias or pairs only.
         scores: Which scores it takes: dot products, those of pairs, which are none, or all.
         is_available: Whether this machine has it.
         is_for_graphs: Whether it serves compiled graphs alone, or never does; `None`: it serves both.
@@ -132,6 +169,7 @@ class Kernel:
     takes_bias: bool = True
     takes_pairs: bool = True
     is_for_sparse: bool = False
+    is_for_tiles: bool = False
     scores: Literal["dot products", "pairs", "all"] = "dot products"
     is_available: Callable[[torch.device], bool] | None = None
     is_for_graphs: bool | None = None
@@ -143,6 +181,8 @@ class Kernel:
             and self.is_for_graphs in (None, situation.is_traced)
             and (situation.is_decode_step or not self.is_for_decode_steps)
             and (situation.is_sparse or not self.is_for_sparse)
+            and self.is_for_tiles == situation.has_tiles
+            and (situation.has_bias or not situation.is_window or not self.is_for_tiles)
             and self.computes_for(situation.implementation)
             and self.scores in ("all", "dot products" if situation.is_dot_product else "pairs")
             and (self.takes_dropout or not situation.dropout)
@@ -212,6 +252,7 @@ def attend(
         is_decode_step=is_decode_step,
         is_dot_product=module.config.has_dot_products,  # pyright: ignore
         is_traced=is_tracing(),
+        has_tiles=isinstance(mask, PackedSequences) and mask.tiles is not None,
     )
     if is_packed:
         options |= {"packed_bias": packed_bias, "situation": situation, "pattern": pattern}
@@ -222,11 +263,15 @@ def attend(
     return compute(module, query, key, value, mask, scaling=scaling, dropout=dropout, **options)
 
 
+def name_kernel(situation: Situation) -> str | None:
+    """Name the first kernel of the table that serves a situation; `None`: none does."""
+    return next((name for name, kernel in KERNELS.items() if kernel.serves(situation)), None)
+
+
 def choose_kernel(situation: Situation) -> Callable[..., Any]:
     """Choose the first kernel of the table that serves a situation, or transformers' of that name."""
-    for kernel in KERNELS.values():
-        if kernel.serves(situation):
-            return kernel.compute
+    if (name := name_kernel(situation)) is not None:
+        return KERNELS[name].compute
     if not situation.is_dot_product:
         raise ValueError(
             f"attn_implementation='{situation.implementation}' computes dot products, which the model's "
@@ -240,6 +285,35 @@ def has_kernel(layout: TensorLayout, implementation: str | None) -> bool:
     return any(
         kernel.layout == layout and kernel.computes_for(str(implementation)) for kernel in KERNELS.values()
     )
+
+
+def with_tiles(
+    config: TercetConfig,
+    patterns: Mapping[str, AttentionPattern],
+    sequences: PackedSequences,
+    x: Tensor,
+    dropout: float,
+) -> Masks:
+    """Give packed sequences to each type of layer, with its tiles where flex attention is to compute.
+
+    `x` (1, N, C) are the states that layers read.
+    """
+    masks: Masks = {}
+    for kind, pattern in patterns.items():
+        situation = Situation.of_packed(
+            config,
+            pattern,
+            x.device,
+            dtype_of_scores(x),
+            dropout=dropout,
+            has_bias=config.has_score_bias,
+            chooses_global=sequences.global_tokens is not None,
+            has_tiles=True,
+        )
+        masks[kind] = sequences
+        if name_kernel(situation) is not None:
+            masks[kind] = replace(sequences, tiles=find_tiles(pattern, sequences, x.shape[1]))
+    return masks
 
 
 def grouped_attention(
@@ -278,22 +352,37 @@ def grouped_attention(
     return groups.queries.join(results)[None], None
 
 
+VARLEN = Kernel(
+    stream_attention,
+    "packed",
+    implementations=("sdpa",),
+    devices=("cuda",),
+    dtypes=(torch.float16, torch.bfloat16),
+    most_channels=WIDEST_HEAD,
+    multiple_of_channels=CHANNELS,
+    takes_bias=False,
+    takes_pairs=False,
+    is_available=has_varlen_kernel,
+)
+"""torch's own flash kernel."""
+
 KERNELS: dict[str, Kernel] = {
     "single_query": Kernel(
         single_query_attention, "padded", is_for_decode_steps=True, devices=("cpu",), takes_dropout=False
     ),
     "flash": Kernel(flash_attention, "packed", implementations=(FLASH,), takes_bias=False, takes_pairs=False),
-    "varlen": Kernel(
-        stream_attention,
+    "varlen_fa3": replace(VARLEN, takes_dropout=False, is_available=has_third_kernel),
+    "varlen": VARLEN,
+    "flex": Kernel(
+        tiled_attention,
         "packed",
         implementations=("sdpa",),
         devices=("cuda",),
-        dtypes=(torch.float16, torch.bfloat16),
         most_channels=WIDEST_HEAD,
-        multiple_of_channels=CHANNELS,
-        takes_bias=False,
-        takes_pairs=False,
-        is_available=has_varlen_kernel,
+        multiple_of_channels=SMALLEST_HEAD,
+        takes_dropout=False,
+        is_for_tiles=True,
+        is_available=has_flex_kernel,
     ),
     "grouped": Kernel(grouped_attention, "packed", scores="all", is_for_graphs=False),
     "operator": Kernel(operator_attention, "packed", takes_pairs=False, is_for_graphs=True),

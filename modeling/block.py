@@ -10,16 +10,21 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import CrossAttention, SelfAttention
+from .attention_kernels import FLASH, Situation, has_kernel, name_kernel
 from .configuration_tercet import TercetConfig
 from .dropout import Dropout
 from .feed_forward import FEED_FORWARD
 from .normalization import build_norm
 from .packing import Mask, select_positions
 from .positions import Rotation
+from .relative_bias import dtype_of_scores
 
 
 class Block(GradientCheckpointingLayer, ABC):
     """Self-attention, cross-attention if there is an encoder, feed-forward. Abstract: see the three below."""
+
+    is_compiled = False
+    """Whether training computes it by a graph."""
 
     def __init__(
         self, config: TercetConfig, layer_idx: int, *, is_causal: bool, has_cross_attention: bool = False
@@ -37,9 +42,37 @@ class Block(GradientCheckpointingLayer, ABC):
 
     @property
     def can_be_compiled(self) -> bool:
-        """Whether attention within packed sequences is one operator, which compilers keep whole."""
-        attention = self.self_attention
-        return attention.pattern.is_window and attention.config.has_dot_products
+        """Whether compilers keep attention whole: by a kernel of packed sequences, or with a mask."""
+        implementation = self.self_attention.config._attn_implementation
+        return self.attention_kernel(is_traced=True) is not None or not has_kernel("packed", implementation)
+
+    @property
+    def attention_name(self) -> str:
+        """Name the kernel by which self-attention learns, under autocast if that is on, and what it lacks."""
+        implementation = str(self.self_attention.config._attn_implementation)
+        name = self.attention_kernel(is_traced=self.is_compiled) or implementation
+        undropped = self.attention_kernel(is_traced=self.is_compiled, drops=False) or implementation
+        if undropped != name:
+            return f"{name} (attention_dropout=0 would have {undropped})"
+        return f"{name} ({implementation})" if name == FLASH else name
+
+    def attention_kernel(self, *, is_traced: bool, drops: bool = True) -> str | None:
+        """Name the kernel of packed sequences by which self-attention learns; `None`: the table has none.
+
+        Unless it `drops`, `attention_dropout` is left out.
+        """
+        attention, config = self.self_attention, self.self_attention.config
+        weight = next(attention.parameters())
+        situation = Situation.of_packed(
+            config,
+            attention.pattern,
+            weight.device,
+            dtype_of_scores(weight),
+            dropout=config.attention_dropout if drops else 0.0,
+            has_bias=config.has_score_bias,
+            is_traced=is_traced,
+        )
+        return name_kernel(situation._replace(has_tiles=True)) or name_kernel(situation)
 
     @abstractmethod
     def forward(

@@ -11,9 +11,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers.integrations.flash_attention import flash_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .abstract_pattern import union
+from .attention_implementations import require_flash_options
 from .attention_operator import ENDLESS, packed_attention
 from .attention_patterns import AttentionPattern
 from .block_sparse_attention import block_sparse_attention
@@ -36,11 +38,19 @@ def flash_attention(
     pattern: AttentionPattern,
     packed_bias: None = None,
     sliding_window: int | None = None,
+    dropout: float = 0.0,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Attend by the flash kernel that the configuration names: (1, H, N, D) to (1, N, H, D)."""
-    flash = ALL_ATTENTION_FUNCTIONS[str(cast(TercetConfig, module.config)._attn_implementation)]
-    options = sequences.flash_arguments | options | {"sliding_window": sliding_window}
+    """Attend by the flash kernel that the configuration names: (1, H, N, D) to (1, N, H, D).
+
+    Raises:
+        ValueError: It cannot drop weights, or knows no window, as it should.
+    """
+    implementation = str(cast(TercetConfig, module.config)._attn_implementation)
+    flash = ALL_ATTENTION_FUNCTIONS[implementation]
+    if flash is flash_attention_forward and (dropout or sliding_window is not None):
+        require_flash_options(implementation, dropout, sliding_window)
+    options |= sequences.flash_arguments | {"sliding_window": sliding_window, "dropout": dropout}
     if pattern.is_causal != module.is_causal:
         options["is_causal"] = pattern.is_causal
     return flash(module, query, key, value, None, **options)

@@ -11,7 +11,7 @@ Shapes: B batch, T positions, N tokens, S sequences, C model width.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
@@ -20,6 +20,15 @@ from torch.nn.attention.flex_attention import BlockMask
 
 from .sequence_groups import SequenceGroups, group_sequences
 from .tracing import is_tracing
+
+
+class Tiles(NamedTuple):
+    """Which pairs of a stream may attend, for flex attention: see `tile_attention.py`."""
+
+    mask: BlockMask
+    """Of the pairs."""
+    added: Callable[[Tensor, Tensor, torch.dtype], Tensor] | None
+    """What the pattern adds to the scores of tokens of these numbers, in a type."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,7 @@ class PackedSequences:
         max_length_k: Longest sequence of the key side.
         global_tokens: (N,), true at tokens that are chosen to be global, in self-attention.
         key_padding: The padded batch in whose layout a cache keeps the keys; `None`: theirs is the stream's.
+        tiles: Those of the pattern of some layers, if flex attention computes them.
     """
 
     cu_seq_lens_q: Tensor
@@ -41,6 +51,7 @@ class PackedSequences:
     max_length_k: int | None = None
     global_tokens: Tensor | None = None
     key_padding: "Padding | None" = None
+    tiles: Tiles | None = None
 
     @cached_property
     def groups(self) -> SequenceGroups:

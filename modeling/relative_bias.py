@@ -85,11 +85,16 @@ class DistanceBias(NoBias):
         }
 
     def of_packed(self, masks: Masks, device: torch.device) -> Tensor | None:
-        """Give what is added in the longest sequence, (1, H, T, T); others take a part of it."""
-        sequences = next(iter(masks.values()))  # the same for all types of layers
+        """Give what is added in the longest sequence, (1, H, T, T); others take a part of it.
+
+        Kernels of tiles get it by distance, (H, 2T - 1).
+        """
+        sequences = next(iter(masks.values()))  # the same for all types of layers, but for their tiles
         if not isinstance(sequences, PackedSequences):
             return None
         length = sequences.max_length_q or longest(sequences.cu_seq_lens_q)
+        if sequences.tiles is not None:
+            return self.of_distances(torch.arange(1 - length, length, device=device)).contiguous()
         return self.bias(device, length, length)
 
     def biased(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
-from .attention_kernels import has_kernel
+from .attention_kernels import has_kernel, with_tiles
 from .attention_masks import kernel_masks, refuse_mask_of_packed, require_mask
 from .attention_patterns import PATTERNS, AttentionPattern
 from .block import BLOCKS, Block
@@ -190,7 +190,8 @@ class TercetStack(TercetPreTrainedModel):
         if (sequences := layout.sequences) is not None:
             if global_tokens is not None:
                 sequences = replace(sequences, global_tokens=global_tokens[0])
-            return dict.fromkeys(self.config.types_of_layers, sequences)
+            dropout = self.config.attention_dropout if self.training else 0.0
+            return with_tiles(self.config, patterns, sequences, x, dropout)
         if attention_mask is not None and not is_padding_mask(attention_mask):
             return kernel_masks(attention_mask, self.masking_config(output_attentions), x, past_key_values)
         return self.build_masks(

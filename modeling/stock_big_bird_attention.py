@@ -36,6 +36,10 @@ class StockBigBirdAttention(MappedPattern):
     depends_on_length = True
     is_bidirectional_only = True
 
+    def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
+        super().__init__(config, is_causal=is_causal)
+        self.block_size: int = config.attention_block_size
+
     @classmethod
     def require(cls, config: PreTrainedConfig, layer_types: str) -> None:
         """Raise a `ValueError` unless there are blocks, random ones too, which transformers needs."""
@@ -65,6 +69,13 @@ class StockBigBirdAttention(MappedPattern):
     def is_full(self, length: int) -> bool:
         """Short texts have full attention, as transformers changes to it there."""
         return length <= self.longest_full
+
+    def key_blocks(self, num_blocks: int) -> list[list[int]]:
+        """List near blocks and the first one; the first sees all."""
+        near = [
+            sorted({0, *range(max(0, block - 1), min(num_blocks, block + 2))}) for block in range(num_blocks)
+        ]
+        return [list(range(num_blocks)), *near[1:]]
 
     @property
     def longest_full(self) -> int:

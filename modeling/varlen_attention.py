@@ -4,13 +4,20 @@ It reads cumulative lengths itself, in half precision, knows windows, shares key
 weights. The operator is torch's own, with its gradients, but not public: so it is tried once on a machine,
 and where it does not compute what the definition does, it is left alone, and the log says so.
 
+On Hopper GPUs torch 2.11 can put FlashAttention 3 (Shah et al., 2024) in its place, from the package
+`flash_attn_interface`. The operator is the same, but drops nothing, and the exchange is one of the whole
+process. So it ends for good as soon as weights are to be dropped.
+
 Shapes: N tokens of queries, M of keys, H query heads, G key-value heads, D head width.
 """
 
+from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
+from torch.nn import attention
 from transformers.utils import logging
 
 from .packing import PackedSequences
@@ -26,6 +33,12 @@ ENDLESS = -1
 OLDEST_GPU = (8, 0)
 """Compute capability from which flash kernels run (Ampere)."""
 
+HOPPER = (9, 0)
+"""Compute capability for which FlashAttention 3 is written."""
+
+THIRD = "FA3"
+"""torch's name for it."""
+
 WIDEST_HEAD = 256
 """Most channels of a head that flash kernels take."""
 
@@ -39,24 +52,57 @@ NOISE = 0.02
 @torch.compiler.assume_constant_result
 def has_varlen_kernel(gpu: torch.device) -> bool:
     """Tell whether this torch has the kernel, and a GPU runs it and gives the definition's values."""
-    return torch.cuda.get_device_capability(gpu) >= OLDEST_GPU and agrees(gpu)
+    exchange_kernel(False)
+    return torch.cuda.get_device_capability(gpu) >= OLDEST_GPU and agrees("flash", varlen_attention, gpu)
+
+
+@torch.compiler.assume_constant_result
+def has_third_kernel(gpu: torch.device) -> bool:
+    """Tell whether FlashAttention 3 takes the kernel's place, and gives the definition's values."""
+    if torch.cuda.get_device_capability(gpu) != HOPPER or find_spec("flash_attn_interface") is None:
+        return False
+    return exchange_kernel(True) and agrees("FlashAttention 3", varlen_attention, gpu)
+
+
+_ended: list[bool] = []
+"""Whether FlashAttention 3 is out of question in this process."""
+
+
+def exchange_kernel(wants_third: bool) -> bool:
+    """Put FlashAttention 3 in the kernel's place, or the kernel back for good; tells whether it is there."""
+    name_kernel = getattr(attention, "current_flash_attention_impl", lambda: None)
+    current = name_kernel()
+    try:
+        if wants_third and not _ended and current is None:
+            attention.activate_flash_attention_impl(THIRD)
+        elif not wants_third:
+            _ended.append(True)
+            if current == THIRD:
+                attention.restore_flash_attention_impl()
+        return name_kernel() == THIRD
+    except (AttributeError, ImportError, RuntimeError, ValueError) as error:
+        _ended.append(True)
+        logger.warning(f"FlashAttention 3 is not used: {error}")
+        return False
 
 
 @cache
-def agrees(gpu: torch.device) -> bool:
-    """Compare the kernel with the definition, in values and gradients, once for each device."""
+def agrees(name: str, attend: Callable[..., Tensor], gpu: torch.device) -> bool:
+    """Compare a kernel with the definition, in values and gradients, once for each device."""
     try:
-        with torch.enable_grad():
-            difference = disagreement(gpu)
+        with torch.enable_grad(), torch.autocast(gpu.type, enabled=False):
+            difference = disagreement(attend, gpu)
     except (RuntimeError, TypeError, AttributeError) as error:
-        logger.warning(f"torch's flash kernel is not used on {gpu}: {error}")
+        logger.warning(f"torch's {name} kernel is not used on {gpu}: {error}")
         return False
     if difference > NOISE:
-        logger.warning(f"torch's flash kernel is not used on {gpu}: it differs by {difference:.2g}")
+        logger.warning(f"torch's {name} kernel is not used on {gpu}: it differs by {difference:.2g}")
     return difference <= NOISE
 
 
-def disagreement(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> float:
+def disagreement(
+    attend: Callable[..., Tensor], device: torch.device, dtype: torch.dtype = torch.bfloat16
+) -> float:
     """Measure the largest difference between kernel and definition, of a causal window and shared keys."""
     generator = torch.Generator().manual_seed(0)
     lengths = (5, 16, 3)
@@ -65,7 +111,7 @@ def disagreement(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> f
     bounds = torch.tensor([0, 5, 21, 24], dtype=torch.int32, device=device)
     sequences = PackedSequences(bounds, bounds, max(lengths), max(lengths))
     query, key, value = inputs
-    found = varlen_attention(query, key, value, sequences, scaling=0.25, is_causal=True, sliding_window=4)
+    found = attend(query, key, value, sequences, scaling=0.25, is_causal=True, sliding_window=4)
     query, key, value = (x.float() for x in inputs)
     places, numbers = torch.arange(sum(lengths), device=device), torch.arange(len(lengths), device=device)
     numbers = numbers.repeat_interleave(bounds.diff().long())

@@ -152,7 +152,7 @@ def stack_products(stack: TercetStack, length: int, source_length: int) -> float
 
 def pairs_read(attention: SelfAttention, length: int) -> int:
     """Count the pairs of a query and a key that meet at most, in a sequence of `length` tokens."""
-    size = attention.pattern.block_size
+    size = None if attention.pattern.depends_on_length else attention.pattern.block_size
     if attention.sliding_window is not None:
         sides = 1 if attention.is_causal else 2
         return length * min(length, sides * (attention.sliding_window - 1) + 1)

@@ -50,14 +50,14 @@ class CompiledBlocks:
         serves = [block for block in blocks if getattr(block, "can_be_compiled", False)]
         if not serves:
             raise ValueError(
-                "training.compile: no layer of this model can be compiled (it is no Transformer, its "
-                "attention is neither full nor sliding, or its scores are no dot products): set "
-                "training.compile=false"
+                "training.compile: no layer of this model can be compiled (it is no Transformer, its scores "
+                "are no dot products, or its attention is neither full nor sliding, which takes CUDA and "
+                "attention_dropout=0): set training.compile=false"
             )
         if len(serves) < len(blocks):
             warnings.warn(
                 f"training.compile: {len(blocks) - len(serves)} of {len(blocks)} layers are not compiled, "
-                "because of their attention's pattern",
+                "because of their attention's pattern, which takes CUDA and attention_dropout=0",
                 stacklevel=2,
             )
         self.graphs: dict[nn.Module, Any] = {
@@ -116,6 +116,8 @@ def compiled_blocks(
         )
         return None
     if difference <= TOLERANCES.get(accelerator.mixed_precision, TOLERANCE):
+        for block in graphs.graphs:
+            block.is_compiled = True  # pyright: ignore[reportArgumentType]
         return graphs
     warnings.warn(
         f"training.compile: compiled layers have other gradients (by {difference:.2g} of their length): the "

@@ -7,6 +7,7 @@ as nearly as it can: the user is told what changed, one line each.
 
 import platform
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from .precision import precision_of
-from .sharding import is_sharded
+from .sharding import blocks_of, is_sharded
 
 CONSEQUENCES = {
     "processes": "the data and their order stay, sums round and dropout draws otherwise",
@@ -37,7 +38,17 @@ def environment_of(model: nn.Module, accelerator: Accelerator) -> dict[str, Any]
         "device": device_name(accelerator.device),
         "threads": torch.get_num_threads(),
         "precision": precision_of(accelerator),
+        "attention": attention_of(model, accelerator),
     } | versions()
+
+
+def attention_of(model: nn.Module, accelerator: Accelerator) -> str | None:
+    """Name the kernels of attention by which a model learns, and the layers of each; `None`: it has none."""
+    blocks = blocks_of(accelerator.unwrap_model(model))
+    with accelerator.autocast():
+        names = Counter(str(block.attention_name) for block in blocks if hasattr(block, "attention_name"))
+    found = (f"{name}, {number} layer{'s' * (number > 1)}" for name, number in names.items())
+    return "; ".join(found) or None
 
 
 def device_name(device: torch.device) -> str:

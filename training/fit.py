@@ -18,7 +18,7 @@ from .averaging import WeightAverage, moving_share
 from .checkpoint import RunState, holds_mean, load_checkpoint, read_state, save_checkpoint
 from .checkpoint_retention import CheckpointRetention
 from .compiling import compiled_blocks
-from .environment import tell_of_resuming
+from .environment import attention_of, tell_of_resuming
 from .final_weights import EMA
 from .inspection import say_what_is_kept
 from .interruption import BrokenOff, Interruption, listening
@@ -197,6 +197,8 @@ class _Run:
                 self.tracker.utilization = measure_utilization(
                     self.model, self.objective, step, self.accelerator, self.progress, self.recipe.peak_flops
                 )
+        if attention := attention_of(self.model, self.accelerator):
+            self.tracker.say(f"attention: {attention}")
         self.model.train()
         settle(self.model, self.objective, first, self.accelerator)
         with self.loader.explained():

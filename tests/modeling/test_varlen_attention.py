@@ -5,11 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 from torch.testing import assert_close
+from transformers import AttentionInterface
+from transformers import modeling_flash_attention_utils as flash_utils
+from transformers.integrations.flash_attention import flash_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from tercet.modeling import varlen_attention
 from tercet.modeling.attention_kernels import KERNELS
 from tercet.modeling.varlen_attention import ENDLESS, KERNEL, NOISE, agrees, disagreement
+
+from ..objectives.test_static_shapes import HostWatch
 
 
 def by_definition(query, key, value, cu_q, cu_k, max_q, max_k, dropout, is_causal, _, *, scale, **window):
@@ -95,15 +101,71 @@ def test_this_torch_has_it_with_gradients():
 
 def test_a_kernel_is_believed_if_it_computes_the_definition(monkeypatch):
     monkeypatch.setattr(varlen_attention, "KERNEL", by_definition)
-    assert disagreement(torch.device("cpu"), torch.float32) < 1e-5
+    assert disagreement(varlen_attention.varlen_attention, torch.device("cpu"), torch.float32) < 1e-5
     monkeypatch.setattr(
         varlen_attention, "KERNEL", lambda *a, **k: tuple(2 * x for x in by_definition(*a, **k))
     )
-    assert disagreement(torch.device("cpu"), torch.float32) > NOISE
+    assert disagreement(varlen_attention.varlen_attention, torch.device("cpu"), torch.float32) > NOISE
 
 
 def test_a_kernel_that_fails_is_left_alone(monkeypatch, caplog):
     """Torch's is one on a CPU."""
     agrees.cache_clear()
-    assert not agrees(torch.device("cpu"))
+    assert not agrees("flash", varlen_attention.varlen_attention, torch.device("cpu"))
     agrees.cache_clear()
+
+
+class Flash:
+    """A function as a kernel of the Hub brings it: it reads bounds, and takes windows, but no dropout."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(
+        self,
+        q,
+        k,
+        v,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_seqlen_q,
+        max_seqlen_k,
+        softmax_scale,
+        causal,
+        window_size=(ENDLESS, ENDLESS),
+    ):
+        """Attend, as FlashAttention 3 does: nothing is dropped. The definition waits, the kernel does not."""
+        self.calls += 1
+        assert isinstance(max_seqlen_q, int)
+        window = dict(zip(("window_size_left", "window_size_right"), window_size, strict=True))
+        lengths = max_seqlen_q, max_seqlen_k, 0.0, causal, False
+        with torch.utils._python_dispatch._disable_current_modes():
+            return by_definition(
+                q, k, v, cu_seqlens_q, cu_seqlens_k, *lengths, scale=softmax_scale, **window
+            )[0]
+
+
+@pytest.mark.parametrize("variant", ["modern", "sliding", "qwen"])
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+def test_transformers_calls_a_flash_kernel_of_the_hub_with_bounds(
+    member, variant, builder, batch, monkeypatch
+):
+    """Without reading them back, and never without what was asked for."""
+    name, kernel = f"kernels-community/{member}-{variant}", Flash()
+    monkeypatch.setattr(flash_utils, "_lazy_imports", lambda *_, **__: (None, kernel, None, None, None))
+    monkeypatch.setattr(flash_utils, "_loaded_implementation", None)
+    monkeypatch.setitem(AttentionInterface._global_mapping, name, flash_attention_forward)
+    monkeypatch.setitem(AttentionMaskInterface._global_mapping, name, flash_attention_mask)
+    model = builder(member, variant)
+    inputs = batch.packed() | {"max_length_q": 9}
+    expected = model(**inputs).logits
+    model.model.config._attn_implementation_internal = name
+    monkeypatch.setattr(torch.Tensor, "is_cpu", False)
+    with HostWatch() as watch:
+        found = model(**inputs).logits
+    assert_close(found, expected)
+    assert kernel.calls == 2
+    assert not watch.found
+    model.config.attention_dropout = 0.1
+    with pytest.raises(ValueError, match=r"takes no dropout_p, .*: set attention_dropout=0"):
+        model.train()(**inputs)

@@ -1,10 +1,15 @@
 """Compiled layers: what eager ones compute, by few graphs that are made once."""
 
+import json
+from dataclasses import replace
+
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch._dynamo.utils import counters
+from torch.nn.attention import flex_attention
 
+from tercet.modeling.attention_kernels import KERNELS
 from tercet.pretraining.run import pretrain
 from tercet.training import compiling
 from tercet.training.tracking import LOG, read_log
@@ -46,3 +51,27 @@ def test_compiled_layers_learn_what_eager_ones_learn(kind, recipe_on):
         losses = [{name: value for name, value in record.items() if "loss" in name} for record in records]
         assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     assert 0 < counters["stats"]["unique_graphs"] <= COMPILED[kind]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_compiled_patterns_and_biases_learn_what_eager_ones_learn(recipe_on, monkeypatch):
+    """By flex attention, which serves GPUs: torch computes it here once its refusal of gradients is gone."""
+    overrides = {"layer_types": ["big_bird_attention", "full_attention"], "attention_block_size": 4}
+    positions = {"position_embedding_type": "relative_bias", "num_hidden_layers": 2}
+    settings = {"precision": "fp32", "tokens_per_micro_batch": 140, "steps": 6}
+    recipes = [
+        recipe_on("causal_language_modeling", str(way), compile=way, **settings)[0] for way in (False, True)
+    ]
+    for recipe in recipes:
+        recipe.model.overrides.update(overrides | positions)
+    eager = load_file(pretrain(recipes[0]) / "model.safetensors")
+    anywhere = replace(KERNELS["flex"], devices=None, is_available=None, multiple_of_channels=1)
+    monkeypatch.setitem(KERNELS, "flex", anywhere)
+    monkeypatch.setattr(flex_attention, "_validate_device", lambda *_: None)
+    compiled = load_file(pretrain(recipes[1]) / "model.safetensors")
+    for name, expected in eager.items():
+        assert (compiled[name] - expected).norm() <= 1e-5 * expected.norm(), name
+    summaries = [json.loads((recipe.folder / "evaluation.json").read_text()) for recipe in recipes]
+    names = [summary["trained_on"]["attention"] for summary in summaries]
+    assert names == ["grouped, 2 layers", "flex, 2 layers"]

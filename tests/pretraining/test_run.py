@@ -84,7 +84,7 @@ def test_every_objective_gives_a_model_that_loads(kind, texts, tmp_path, recipe_
     assert ("translation/bleu" in scores) == (kind == "translation")
 
 
-def test_a_finished_run_leaves_what_its_model_card_tells(texts, tmp_path, recipe_of):
+def test_a_finished_run_leaves_what_its_model_card_tells(texts, tmp_path, recipe_of, capsys):
     folder = tmp_path / "run"
     pretrain(recipe_of("causal_language_modeling", texts, folder, measure_utilization=True))
     run = find_run(folder)
@@ -92,6 +92,8 @@ def test_a_finished_run_leaves_what_its_model_card_tells(texts, tmp_path, recipe
     assert list(run.texts) == ["train", "validation"]
     assert [parts[0]["sha256"] for parts in run.texts.values()] == hashes
     assert run.evaluation["trained_on"]["torch"] == torch.__version__
+    assert f"attention: {run.evaluation['trained_on']['attention']}\n" in capsys.readouterr().err
+    assert run.evaluation["trained_on"]["attention"].startswith("grouped, ")
     assert run.flops
     assert [plot.name for plot in run.plots] == ["curves.png"]
     assert {line.partition(":")[0] for line in prepare(folder, "me/small").missing} == {"license", "language"}
