@@ -10,7 +10,7 @@ WORKERS ?= 2
 # Two workers with one thread each beat one worker with two threads on models as small as the tests'.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help demo test slow check docs format bench pages ecosystem conformance soak clean
+.PHONY: help demo test slow check docs format bench gpu pages ecosystem conformance soak clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -56,6 +56,9 @@ ecosystem: $(VENV)/.installed ## try what the libraries around do with our model
 conformance: $(VENV)/.installed ## run transformers' own tests of every model on ours, and on stock ones
 	$(BIN)/pip install --quiet 'parameterized>=0.9'
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/conformance.py --folder .conformance
+
+gpu: ## measure training on this machine's GPU, in eight minutes and without installing (GPU=--smoke: on a CPU)
+	$(PYTHON) benchmarks/gpu.py $(or $(GPU),--page docs/performance.md)
 
 MINUTES ?= 60
 soak: $(VENV)/.installed ## train for an hour (MINUTES=60) under random kills: nothing may come of it

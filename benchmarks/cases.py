@@ -72,6 +72,8 @@ class Case(ABC):
     num_attention_heads: int = 4
     dropout: float = 0.1
     """Every dropout that the stock model has."""
+    optimizer: str = "adamw"
+    """Ours, as a recipe names it."""
 
     preset: ClassVar[str]
     """The preset of ours that is the stock architecture."""
@@ -119,9 +121,12 @@ class Case(ABC):
 
     def pool(self) -> Batch:
         """Draw, corrupt and pack all sequences, the same ones whenever asked."""
+        return self.objective().collate(self.examples(), np.random.default_rng(SEED))
+
+    def examples(self) -> list[Example]:
+        """Draw all examples, the same ones whenever asked."""
         rng = np.random.default_rng(SEED)
-        examples = [self.example(int(length), rng) for length in self.lengths(rng)]
-        return self.objective().collate(examples, rng)
+        return [self.example(int(length), rng) for length in self.lengths(rng)]
 
     def batches(self) -> list[Batch]:
         """Cut the pool into batches as it comes."""
@@ -145,6 +150,27 @@ class Case(ABC):
         return [select_sequences(pool, chosen) for chosen in np.split(order, self.num_batches)]
 
 
+class CaseExamples:
+    """The examples of a case, the same in every epoch: what a run of the engine learns from."""
+
+    def __init__(self, case: Case):
+        self.examples = case.examples()
+        streams = ("input_ids", "labels")
+        self.lengths = np.array([sum(len(each.get(name, ())) for name in streams) for each in self.examples])
+
+    def epoch(self, number: int) -> Self:
+        """Give an epoch."""
+        return self
+
+    def __len__(self) -> int:
+        """Count the examples."""
+        return len(self.examples)
+
+    def __getitem__(self, index: int) -> Example:
+        """Give one of them."""
+        return self.examples[index]
+
+
 @dataclass(frozen=True)
 class EncoderCase(Case):
     """BERT: masked language modeling with next-sentence prediction."""
@@ -153,19 +179,8 @@ class EncoderCase(Case):
     model_class = TercetEncoderForPreTraining
 
     def objective(self) -> Objective:
-        """Build BERT's, over a vocabulary without text."""
-        vocabulary = {token: idx for idx, token in enumerate(SPECIAL)}
-        vocabulary |= {f"word{idx}": idx for idx in range(len(SPECIAL), self.vocab_size)}
-        tokenizer = PreTrainedTokenizerFast(
-            tokenizer_object=Tokenizer(WordLevel(vocabulary, unk_token="[UNK]")),
-            pad_token="[PAD]",
-            cls_token="[CLS]",
-            sep_token="[SEP]",
-            mask_token="[MASK]",
-            unk_token="[UNK]",
-        )
-        masking = DynamicMasking(Corruption(tokenizer))
-        return MaskedLanguageModelingWithPairs(MaskedLanguageModeling(masking), "nsp")
+        """Build BERT's."""
+        return MaskedLanguageModelingWithPairs(masked_language_modeling(self.vocab_size), "nsp")
 
     def stock(self) -> PreTrainedModel:
         """Build BERT with both heads."""
@@ -184,6 +199,21 @@ class EncoderCase(Case):
             "token_type_ids": (np.arange(length) > middle).astype(np.int64),
             "next_sentence_label": int(rng.integers(2)),
         }
+
+
+def masked_language_modeling(vocab_size: int) -> MaskedLanguageModeling:
+    """Build the objective over a vocabulary without text."""
+    vocabulary = {token: idx for idx, token in enumerate(SPECIAL)}
+    vocabulary |= {f"word{idx}": idx for idx in range(len(SPECIAL), vocab_size)}
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel(vocabulary, unk_token="[UNK]")),
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        unk_token="[UNK]",
+    )
+    return MaskedLanguageModeling(DynamicMasking(Corruption(tokenizer)))
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
-from cases import EncoderCase
+from cases import CaseExamples, EncoderCase, masked_language_modeling
 from peers import copy_weights
-from sides import LEARNING_RATE, Pass, Side, as_step, as_they_are, pad_all
+from sides import LEARNING_RATE, Pass, Side, as_they_are, engine_pass, pad_all, training_recipe
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
@@ -27,16 +26,12 @@ from tercet.distill.state_losses import CosineLoss
 from tercet.distill.teacher import LiveTeacher
 from tercet.modeling import TercetEncoderForMaskedLM
 from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
-from tercet.objectives.masked_pairs import MaskedLanguageModelingWithPairs
 from tercet.objectives.masking import StaticMasking
 from tercet.objectives.recipes import MaskedLanguageModelingRecipe
 from tercet.pretraining.recipe import CorpusRecipe
-from tercet.training.loop import Progress, train
 from tercet.training.objective import IGNORE, Batch, Example
-from tercet.training.optimizers import build_optimizer
 from tercet.training.precision import build_accelerator, fastest_float32_products
-from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
-from tercet.training.schedules import build_schedule
+from tercet.training.recipe import TrainingRecipe
 
 TEMPERATURE, WEIGHTS = 2.0, {"soft_targets": 5.0, "mlm": 2.0, "cosine": 1.0}
 TOP_K = 64
@@ -52,8 +47,8 @@ class DistillationCase(EncoderCase):
 
     def objective(self) -> MaskedLanguageModeling:
         """Hide tokens, always the same ones, so that a teacher may have read them before."""
-        own = cast(MaskedLanguageModelingWithPairs, super().objective()).masked_language_modeling
-        return MaskedLanguageModeling(StaticMasking(own.masking.corruption, seed=0))
+        corruption = masked_language_modeling(self.vocab_size).masking.corruption
+        return MaskedLanguageModeling(StaticMasking(corruption, seed=0))
 
     def stock(self) -> PreTrainedModel:
         """Build BERT with the head for hidden tokens."""
@@ -63,15 +58,13 @@ class DistillationCase(EncoderCase):
         return BertForMaskedLM(BertConfig(**self.sizes(), **dropouts))
 
     def examples(self) -> list[Example]:
-        """Draw all sequences, the same ones whenever asked, each with its number."""
-        rng = np.random.default_rng(0)
-        drawn = [self.example(int(length), rng) for length in self.lengths(rng)]
-        return [{"input_ids": example["input_ids"], "index": index} for index, example in enumerate(drawn)]
+        """Draw all sequences, each with its number."""
+        drawn = enumerate(super().examples())
+        return [{"input_ids": example["input_ids"], "index": index} for index, example in drawn]
 
     def pool(self) -> Batch:
         """Collate all sequences, with their numbers."""
-        batch = self.objective().collate(self.examples(), np.random.default_rng(0))
-        return batch | {"index": torch.arange(self.batch_size * self.num_batches)}
+        return super().pool() | {"index": torch.arange(self.batch_size * self.num_batches)}
 
     def student(self) -> "DistillationCase":
         """Give the student's half of the layers."""
@@ -81,26 +74,6 @@ class DistillationCase(EncoderCase):
 CASE = DistillationCase(
     "distillation", vocab_size=30_522, sequence_length=128, batch_size=16, num_hidden_layers=12
 )
-
-
-class Drawn:
-    """A case's sequences as an `ExampleSource`."""
-
-    def __init__(self, case: DistillationCase):
-        self.rows = case.examples()
-        self.lengths = np.array([len(row["input_ids"]) for row in self.rows])
-
-    def __len__(self) -> int:
-        """Count them."""
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Example:
-        """Give one."""
-        return self.rows[index]
-
-    def epoch(self, number: int) -> "Drawn":
-        """Give them all."""
-        return self
 
 
 def build_pair(case: DistillationCase) -> tuple[PreTrainedModel, PreTrainedModel]:
@@ -160,27 +133,12 @@ def prepare_script(case: DistillationCase, device: torch.device, *, is_autocast:
 
 
 def prepare_tercet(case: DistillationCase, device: torch.device, *, is_cached: bool) -> Pass:
-    """Build ours and the engine's loop around it, the teacher's cache beforehand."""
-    recipe = TrainingRecipe(
-        steps=1,
-        optimizer=OptimizerRecipe(learning_rate=LEARNING_RATE),
-        schedule=ScheduleRecipe(kind="constant", warmup_steps=0),
-    )
+    """Build ours and what a run of the engine has around it, the teacher's cache beforehand."""
+    recipe = training_recipe(case)
     accelerator = build_accelerator(recipe, Path())
     teacher, student = build_ours(case)
     objective = build_objective(case, teacher, device, "auto", is_cached=is_cached)
-    learner = Learner(student, objective.needs)
-    model = accelerator.prepare(learner).train()
-    optimizer = build_optimizer(learner, recipe.optimizer)
-    schedule = build_schedule(optimizer, recipe.schedule, steps=1, width=case.hidden_size)
-    optimizer = accelerator.prepare(optimizer)
-    steps, progress = [as_step(batch, objective) for batch in case.batches()], Progress()
-
-    def train_once() -> None:
-        until = progress.step + len(steps)
-        train(model, objective, iter(steps), optimizer, schedule, accelerator, progress, steps=until)
-
-    return train_once
+    return engine_pass(Learner(student, objective.needs), objective, case, recipe, accelerator)
 
 
 def build_objective(
@@ -192,7 +150,7 @@ def build_objective(
     live = LiveTeacher(teacher, required_outputs(losses), device, precision)
     if not is_cached:
         return Distillation(base, WEIGHTS["mlm"], losses, live)
-    source, cache = FixedCopies(Drawn(case), 1), CacheRecipe(top_k=min(TOP_K, case.vocab_size))
+    source, cache = FixedCopies(CaseExamples(case), 1), CacheRecipe(top_k=min(TOP_K, case.vocab_size))
     general = GeneralRecipe(
         "", CorpusRecipe("", ""), MaskedLanguageModelingRecipe("masked_language_modeling"), TrainingRecipe(1)
     )

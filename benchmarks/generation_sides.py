@@ -33,6 +33,8 @@ class WritingCase(DecoderCase):
     """Texts of `sequence_length` tokens, a fifth of which is given."""
 
     dropout: float = 0.0
+    cache: str | None = None
+    """As `generate` names it; `static` lets transformers compile each step on a GPU."""
 
     @property
     def num_new_tokens(self) -> int:
@@ -62,6 +64,7 @@ class WritingCase(DecoderCase):
             self.prompts().to(model.device),
             max_new_tokens=new,
             do_sample=False,
+            cache_implementation=self.cache,
             eos_token_id=None,
             pad_token_id=0,
         )

@@ -8,9 +8,11 @@ processors out between sessions first, so that a single busy session next to our
 whatever its priority. Each process opens a session and raises that one alone, where this is permitted.
 """
 
+import math
 import os
 import platform
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -22,8 +24,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
-from sides import Side
+from sides import Pass, Side
 
+from tercet.training import compiling
 from tercet.training.heap import retain_heap
 from tercet.training.precision import fastest_float32_products
 from tercet.training.tracking import peak_memory
@@ -54,11 +57,16 @@ class Conditions:
     own_scheduler_group: bool = True
     processors: tuple[int, ...] = ()
     """Which processors may be used; all of this process's if none is named."""
+    start_method: Literal["spawn", "forkserver"] = "spawn"
+    """How processes begin: on their own, or forked from one that has imported the libraries."""
+    compiler: str = compiling.BACKEND
+    """What sides that compile do it by."""
 
     def settle(self) -> None:
         """Bring the present process, which must not lead its group yet, into these conditions."""
         if self.processors:
             os.sched_setaffinity(0, self.processors)
+        compiling.BACKEND = self.compiler
         torch.set_num_threads(self.threads)
         torch.manual_seed(0)
         if self.own_scheduler_group:
@@ -77,57 +85,92 @@ def raise_own_group() -> bool:
 
 def in_fresh_process(conditions: Conditions, function: Callable[..., Result], *arguments: Any) -> Result:
     """Call a function where nothing has happened yet."""
-    with ProcessPoolExecutor(1, get_context("spawn"), conditions.settle) as executor:
+    context = get_context(conditions.start_method)
+    with ProcessPoolExecutor(1, context, conditions.settle) as executor:
         return executor.submit(function, *arguments).result()
 
 
 class Worker:
     """One side of a case in its own process, which works only when it is told to."""
 
-    def __init__(self, case: Any, side: Side, conditions: Conditions):
-        """Start it, and wait until it is prepared."""
-        context = get_context("spawn")
+    def __init__(self, case: Any, side: Side, conditions: Conditions, deadline: float = math.inf):
+        """Start it, and wait until it is prepared; `preparation` are the seconds that this took.
+
+        Args:
+            case: What it works on.
+            side: How.
+            conditions: Of its process.
+            deadline: When it has to answer at last, by the monotonic clock; then it is killed.
+        """
+        context: Any = get_context(conditions.start_method)
+        self.deadline = deadline
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=work, args=(theirs, case, side, conditions), daemon=True)
         self.process.start()
         theirs.close()  # so that the end of the process is the end of the pipe
-        self._receive()
+        self.preparation = self._receive()
 
     def work_once(self) -> float:
         """Let it do its work (train on every batch, or write all texts); the seconds that this took."""
-        self.pipe.send(True)
+        return self.do(seconds_of)
+
+    def do(self, task: Callable[[Pass, torch.device], Any] | None) -> Any:
+        """Let it call a function with its work and its device; what comes of it. `None` ends it.
+
+        Raises:
+            RuntimeError: It failed, or its process died.
+            TimeoutError: It was not ready at the deadline.
+        """
+        self.pipe.send(task)
         return self._receive()
 
     def finish(self) -> float:
         """End it; the most memory that it had in use, in MiB above what it had before the model was built."""
-        self.pipe.send(False)
-        memory = self._receive()
+        memory = self.do(None)
         self.process.join()
         return memory
 
-    def _receive(self) -> float:
+    def _receive(self) -> Any:
+        left = None if self.deadline == math.inf else max(self.deadline - time.monotonic(), 0.0)
+        if not self.pipe.poll(left):
+            self.process.kill()
+            raise TimeoutError("not ready in time")
         try:
-            return self.pipe.recv()
+            answer = self.pipe.recv()
         except EOFError:
             raise RuntimeError("a side of the measurement died: see its message above") from None
+        if isinstance(answer, Exception):
+            self.process.kill()
+            raise answer
+        return answer
 
 
 def work(pipe: Connection, case: Any, side: Side, conditions: Conditions) -> None:
-    """Be a side: answer every `True` with the seconds of a pass, and `False` with the peak of memory."""
-    conditions.settle()
-    device = present_device()
-    if conditions.heap == "retained" or (conditions.heap == "own" and side.retains_heap):
-        retain_heap()
-    before = peak_memory(device)
-    with side.products(device):
-        work_once = side.prepare(case, device)
-        pipe.send(0.0)
-        while pipe.recv():
+    """Be a side: answer every task with what comes of it, and `None` with the peak of memory."""
+    try:
+        conditions.settle()
+        device = present_device()
+        if conditions.heap == "retained" or (conditions.heap == "own" and side.retains_heap):
+            retain_heap()
+        before = peak_memory(device)
+        with side.products(device):
             start = time.perf_counter()
-            work_once()
-            wait_for(device)
+            work_once = side.prepare(case, device)
             pipe.send(time.perf_counter() - start)
-    pipe.send(peak_memory(device) - before)
+            while task := pipe.recv():
+                pipe.send(task(work_once, device))
+        pipe.send(peak_memory(device) - before)
+    except Exception as error:
+        traceback.print_exc()
+        pipe.send(RuntimeError(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"))
+
+
+def seconds_of(work_once: Pass, device: torch.device) -> float:
+    """Time a side's work."""
+    start = time.perf_counter()
+    work_once()
+    wait_for(device)
+    return time.perf_counter() - start
 
 
 def measure(

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from cases import Case
+from cases import Case, CaseExamples
 from peers import copy_weights, in_our_names
-from sides import as_step, pad_all
+from sides import first_epoch, pad_all, training_recipe
 
 from tercet.training.loop import accumulate_gradients
 from tercet.training.precision import build_accelerator, fastest_float32_products
-from tercet.training.recipe import TrainingRecipe
+from tercet.training.stages import prepare_data
 from tercet.training.utilization import count_flops_per_token
 
 
@@ -22,17 +22,17 @@ def compare(case: Case) -> dict[str, Any]:
     parameters they have, and how many floating-point operations ours spends on a real token.
     """
     case = replace(case, dropout=0.0)
-    accelerator = build_accelerator(TrainingRecipe(steps=1, precision="fp32"), Path())
+    recipe = training_recipe(case, precision="fp32", compile=False)
+    accelerator = build_accelerator(recipe, Path())
     torch.manual_seed(0)
     device, objective = cast(torch.device, accelerator.device), case.objective()
     with device:
         stock, ours = case.stock().train(), case.tercet().train()
     copy_weights(stock, ours, case.preset)
     ours = accelerator.prepare(ours)
-    batch = case.batches()[0]
-    step = as_step(batch, objective)
+    step = first_epoch(prepare_data(CaseExamples(case), objective, recipe, accelerator))[0]
 
-    stock_loss = stock(**pad_all(case, [batch], device)[0]).loss
+    stock_loss = stock(**pad_all(case, [step.parts[0].batch], device)[0]).loss
     stock_loss.backward()
     with fastest_float32_products(device):
         our_loss = accumulate_gradients(ours, objective, step, accelerator)["loss"]

@@ -16,30 +16,33 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
-from cases import Case
+from accelerate import Accelerator
+from cases import Case, CaseExamples
 from peers import padded
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 
-from tercet.training.batches import Part, Step
+from tercet.training import compiling
+from tercet.training.batches import Step
+from tercet.training.compiling import compiled_blocks
 from tercet.training.loop import Progress, train
 from tercet.training.objective import Batch, Objective
 from tercet.training.optimizers import build_optimizer
-from tercet.training.packing import select_sequences, sequence_lengths
 from tercet.training.precision import build_accelerator, choose_precision, fastest_float32_products
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from tercet.training.schedules import build_schedule
-from tercet.training.step_planning import share
+from tercet.training.sharding import prepare_model
+from tercet.training.stages import TrainingData, prepare_data
 from tercet.training.threads import thread_adapter
 from tercet.training.workers import DataCursor
 
 LEARNING_RATE = 1e-4
 
-Pass = Callable[[], None]
+Pass = Callable[[], Any]
 """Does a case's work once: here, takes one optimizer step on every batch."""
 
 
@@ -85,7 +88,7 @@ def stock_pass(
     """Write the loop that everybody writes."""
     model.train()
     if compiles:
-        model.compile(dynamic=True)
+        model.compile(dynamic=True, backend=compiling.BACKEND)
     optimizer = AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
 
     def train_once() -> None:
@@ -107,24 +110,37 @@ def pad_all(case: Case, batches: list[Batch], device: torch.device) -> list[dict
 
 
 def prepare_tercet(
-    case: Case, device: torch.device, *, precision: Literal["auto", "fp32"], adapts_threads: bool = False
+    case: Case,
+    device: torch.device,
+    *,
+    precision: Literal["auto", "fp32"] = "auto",
+    adapts_threads: bool = False,
+    compiles: bool | Literal["auto"] = "auto",
 ) -> Pass:
-    """Build ours and the engine's loop around it, which finds the device itself."""
-    recipe = TrainingRecipe(
-        steps=1,
-        precision=precision,
-        optimizer=OptimizerRecipe(learning_rate=LEARNING_RATE),
-        schedule=ScheduleRecipe(kind="constant", warmup_steps=0),
-    )
+    """Build ours and what a run of the engine has around it, which finds the device itself."""
+    recipe = training_recipe(case, precision=precision, compile=compiles)
     accelerator = build_accelerator(recipe, Path())
-    bare, objective = case.tercet(), case.objective()
-    model = accelerator.prepare(bare).train()
+    return engine_pass(case.tercet(), case.objective(), case, recipe, accelerator, adapts_threads)
+
+
+def engine_pass(
+    bare: nn.Module,
+    objective: Objective,
+    case: Case,
+    recipe: TrainingRecipe,
+    accelerator: Accelerator,
+    adapts_threads: bool = False,
+) -> Pass:
+    """Put a run of the engine together as `fit` does, its steps collated beforehand."""
+    data = prepare_data(CaseExamples(case), objective, recipe, accelerator)
+    graphs = compiled_blocks(recipe.compile, bare, objective, data, accelerator)
+    model = prepare_model(bare, accelerator).train()
     optimizer = build_optimizer(bare, recipe.optimizer)
     schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=case.hidden_size)
     optimizer = accelerator.prepare(optimizer)
-    steps = [as_step(batch, objective) for batch in case.batches()]
-    progress = Progress()
-    adapt_threads = thread_adapter(adapts_threads)
+    steps, progress, adapt_threads = first_epoch(data), Progress(), thread_adapter(adapts_threads)
+    if accelerator.device.type == "cuda":
+        steps = [step.pin_memory() for step in steps]
 
     def train_once() -> None:
         train(
@@ -137,22 +153,29 @@ def prepare_tercet(
             progress,
             steps=progress.step + len(steps),
             after_step=lambda progress, metrics: adapt_threads(),
+            graphs=graphs,
         )
 
     return train_once
 
 
-def as_step(batch: Batch, objective: Objective) -> Step:
-    """Make the engine's step of a packed batch: one micro-batch, its sequences sorted by length."""
-    lengths = sequence_lengths(batch)
-    order, edges = share(lengths, int(lengths.sum()), 1, 0)
-    return Step(
-        cursor=DataCursor(0, 0),
-        parts=(Part(select_sequences(batch, order), edges),),
-        targets={name: int(number) for name, number in objective.targets(batch).items()},
-        examples=len(lengths),
-        tokens=int(lengths.sum()),
+def training_recipe(case: Case, **options: Any) -> TrainingRecipe:
+    """Write a recipe by which an epoch of a case's examples has as many steps as the case has batches."""
+    lengths = CaseExamples(case).lengths
+    room = lengths.max() - lengths.min()  # where lengths differ, steps cannot be cut at every token
+    return TrainingRecipe(
+        steps=case.num_batches,
+        tokens_per_step=int(min(-(-lengths.sum() // case.num_batches) + room, lengths.sum())),
+        optimizer=OptimizerRecipe(kind=cast(Any, case.optimizer), learning_rate=LEARNING_RATE),
+        schedule=ScheduleRecipe(kind="constant", warmup_steps=0),
+        **options,
     )
+
+
+def first_epoch(data: TrainingData) -> list[Step]:
+    """Collate all steps of the first epoch of a run."""
+    steps = data.stages[0].steps
+    return [steps[DataCursor(0, number, number)] for number in range(len(steps.plan(0)[1]))]
 
 
 def as_they_are(device: torch.device) -> AbstractContextManager:
@@ -171,7 +194,7 @@ SIDES = {
         warm_ups=3,
     ),
     "tercet": Side(
-        partial(prepare_tercet, precision="auto"),
+        prepare_tercet,
         "auto",
         retains_heap=True,
         products=fastest_float32_products,

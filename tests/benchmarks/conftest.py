@@ -6,6 +6,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from accelerate.state import AcceleratorState, PartialState
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -21,6 +22,14 @@ def module(monkeypatch):
         return import_module(name)
 
     return load
+
+
+@pytest.fixture
+def no_accelerator_remains():
+    """Let the next test choose its own precision."""
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+    PartialState._reset_state()
 
 
 @pytest.fixture(params=["encoder", "decoder", "seq2seq"])

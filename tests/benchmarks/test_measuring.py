@@ -16,6 +16,13 @@ def test_a_worker_tells_seconds_and_memory(case, module):
     assert worker.finish() > 0
 
 
+def test_a_worker_that_is_late_is_ended(case, module):
+    measuring = module("measuring")
+    conditions = measuring.Conditions(threads=1, own_scheduler_group=False)
+    with pytest.raises(TimeoutError, match="not ready in time"):
+        measuring.Worker(case, module("sides").SIDES["tercet"], conditions, deadline=0.0)
+
+
 def test_a_busy_machine_is_waited_for_and_refused_in_the_end(module, monkeypatch):
     measuring = module("measuring")
     loads, waited = [3.0, 0.6, 0.4], []

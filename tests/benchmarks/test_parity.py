@@ -1,14 +1,8 @@
 """The models that are timed against each other compute the same."""
 
 import pytest
-from accelerate.state import AcceleratorState, PartialState
 
-
-@pytest.fixture(autouse=True)
-def no_accelerator_remains():
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
-    PartialState._reset_state()
+pytestmark = pytest.mark.usefixtures("no_accelerator_remains")
 
 
 def test_loss_and_gradients_equal_the_stock_model(case, module):

@@ -1,0 +1,219 @@
+"""What `gpu.py` measures: the work, who does it, and what has to come of it. Nothing is dropped."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from cases import CASES, SPECIAL, Case, DecoderCase, EncoderCase, masked_language_modeling
+from generation_sides import BASE, WRITERS, WritingCase
+from gpu_laws import prepare_laws
+from sides import SIDES, Pass, Side, as_they_are, pad_all, prepare_tercet, stock_pass
+from transformers import (
+    BigBirdConfig,
+    BigBirdForMaskedLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    PreTrainedModel,
+)
+
+from tercet.configs.recipe import load_preset
+from tercet.modeling import TercetEncoderForMaskedLM
+from tercet.training.objective import Example, Objective
+from tercet.training.precision import choose_precision
+
+
+@dataclass(frozen=True)
+class HybridCase(DecoderCase):
+    """Ours as in the recipe hybrid-english, by NorMuon, beside GPT-2 of the same size, by AdamW."""
+
+    preset = "hybrid-mini"
+    optimizer: str = "normuon"
+
+
+@dataclass(frozen=True)
+class MaskedCase(Case):
+    """An encoder that learns masked tokens alone. Abstract."""
+
+    model_class = TercetEncoderForMaskedLM
+
+    def objective(self) -> Objective:
+        """Build masked language modeling."""
+        return masked_language_modeling(self.vocab_size)
+
+    def example(self, length: int, rng: np.random.Generator) -> Example:
+        """Draw a text, [CLS] A [SEP]."""
+        ids = self.words(length, rng)
+        ids[0], ids[-1] = SPECIAL.index("[CLS]"), SPECIAL.index("[SEP]")
+        return {"input_ids": ids}
+
+
+@dataclass(frozen=True)
+class ModernBertCase(MaskedCase):
+    """ModernBERT, the only encoder that packed-encoders trains."""
+
+    preset = "modernbert-base"
+
+    def sizes(self) -> dict[str, Any]:
+        """Give the sizes, and ids that any vocabulary has."""
+        ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+        return super().sizes() | ids | {"intermediate_size": self.hidden_size * 3 // 2}
+
+    def fields(self) -> dict[str, Any]:
+        """Give what differs from the preset."""
+        types = load_preset(self.preset)["layer_types"][: self.num_hidden_layers]
+        return super().fields() | {"layer_types": types}
+
+    def stock(self) -> PreTrainedModel:
+        """Build ModernBERT with its head."""
+        return ModernBertForMaskedLM(ModernBertConfig(**self.sizes(), cls_token_id=1, sep_token_id=2))
+
+
+@dataclass(frozen=True)
+class BigBirdCase(MaskedCase):
+    """BigBird: `long_texts_sides.py` explains both patterns."""
+
+    preset = "bert-base"
+    block_size: int = 64
+
+    def lengths(self, rng: np.random.Generator) -> np.ndarray:
+        """Fill every text."""
+        return np.full(self.batch_size * self.num_batches, self.sequence_length)
+
+    def fields(self) -> dict[str, Any]:
+        """Give what differs from the preset."""
+        return super().fields() | {
+            "layer_types": ["big_bird_attention"] * self.num_hidden_layers,
+            "attention_block_size": self.block_size,
+            "attention_global_tokens": 2 * self.block_size,
+            "attention_random_blocks": 2,
+        }
+
+    def stock(self) -> PreTrainedModel:
+        """Build transformers' BigBird with its head."""
+        none: dict[str, Any] = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+        return BigBirdForMaskedLM(BigBirdConfig(**self.sizes(), **none, block_size=self.block_size))
+
+    def shrunk(self) -> "BigBirdCase":
+        """Give the same so small that it takes no time, and long enough to be sparse."""
+        return replace(super().shrunk(), block_size=8, sequence_length=256, batch_size=1)
+
+
+def prepare_stock_in_bfloat16(case: Case, device: torch.device) -> Pass:
+    """Build the stock model with weights in bfloat16: BigBird's cannot be trained by autocast."""
+    with device:
+        model = case.stock().bfloat16()
+    return stock_pass(model, pad_all(case, case.batches(), device), device, is_autocast=False)
+
+
+def prepare_packed(case: Case, device: torch.device) -> Pass:
+    """Build the stock model, and let packed-encoders replace how it computes, if that is installed."""
+    import packed_encoders  # pyright: ignore[reportMissingImports]
+
+    with device:
+        model = case.stock()
+    packed_encoders.pack(model)
+    is_autocast = choose_precision("auto", device) == "bf16"
+    return stock_pass(model, pad_all(case, case.grouped_batches(), device), device, is_autocast)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What has to come of a part; where less is better, the goal is below the gate."""
+
+    metric: str
+    gate: float
+    goal: float
+
+    def verdict(self, value: float | None) -> str:
+        """Judge what was measured."""
+        if value is None:
+            return "not measured"
+        sign = 1 if self.goal > self.gate else -1
+        reached = [sign * value >= sign * mark for mark in (self.goal, self.gate)]
+        return "goal reached" if reached[0] else "met" if reached[1] else "**missed**"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One row of the table: work that several sides do."""
+
+    case: Any
+    sides: Mapping[str, Side]
+    gates: tuple[Gate, ...] = ()
+
+    def shrunk(self) -> "Part":
+        """Give the same with tiny shapes, ours compiled on any device, and the stock model once."""
+        compiled = replace(OURS, prepare=partial(prepare_tercet, compiles=True))
+        sides = {name: compiled if side is OURS else side for name, side in self.sides.items()}
+        if self.case.preset != "bert-base":
+            sides.pop("stock-compiled", None)
+        small = replace(self.case.shrunk(), num_hidden_layers=1)
+        return replace(self, case=replace(small, sequence_length=max(small.sequence_length, 64)), sides=sides)
+
+
+def training(case: Case, metric: str, gate: float, goal: float, **more: Side) -> Part:
+    """Make the part of a training: a gate of its own, and those that all have."""
+    gates = (
+        Gate(metric, gate, goal),
+        Gate("speed / stock-compiled", 1.3, 2),
+        Gate("memory / stock-compiled", 1 / 2, 1 / 3),
+        Gate("recompilations", 0, 0),
+        Gate("seconds to the first step", 60, 60),
+    )
+    return Part(case, PEERS | more, gates)
+
+
+SHARE = "share of peak"
+
+OURS = SIDES["tercet"]
+
+PEERS = {"tercet": OURS, "stock": SIDES["stock-tuned"], "stock-compiled": SIDES["stock-compiled"]}
+
+EIGHT = HybridCase("8x512, V8k, S256, NorMuon", 8192, 256, 256, 4, 512, 8, 8, 0.0)
+
+LAWS = {"laws": Side(prepare_laws, "bf16", retains_heap=True, products=as_they_are)}
+
+BIG_BIRD = {
+    "tercet": replace(OURS),  # its layers are not compiled
+    "stock": SIDES["stock"],
+    "stock-bf16": Side(prepare_stock_in_bfloat16, "bf16", retains_heap=True, products=as_they_are),
+}
+
+PACKED = Side(prepare_packed, "auto", retains_heap=True, products=as_they_are)
+
+LONG = {"dropout": 0.0, "num_batches": 4} | BASE
+
+PARTS: dict[str, Part] = {
+    **{
+        f"laws-{name}": Part(replace(CASES[name], dropout=0.0, num_hidden_layers=2, num_batches=1), LAWS)
+        for name in ("encoder", "decoder", "seq2seq")
+    },
+    "gpt2": training(DecoderCase("GPT-2, S1024", 50_257, 1024, 16, **LONG), SHARE, 0.4, 0.45),
+    "bert-512": training(EncoderCase("BERT-base, S512", 30_522, 512, 64, **LONG), SHARE, 0.35, 0.45),
+    "8x512": training(EIGHT, "tokens/s", 1.2e6, 1.7e6),
+    "pretrain": Part(replace(EIGHT, name="tercet pretrain"), {}, (Gate("speed / 8x512", 0.95, 0.99),)),
+    "big-bird": Part(
+        BigBirdCase("big bird, S16384", 30_522, 16_384, 1, **LONG),
+        BIG_BIRD,
+        (Gate("speed / stock", 5, 10), Gate("speed / stock-bf16", 5, 10)),
+    ),
+    "generate": Part(
+        WritingCase("GPT-2 writes", 50_257, 160, 8, cache="static", **BASE),
+        {"tercet": WRITERS["tercet-bf16"], "stock": WRITERS["stock-bf16"]},
+        (Gate("speed / stock", 1, 2),),
+    ),
+    "bert-128": training(EncoderCase("BERT-base, S128", 30_522, 128, 256, **LONG), SHARE, 0.35, 0.45),
+    "4x256": training(EncoderCase("4x256, S128", 30_522, 128, 512, dropout=0.0), SHARE, 0.1, 0.2),
+    "12x384": training(EncoderCase("12x384, S128", 30_522, 128, 512, 4, 384, 12, 12, 0.0), SHARE, 0.25, 0.35),
+    "modernbert": training(
+        ModernBertCase("ModernBERT-base, S512", 50_368, 512, 64, 4, 768, 22, 12, 0.0),
+        "speed / packed-encoders", 1, 1.3, **{"packed-encoders": PACKED},
+    ),
+}  # fmt: skip
+"""What is measured, by name, the most important first. Laws need few layers: all of a kind have one graph."""
+
+SAME_WHEN_TINY = ("bert-128", "4x256", "12x384")
+"""What differs from `bert-512` in nothing but the shape."""

@@ -1,0 +1,195 @@
+"""How `gpu.py` measures a part: sides begin at once in processes of their own, and are timed in turns."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import Any
+
+import torch
+from cases import DecoderCase
+from checkout import ROOT
+from generation_sides import WritingCase
+from gpu_cases import Part
+from measuring import Conditions, Worker, seconds_of, turns
+from sides import Pass
+from torch.profiler import ProfilerActivity, profile
+
+from tercet.training.packing import sequence_lengths
+from tercet.training.tracking import LOG, peak_memory, read_log
+
+LAUNCHES = {"cuda": ("LaunchKernel", "GraphLaunch"), "cpu": ("aten::",)}
+"""Parts of the names of what starts work on a device: CUDA's calls, and operators."""
+
+WAITS = {
+    "cuda": ("StreamSynchronize", "EventSynchronize"),
+    "cpu": ("aten::_local_scalar_dense", "aten::nonzero"),
+}
+"""Of what waits for the device, or would."""
+
+STEPS = {"cuda": 120, "cpu": 12}
+"""Of `tercet pretrain`."""
+
+Result = dict[str, Any]
+
+
+def measure_part(part: Part, conditions: Conditions, rounds: int, deadline: float, turn: Lock) -> Result:
+    """Prepare all sides at once, and time them in turns; one that fails or is late does not end the others.
+
+    Args:
+        part: What is measured.
+        conditions: Of the sides' processes.
+        rounds: Turns of each side.
+        deadline: By the monotonic clock.
+        turn: Held while something is timed: other parts only compile meanwhile.
+    """
+    if not part.sides:
+        return pretrain(part.case, deadline, turn)
+    sides: dict[str, Result] = {name: {"seconds": []} for name in part.sides}
+    prepared = deadline - (deadline - time.monotonic()) / 5  # the last fifth is for sides that are in time
+    workers: dict[str, Worker] = {}
+    steps = part.case.num_new_tokens if isinstance(part.case, WritingCase) else part.case.num_batches
+
+    def attempt(action: Callable[[str], None], name: str, what: str = "failure") -> None:
+        if "failure" in sides[name]:
+            return
+        try:
+            action(name)
+        except (RuntimeError, TimeoutError, OSError) as error:
+            sides[name][what] = str(error)[:300]
+            if name in workers:
+                workers[name].process.kill()
+
+    def begin(name: str) -> None:
+        workers[name] = worker = Worker(part.case, part.sides[name], conditions, prepared)
+        if name == "laws":
+            sides[name]["laws"] = worker.do(result_of)
+            return
+        sides[name]["seconds_to_first_step"] = worker.preparation + worker.work_once()
+        for _ in range(part.sides[name].warm_ups - 1):
+            worker.work_once()
+        sides[name]["graphs"] = worker.do(count_graphs)
+        worker.deadline = deadline
+
+    def take_turn(name: str) -> None:
+        sides[name]["seconds"].append(workers[name].do(seconds_from_rest))
+
+    def observe_side(name: str) -> None:
+        sides[name]["recompilations"] = workers[name].do(count_graphs) - sides[name]["graphs"]
+        sides[name] |= workers[name].do(partial(observe, steps=steps))
+        workers[name].finish()
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(partial(attempt, begin), part.sides))
+    if "laws" in sides:
+        return {"sides": sides}
+    with turn:
+        for name in turns([*part.sides], rounds):
+            attempt(take_turn, name)
+        for name in part.sides:
+            attempt(observe_side, name, "unobserved")
+    return {"sides": sides} | describe(part.case)
+
+
+def pretrain(case: Any, deadline: float, turn: Lock) -> Result:
+    """Run `tercet pretrain` on text that is installed here, and read the second half of its log."""
+    kind = "cuda" if torch.cuda.is_available() else "cpu"
+    text = {"cuda": ("documentation",) * 2, "cpu": (ROOT / "CHANGELOG.md", ROOT / "README.md")}[kind]
+    sizes = {name: each for name, each in case.sizes().items() if name != "vocab_size"}
+    with TemporaryDirectory() as folder, turn:
+        options = {
+            "model": json.dumps({"preset": case.preset, "overrides": sizes}),
+            "tokenizer.vocab_size": max(case.vocab_size, 300),
+            "corpus.train": text[0],
+            "corpus.validation": text[1],
+            "corpus.isolate_documents": "false",
+            "corpus.sequence_length": case.sequence_length,
+            "training.steps": STEPS[kind],
+            "training.tokens_per_step": case.batch_size * case.sequence_length,
+            "training.schedule.warmup_steps": 0,
+            "training.optimizer.kind": case.optimizer,
+            "training.log_every": STEPS[kind] // 12,
+            "training.evaluate_every": "null",
+            "output": f"{folder}/run",
+        }
+        command = [sys.executable, "-m", "tercet", "pretrain", "decoder-demo"]
+        command += [f"{key}={value}" for key, value in options.items()]
+        limit = deadline - time.monotonic()
+        done = subprocess.run(
+            command, env=os.environ | {"TERCET_CACHE": folder}, capture_output=True, text=True, timeout=limit
+        )
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip().rpartition("\n")[2])
+        log = [each for each in read_log(Path(folder) / "run" / LOG) if "tokens_per_second" in each]
+    return {"tokens_per_second": [each["tokens_per_second"] for each in log[len(log) // 2 :]]}
+
+
+def describe(case: Any) -> Result:
+    """Count the tokens of a pass, and the operations that one needs, forward and backward.
+
+    These are the products with the matrices of layers and, at targets only, of the head, and full attention,
+    half of it where it is causal. Attention in windows and blocks is not counted.
+    """
+    if isinstance(case, WritingCase):
+        return {"tokens": case.batch_size * case.num_new_tokens}
+    with torch.device("meta"):
+        model = case.tercet()
+    matrices = {name: each.numel() for name, each in model.named_parameters() if each.dim() == 2}
+    inside = sum(number for name, number in matrices.items() if ".layers." in name)
+    head = case.vocab_size * case.hidden_size + matrices.get("transform.weight", 0)
+    pool = case.pool()
+    lengths = sequence_lengths(pool).astype(float)
+    targets = int(next(iter(case.objective().targets(pool).values())))
+    types = getattr(model.config, "layer_types", None) or ["full_attention"] * case.num_hidden_layers
+    pairs = (lengths**2).sum() / lengths.sum() * (0.5 if isinstance(case, DecoderCase) else 1.0)
+    attention = 12 * list(types).count("full_attention") * case.hidden_size * pairs
+    needed = 6 * (inside + head * targets / lengths.sum()) + attention
+    return {"tokens": int(lengths.sum()), "flops_per_token": float(needed)}
+
+
+def result_of(work_once: Pass, device: torch.device) -> Any:
+    """Give what a side's work returns."""
+    return work_once()
+
+
+def count_graphs(work_once: Pass, device: torch.device) -> int:
+    """Count the graphs that were compiled so far; give memory back that other sides may need."""
+    torch.cuda.empty_cache()
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+def seconds_from_rest(work_once: Pass, device: torch.device) -> float:
+    """Time a pass; on a GPU behind one that does not count, and with its memory given back to others."""
+    if device.type != "cuda":
+        return seconds_of(work_once, device)
+    work_once()
+    seconds = seconds_of(work_once, device)
+    torch.cuda.empty_cache()
+    return seconds
+
+
+def observe(work_once: Pass, device: torch.device, steps: int) -> dict[str, float]:
+    """Count a step's launches and waits, and measure the peak of memory of a pass.
+
+    The profiler counts on a CPU as well, operators within others included: compiled blocks refuse a
+    `TorchDispatchMode`.
+    """
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    work_once()
+    memory = peak_memory(device)
+    kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
+    with profile(activities=kinds) as profiler:
+        work_once()
+    calls = [(event.key, event.count / steps) for event in profiler.key_averages()]
+    return {"memory_mib": memory} | {
+        what: sum(number for key, number in calls if any(name in key for name in names))
+        for what, names in (("launches", LAUNCHES[device.type]), ("waits", WAITS[device.type]))
+    }

@@ -1,0 +1,138 @@
+"""The program for a GPU: a plain checkout is a package, laws can break, gates are judged."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "benchmarks" / "gpu.py"
+
+
+def test_a_plain_checkout_is_the_package(module, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    links = module("checkout").make_importable()
+    for package in module("checkout").SETTINGS["options"]["packages"].split():
+        assert (links / package.replace(".", "/") / "__init__.py").exists()
+    assert [each.name for each in distributions(path=[str(links)])] == ["tercet"]
+
+
+@pytest.mark.parametrize(
+    ("need", "is_met"),
+    [("torch>=2.9", True), ("torch>=3.0", False), ("transformers>=5.17,<6", True), ("no-such>=1", False)],
+)
+def test_what_is_missing_or_too_old_is_found(module, need, is_met):
+    assert module("checkout").is_met(need) == is_met
+
+
+@pytest.mark.parametrize(
+    ("goal", "values"),
+    [
+        (2.0, {None: "not measured", 0.9: "**missed**", 1.0: "met", 2.5: "goal reached"}),
+        (0.5, {1.1: "**missed**", 0.7: "met"}),
+    ],
+)
+def test_gates_are_judged_in_their_direction(module, goal, values):
+    gate = module("gpu_cases").Gate("speed", 1.0, goal)
+    assert {value: gate.verdict(value) for value in values} == values
+
+
+def test_a_causal_token_needs_what_its_products_do(module):
+    case = module("cases").CASES["decoder"].shrunk()
+    described = module("gpu_runs").describe(case)
+    layers, head, attention = 2 * 12 * 32**2, 97 * 32 * 15 / 16, 2 * 32 * 16
+    assert described == {"tokens": 8 * 16, "flops_per_token": 6 * (layers + head + attention)}
+
+
+def test_without_a_gpu_the_program_says_what_to_do(module):
+    program = module("gpu")
+    with pytest.raises(ValueError, match="finds no GPU here: add --smoke"):
+        program.run(program.parse([]), deadline=0.0)
+    with pytest.raises(ValueError, match="no part is called gpt3: choose from laws-encoder"):
+        program.run(program.parse(["--smoke", "--parts", "gpt3"]), deadline=0.0)
+
+
+@pytest.mark.usefixtures("no_accelerator_remains")
+def test_laws_hold_and_a_broken_one_shows(module, monkeypatch):
+    """Labels of padded rows that belong to other tokens break one law, and no other."""
+    laws, padded = module("gpu_laws"), module("peers").padded
+    monkeypatch.setattr(
+        laws, "padded", lambda *arguments: (rows := padded(*arguments)) | {"labels": rows["labels"].flip(1)}
+    )
+    monkeypatch.setattr(module("tercet.training.compiling"), "BACKEND", "aot_eager")
+    found = laws.laws(module("gpu_cases").PARTS["laws-decoder"].shrunk().case, torch.device("cpu"))
+    broken = [name for name, law in found.items() if law["difference"] > law["limit"]]
+    assert len(found) == 5
+    assert broken == ["packed = padded"]
+
+
+@pytest.mark.slow
+def test_smoke_holds_the_laws_and_measures_every_part(tmp_path, module):
+    command = [sys.executable, PROGRAM, "--smoke", "--output", tmp_path / "result.json"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    parts = json.loads((tmp_path / "result.json").read_text())["parts"]
+    cases = module("gpu_cases")
+    assert parts.keys() == cases.PARTS.keys() - set(cases.SAME_WHEN_TINY)
+    failures = {
+        name: side
+        for name, part in parts.items()
+        for side, found in part.get("sides", {}).items()
+        if "failure" in found
+    }
+    assert failures == {"modernbert": "packed-encoders"}
+    assert parts["pretrain"]["tokens_per_second"]
+    laws = [
+        law
+        for name in parts
+        if name.startswith("laws")
+        for law in parts[name]["sides"]["laws"]["laws"].values()
+    ]
+    assert len(laws) == 15
+    assert all(law["difference"] <= law["limit"] for law in laws)
+
+
+def test_the_page_shows_what_was_measured(module):
+    results, (begin, end) = PROGRAM.parent / "results" / "gpu.json", module("publishing").marks_of("gpu.py")
+    shown = (ROOT / "docs" / "performance.md").read_text().partition(f"{begin}\n")[2].partition(f"\n{end}")[0]
+    measured = module("gpu_table").render(json.loads(results.read_text())) if results.exists() else None
+    assert shown == (measured or "No GPU has been measured with this program yet.")
+
+
+def test_what_was_not_observed_or_measured_leaves_the_rest_of_a_table(module):
+    table, side = (
+        module("gpu_table"),
+        {"seconds": [2.0, 1.0, 4.0], "seconds_to_first_step": 30.0, "graphs": 1},
+    )
+    sides = {
+        "tercet": side | {"recompilations": 0, "memory_mib": 512.0},
+        "stock-compiled": side | {"seconds": [4.0]},
+    }
+    part = {
+        "tokens": 100,
+        "flops_per_token": 2e9,
+        "sides": sides | {"stock": {"seconds": [], "failure": "a | b"}},
+    }
+    parts = {
+        "8x512": part,
+        "pretrain": {"tokens_per_second": [40.0, 45.0, 60.0]},
+        "bert-128": {"failure": "late"},
+    }
+    verdicts = [(*row[1:2], *row[4:]) for row in table.gate_rows(parts, peak=1e12)]
+    assert verdicts[:6] == [
+        ("tokens/s", "50", "**missed**"),
+        ("speed / stock-compiled", "2", "goal reached"),
+        ("memory / stock-compiled", "", "not measured"),
+        ("recompilations", "0", "goal reached"),
+        ("seconds to the first step", "30", "goal reached"),
+        ("speed / 8x512", "0.9", "**missed**"),
+    ]
+    rows = [*table.side_rows({"parts": parts, "peaks": {"bf16": 4e11}}, peak=1e12)]
+    assert {len(row) for row in rows} == {len(table.SIDES)}
+    assert rows[0][2:7] == ["50", "25 to 100", "10.0%", "25.0%", "0.5"]
+    assert [row[2] for row in rows[2:]] == ["not measured: a / b", "45", "not measured: late"]
