@@ -31,7 +31,7 @@ PEAK_SHARES = {
         PeakShare(768, 0.65, "measured with an encoder of 12 layers on an AMD EPYC"),
     ),
     "cuda": (
-        PeakShare(512, 0.08, "measured with 8 layers and NorMuon on one H200, not compiled"),
+        PeakShare(512, 0.06, "measured with 8 layers and NorMuon on one H200, not compiled"),
         PeakShare(768, 0.19, "measured with BERT-base and GPT-2 on one H200, not compiled"),
         ASSUMED,
     ),
@@ -47,7 +47,7 @@ def expected_share(device_type: str, width: int) -> tuple[float, tuple[PeakShare
 
     >>> share, known = expected_share("cuda", 640)
     >>> round(share, 3), [each.width for each in known]
-    (0.141, [512, 768])
+    (0.132, [512, 768])
     """
     known = PEAK_SHARES.get(device_type, (ASSUMED,))
     share = np.interp(log(width), [log(each.width) for each in known], [each.share for each in known])
