@@ -65,7 +65,10 @@ def learn_general(
         source = source_of(step, general, accelerator.device)
     learner, objective = build_setup(step, recipe, source, accelerator)
     held_out = of_student(step.held_out, step.base)
-    data = prepare_data(source, objective, general.training, accelerator, held_out=held_out)
+    is_stream = general.corpus.streaming
+    data = prepare_data(
+        source, objective, general.training, accelerator, held_out=held_out, is_stream=is_stream
+    )
     student, examples = learner.student, source.epoch(0)
     left_out = {"train": left_out_of(examples), "validation": held_out.left_out}
     if accelerator.is_main_process:

@@ -18,7 +18,7 @@ from ..objectives.recipes import SingleObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe
 from ..text.bad_rows import OnBadRow
 from ..text.paths import named_path
-from ..training.recipe import Fraction, NonNegative, Positive, TrainingRecipe
+from ..training.recipe import Fraction, NonNegative, Positive, TrainingRecipe, Workers
 from .task_recipes import TaskRecipe
 
 VARIABLE = ("training.", "lora.", "model.overrides.")
@@ -129,8 +129,8 @@ class FineTuningSchedule:
     """Precision of matrix products; weights stay in fp32."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1)] = (0,)
     """One run per seed; runs differ in the new head, the order of rows and dropout."""
-    num_workers: Annotated[int, Field(ge=0)] = 0
-    """Processes that prepare batches in advance."""
+    num_workers: Workers = "auto"
+    """Processes that prepare batches in advance; see `TrainingRecipe`."""
     adaptive_threads: bool = False
     """Whether to use fewer threads while other programs occupy the cores; see `TrainingRecipe`."""
     trackers: tuple[str, ...] = ()

@@ -23,8 +23,13 @@ class Device:
     """Bytes per second and device to other machines, in one direction."""
     source: str
     """Where the numbers come from."""
-    is_cpu: bool = False
-    """Whether it computes with a CPU's kernels, which keep other tensors for the backward pass."""
+    type: str = "cuda"
+    """What torch calls it."""
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it computes with a CPU's kernels, which keep other tensors for the backward pass."""
+        return self.type == "cpu"
 
 
 def tensor_cores(half: float, single: float) -> Peaks:
@@ -34,7 +39,7 @@ def tensor_cores(half: float, single: float) -> Peaks:
 
 def apple(cores: int, per_core: float, memory: float, source: str) -> Device:
     """Describe a GPU of Apple's, whose cores are alike within a generation and compute all formats alike."""
-    return Device(memory, {"bf16": cores * per_core, "fp32": cores * per_core}, 1.25e9, 1.25e9, source)
+    return Device(memory, {"bf16": cores * per_core, "fp32": cores * per_core}, 1.25e9, 1.25e9, source, "mps")
 
 
 M1_CORE = 2.6e12 / 8
@@ -84,7 +89,7 @@ DEVICES = {
         1.25e9,
         1.25e9,
         "two cores of an AMD EPYC, measured by `make bench`; memory and Ethernet are assumed",
-        is_cpu=True,
+        type="cpu",
     ),
 }
 """The devices that a plan can name. Data sheets count both directions of NVLink, and newer ones sparse

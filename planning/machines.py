@@ -2,13 +2,14 @@
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from ..configs.recipe import parse_recipe, read_overrides
 from ..training.recipe import Positive
 from .devices import DEVICES, THIS_MACHINE, Device
+from .peak_shares import PeakShare, expected_share
 
 Amount = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -25,8 +26,9 @@ class PlanRecipe:
     override its values."""
     devices_per_node: Positive = 8
     """Number of devices in a machine; more devices communicate over the network."""
-    mfu: Share = 0.4
-    """Share of peak FLOPs that the model reaches (MFU): an assumption, until a run has measured it."""
+    mfu: Share | Literal["auto"] = "auto"
+    """Share of peak FLOPs that the model reaches (MFU), as a run logs it; `auto`: what was measured with
+    models of similar width on similar devices."""
     peak_flops: Amount | None = None
     """Floating-point operations per second of one device in the recipe's precision."""
     device_memory: Amount | None = None
@@ -70,6 +72,10 @@ class PlanRecipe:
         """Bytes per second that a device sends to the others."""
         is_one_node = self.devices <= self.devices_per_node
         return self.bandwidth or (self.kind.node_bandwidth if is_one_node else self.kind.network_bandwidth)
+
+    def share_of_peak(self, width: int) -> tuple[float, tuple[PeakShare, ...]]:
+        """Give the share of peak of a model of some width, and what it rests on: nothing if it was given."""
+        return expected_share(self.kind.type, width) if self.mfu == "auto" else (self.mfu, ())
 
     def peak(self, precision: str) -> float:
         """Give the operations per second of one device in a format of products.

@@ -15,6 +15,7 @@ from ..pretraining.recipe import PretrainingRecipe
 from .device_layouts import Layout, Memory, Share, layouts
 from .machines import PlanRecipe
 from .model_costs import build_planned_model, count_embeddings
+from .peak_shares import PeakShare
 from .planned_stages import PlannedStage, plan_stages
 
 SECONDS_PER_HOUR = 3600
@@ -63,6 +64,10 @@ class Plan:
     parameters: int
     embedding_parameters: int
     vocab_size: int
+    mfu: float
+    """Share of peak that is reckoned with."""
+    known_shares: tuple[PeakShare, ...]
+    """What it rests on; empty if it was given."""
     stages: tuple[PlannedStage, ...]
     """The recipe's, and at last the one in which its own values hold."""
     outlooks: tuple[Outlook, ...]
@@ -122,7 +127,8 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
     peak = machines.peak(precision)
     model = build_planned_model(recipe)
     stages = plan_stages(recipe, model, machines, precision)
-    work = Work(recipe, machines, peak, stages)
+    mfu, known_shares = machines.share_of_peak(model.config.hidden_size)
+    work = Work(recipe, machines, peak * mfu, stages)
     return Plan(
         recipe=recipe,
         machines=machines,
@@ -130,6 +136,8 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
         parameters=stages[-1].load.parameters,
         embedding_parameters=count_embeddings(model),
         vocab_size=model.config.vocab_size,
+        mfu=mfu,
+        known_shares=known_shares,
         stages=stages,
         outlooks=tuple(work.outlook(layout) for layout in layouts(machines.devices)),
     )
@@ -141,8 +149,8 @@ class Work:
 
     recipe: PretrainingRecipe
     machines: PlanRecipe
-    peak: float
-    """Operations per second of one device."""
+    speed: float
+    """Operations per second that one device reaches."""
     stages: Sequence[PlannedStage]
 
     @property
@@ -177,7 +185,7 @@ class Work:
         """Estimate the time that a step of a stage takes to compute, and to send."""
         flops = stage.flops_per_sequence * stage.sequences / layout.devices
         traffic = layout.traffic(stage.load, self.share(layout, stage))
-        return flops / (self.peak * self.machines.mfu), traffic / self.machines.link
+        return flops / self.speed, traffic / self.machines.link
 
     def share(self, layout: Layout, stage: PlannedStage, limit: int | None = None) -> Share:
         """Cut a step into micro-batches as `training.batches` does: the fewest that keep the limit.

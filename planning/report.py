@@ -138,8 +138,12 @@ def assumptions(plan: Plan) -> list[str]:
     of_stages = "Values of a step are those of the last stage; memory is that of the stage that needs most."
     comparison = "ZeRO-1 and ZeRO-2 are DeepSpeed's, and shown for comparison: runs use DDP or FSDP2."
     return [
-        f"{machines.mfu:.0%} of {short(machines.peak(plan.precision))}FLOP/s in {plan.precision}, "
+        f"{plan.mfu:.0%} of {short(machines.peak(plan.precision))}FLOP/s in {plan.precision}, "
         f"{size(machines.available_memory)} usable, {size(machines.link)}/s to other devices.",
+        *(
+            f"That share rests on {known.share:.0%} at width {known.width}: {known.source}."
+            for known in plan.known_shares
+        ),
         f"Numbers of {machines.device}: {machines.kind.source}.",
         *([comparison] if machines.devices > 1 else []),
         *([of_stages] if plan.recipe.training.stages else []),

@@ -24,7 +24,7 @@ def measure_this_machine() -> Device:
     with fastest_float32_products(device):
         peaks = {name: measure_peak(device, FORMATS[name]) for name, known in formats.items() if known}
     source = f"{name_of(device)}, measured just now; links to other devices are assumed"
-    return Device(memory_of(device), peaks, LINK, LINK, source, is_cpu=device.type == "cpu")
+    return Device(memory_of(device), peaks, LINK, LINK, source, device.type)
 
 
 def own_device() -> torch.device:

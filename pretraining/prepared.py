@@ -112,6 +112,7 @@ def prepare(
         accelerator,
         source_of_length=source_of_length,
         held_out=held_out,
+        is_stream=recipe.corpus.streaming,
     )
     examples = source.epoch(0)
     left_out = {"train": left_out_of(examples), "validation": held_out.left_out}

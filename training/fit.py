@@ -36,7 +36,7 @@ from .threads import prepared_cpu, thread_adapter
 from .tracking import Tracker, as_scores, begin_trackers
 from .utilization import measure_utilization
 from .weight_scores import WeightScores
-from .workers import leaving_no_workers
+from .workers import choose_workers, leaving_no_workers
 
 CHECKPOINTS = "checkpoints"
 """Folder of the checkpoints in the run's folder."""
@@ -172,7 +172,9 @@ class _Run:
             self.data.stages,
             self.progress.step,
             self.progress.cursor,
-            num_workers=self.recipe.num_workers,
+            num_workers=choose_workers(
+                self.recipe.num_workers, self.accelerator, is_stream=self.data.is_stream
+            ),
             pin_memory=self.accelerator.device.type == "cuda",
         )
         try:

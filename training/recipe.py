@@ -14,6 +14,9 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
 """What a mean keeps of itself with every new number: with 1 it would take up none."""
 
+Workers = Annotated[int, Field(ge=0)] | Literal["auto"]
+"""A number of data workers, or that the device decides."""
+
 NonNegative = Annotated[float, Field(ge=0)]
 """A number of at least 0."""
 
@@ -141,8 +144,9 @@ class TrainingRecipe:
     peak_flops: Annotated[float, Field(gt=0)] | None = None
     """Peak floating-point operations per second of a device, if all devices are of the same kind; measured by
     default."""
-    num_workers: Annotated[int, Field(ge=0)] = 0
-    """Processes that prepare batches in advance; 0 prepares them in the main process, best on few cores."""
+    num_workers: Workers = "auto"
+    """Processes that prepare batches in advance; 0 prepares them in the main process. `auto`: none on a CPU;
+    on CUDA one for each free core, at most 4, and at most 1 with `corpus.streaming`."""
     max_skipped_steps: Positive = 10
     """Number of consecutive steps without a finite gradient after which the run fails."""
     adaptive_threads: bool = False

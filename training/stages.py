@@ -146,6 +146,8 @@ class TrainingData:
     """What it is measured on, if anything."""
     held_out_steps: StepDataset | None
     """The steps of `held_out.source`, if it has one."""
+    is_stream: bool = False
+    """Whether each data worker reads the training text as a whole."""
 
     @property
     def halfway(self) -> Step:
@@ -179,6 +181,7 @@ def prepare_data(
     *,
     source_of_length: SourceOfLength | None = None,
     held_out: HeldOut | None = None,
+    is_stream: bool = False,
 ) -> TrainingData:
     """Cut training and held-out examples into the steps of a run, and check them.
 
@@ -189,6 +192,7 @@ def prepare_data(
         accelerator: Knows this process's share.
         source_of_length: Makes the sources of stages with other sequence lengths; `None` if there are none.
         held_out: What the run is measured on.
+        is_stream: Whether each data worker reads the training text as a whole.
 
     Raises:
         ValueError: Examples and recipe do not fit each other.
@@ -198,7 +202,7 @@ def prepare_data(
     stages = build_stages(source, source_of_length, objective, recipe, accelerator)
     measured = None if held_out is None else held_out.source
     steps = None if measured is None else cut_held_out(measured, objective, recipe, accelerator)
-    return TrainingData(stages, held_out, steps)
+    return TrainingData(stages, held_out, steps, is_stream)
 
 
 class StagedSteps(Iterator[Step]):

@@ -9,6 +9,7 @@ raises wherever the main process is, so `PrefetchLoader.explained` goes around a
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,10 +17,11 @@ from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.queues import Queue
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
 import torch
+from accelerate import Accelerator
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from .interruption import ignore_interruptions
@@ -35,6 +37,13 @@ class DataCursor(NamedTuple):
     step: int = 0
     """Number of the step in the run, for objectives that change on the way."""
 
+
+MOST_WORKERS = 4
+"""Workers that are chosen at most: one or two prepare more than ten million tokens a second, and each costs
+memory."""
+
+FORK = "fork" if sys.platform == "linux" else None
+"""How workers start: on Linux as copies of the run, whose text they share; elsewhere as Python does."""
 
 UNSENT = 71
 """Exit code of a worker that could not send an item."""
@@ -55,6 +64,22 @@ class Items(Protocol[Item]):
     def describe(self, cursor: DataCursor) -> str:
         """Name an item and what it is made of."""
         ...
+
+
+def choose_workers(
+    wanted: int | Literal["auto"], accelerator: Accelerator, *, is_stream: bool = False
+) -> int:
+    """Give the number of workers of each process; `auto`: as many as keep a CUDA device from waiting.
+
+    They take the cores that the processes of a machine leave free, one for each aside, up to `MOST_WORKERS`;
+    a single one has a stream, which all would read and tokenize as a whole. A CPU needs its cores itself.
+    """
+    if wanted != "auto":
+        return wanted
+    if accelerator.device.type != "cuda" or FORK is None:
+        return 0
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE") or accelerator.num_processes)
+    return max(0, min(1 if is_stream else MOST_WORKERS, len(os.sched_getaffinity(0)) // processes - 1))
 
 
 class WorkerDiedError(RuntimeError):
@@ -80,6 +105,7 @@ class PrefetchLoader(Generic[Item]):
                 batch_size=None,
                 sampler=cursors,
                 num_workers=num_workers,
+                multiprocessing_context=FORK if num_workers else None,
                 pin_memory=pin_memory,
                 worker_init_fn=begin_to_work,
                 # A loader draws a seed for its workers: from here, not from the generator that dropout uses.

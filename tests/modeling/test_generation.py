@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.testing import assert_close
+from transformers import CompileConfig
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache, StaticCache
 
 GREEDY = {"do_sample": False, "max_new_tokens": 6, "eos_token_id": None}
@@ -114,6 +115,33 @@ def test_static_caches_equal_growing_ones(variant, builder):
         for part in ids.split([4, 2, 1], dim=1)
     ]
     assert_close(torch.cat(parts, dim=1), model(input_ids=ids).logits, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("member", "variant", "number"),
+    [
+        ("decoder", "modern", 1),
+        ("seq2seq", "modern", 1),
+        pytest.param("decoder", "sliding", 2, marks=pytest.mark.slow),  # another when the window is full
+    ],
+)
+def test_graphs_of_a_static_cache_decode_all_tokens(member, variant, number, builder, batch):
+    """On a GPU they are what `generate` takes by default."""
+    generator, graphs = builder(member, variant), []
+
+    def backend(graph, inputs, **_):
+        graphs.append(graph)
+        return graph
+
+    torch._dynamo.reset()
+    compiled = CompileConfig(backend=backend, fullgraph=True)
+    compiled._compile_all_devices = True
+    ids, mask = batch.padded("left")
+    expected = generator.generate(ids, attention_mask=mask, **GREEDY)
+    options = GREEDY | {"cache_implementation": "static", "compile_config": compiled}
+    for _ in range(2):
+        assert torch.equal(generator.generate(ids, attention_mask=mask, **options), expected)
+        assert len(graphs) == number
 
 
 def test_sampling_follows_its_seed(generator, batch):

@@ -120,6 +120,27 @@ def test_time_is_operations_by_speed():
     assert plan.outlooks[0].device_hours == pytest.approx(ddp.device_hours)
 
 
+@pytest.mark.parametrize(
+    ("values", "width", "share", "told"),
+    [
+        ({"mfu": 0.3}, 768, 0.3, []),
+        ({}, 768, 0.19, ["19% at width 768: measured with BERT-base and GPT-2 on one H200"]),
+        ({}, 64, 0.06, ["6% at width 512: measured"]),
+        ({}, 627, 0.125, ["6% at width 512: measured", "19% at width 768: measured"]),
+        ({}, 8192, 0.4, ["40% at width 2048: assumed"]),
+        ({"device": "m1"}, 768, 0.4, ["40% at width 2048: assumed"]),
+        ({"device": "cpu"}, 256, 0.43, ["43% at width 256: measured with an encoder of 4 layers"]),
+    ],
+)
+def test_the_share_of_peak_is_that_of_similar_models_and_says_so(values, width, share, told):
+    found, rests_on = machines_of(**values).share_of_peak(width)
+    assert found == pytest.approx(share, abs=1e-3)
+    plan = replace(plan_of_four(), mfu=found, known_shares=rests_on)
+    lines = [line for line in report_plan(plan).splitlines() if "That share rests on" in line]
+    assert all(known in line for known, line in zip(told, lines, strict=True))
+    assert f"- {found:.0%} of 989 TFLOP/s in bf16" in report_plan(plan)
+
+
 def test_every_stage_counts_with_its_own_sequences_and_steps():
     """A run of two stages costs what two runs cost; it holds what the one that needs more memory holds."""
     stages = [{"steps": 30, "sequence_length": LENGTH // 2, "tokens_per_step": 32 * LENGTH}]

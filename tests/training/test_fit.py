@@ -152,7 +152,7 @@ def test_a_resumed_run_says_what_changed(here, tmp_path, capsys):
     here(steps=4, num_workers=1, resume=True)
     told = capsys.readouterr().err.splitlines()
     assert told[0] == f"resuming from {tmp_path / 'run' / CHECKPOINTS / 'step-00000002'}"
-    assert told[1:3] == ["  training.steps: 4, was 2", "  training.num_workers: 1, was 0"]
+    assert told[1:3] == ["  training.steps: 4, was 2", "  training.num_workers: 1, was auto"]
 
 
 def test_the_log_tells_of_steps_and_evaluations(here, tmp_path):

@@ -5,11 +5,13 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from tercet.training.workers import PrefetchLoader
+from tercet.training.workers import MOST_WORKERS, PrefetchLoader, choose_workers
 
 PLACES = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
 
@@ -60,6 +62,27 @@ def refuse() -> None:
 
 def run_short() -> None:
     raise MemoryError
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
+@pytest.mark.parametrize(
+    ("device", "cores", "processes", "is_stream", "expected"),
+    [
+        ("cpu", 64, 1, False, 0),  # whose cores compute
+        ("mps", 64, 1, False, 0),
+        ("cuda", 64, 1, False, MOST_WORKERS),
+        ("cuda", 3, 1, False, 2),
+        ("cuda", 16, 8, False, 1),
+        ("cuda", 4, 8, False, 0),
+        ("cuda", 64, 1, True, 1),  # since others would read the same text
+    ],
+)
+def test_workers_take_the_cores_that_are_free(device, cores, processes, is_stream, expected, monkeypatch):
+    accelerator: Any = SimpleNamespace(device=torch.device(device), num_processes=2 * processes)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(cores))
+    assert choose_workers("auto", accelerator, is_stream=is_stream) == expected
+    assert choose_workers(3, accelerator, is_stream=is_stream) == 3
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 2])
@@ -126,7 +149,6 @@ def test_an_item_that_cannot_be_sent_ends_the_run(capfd):
 
 def test_a_death_is_explained_wherever_the_main_process_is():
     deliveries = PrefetchLoader(Numbers(kill), PLACES, 2, pin_memory=False)
-    next(deliveries)
     with pytest.raises(RuntimeError, match="while it prepared item 0 of 1"), deliveries.explained():
         time.sleep(60)
 
