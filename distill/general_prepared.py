@@ -3,6 +3,13 @@
 prepare_general -> teacher, text, objective                  what all runs of the step have in common
       |
  build_setup    -> student, losses, cached or live teacher   what one run of it learns with
+
+Sequence-level distillation: the teacher's own translations are what the student learns to write.
+
+(Kim and Rush, 2016, section 3.2.) What its beams find most probable is simpler than what people wrote, and
+written once: the tokenized translations lie in the cache beside the corpus they are of.
+
+Shapes: D documents.
 """
 
 from collections.abc import Sequence
@@ -16,17 +23,23 @@ from accelerate import Accelerator
 
 from ..modeling import TercetConfig, TercetPreTrainedModel
 from ..objectives.token_objective import TokenObjective
+from ..objectives.writing import write
 from ..pretraining.model import require_positions
-from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
+from ..pretraining.recipe import CorpusRecipe, ModelRecipe, PretrainingRecipe, TokenizerRecipe
 from ..pretraining.text import Texts, build_held_out, open_texts, training_source
-from ..text.cache import made_once
+from ..text.bad_records import Tally
+from ..text.cache import cache_folder, made_once, name_of
+from ..text.chunks import ParallelPairs
+from ..text.corpus import TokenizedCorpus, offsets, save_corpus, token_kind
+from ..text.special_tokens import required_token_id
 from ..text.tokenizer import frame_ids
 from ..training.evaluation import HeldOut, evaluation_mode
 from ..training.examples import ExampleSource, pick
+from ..training.manifest import hash_of_model
 from ..training.objective import on_device
 from ..training.precision import build_accelerator, choose_precision
 from ..training.stages import prepare_data
-from .cache import Binding, FixedCopies, binding_of, cache_place, require_fixed, write_cache
+from .cache import Binding, FixedCopies, binding_of, cache_place, hash_of_examples, require_fixed, write_cache
 from .cached_teacher import CachedTeacher
 from .loss_recipes import build_losses, require_cached, required_projections
 from .losses import DistillationLoss, SoftTargetLoss
@@ -34,9 +47,82 @@ from .model_outputs import Learner, RequiredOutputs
 from .objective import Distillation, Teacher, required_outputs
 from .on_policy import build_on_policy
 from .recipe import CacheRecipe, DistillationRecipe, GeneralRecipe, StudentRecipe
-from .sequences import require_pairs, written_pairs
 from .student import build_student
 from .teacher import LiveTeacher, Source, load_source, moved, require_outputs, require_same_vocabulary
+
+
+def written_pairs(
+    teacher: Source, source: ExampleSource, num_beams: int, corpus: CorpusRecipe, device: torch.device
+) -> ParallelPairs:
+    """Replace the targets of pairs by what a teacher writes for their sources, or find it in the cache.
+
+    Args:
+        teacher: Writes.
+        source: Pairs.
+        num_beams: Targets that it follows at once.
+        corpus: Says how long targets may be, and where the cache is.
+        device: Where it writes.
+
+    Raises:
+        ValueError: There are no pairs.
+    """
+    source = require_pairs(source)
+    longest = corpus.sequence_length
+    data = hash_of_examples(FixedCopies(source, 1))
+    name = name_of(hash_of_model(teacher.folder), data, num_beams, longest)
+    folder = cache_folder(corpus.cache) / "written" / name
+    made_once(folder, lambda target: write_targets(target, teacher, source, num_beams, longest, device))
+    return ParallelPairs(source.source, TokenizedCorpus.load(folder), longest, source.closing.tolist())
+
+
+def require_pairs(source: ExampleSource) -> ParallelPairs:
+    """Return a source of pairs, or raise a `ValueError`: of others, a teacher has nothing to write."""
+    if isinstance(source, ParallelPairs):
+        return source
+    raise ValueError(
+        "general.sequences: the teacher generates targets for sources, which only translation has: leave it "
+        "out, or use translation"
+    )
+
+
+def write_targets(
+    folder: Path, teacher: Source, pairs: ParallelPairs, num_beams: int, longest: int, device: torch.device
+) -> None:
+    """Write a corpus of a teacher's targets, a document for each source; none for those that are no pair."""
+    pad_id = required_token_id(teacher.tokenizer, "pad", "sequence-level distillation")
+    sources = [pairs[index]["input_ids"] for index in range(len(pairs))]
+    model = moved(teacher.model, device).eval()
+    written = write(model, sources, pad_id, num_beams=num_beams, max_new_tokens=longest - len(pairs.closing))
+    documents: list[np.ndarray] = [np.empty(0, dtype=np.int64)] * pairs.target.num_documents
+    start = model.config.decoder_start_token_id
+    for document, ids in zip(pairs.documents, written, strict=True):
+        documents[document] = own_tokens(ids, start, pairs.closing, pad_id)
+    vocabulary = model.config.vocab_size
+    save_corpus([as_corpus(documents, vocabulary)], folder, vocabulary, Tally())
+
+
+def own_tokens(ids: np.ndarray, start: int | None, closing: np.ndarray, pad_id: int) -> np.ndarray:
+    """Take from what was written the start, and what follows the end of text.
+
+    >>> own_tokens(np.array([9, 5, 6, 1, 0, 0]), 9, np.array([1]), 0).tolist()
+    [5, 6]
+    """
+    ids = ids[1:] if start is not None and len(ids) and ids[0] == start else ids
+    ends = np.flatnonzero(np.isin(ids, [*closing.tolist(), pad_id]))
+    return ids[: ends[0]] if len(ends) else ids
+
+
+def as_corpus(documents: list[np.ndarray], vocabulary_size: int) -> TokenizedCorpus:
+    """Lay documents end to end, each as one sentence; their bytes are not known, nor needed."""
+    lengths = np.array([len(document) for document in documents], dtype=np.int64)
+    tokens = np.concatenate(documents).astype(token_kind(vocabulary_size))
+    return TokenizedCorpus(
+        tokens=tokens,
+        word_starts=np.zeros(len(tokens), dtype=bool),
+        sentence_offsets=offsets(lengths),
+        document_offsets=np.arange(len(documents) + 1, dtype=np.int64),
+        document_bytes=np.zeros(len(documents), dtype=np.int64),
+    )
 
 
 @dataclass(frozen=True)

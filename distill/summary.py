@@ -1,9 +1,15 @@
-"""What a distillation has come to: scores beside the teacher's, sizes and times, the report and the model."""
+"""What a distillation has come to: scores beside the teacher's, sizes and times, the report and the model.
+
+What a student's score shows beside its teacher's and its controls', a sentence each.
+
+All of them answered the same rows. Beside the teacher counts the interval of the share that is kept, beside
+the same student without a teacher that of the difference.
+"""
 
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +21,15 @@ from ..finetune.summary import read_predictions
 from ..interop.messages import quietly
 from ..interop.model_folder import load_config
 from ..pretraining.translation_scores import TranslationMeasure
-from ..reporting.verdicts import as_data
+from ..reporting.verdicts import (
+    Outcome,
+    Verdict,
+    about_few_rows,
+    as_data,
+    difference_in_words,
+    outcome_of_difference,
+    shown,
+)
 from ..text.texts_read import read_texts
 from ..training.disk import replace_text
 from ..training.precision import join_processes
@@ -33,14 +47,62 @@ from .comparison import (
 )
 from .general_prepared import PreparedGeneralStep
 from .general_step import CACHE
-from .output import GENERAL, STUDENT, TASK, TEACHER
+from .output import GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .prepared import Prepared
 from .recipe import DistillationRecipe
-from .report import kept_of, write_report
+from .report import kept_of, score_name, write_report
 from .size_and_speed import measure_speeds, size_of
 from .task_step import PreparedTaskStep
 from .teacher import Source, moved
-from .verdicts import verdicts
+
+CONTROLS = {
+    WITHOUT_TEACHER: {
+        "better": "The teacher helped: the student is better than the same student without one",
+        "worse": "The teacher did harm: the student is worse than the same student without one",
+        "unclear": "The teacher brought nothing measurable over the same student without one",
+    },
+    RANDOM: {
+        "better": "The teacher's layers helped: the student is better than one from random weights",
+        "worse": "The teacher's layers did harm: the student is worse than one from random weights",
+        "unclear": "The teacher's layers brought nothing measurable over random weights",
+    },
+}
+"""Name of a control -> outcome of the comparison with it -> what this says."""
+
+
+def verdicts(summary: Mapping[str, Any]) -> Iterator[Verdict]:
+    """Compare the student with its teacher, and with the same student without the teacher's help."""
+    told = summary[TASK] if TASK in summary else summary[GENERAL]
+    if TASK in summary and (few := about_few_rows(told["rows"][told["split"]])):
+        yield few
+        return
+    kept = kept_of(summary)
+    own, teacher = kept[STUDENT], kept[TEACHER]["score"]
+    name = score_name(summary)
+    if own["interval"] is not None:
+        yield about_teacher(own, f"{name}: {shown(own['score'])} against {shown(teacher)}")
+    for control, lead in told["leads"].items():
+        outcome: Outcome = "unclear"
+        if lead is not None:
+            outcome = outcome_of_difference(tuple(lead), is_higher_better=told.get("is_higher_better", True))
+        scores = [each["score"] for each in (own, kept[control])]
+        if lead is None or None in scores:
+            continue
+        details = f"{' against '.join(map(shown, scores))}; {difference_in_words(tuple(lead))}"
+        yield Verdict(f"{CONTROLS[control][outcome]} ({details}).", outcome)
+
+
+def about_teacher(own: Mapping[str, Any], scores: str) -> Verdict:
+    """Judge the share of the teacher's score that is kept: all of it is 1."""
+    low, high = own["interval"]
+    share = f"{own['share']:.1%} [{low:.1%}, {high:.1%}]"
+    outcome = outcome_of_difference((low - 1, high - 1))
+    if outcome == "worse":
+        return Verdict(f"Keeps {share} of the teacher's score: measurably worse ({scores}).", outcome)
+    if outcome == "better":
+        return Verdict(f"Exceeds the teacher's score: {share} of it ({scores}).", outcome)
+    return Verdict(f"Not measurably worse than the teacher: {share} of its score ({scores}).", outcome)
+
 
 Summary = dict[str, Any]
 """Plain data: what `scores.json` holds."""

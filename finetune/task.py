@@ -222,7 +222,7 @@ class Task(ABC):
         """Predict the baseline that needs no text: the majority class, the mean, ..."""
 
     def count_words(self, train: Dataset, rows: Dataset) -> list[Prediction] | None:
-        """Predict the baseline that counts words (`bag_of_words.py`), where there are labels to learn."""
+        """Predict the baseline that counts words (`texts.py`), where there are labels to learn."""
         return None
 
     def bootstrap(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:

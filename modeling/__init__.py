@@ -15,7 +15,6 @@ from transformers import (
 )
 from transformers.models.auto import modeling_auto
 
-from .bidirectional_decoder import TercetDecoderForMaskedLM
 from .configuration_character import TercetCharacterConfig
 from .configuration_elmo import TercetElmoConfig
 from .configuration_neural import NeuralConfig
@@ -23,28 +22,15 @@ from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
 from .configuration_tagger import TercetTaggerConfig
 from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
 from .configuration_word_vectors import TercetWordVectorsConfig
-from .decoder_tasks import (
-    TercetDecoderForMultipleChoice,
-    TercetDecoderForQuestionAnswering,
-    TercetDecoderForSentenceEmbedding,
-    TercetDecoderForSequenceClassification,
-    TercetDecoderForTokenClassification,
-)
 from .elmo_tasks import TercetElmoForSequenceClassification, TercetElmoForTokenClassification
-from .encoder_tasks import (
-    TercetEncoderForMultipleChoice,
-    TercetEncoderForQuestionAnswering,
-    TercetEncoderForSentenceEmbedding,
-    TercetEncoderForSequenceClassification,
-    TercetEncoderForTokenClassification,
-)
 from .modeling_tercet_character import TercetCharacterLanguageModel, TercetCharacterModel
-from .modeling_tercet_decoder import TercetDecoderForCausalLM, TercetDecoderModel
+from .modeling_tercet_decoder import TercetDecoderForCausalLM, TercetDecoderForMaskedLM, TercetDecoderModel
 from .modeling_tercet_elmo import TercetElmoForLanguageModeling, TercetElmoModel
 from .modeling_tercet_encoder import (
     TercetEncoderForMaskedLM,
     TercetEncoderForNextSentencePrediction,
     TercetEncoderForPreTraining,
+    TercetEncoderForReplacedTokenDetection,
     TercetEncoderModel,
 )
 from .modeling_tercet_recurrent_seq2seq import (
@@ -56,12 +42,23 @@ from .modeling_tercet_tagger import TercetTaggerForTokenClassification, TercetTa
 from .modeling_tercet_word_vectors import TercetWordVectorsModel
 from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
 from .pretrained_tercet import TercetPreTrainedModel
-from .replaced_tokens import TercetEncoderForReplacedTokenDetection
 from .seq2seq_tasks import (
     TercetSeq2SeqForMultipleChoice,
     TercetSeq2SeqForQuestionAnswering,
     TercetSeq2SeqForSequenceClassification,
     TercetSeq2SeqForTokenClassification,
+)
+from .tasks import (
+    TercetDecoderForMultipleChoice,
+    TercetDecoderForQuestionAnswering,
+    TercetDecoderForSentenceEmbedding,
+    TercetDecoderForSequenceClassification,
+    TercetDecoderForTokenClassification,
+    TercetEncoderForMultipleChoice,
+    TercetEncoderForQuestionAnswering,
+    TercetEncoderForSentenceEmbedding,
+    TercetEncoderForSequenceClassification,
+    TercetEncoderForTokenClassification,
 )
 
 CONFIGURATIONS = (

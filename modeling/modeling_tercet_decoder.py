@@ -1,21 +1,34 @@
 """The decoder: a token sees itself and what came before, and, beside an encoder, the whole source.
 
-Shapes: B batch, T positions, C model width, V vocabulary, S source positions. Packed: (1, N) and (1, M).
-"""
+A decoder that is read in both directions: masked language modeling with the weights of a causal one.
 
-# transformers types its mixin's methods for a protocol that not even its own models meet.
-# pyright: reportIncompatibleMethodOverride=false
+A masked token is predicted where a decoder predicts it, one position before it (masked next-token prediction;
+BehnamGhader et al., 2024, "LLM2Vec", section 2.1; Charpentier and Samuel, 2024, "GPT or BERT: why not both?",
+section 2.1). So causal and masked language modeling train the same mapping from states to next tokens, and
+differ only in what a state may attend to:
+
+    causal   <s> my dog is            state of "is" -> hairy       attends to "<s> my dog is"
+    masked   <s> my dog is [MASK] .   state of "is" -> hairy       attends to all six tokens
+
+The logits here are aligned with the input, as users of masked language models expect: those of a masked token
+stand at its own position. The first token of a sequence, which no state precedes, cannot be predicted.
+
+Shapes: B batch, T positions, C model width, V vocabulary, S source positions, n output positions.
+Packed: (1, N) and (1, M).
+"""
 
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from transformers import GenerationMixin
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
     CausalLMOutputWithPast,
+    MaskedLMOutput,
 )
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
@@ -39,9 +52,14 @@ from .packing import (
     sequence_ids,
     within,
 )
+from .positions import POSITIONS
+from .pretrained_tercet import TercetLMHeadModel
 from .stack import TercetStack
 from .stack_arguments import kernel_arguments, refuse_global_tokens, require_tokens
-from .targets import next_tokens, select_targets
+from .targets import IGNORE, next_tokens, predicted_tokens, select_targets
+
+# transformers types its mixin's methods for a protocol that not even its own models meet.
+# pyright: reportIncompatibleMethodOverride=false
 
 
 class TercetDecoderModel(TercetStack):
@@ -305,3 +323,80 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
         """Predict what follows one more token of each sequence (B, 1): logits (B, 1, V)."""
         states = self.model.decode_step(input_ids, position_ids, attention_mask, past_key_values)
         return CausalLMOutputWithPast(logits=self.compute_logits(states), past_key_values=past_key_values)
+
+
+# transformers types its mixin's methods for a protocol that not even its own models meet.
+# pyright: reportIncompatibleMethodOverride=false
+
+
+class TercetDecoderForMaskedLM(TercetLMHeadModel):
+    """A decoder without its causal mask, and a prediction of masked tokens.
+
+    It has the parameters of `TercetDecoderForCausalLM`, by the same names: either class loads what the other
+    has saved.
+
+    Raises:
+        ValueError: If positions add a bias that is learned for one direction, since a causal decoder's would
+            be read with the buckets of the other one.
+    """
+
+    config: TercetDecoderConfig
+    logits_offset = 1
+    _tied_weights_keys = {"lm_head.weight": "model.embeddings.embed_tokens.weight"}
+
+    def __init__(self, config: TercetDecoderConfig):
+        POSITIONS[config.position_embedding_type].bias(config, is_causal=True).require_direction(False)
+        super().__init__(config)
+        self.model = TercetDecoderModel(config, is_causal=False)
+        self.build_lm_head(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | Masks | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        logits_to_keep: int | Tensor = 0,
+        output_positions: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        **kwargs: Keywords,
+    ) -> MaskedLMOutput:
+        """Predict tokens: logits (B, T, V), and the loss where `labels` (B, T) is not -100.
+
+        Logits and labels are aligned with the input; pads and first tokens of sequences are no targets.
+        `shift_labels` (B, T) are targets that the caller has moved to the position before. With
+        `output_positions` (n,) of the flattened batch, the logits (1, n, V) are those of these positions. See
+        `TercetDecoderModel.forward` for the inputs, and `LossArguments` for the loss.
+        """
+        loss_arguments, targets = take_loss_arguments(kwargs), None
+        if (shifted := kwargs.pop("shift_labels", None)) is not None:
+            targets = F.pad(shifted, (1, 0), value=IGNORE)[..., :-1]
+        elif labels is not None:
+            targets = predicted_tokens(labels, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
+        tokens = require_tokens(input_ids, inputs_embeds)
+        asked = self.asked_positions(tokens, targets, output_positions, logits_to_keep, kwargs)
+        outputs = self.model(
+            input_ids,
+            attention_mask,
+            position_ids,
+            inputs_embeds=inputs_embeds,
+            token_type_ids=token_type_ids,
+            output_positions=None if asked is None else self.state_positions(asked),
+            **kwargs | {"is_causal": False, "use_cache": False},
+        )
+        states = outputs.last_hidden_state
+        if asked is None:  # each state moves to the token that it predicts
+            states = torch.cat([states[:, :1], states], dim=1)[:, :-1]
+        loss, logits = self.compute_loss_and_logits(
+            states,
+            select_targets(targets, asked),
+            logits_to_keep,
+            loss_arguments,
+            is_selected=output_positions is not None,
+        )
+        return MaskedLMOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )

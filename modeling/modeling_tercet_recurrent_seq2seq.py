@@ -3,7 +3,7 @@
 Sutskever et al., 2014: the decoder begins where the encoder ended. Bahdanau et al., 2015: the encoder reads
 in both directions, and the decoder attends to all of its states. Luong et al., 2015: the decoder's own state
 attends, behind the layers. There is no input feeding, so that training needs no loop over steps
-(`recurrent_attention.py`).
+(`recurrent_decoder.py`).
 
 Shapes: B batch, S source positions, T target positions, C model width, V vocabulary. Packed: (1, M), (1, N).
 """

@@ -8,25 +8,44 @@ tagger learns a scalar mix of them (Peters et al., 2018, section 3.2).
 
 Words come as bytes, so that every embedder sees them as they are: see `word_bytes.py`.
 
-Shapes: B batch, T positions, S sentences, N words, W words of the longest sentence, R width of all vectors of
-a word, C model width, L labels.
+A linear chain over the labels of a sentence: a conditional random field (Lafferty et al., 2001).
+
+    score(y) = start[y_1] + sum_t emission[t, y_t] + sum_t transition[y_(t-1), y_t] + end[y_W]
+    p(y) = exp(score(y)) / Z,   Z = sum of exp(score(y)) over all L^W sequences y
+
+A sentence's loss is -log p of its labels. Where a word has no label, all of its labels are summed over
+(Tsuboi et al., 2008), so that the loss is the negative log-likelihood of what is known. As the output layer
+of a tagger: Huang et al., 2015; Lample et al., 2016, section 2.2.
+
+Everything is computed word by word, all sentences of a batch at once, in float32. Rows are filled up to the
+longest sentence, and nothing depends on what fills them.
+
+Labels of words that begin an entity, at the tokens behind a word's first one.
+
+    words            New         York         read as bytes      N     e     w     _     Y     o   ...
+    labels           B-LOC       I-LOC                         B-LOC I-LOC I-LOC I-LOC I-LOC I-LOC ...
+
+In the scheme IOB2 (Tjong Kim Sang and Veenstra, 1999) a "B-" begins an entity wherever it stands. If every
+token of a word had the word's label, `pipeline("token-classification")` would find an entity at each of them.
+
+Shapes: B batch, T positions, S sentences, N words, W words of the longest sentence, R width of all vectors
+of a word, C model width, L labels.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import ModelOutput, can_return_tuple
 
 from .character_encoder import EvenLinear
 from .classification import count_labels
-from .conditional_random_field import ConditionalRandomField
 from .configuration_tagger import TercetTaggerConfig
-from .continued_labels import continued
 from .cross_entropy import LossArguments, take_loss_arguments
 from .outputs import Keywords
 from .pretrained_neural import NeuralPreTrainedModel
@@ -36,6 +55,150 @@ from .targets import IGNORE, checked_labels
 from .word_bytes import read_words
 from .word_features import WordFeatures
 from .word_layout import Words
+
+
+class ConditionalRandomField(nn.Module):
+    """Scores of neighbouring labels, and of the first and the last one.
+
+    Args:
+        num_labels: L.
+    """
+
+    def __init__(self, num_labels: int):
+        super().__init__()
+        self.transitions = nn.Parameter(torch.zeros(num_labels, num_labels))
+        self.starts = nn.Parameter(torch.zeros(num_labels))
+        self.ends = nn.Parameter(torch.zeros(num_labels))
+
+    def draw(self) -> None:
+        """Prefer no sequence of labels."""
+        for parameter in self.parameters():
+            init.zeros_(parameter)
+
+    def negative_log_likelihood(self, emissions: Tensor, lengths: Tensor, labels: Tensor) -> Tensor:
+        """Compute -log p of the labels of each sentence, (S,).
+
+        Args:
+            emissions: Scores of the labels of each word, (S, W, L).
+            lengths: Words of each sentence, (S,); one without words has no loss.
+            labels: (S, W); `IGNORE` where the label of a word is unknown.
+        """
+        emissions = emissions.float()
+        is_known = (labels != IGNORE) | (places(emissions) >= lengths[:, None])
+        if is_known.all():
+            right = self.score(emissions, lengths, labels.clamp(min=0))
+        else:
+            right = self.log_partition(allow_only(emissions, labels), lengths)
+        return (self.log_partition(emissions, lengths) - right).masked_fill(lengths == 0, 0.0)
+
+    def score(self, emissions: Tensor, lengths: Tensor, labels: Tensor) -> Tensor:
+        """Score one sequence of labels (S, W) for each sentence, (S,)."""
+        is_word = places(emissions) < lengths[:, None]
+        of_words = emissions.gather(-1, labels[..., None]).squeeze(-1)
+        of_pairs = self.transitions[labels[:, :-1], labels[:, 1:]]
+        last = labels.gather(1, (lengths[:, None] - 1).clamp(min=0)).squeeze(1)
+        # Summed in float32 as in `log_partition`, or a probability could exceed 1 in half precision.
+        pairs = of_pairs.masked_fill(~is_word[:, 1:], 0).sum(1, dtype=emissions.dtype)
+        return self.starts[labels[:, 0]] + of_words.masked_fill(~is_word, 0).sum(1) + pairs + self.ends[last]
+
+    def log_partition(self, emissions: Tensor, lengths: Tensor) -> Tensor:
+        """Sum exp(score) over all sequences of labels, log Z (S,)."""
+        return (self.prefixes(emissions, lengths)[-1] + self.ends).logsumexp(-1)
+
+    def prefixes(self, emissions: Tensor, lengths: Tensor) -> list[Tensor]:
+        """Sum, for each word and label, the sequences up to this word that end in the label: W times (S, L).
+
+        Behind the end of a sentence its last sums are repeated.
+        """
+        first, *others = emissions.unbind(1)
+        sums = [self.starts + first]
+        for place, scores in enumerate(others, start=1):
+            longer = (sums[-1][..., None] + self.transitions).logsumexp(1) + scores
+            sums.append(torch.where((place < lengths)[:, None], longer, sums[-1]))
+        return sums
+
+    def suffixes(self, emissions: Tensor, lengths: Tensor) -> list[Tensor]:
+        """Sum, for each word and label, what may follow this label behind this word: W times (S, L)."""
+        sums = [self.ends.expand(len(emissions), -1)]
+        for place in range(emissions.shape[1] - 1, 0, -1):
+            following = (emissions[:, place] + sums[-1])[:, None] + self.transitions
+            sums.append(torch.where((place < lengths)[:, None], following.logsumexp(-1), sums[-1]))
+        return sums[::-1]
+
+    def log_marginals(self, emissions: Tensor, lengths: Tensor) -> Tensor:
+        """Give the log-probability of each label of each word, (S, W, L), whatever the other labels are."""
+        emissions = emissions.float()
+        before, behind = self.prefixes(emissions, lengths), self.suffixes(emissions, lengths)
+        joint = torch.stack([*map(torch.add, before, behind)], dim=1)
+        return joint.log_softmax(-1)
+
+    @torch.no_grad()
+    def decode(self, emissions: Tensor, lengths: Tensor) -> Tensor:
+        """Find the labels with the highest score (Viterbi, 1967), (S, W); `IGNORE` behind their end."""
+        first, *others = emissions.float().unbind(1)
+        best, origins = self.starts + first, []
+        unchanged = torch.arange(len(self.starts), device=emissions.device)
+        for place, scores in enumerate(others, start=1):
+            longer, origin = (best[..., None] + self.transitions).max(1)
+            goes_on = (place < lengths)[:, None]
+            best = torch.where(goes_on, longer + scores, best)
+            origins.append(torch.where(goes_on, origin, unchanged))
+        labels = [(best + self.ends).argmax(-1)]
+        for origin in reversed(origins):
+            labels.append(origin.gather(1, labels[-1][:, None]).squeeze(1))
+        found = torch.stack(labels[::-1], dim=1)
+        return found.masked_fill(places(emissions) >= lengths[:, None], IGNORE)
+
+
+def places(emissions: Tensor) -> Tensor:
+    """Number the words of a row, (W,)."""
+    return torch.arange(emissions.shape[1], device=emissions.device)
+
+
+def allow_only(emissions: Tensor, labels: Tensor) -> Tensor:
+    """Give labels (S, W) other than the known one of a word the score -infinity, (S, W, L)."""
+    numbers = torch.arange(emissions.shape[-1], device=emissions.device)
+    is_other = (labels != IGNORE)[..., None] & (labels[..., None] != numbers)
+    return emissions.masked_fill(is_other, -torch.inf)
+
+
+BEGIN, INSIDE = "B-", "I-"
+
+
+def begin_and_inside(labels: Mapping[int, str]) -> list[tuple[int, int]]:
+    """Find the numbers of labels that begin an entity, each with the one that continues it.
+
+    >>> begin_and_inside({0: "O", 1: "B-LOC", 2: "I-LOC", 3: "B-PER"})
+    [(1, 2)]
+    """
+    numbers = {name: number for number, name in labels.items()}
+    return [
+        (number, numbers[inside])
+        for name, number in numbers.items()
+        if name.startswith(BEGIN) and (inside := INSIDE + name.removeprefix(BEGIN)) in numbers
+    ]
+
+
+def continued(log_probabilities: Tensor, is_first: Tensor, labels: Mapping[int, str]) -> Tensor:
+    """Let entities begin at the first tokens of words alone.
+
+    Args:
+        log_probabilities: Of each label at each token (N, L), where all tokens of a word have its own.
+        is_first: True at the first token of each word, (N,).
+        labels: Their names by number.
+
+    Returns:
+        (N, L): behind a word's first token, what was probable as the beginning of an entity is so as its
+        inside. Other labels keep their probability.
+    """
+    pairs = begin_and_inside(labels)
+    if not pairs:
+        return log_probabilities
+    begin, inside = torch.tensor(pairs, device=log_probabilities.device).T
+    behind = log_probabilities.clone()
+    behind[:, inside] = torch.logaddexp(log_probabilities[:, begin], log_probabilities[:, inside])
+    behind[:, begin] = torch.finfo(behind.dtype).min
+    return torch.where(is_first[:, None], log_probabilities, behind)
 
 
 class SentenceDropout(nn.Module):

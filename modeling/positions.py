@@ -1,9 +1,8 @@
 """Positions: how a Transformer knows the order of its tokens.
 
 Attention alone is blind to order. Absolute positions are added to the embeddings; relative ones turn queries
-and keys so that only distances reach the scores, or add a bias to these (`relative_bias.py`,
-`linear_bias.py`). A variant is a small class. None holds buffers, so all serve padded, packed and cached
-sequences alike.
+and keys so that only distances reach the scores, or add a bias to these (`relative_bias.py`). A variant is a
+small class. None holds buffers, so all serve padded, packed and cached sequences alike.
 
 Shapes: B batch, T positions, E width of token vectors, H heads, D head width, R channels of a head that turn.
 """
@@ -15,8 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 from .attention_patterns import PATTERNS
-from .linear_bias import LinearBias
-from .relative_bias import NoBias, RelativeBias
+from .relative_bias import LinearBias, NoBias, RelativeBias
 from .rope_scaling import build_rope_scaling, frequencies_of
 from .tracing import is_tracing
 

@@ -2,10 +2,18 @@
 
 In T5 every head learns a number for each bucket of distances, and all layers of a stack share them (Raffel et
 al., 2020, section 2.1). Short distances have buckets of their own, longer ones share wider and wider buckets.
-Biases without parameters follow from the distance alone: see `linear_bias.py`.
+Biases without parameters follow from the distance alone.
 
 Distances are counted in indices of keys, as in T5: pads before or behind a sequence change none of them, a
 cache only has to know how many of its slots are filled, and position ids play no part.
+
+Attention with linear biases: the farther a key is from its query, the lower their score.
+
+Each head has a slope of its own, and a pair at distance d has -slope * d added to its score (Press, Smith and
+Lewis, 2022, section 3: ALiBi). Nothing is learned, so a distance that no training text had is no special
+case. The paper defines the bias for decoders. Encoders have the symmetric form, -slope * |i - j|, of which a
+decoder sees one side: the bias is the same in both directions. An encoder knows therefore how far away a
+token is, but not on which side: a text read backwards has the same states.
 
 Shapes: B batch, T queries, S keys, H query heads, C model width.
 """
@@ -190,3 +198,39 @@ def dtype_of_scores(x: Tensor) -> torch.dtype:
     """Tell in which type the projections of states `x` will be multiplied."""
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+
+
+class LinearBias(DistanceBias):
+    """Minus a slope for each head, times the distance. It has no parameters."""
+
+    is_by_head_number = True
+
+    def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
+        super().__init__(config, is_causal=is_causal)
+        self.num_heads = config.num_attention_heads
+
+    def of_distances(self, distances: Tensor) -> Tensor:
+        """Compute the bias in float32.
+
+        transformers' BLOOM adds a constant for each query, which softmax ignores.
+        """
+        return -slopes(self.num_heads, distances.device)[:, None] * distances.abs()
+
+
+def slopes(num_heads: int, device: torch.device) -> Tensor:
+    """Give the slope of each head, (H,), in float32.
+
+    Of n heads, n a power of 2, they are 2^(-8 k / n) for k = 1, 2, ..., n. Other numbers of heads follow the
+    authors' code: first the slopes of the next lower power of 2, then every second one, from the first on, of
+    twice that power.
+
+    Example:
+        >>> slopes(4, torch.device("cpu")).tolist()
+        [0.25, 0.0625, 0.015625, 0.00390625]
+        >>> slopes(6, torch.device("cpu"))[4:].tolist()
+        [0.5, 0.125]
+    """
+    power = 1 << (num_heads.bit_length() - 1)
+    own = torch.arange(1, power + 1, device=device)
+    between = torch.arange(num_heads - power, device=device) + 0.5
+    return torch.exp2(-8 / power * torch.cat((own, between)))

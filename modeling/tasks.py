@@ -28,8 +28,10 @@ from .classification import (
     count_labels,
     span_loss,
 )
-from .configuration_tercet import TercetConfig
+from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig
 from .cross_entropy import at_least_float32, logits_loss, take_loss_arguments
+from .modeling_tercet_decoder import TercetDecoderModel
+from .modeling_tercet_encoder import TercetEncoderModel
 from .outputs import Keywords, TercetSentenceEmbeddingOutput
 from .pooling import POOLING, Sequences, find_sequences
 from .pretrained_tercet import TercetPreTrainedModel
@@ -289,3 +291,114 @@ class TercetForSentenceEmbedding(TercetTaskModel):
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
         )
+
+
+class TercetEncoderForSequenceClassification(TercetForSequenceClassification):
+    """The encoder and labels of whole sequences, by default read from the first token as in BERT.
+
+    Example:
+        >>> import torch
+        >>> from tercet import TercetEncoderConfig, TercetEncoderForSequenceClassification
+        >>> config = TercetEncoderConfig(hidden_size=32, num_attention_heads=2, num_labels=3)
+        >>> model = TercetEncoderForSequenceClassification(config)
+        >>> model(torch.tensor([[5, 6, 7], [8, 9, 0]])).logits.shape
+        torch.Size([2, 3])
+    """
+
+    config: TercetEncoderConfig
+
+    def __init__(self, config: TercetEncoderConfig):
+        super().__init__(config, TercetEncoderModel(config))
+
+
+class TercetEncoderForTokenClassification(TercetForTokenClassification):
+    """The encoder and labels of single tokens."""
+
+    config: TercetEncoderConfig
+
+    def __init__(self, config: TercetEncoderConfig):
+        super().__init__(config, TercetEncoderModel(config))
+
+
+class TercetEncoderForQuestionAnswering(TercetForQuestionAnswering):
+    """The encoder and where an answer starts and ends."""
+
+    config: TercetEncoderConfig
+
+    def __init__(self, config: TercetEncoderConfig):
+        super().__init__(config, TercetEncoderModel(config))
+
+
+class TercetEncoderForMultipleChoice(TercetForMultipleChoice):
+    """The encoder and which of several texts is the correct one."""
+
+    config: TercetEncoderConfig
+
+    def __init__(self, config: TercetEncoderConfig):
+        super().__init__(config, TercetEncoderModel(config))
+
+
+class TercetEncoderForSentenceEmbedding(TercetForSentenceEmbedding):
+    """The encoder and a vector for each text.
+
+    Example:
+        >>> import torch
+        >>> from tercet import TercetEncoderConfig, TercetEncoderForSentenceEmbedding
+        >>> config = TercetEncoderConfig(hidden_size=32, num_attention_heads=2, classifier_pooling="mean")
+        >>> model = TercetEncoderForSentenceEmbedding(config)
+        >>> model(torch.tensor([[5, 6, 7], [8, 9, 0]])).sentence_embeddings.shape
+        torch.Size([2, 32])
+    """
+
+    config: TercetEncoderConfig
+
+    def __init__(self, config: TercetEncoderConfig):
+        super().__init__(config, TercetEncoderModel(config))
+
+
+class TercetDecoderForSequenceClassification(TercetForSequenceClassification):
+    """The decoder and labels of whole sequences, by default read from the last token as in GPT-2."""
+
+    config: TercetDecoderConfig
+
+    def __init__(self, config: TercetDecoderConfig):
+        super().__init__(config, TercetDecoderModel(config))
+
+
+class TercetDecoderForTokenClassification(TercetForTokenClassification):
+    """The decoder and labels of single tokens, each known from what came before it."""
+
+    config: TercetDecoderConfig
+
+    def __init__(self, config: TercetDecoderConfig):
+        super().__init__(config, TercetDecoderModel(config))
+
+
+class TercetDecoderForQuestionAnswering(TercetForQuestionAnswering):
+    """The decoder and where an answer starts and ends."""
+
+    config: TercetDecoderConfig
+
+    def __init__(self, config: TercetDecoderConfig):
+        super().__init__(config, TercetDecoderModel(config))
+
+
+class TercetDecoderForMultipleChoice(TercetForMultipleChoice):
+    """The decoder and which of several texts is the correct one.
+
+    Each is read by itself and scored at its last token (Radford et al., 2018, section 3.3).
+    """
+
+    config: TercetDecoderConfig
+
+    def __init__(self, config: TercetDecoderConfig):
+        super().__init__(config, TercetDecoderModel(config))
+
+
+class TercetDecoderForSentenceEmbedding(TercetForSentenceEmbedding):
+    """The decoder and a vector for each text, by default the state of its last token, which has read all."""
+
+    config: TercetDecoderConfig
+
+    def __init__(self, config: TercetDecoderConfig):
+        super().__init__(config, TercetDecoderModel(config))

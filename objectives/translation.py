@@ -2,14 +2,31 @@
 
 Any pairs of texts do: summaries of articles, or numbers and their sorted order, are translations as well.
 
-Legend: S sequences.
+A decoder that has read true tokens alone has never seen a mistake, and meets its own when it writes: exposure
+bias (Ranzato et al., 2016). Scheduled sampling (Bengio et al., 2015) lets it read its own predictions at some
+positions, more of them as the run goes on:
+
+    true        <start>  t1  t2  t3          read        <start>  t1  p2  t3        p2: predicted for t2
+    to predict    t1     t2  t3  </s>        to predict    t1     t2  t3  </s>      unchanged
+
+Predictions come from whole passes over the target, without gradients: a pass reads the true tokens and what
+the pass before has predicted (Mihaylova and Martins, 2019, for Transformers, with one such pass). After as
+many passes as a target has tokens, every prediction was made behind what is read in its place: that is the
+algorithm of Bengio et al., token by token. Gradients do not flow through the choice of a token, as there.
+
+The positions, and the numbers by which a token is drawn, belong to the batch: a step is a function of its
+examples, whatever its micro-batches, and predictions are made without dropout.
+
+Shapes: S sequences, M packed tokens of the decoder, n sampled positions, V vocabulary.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
@@ -17,12 +34,173 @@ from transformers import PreTrainedTokenizerBase
 from ..modeling import TercetRecurrentSeq2SeqForConditionalGeneration, TercetSeq2SeqForConditionalGeneration
 from ..text.chunks import ParallelPairs
 from ..text.special_tokens import required_token_id, target_language
+from ..training.evaluation import evaluation_mode
 from ..training.examples import ExampleSource, gather
-from ..training.objective import Batch, Example
+from ..training.objective import IGNORE, Batch, Example
+from ..training.sharding import largest
 from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Smoothing, ZLoss, unsuited
-from .scheduled_sampling import DRAWS, NOISE, DecoderReading, ScheduledSamplingRecipe
 from .teacher_forcing import TeacherForcing, required_start_id
 from .token_objective import without_targets
+
+DRAWS, NOISE = "decoder_draws", "decoder_noise"
+"""In a batch, (1, M): a number from [0, 1) where a prediction is read, else -1; a random token where one is
+read, else `IGNORE`."""
+
+STEPS_OF_MEAN = 1000
+"""Points of a run at which a mean over the whole of it is taken."""
+
+STEEPNESS = 20.0
+"""k of an inverse sigmoid for which a recipe names none."""
+
+Schedule = Literal["linear", "exponential", "inverse_sigmoid"]
+
+
+def linear(progress: float, final: float, steepness: float) -> float:
+    """Grow at the same speed: p = final * x."""
+    return final * progress
+
+
+def exponential(progress: float, final: float, steepness: float) -> float:
+    """Let the share of true tokens shrink by a factor: 1 - p = (1 - final)^x."""
+    return 1 - (1 - final) ** progress
+
+
+def inverse_sigmoid(progress: float, final: float, steepness: float) -> float:
+    """Change most in the middle: 1 - p = k / (k + exp(c x)), where c makes p end at `final`.
+
+    It begins with p = 1 / (1 + k).
+    """
+    if final == 0:
+        return 0.0
+    growth = math.log(steepness * final / (1 - final))
+    return 1 - steepness / (steepness + math.exp(growth * progress))
+
+
+SCHEDULES: Mapping[Schedule, Callable[[float, float, float], float]] = {
+    "linear": linear,
+    "exponential": exponential,
+    "inverse_sigmoid": inverse_sigmoid,
+}
+"""The decays of Bengio et al., 2015, section 2.4, by the part of a run that is over: the probability of a
+prediction at `progress` (0 to 1), which ends at `final`."""
+
+
+@dataclass(frozen=True)
+class ScheduledSamplingRecipe:
+    """Let the decoder read its own predictions at some positions (Bengio et al., 2015)."""
+
+    schedule: Schedule = "linear"
+    """How the probability grows: `linear`, `exponential` or `inverse_sigmoid`."""
+    final_probability: Annotated[float, Field(ge=0, lt=1)] = 0.25
+    """Probability at the end of the run that a position reads a prediction; 0 is teacher forcing."""
+    steepness: Annotated[float, Field(gt=1)] | None = None
+    """k of `inverse_sigmoid`: the larger, the later it rises; 20 if left out. Others have none."""
+    choice: Literal["sampled", "best"] = "sampled"
+    """Whether a prediction is drawn from the model's distribution, or its most probable token."""
+    passes: Annotated[int, Field(ge=1)] = 1
+    """Passes over the targets that make the predictions: 1 is that of Mihaylova and Martins, 2019; as many as
+    the longest target has tokens are the token by token algorithm of Bengio et al. More are not made."""
+
+    def __post_init__(self):
+        steepness = self.steepness or STEEPNESS
+        if self.schedule != "inverse_sigmoid":
+            if self.steepness not in (None, STEEPNESS):  # recipes of earlier versions have the default
+                raise ValueError(
+                    f"scheduled_sampling.steepness is {self.steepness}, but {self.schedule} schedules have "
+                    "none: remove it, or choose the schedule inverse_sigmoid"
+                )
+        elif 0 < self.final_probability < 1 / (1 + steepness):
+            raise ValueError(
+                f"scheduled_sampling.final_probability is {self.final_probability}, but an inverse sigmoid "
+                f"with steepness {steepness} begins with {1 / (1 + steepness):.3g}: raise one of them"
+            )
+
+    def probability(self, progress: float) -> float:
+        """Give the probability of a prediction at a point of a run, from 0 to 1."""
+        return SCHEDULES[self.schedule](progress, self.final_probability, self.steepness or STEEPNESS)
+
+    def count_passes(self, longest: int) -> int:
+        """Count the passes over targets of at most so many tokens.
+
+        The first token is true, and a pass decides at least one more for good.
+        """
+        return min(self.passes, longest - 1) if self.final_probability else 0
+
+    def count_predictions(self, length: int) -> float:
+        """Count what is predicted of a target of so many tokens in one pass, on average over a run."""
+        middles = (np.arange(STEPS_OF_MEAN) + 0.5) / STEPS_OF_MEAN
+        return float(np.mean([self.probability(progress) for progress in middles])) * (length - 1)
+
+
+@dataclass(frozen=True)
+class DecoderReading:
+    """What a decoder reads in training at a point of a run.
+
+    Args:
+        sampling: How predictions are made; `None`: there are none.
+        noise: Probability that a position reads a token at random.
+        progress: How much of the run is over.
+    """
+
+    sampling: ScheduledSamplingRecipe | None = None
+    noise: float = 0.0
+    progress: float = 0.0
+
+    def choose(self, batch: Batch, rng: np.random.Generator) -> Batch:
+        """Choose the positions of a collated batch; the first one of a target always reads the start token.
+
+        Noise is a token of the batch's targets, so that frequent tokens are frequent there, too. A position
+        that is chosen for both reads the prediction.
+        """
+        read = batch["decoder_input_ids"][0].numpy()
+        may_change = np.ones(len(read), dtype=bool)
+        may_change[batch["cu_seq_lens_q"][:-1].numpy()] = False
+        chosen: Batch = {}
+        if self.sampling is not None and (probability := self.sampling.probability(self.progress)) > 0:
+            is_sampled = (rng.random(len(read)) < probability) & may_change
+            draws = np.where(is_sampled, rng.random(len(read), dtype=np.float32), np.float32(-1))
+            chosen[DRAWS] = torch.from_numpy(draws)[None]
+        if self.noise > 0 and may_change.any():
+            is_noise = (rng.random(len(read)) < self.noise) & may_change
+            tokens = rng.choice(read[may_change], len(read))
+            chosen[NOISE] = torch.from_numpy(np.where(is_noise, tokens, IGNORE))[None]
+        return batch | chosen
+
+    def apply(self, model: nn.Module, batch: Batch) -> Batch:
+        """Replace what the decoder reads at the chosen positions, and leave out what says so."""
+        draws, noise = batch.get(DRAWS), batch.get(NOISE)
+        batch = without_targets(batch, DRAWS, NOISE)
+        read = batch["decoder_input_ids"]
+        if noise is not None:
+            read = torch.where(noise == IGNORE, read, noise)
+        if draws is not None and self.sampling is not None:
+            read = own_predictions(model, batch | {"decoder_input_ids": read}, draws, self.sampling)
+        return batch | {"decoder_input_ids": read}
+
+
+@torch.no_grad()
+def own_predictions(model: nn.Module, batch: Batch, draws: Tensor, recipe: ScheduledSamplingRecipe) -> Tensor:
+    """Give the decoder's input (1, M) with the model's predictions where `draws` (1, M) are not negative."""
+    inputs, true = without_targets(batch, "labels"), batch["decoder_input_ids"]
+    places = (draws[0] >= 0).nonzero().squeeze(1)
+    read = true
+    with evaluation_mode(model):
+        for _ in range(recipe.count_passes(largest(batch["max_length_q"], model))):
+            # The prediction for a position is made where the token before it is read.
+            logits = model(**inputs | {"decoder_input_ids": read}, logits_to_keep=places - 1).logits[0]
+            tokens = logits.argmax(-1) if recipe.choice == "best" else drawn(logits, draws[0, places])
+            read = true.index_copy(1, places, tokens[None])
+    return read
+
+
+def drawn(logits: Tensor, numbers: Tensor) -> Tensor:
+    """Draw a token from each row of logits (n, V) by a number from [0, 1), (n,).
+
+    It is the first token up to which the probabilities sum to more than the number.
+    """
+    sums = logits.double().softmax(-1).cumsum(-1)
+    tokens = torch.searchsorted(sums, numbers[:, None].double(), right=True).squeeze(1)
+    return tokens.clamp(max=logits.shape[1] - 1)
 
 
 class Translation(TeacherForcing):

@@ -7,6 +7,11 @@ same per pair of positions (Chowdhery et al., 2022, appendix B). What autograd k
 forward pass leaves behind when it runs on tensors that have shapes and no storage, instead of a formula that
 the next change would make wrong; tests compare it with such a formula (Korthikanti et al., 2022, section 4.1)
 and with a model that computes.
+
+Kernels of attention for traces, whose tensors have shapes and no values.
+
+They keep for the backward pass what the kernels of packed sequences keep, which read the lengths of sequences
+and are therefore no use there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,17 +21,21 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import AutoModel, PreTrainedModel
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.nn import functional as F
+from transformers import AttentionInterface, AutoModel, PreTrainedModel
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig
-from ..modeling.attention import CrossAttention, SelfAttention
+from ..modeling.attention import Attention, CrossAttention, SelfAttention
 from ..modeling.attention_patterns import PATTERNS
 from ..modeling.block import Block
+from ..modeling.block_sparse_attention import is_sparse
 from ..modeling.cross_entropy import CHUNK_BYTES, LARGE_CHUNK_BYTES
 from ..modeling.modeling_tercet_decoder import TercetDecoderModel
 from ..modeling.pretrained_tercet import TercetLMHeadModel
-from ..modeling.short_attention import SHORT
+from ..modeling.short_attention import SHORT, short_attention
 from ..modeling.stack import TercetStack
 from ..objectives.base_recipe import FullSequence, Trainable
 from ..pretraining.model import build_config, fit_vocabulary
@@ -34,7 +43,65 @@ from ..pretraining.recipe import PretrainingRecipe
 from ..text.tokenizer import load_tokenizer
 from ..training.optimizers import build_optimizer
 from ..training.recipe import TrainingRecipe
-from .traced_attention import LONG_KERNEL, MASKLESS_KERNEL, SHORT_KERNEL
+
+SHORT_KERNEL = "tercet_short"
+"""Name of short attention among transformers' kernels."""
+
+LONG_KERNEL = "tercet_long"
+"""Name of what a CPU computes long sequences with: by blocks, or by the fused kernel."""
+
+MASKLESS_KERNEL = "tercet_maskless"
+"""Name of the fused kernel without masks: transformers makes masks for kernels that it knows by name."""
+
+
+def attend_shortly(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: None,
+    *,
+    scaling: float,
+    dropout: float = 0.0,
+    **_: object,
+) -> tuple[Tensor, None]:
+    """Attend by short attention: heads (1, H, T, D) to (1, T, H, D)."""
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    return short_attention(query, key, value, attention_mask, scaling=scaling, dropout=dropout), None
+
+
+def attend_at_length(
+    module: Attention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Keep blocks where they are computed, without computing them; otherwise attend by the fused kernel."""
+    pattern, length = module.pattern, key.shape[2]
+    with unset_fake_temporarily():
+        by_blocks = is_sparse(pattern, length) and not module.config.has_score_bias
+    if not by_blocks:
+        return ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, attention_mask, **options)
+    assert pattern.block_size is not None
+    return _KeptBlocks.apply(query, key, value, -length % pattern.block_size).transpose(1, 2), None
+
+
+class _KeptBlocks(torch.autograd.Function):
+    """Keeps what block-sparse attention keeps: queries, keys and values, filled up to whole blocks."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, padding: int) -> Tensor:
+        ctx.save_for_backward(*(F.pad(x, (0, 0, 0, padding)).clone() for x in (query, key, value)))
+        return torch.empty_like(query)
+
+
+AttentionInterface.register(SHORT_KERNEL, attend_shortly)
+AttentionInterface.register(LONG_KERNEL, attend_at_length)
+AttentionMaskInterface.register(LONG_KERNEL, sdpa_mask)
+AttentionInterface.register(MASKLESS_KERNEL, ALL_ATTENTION_FUNCTIONS["sdpa"])
+
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Format of the products, by the name of the precision."""

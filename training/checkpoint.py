@@ -12,10 +12,21 @@
 A checkpoint is written to a hidden folder, flushed to the disk and renamed, so that what bears its name was
 complete. `recovery.py` tells whether it still is. Nothing in it can run code: it is read by safetensors, JSON
 and `weights_only` loading.
+
+    step        18   19   20   21   22   23 ...
+    gradient    ok   ok   ok   ok   inf  inf
+    checkpoint  18                                 due at 18 and 22, with checkpoint_every = 4
+    pruned           by 19, which has shown that 18 can be learned from
+
+While steps are skipped, since their gradient is not finite, nothing is saved and nothing deleted: what was
+kept before is all that there is to go on from, and the weights of a new checkpoint might be the broken ones.
+One that came due meanwhile is saved after the next finite step. A checkpoint pushes others out only once a
+step after it was finite.
 """
 
 import json
 import math
+import random
 import re
 import shutil
 import warnings
@@ -25,6 +36,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
 from accelerate import Accelerator
@@ -40,7 +52,7 @@ from .loop import Progress
 from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
 from .metric_accumulator import MetricAccumulator
 from .optimizers import constants_of, give_back
-from .random_state import random_state, restore_random_state
+from .recipe import TrainingRecipe
 from .sharding import (
     each_once,
     load_whole_optimizer_state,
@@ -49,6 +61,80 @@ from .sharding import (
     whole_weights,
 )
 from .tracking import as_json
+
+
+def random_state() -> dict[str, Any]:
+    """Collect the states of this process's generators: Python's, numpy's and torch's on every device."""
+    version, numbers, gauss = random.getstate()
+    kind, keys, *rest = np.random.get_state()
+    return {
+        "python": (version, list(numbers), gauss),
+        "numpy": (kind, torch.from_numpy(np.array(keys, dtype=np.int64)), *rest),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all(),
+    }
+
+
+def restore_random_state(state: dict[str, Any]) -> None:
+    """Bring this process's generators to states that `random_state` collected."""
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
+    torch.set_rng_state(state["torch"])
+    if len(state["cuda"]) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(state["cuda"])
+
+
+@dataclass
+class CheckpointRetention:
+    """Watches the steps of a run."""
+
+    folder: Path
+    """Of the checkpoints."""
+    recipe: TrainingRecipe
+    """Says how often they are due, and how many stay."""
+    is_main_process: bool
+    """Whether this process is the one that deletes."""
+    grad_norm: Tensor = field(default_factory=lambda: torch.zeros(()))
+    """Of the latest step; all processes know it."""
+    is_due: bool = False
+    is_unproved: bool = False
+    """Whether no step after the newest checkpoint was finite yet."""
+
+    @property
+    def is_skipping(self) -> bool:
+        """Whether the latest step was skipped; a GPU is waited for."""
+        return not bool(self.grad_norm.isfinite())
+
+    def is_to_save(self, step: int, grad_norm: Tensor) -> bool:
+        """Note a step, delete what it allows to, and tell whether a checkpoint is to be saved after it.
+
+        A GPU is waited for only where something depends on the answer.
+        """
+        self.grad_norm = grad_norm
+        every = self.recipe.checkpoint_every
+        self.is_due |= every is not None and step % every == 0
+        if not (self.is_due or self.is_unproved) or self.is_skipping:
+            return False
+        self.prune()
+        return self.is_due
+
+    def note_saved(self) -> None:
+        """Begin to wait for the next one, and for a step that proves this one."""
+        self.is_due, self.is_unproved = False, True
+
+    def is_worth_saving(self, is_finished: bool, has_earlier: bool) -> bool:
+        """Tell whether a run that ends here saves: not amid skipped steps, if there is one to go on from."""
+        return is_finished or not has_earlier or not self.is_skipping
+
+    def prune(self) -> None:
+        """Delete what is not among the newest, unless steps are being skipped."""
+        if self.is_unproved and not self.is_skipping:
+            self.is_unproved = False
+            if self.is_main_process:
+                prune(self.folder, self.recipe.keep_checkpoints, self.recipe.average_checkpoints or 0)
+
 
 PREFIX = "step-"
 """What the name of a complete checkpoint begins with; the step follows in eight digits or more, alone."""

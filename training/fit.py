@@ -15,8 +15,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..configs.recipe import recipe_data
 from .averaging import WeightAverage, moving_share
-from .checkpoint import RunState, holds_mean, load_checkpoint, read_state, save_checkpoint
-from .checkpoint_retention import CheckpointRetention
+from .checkpoint import (
+    CheckpointRetention,
+    RunState,
+    holds_mean,
+    load_checkpoint,
+    read_state,
+    save_checkpoint,
+)
 from .compiling import compiled_blocks
 from .environment import attention_of, tell_of_resuming
 from .final_weights import EMA

@@ -30,8 +30,31 @@ from .disk import WriteError, explaining_a_full_disk, flush, replace_text
 from .evaluation import TARGETS, without_targets
 from .loop import Progress
 from .metric_accumulator import MetricAccumulator
-from .sparse_lines import EVALUATIONS, STEPS, SparseLines
 from .utilization import Utilization, measure_peak, wait_for
+
+STEPS, EVALUATIONS = 8, 4
+"""Lines about steps and about evaluations."""
+
+
+class SparseLines:
+    """Chooses lines evenly over a run, and the first, which says how long the run will take.
+
+    Args:
+        steps: Of the run.
+        most: Lines, besides the first.
+    """
+
+    def __init__(self, steps: int, most: int):
+        self.steps, self.most, self.num_shown = steps, most, -1
+
+    def is_due(self, step: int) -> bool:
+        """Tell whether a line of this step is to be shown; a run's first and last ones always are."""
+        due = step * self.most // self.steps
+        if due <= self.num_shown and step < self.steps:
+            return False
+        self.num_shown = due
+        return True
+
 
 LOG = "log.jsonl"
 """Name of the log in the run's folder."""

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.distill.general_prepared import prepare_general, source_of
+from tercet.distill.general_prepared import own_tokens, prepare_general, source_of, written_pairs
 from tercet.distill.run import distill
-from tercet.distill.sequences import own_tokens, written_pairs
 from tercet.objectives.writing import padded
 
 CPU = torch.device("cpu")
@@ -40,7 +39,7 @@ def test_they_are_written_once(recipe_of, tmp_path, monkeypatch):
     step = prepare_general(recipe.general, tmp_path)
     corpus = replace(recipe.general.corpus, cache=str(tmp_path / "cache"))
     first = written_pairs(step.teacher, step.source, 1, corpus, CPU)
-    monkeypatch.setattr("tercet.distill.sequences.write_targets", None)
+    monkeypatch.setattr("tercet.distill.general_prepared.write_targets", None)
     again = written_pairs(step.teacher, step.source, 1, corpus, CPU)
     assert np.array_equal(first.target.tokens, again.target.tokens)
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from tercet.finetune import bag_of_words
-from tercet.finetune.bag_of_words import BagOfWords
+from tercet.finetune import texts as task_of_texts
 from tercet.finetune.task_recipes import ClassificationRecipe, MultiLabelRecipe
 from tercet.finetune.tasks import build_task
+from tercet.finetune.texts import BagOfWords
 
 GOOD, BAD = ["a fine film", "fine and warm", "a warm film"], ["a dull film", "dull and long", "a long film"]
 
@@ -41,7 +41,7 @@ def test_a_single_label_is_what_all_rows_get():
 
 
 def test_long_tables_are_read_in_part(monkeypatch):
-    monkeypatch.setattr(bag_of_words, "MOST_ROWS", 10)
+    monkeypatch.setattr(task_of_texts, "MOST_ROWS", 10)
     bag = BagOfWords([GOOD * 100])
     assert bag.learned.shape[0] == 10
     assert {0, 299} <= set(bag.chosen.tolist())

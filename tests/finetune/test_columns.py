@@ -7,8 +7,7 @@ import pytest
 from datasets import Dataset
 
 from tercet.finetune.encoding import TextEncoder
-from tercet.finetune.prediction import predicted
-from tercet.finetune.prediction_file import Origin
+from tercet.finetune.prediction import Origin, predicted
 from tercet.finetune.splits import encode_splits, find_task, read_splits
 from tercet.text.columns import as_rows
 from tercet.text.row_stream import stream_rows

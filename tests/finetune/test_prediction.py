@@ -8,7 +8,7 @@ import os
 import pytest
 import torch
 
-from tercet.finetune import prediction, prediction_file
+from tercet.finetune import prediction
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.run import finetune
 from tercet.text.bad_records import RowError
@@ -132,7 +132,7 @@ def test_another_model_or_precision_is_noticed(folder, rows, tmp_path, monkeypat
     interrupt(monkeypatch, folder, rows, output)
     with pytest.raises(ValueError, match="was started with another model or precision"):
         predict_file(str(folder), str(rows), str(output), resume=True, precision="bf16")
-    monkeypatch.setattr(prediction_file, "hash_of", lambda file: "another")
+    monkeypatch.setattr(prediction, "hash_of", lambda file: "another")
     with pytest.raises(ValueError, match="was started with another model or precision"):
         predict_file(str(folder), str(rows), str(output), resume=True)
 

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from tercet.interop import to_stock
-from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM, additive_scores
+from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM, attention_scores
 from tercet.modeling.attention import CrossAttention, SelfAttention
 from tercet.modeling.attention_kernels import Situation, choose_kernel
 from tercet.modeling.attention_scores import SCORES
@@ -89,7 +89,7 @@ def assert_same_lesson(attention, found, expected):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Let blocks have two queries or one."""
-    monkeypatch.setitem(additive_scores.BLOCK_BYTES, "cpu", 2 * 8 * B * H * T * D)
+    monkeypatch.setitem(attention_scores.BLOCK_BYTES, "cpu", 2 * 8 * B * H * T * D)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])

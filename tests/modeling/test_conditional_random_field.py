@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling.conditional_random_field import ConditionalRandomField
+from tercet.modeling.modeling_tercet_tagger import ConditionalRandomField
 from tercet.modeling.targets import IGNORE
 
 NUM_LABELS = 3

@@ -7,7 +7,7 @@ from transformers import pipeline
 from tercet import TercetTaggerConfig, TercetTaggerForTokenClassification
 from tercet.interop.own_model import load_ours
 from tercet.interop.word_tokenizer import word_tokenizer
-from tercet.modeling.continued_labels import continued
+from tercet.modeling.modeling_tercet_tagger import continued
 from tercet.modeling.word_bytes import read_words
 from tercet.modeling.word_embedders import adopt, describe
 

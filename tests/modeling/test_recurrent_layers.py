@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from tercet.modeling.recurrent_cache import RecurrentCache
+from tercet.modeling.recurrent_encoder import TimeSteps
 from tercet.modeling.recurrent_layers import CELLS, build_layers
-from tercet.modeling.time_steps import TimeSteps
 
 WIDTH = 12
 MASK = torch.tensor([[0, 0, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1], [1, 0, 0, 0, 0, 0], [0, 1, 1, 0, 1, 0]])

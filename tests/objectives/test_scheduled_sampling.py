@@ -14,14 +14,14 @@ from tercet import (
     TercetSeq2SeqForConditionalGeneration,
 )
 from tercet.configs.recipe import parse_recipe
-from tercet.objectives.scheduled_sampling import (
+from tercet.objectives.translation import (
     DRAWS,
     NOISE,
     DecoderReading,
     ScheduledSamplingRecipe,
+    Translation,
     drawn,
 )
-from tercet.objectives.translation import Translation
 from tercet.training.objective import IGNORE
 from tercet.training.packing import slice_sequences
 

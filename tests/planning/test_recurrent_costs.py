@@ -8,8 +8,7 @@ from accelerate import Accelerator
 from tercet.modeling.attention_scores import SCORES
 from tercet.objectives.base_recipe import FullSequence
 from tercet.planning.model_costs import build_planned_model, count
-from tercet.planning.planned_stages import flops_of, kept_by
-from tercet.planning.recurrent_costs import is_recurrent, layers_of
+from tercet.planning.planned_stages import flops_of, is_recurrent, kept_by, layers_of
 from tercet.pretraining.model import build_model
 from tercet.training.batches import Part, Step
 from tercet.training.utilization import count_flops_per_token

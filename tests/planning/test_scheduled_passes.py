@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from pydantic import TypeAdapter
 
 from tercet.objectives.mixture import ObjectiveRecipe
-from tercet.objectives.scheduled_sampling import DRAWS, ScheduledSamplingRecipe
+from tercet.objectives.translation import DRAWS, ScheduledSamplingRecipe
 from tercet.planning.planned_stages import flops_of
 from tercet.pretraining.model import build_model
 from tercet.training.batches import Part, Step

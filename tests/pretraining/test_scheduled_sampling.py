@@ -9,8 +9,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from tercet.configs.recipe import parse_recipe
-from tercet.objectives.scheduled_sampling import ScheduledSamplingRecipe
-from tercet.objectives.translation import Translation
+from tercet.objectives.translation import ScheduledSamplingRecipe, Translation
 from tercet.planning.machines import PlanRecipe
 from tercet.planning.plan import plan_run
 from tercet.pretraining.recipe import PretrainingRecipe

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tercet.distill.verdicts import about_teacher
-from tercet.distill.verdicts import verdicts as verdicts_of_students
+from tercet.distill.summary import about_teacher
+from tercet.distill.summary import verdicts as verdicts_of_students
 from tercet.fewshot.run import verdicts as verdicts_of_prompts
 from tercet.finetune.verdicts import compared
 from tercet.finetune.verdicts import verdicts as verdicts_of_tasks
