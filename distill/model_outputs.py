@@ -13,12 +13,13 @@ width of a head, L layers.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from ..modeling import TercetPreTrainedModel
 from ..modeling.attention import SelfAttention
 from ..modeling.attention_kernels import choose_kernel
-from ..training.objective import Batch
+from ..training.objective import IGNORE, Batch, counted, has_example
 from .layers import stacks_of
 
 READ = {
@@ -63,6 +64,31 @@ class ModelOutputs(NamedTuple):
     """Stack -> what its first layer reads and what each makes of it, (N, C) each: L + 1 of them."""
     heads: dict[str, tuple[Heads, ...]]
     """Stack -> the heads of each layer."""
+
+
+def without_filling(outputs: ModelOutputs, batch: Batch, labels: Tensor) -> ModelOutputs:
+    """Leave out what a model makes of filling, where nothing is to be compared, or make it a constant.
+
+    Args:
+        outputs: Of a model.
+        batch: Of a fixed size.
+        labels: At its positions (n,), `IGNORE` where there is no target.
+    """
+    is_target, has_states = labels != IGNORE, {}
+    for stack, side in (("decoder", "q"), ("encoder", "k")):
+        bounds = batch[f"cu_seq_lens_{side}"]
+        num_tokens = (bounds.diff() * has_example(batch)).sum()
+        name = "decoder_input_ids" if stack == "decoder" and "decoder_input_ids" in batch else "input_ids"
+        has_states[stack] = torch.arange(batch[name].shape[1], device=bounds.device) < num_tokens
+    return outputs._replace(
+        logits=None if outputs.logits is None else counted(outputs.logits, is_target),
+        tokens=None if outputs.tokens is None else counted(outputs.tokens, is_target),
+        states=counted(outputs.states, has_states["decoder"], 1.0),
+        hidden={
+            stack: tuple(counted(layer, has_states[stack], 1.0) for layer in layers)
+            for stack, layers in outputs.hidden.items()
+        },
+    )
 
 
 class HeadRecorder:

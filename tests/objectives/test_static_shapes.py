@@ -6,18 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from tercet.modeling import TercetSeq2SeqConfig, attention_kernels
+from tercet.modeling import TercetSeq2SeqConfig
 from tercet.training.batches import StepDataset
 from tercet.training.objective import IGNORE
 from tercet.training.static_shapes import MULTIPLE, POSITIONS, SLACK, Load, Shape, fill, rounded
 
+from ..fixed_sizes import learned, sizes_of, waits_of
 from .test_recipes import KINDS, LENGTH, make_source, make_steps, read, tokenizer  # noqa: F401
 
-ELSEWHERE = ("replaced_token_detection", "sentence_denoising", "character_language_modeling")
-PREDICTING = [kind for kind in KINDS if kind not in ELSEWHERE]
-"""Objectives that predict tokens at positions of a stream."""
+PREDICTING = [kind for kind in KINDS if kind != "character_language_modeling"]
+"""Objectives of Transformers, whose micro-batches may have one size."""
 
 
 def small_model(kind: str, size: int):
@@ -28,21 +27,6 @@ def small_model(kind: str, size: int):
     layers = {"num_layers": 2} if config_class is TercetSeq2SeqConfig else {"num_hidden_layers": 2}
     config = config_class(**sizes, **layers, max_position_embeddings=2 * LENGTH, dropout=0.0)
     return read({"kind": kind}).build_model(config).train()
-
-
-def learned(model, objective, steps: list[StepDataset], number: int = 0):
-    """Add up the sums of a step over micro-batches and processes: of terms, and of their gradients."""
-    model.zero_grad()
-    totals: dict[str, torch.Tensor] = {}
-    for process in steps:
-        for batch in process[0, number, 0].micro_batches(torch.device("cpu")):
-            losses = objective.losses(model, batch)
-            sum(losses.values()).backward()
-            for name, value in losses.items():
-                totals[name] = totals.get(name, torch.zeros(())) + value.detach()
-    return totals, {
-        name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None
-    }
 
 
 def fixed_steps(source, objective, num_processes: int = 1) -> list[StepDataset]:
@@ -69,15 +53,8 @@ def test_all_micro_batches_of_an_objective_have_one_size(kind, tokenizer):  # no
     source = make_source(kind, tokenizer)
     objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
     (steps,) = fixed_steps(source, objective)
-    sizes: dict[int, set] = {}
-    for number in range(len(steps.plan(0)[1])):
-        for batch in steps[0, number, 0].micro_batches(torch.device("cpu")):
-            of_tensors = {
-                name: value.shape for name, value in batch.items() if isinstance(value, torch.Tensor)
-            }
-            longest = {name: value for name, value in batch.items() if name.startswith("max_length")}
-            sizes.setdefault(batch.get("component", 0), set()).add(str(of_tensors | longest))
-    assert [len(found) for found in sizes.values()] == [1] * len(steps.shapes)
+    assert set(sizes_of(steps)) == {1}
+    assert len(sizes_of(steps)) == len(steps.shapes)
 
 
 def packed(*lengths: int) -> dict:
@@ -91,7 +68,8 @@ def packed(*lengths: int) -> dict:
         "input_ids": ids,
         "position_ids": positions,
         "labels": labels,
-        "pair_label": torch.ones(len(lengths)),
+        "pair_label": torch.ones(len(lengths), dtype=torch.long),
+        "draws": torch.ones(1, sum(lengths)),
     } | both
 
 
@@ -102,6 +80,7 @@ def test_filling_holds_nothing_to_learn():
     assert filled["position_ids"][0].tolist() == [0, 1, 2, 0, 1, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0]
     assert filled["input_ids"][0, 5:].eq(0).all()
     assert filled["labels"][0, 5:].eq(IGNORE).all()
+    assert filled["draws"][0, 5:].isnan().all()
     assert filled["pair_label"].tolist() == [1, 1, *[IGNORE] * 5]
 
 
@@ -115,6 +94,7 @@ def test_what_does_not_fit_has_a_larger_size():
     assert wide.tokens == {"q": 128, "k": 128}
     assert wide.longest == {"q": 128, "k": 128}
     assert wide.widened(load[np.array([1])]) == wide
+    assert shape.widened(Load.of(packed(300), np.array([0]))).longest == {"q": 512, "k": 512}
 
 
 def test_sizes_are_filled_by_at_least_97_percent():
@@ -136,30 +116,6 @@ def test_positions_are_those_of_the_targets(tokenizer):  # noqa: F811
         assert found.tolist() == (batch["labels"][0] != IGNORE).nonzero()[:, 0].tolist()
 
 
-WAITS = ("_local_scalar_dense", "nonzero", "masked_select")
-"""Operations whose results, or their sizes, the host has to know."""
-
-
-class HostWatch(TorchDispatchMode):
-    """Collects the operations for which a GPU would have to be waited for."""
-
-    def __init__(self):
-        super().__init__()
-        self.found: list[str] = []
-
-    def __torch_dispatch__(self, function, types, arguments=(), options=None):
-        """Look at an operation, and carry it out."""
-        indices = arguments[1] if function is torch.ops.aten.index.Tensor else []
-        is_selection = any(each is not None and each.dtype == torch.bool for each in indices)
-        if is_selection or function.overloadpacket.__name__ in (
-            "_local_scalar_dense",
-            "nonzero",
-            "masked_select",
-        ):
-            self.found.append(str(function))
-        return function(*arguments, **(options or {}))
-
-
 @pytest.mark.parametrize(
     ("kind", "has_fixed_sizes"), [*((kind, True) for kind in PREDICTING), ("masked_language_modeling", False)]
 )
@@ -169,13 +125,7 @@ def test_no_step_of_one_size_waits_for_the_host(kind, has_fixed_sizes, tokenizer
     objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
     model = small_model(kind, len(tokenizer))
     steps = make_steps(source, objective, has_fixed_sizes=has_fixed_sizes)
-    batches = steps[0, 0, 0].micro_batches(torch.device("cpu"))
-    monkeypatch.setattr(torch.Tensor, "is_cpu", False)
-    monkeypatch.setattr(attention_kernels, "is_tracing", lambda: True)
-    for batch in batches:
-        with HostWatch() as watch:
-            sum(objective.losses(model, batch).values()).backward()
-        assert bool(watch.found) != has_fixed_sizes
+    assert {bool(found) for found in waits_of(model, objective, steps, monkeypatch)} == {not has_fixed_sizes}
 
 
 def test_micro_batches_of_one_size_travel_and_hold_as_many_tokens_as_they_may(tokenizer):  # noqa: F811
