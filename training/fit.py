@@ -172,6 +172,7 @@ class _Run:
             self.progress.cursor,
             num_workers=self.recipe.num_workers,
             pin_memory=self.accelerator.device.type == "cuda",
+            tell=self.tracker.say,
         )
         try:
             if not self.is_finished:

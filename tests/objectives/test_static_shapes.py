@@ -19,13 +19,14 @@ PREDICTING = [kind for kind in KINDS if kind != "character_language_modeling"]
 """Objectives of Transformers, whose micro-batches may have one size."""
 
 
-def small_model(kind: str, size: int):
+def small_model(kind: str, size: int, **changes: Any):
     """Build a small model that learns an objective, without dropout."""
     torch.manual_seed(0)
     config_class: Any = read({"kind": kind}).model_class.config_class
     sizes = {"vocab_size": size, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
     layers = {"num_layers": 2} if config_class is TercetSeq2SeqConfig else {"num_hidden_layers": 2}
-    config = config_class(**sizes, **layers, max_position_embeddings=2 * LENGTH, dropout=0.0)
+    sizes |= layers | {"max_position_embeddings": 2 * LENGTH, "dropout": 0.0} | changes
+    config = config_class(**sizes)
     return read({"kind": kind}).build_model(config).train()
 
 
