@@ -10,7 +10,7 @@ Shapes: N tokens of a packed stream, n targets, V vocabulary, C width, H query h
 width of a head, L layers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -121,10 +121,11 @@ def compute_outputs(
     if getattr(model.config, "type_vocab_size", 0) < 2:
         inputs.pop("token_type_ids", None)
     recorder = HeadRecorder() if needs.heads else None
+    layers: dict[nn.Module, list[Tensor]] = {}
     outputs: Any = base_of(model)(
         **inputs,
         use_cache=False,
-        output_hidden_states=needs.hidden,
+        layer_states=layers,
         **({} if recorder is None else {"kernel": recorder}),
     )
     states = outputs.last_hidden_state
@@ -135,7 +136,7 @@ def compute_outputs(
         logits,
         None,
         states[0],
-        hidden_of(model, outputs) if needs.hidden else {},
+        hidden_of(model, layers) if needs.hidden else {},
         {} if recorder is None else heads_of(model, recorder),
     )
 
@@ -145,21 +146,25 @@ def base_of(model: TercetPreTrainedModel) -> nn.Module:
     return model.get_submodule("model") if hasattr(model, "model") else model
 
 
-def hidden_of(model: TercetPreTrainedModel, outputs: Any) -> dict[str, tuple[Tensor, ...]]:
+def hidden_of(
+    model: TercetPreTrainedModel, layers: Mapping[nn.Module, Sequence[Tensor]]
+) -> dict[str, tuple[Tensor, ...]]:
     """Give the hidden states of each stack, (N, C) for every layer."""
-    names = stacks_of(model.config)
-    found = [f"{name}_hidden_states" for name in names] if len(names) > 1 else ["hidden_states"]
-    return {name: tuple(layer[0] for layer in outputs[key]) for name, key in zip(names, found, strict=True)}
+    return {name: tuple(state[0] for state in layers[stack]) for name, stack in stacks_in(model).items()}
 
 
 def heads_of(model: TercetPreTrainedModel, recorder: HeadRecorder) -> dict[str, tuple[Heads, ...]]:
     """Give what was noted in each stack, in the order of its layers."""
-    base, names = base_of(model), stacks_of(model.config)
-    stacks: Sequence[Any] = [base.get_submodule(name) for name in names] if len(names) > 1 else [base]
     return {
         name: tuple(recorder.found[layer.self_attention] for layer in stack.layers)
-        for name, stack in zip(names, stacks, strict=True)
+        for name, stack in stacks_in(model).items()
     }
+
+
+def stacks_in(model: TercetPreTrainedModel) -> dict[str, Any]:
+    """Find the stacks of a model."""
+    base, names = base_of(model), stacks_of(model.config)
+    return {name: base.get_submodule(name) if len(names) > 1 else base for name in names}
 
 
 class Learner(nn.Module):

@@ -108,10 +108,10 @@ class Distillation(Objective):
         found: ModelOutputs = model(batch, places.positions)
         losses: dict[str, Tensor] = {}
         if self.teacher_losses:
-            pair = (found, self.teacher.compute_outputs(batch, places.positions))
+            own, right = found, self.teacher.compute_outputs(batch, places.positions)
             if POSITIONS in batch:
-                pair = tuple(without_filling(each, batch, places.labels) for each in pair)
-            losses = {loss.name: loss.compute(*pair, batch) for loss in self.teacher_losses}
+                own, right = (without_filling(each, batch, places.labels) for each in (own, right))
+            losses = {loss.name: loss.compute(own, right, batch) for loss in self.teacher_losses}
         if self.base.term in self.weights:
             assert found.logits is not None
             losses[self.base.term] = cross_entropy_sum(

@@ -256,10 +256,10 @@ class TaskDistillation(Objective):
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum both; gradients reach the student alone."""
         found = self.labels.answers(model, without_targets(batch, *self.unread_by_student))
-        pair = found, self.ask_teacher(batch)
+        own, right = found, self.ask_teacher(batch)
         if self.labels.has_rows:
-            pair = tuple(counted(each, has_example(batch)) for each in pair)
-        losses = {"soft": self.labels.soft(*pair, batch)}
+            own, right = (counted(each, has_example(batch)) for each in (own, right))
+        losses = {"soft": self.labels.soft(own, right, batch)}
         if self.base.term in self.weights:
             losses[self.base.term] = self.labels.hard(found, batch)
         return losses

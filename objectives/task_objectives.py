@@ -129,8 +129,8 @@ class RegressionObjective(TextObjective):
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Sum over the texts."""
         labels = batch["labels"].float()
-        pair = (each.masked_fill(labels.isnan(), 0) for each in (outputs.float()[:, 0], labels))
-        return F.mse_loss(*pair, reduction="sum")
+        found = outputs.float()[:, 0].masked_fill(labels.isnan(), 0)
+        return F.mse_loss(found, labels.nan_to_num(), reduction="sum")
 
 
 def inputs_of(batch: Batch) -> Batch:

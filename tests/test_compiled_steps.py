@@ -6,11 +6,6 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from tercet.distill.losses import ReverseKLLoss, SoftTargetLoss
-from tercet.distill.model_outputs import Learner
-from tercet.distill.objective import Distillation, required_outputs
-from tercet.distill.state_losses import AttentionMapLoss, CosineLoss, HiddenStateLoss, RelationLoss
-from tercet.distill.teacher import LiveTeacher
 from tercet.training import compiling
 from tercet.training.compiling import CompiledBlocks
 
@@ -20,16 +15,12 @@ from .modeling.conftest import VARIANTS
 from .objectives.test_recipes import LENGTH, make_source, make_steps, read, tokenizer  # noqa: F401
 from .objectives.test_static_shapes import PREDICTING, small_model
 
-LOSSES = (SoftTargetLoss(5.0, 2.0), ReverseKLLoss(1.0, 2.0), CosineLoss(1.0), HiddenStateLoss(1.0))
-LOSSES += (AttentionMapLoss(1.0), RelationLoss(1.0, 2))
-GENERAL = ("masked_language_modeling", "causal_language_modeling", "translation")
-
 CASES = [
     *(("objective", kind) for kind in PREDICTING),
     *(("variant", name) for name in VARIANTS if name not in ("modern", "strided", "big_bird")),
     *(("task", name) for name in tasks.TASKS),
     *(("taught task", name) for name in tasks.TAUGHT),
-    *(("taught", kind) for kind in GENERAL),
+    *(("taught", kind) for kind in tasks.GENERAL),
 ]
 """What learns: an objective, an architecture, a task, or one of them from a teacher."""
 
@@ -46,10 +37,7 @@ def make(way: str, name: str, tokenizer):  # noqa: F811
     objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
     model = small_model(kind, len(tokenizer), **(VARIANTS[name] if way == "variant" else {}))
     if way == "taught":
-        needs = required_outputs(LOSSES)
-        teacher = LiveTeacher(small_model(kind, len(tokenizer)), needs, CPU, "fp32")
-        objective = Distillation(objective, 1.0, LOSSES, teacher)
-        model = Learner(model, objective.needs).train()
+        objective, model = tasks.taught(objective, model)
     return make_steps(make_source(kind, tokenizer), objective, has_fixed_sizes=True), objective, model
 
 

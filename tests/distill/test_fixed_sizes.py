@@ -1,12 +1,18 @@
 """Tasks, and what is learned of teachers, in micro-batches of one size: the same sums as in ragged ones."""
 
+import copy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from tercet.distill.losses import GeneralizedDivergenceLoss, LogitMSELoss, ReverseKLLoss, SoftTargetLoss
+from tercet.distill.model_outputs import Learner
+from tercet.distill.objective import Distillation, required_outputs
+from tercet.distill.state_losses import AttentionMapLoss, CosineLoss, HiddenStateLoss, RelationLoss
 from tercet.distill.task_objective import IS_LABELLED, SOFT, TaskDistillation
+from tercet.distill.teacher import LiveTeacher
 from tercet.finetune.chat_objective import ChatObjective
 from tercet.finetune.examples import LabelledExamples, numbers, vectors
 from tercet.finetune.generation import GenerationObjective
@@ -29,7 +35,10 @@ from tercet.training.batches import StepDataset
 from tercet.training.objective import IGNORE
 from tercet.training.packing import Ragged
 
-from ..fixed_sizes import as_on_a_gpu, learned, sizes_of, waits_of
+from ..fixed_sizes import CPU, as_on_a_gpu, learned, sizes_of, waits_of
+from ..objectives.test_recipes import LENGTH, make_source, read, tokenizer  # noqa: F401
+from ..objectives.test_recipes import make_steps as make_text_steps
+from ..objectives.test_static_shapes import small_model
 
 NEAR = {"rtol": 1e-4, "atol": 5e-5}
 NUM_EXAMPLES = 60
@@ -46,6 +55,9 @@ TASKS = {
     "chat": (ChatObjective(9, 64), TercetDecoderForCausalLM),
 }
 """What each task learns, and what learns it."""
+
+GENERAL = ("masked_language_modeling", "causal_language_modeling", "translation")
+"""Objectives that are learned from a teacher, too: of each member."""
 
 TAUGHT = [name for name, (objective, _) in TASKS.items() if type(objective) in SOFT]
 
@@ -112,12 +124,40 @@ def made(name: str, is_taught: bool):
     student = build(name)
     if not is_taught:
         return TASKS[name][0], student
-    settings = {"temperature": 2.0, "soft_weight": 1.0, "hard_weight": 1.0, "device": torch.device("cpu")}
+    settings = {"temperature": 2.0, "soft_weight": 1.0, "hard_weight": 1.0, "device": CPU}
     teacher = build(name, seed=1, hidden_size=16)
     return TaskDistillation(TASKS[name][0], teacher, student, precision="fp32", **settings), student
 
 
+def taught(objective, student):
+    """Let a student learn an objective and all that a teacher says, which has other weights."""
+    losses = [SoftTargetLoss(5.0, 2.0), ReverseKLLoss(1.0, 2.0), GeneralizedDivergenceLoss(1.0, 1.0, 0.5)]
+    losses += [LogitMSELoss(1.0), CosineLoss(1.0), HiddenStateLoss(1.0), AttentionMapLoss(1.0)]
+    losses += [RelationLoss(1.0, 2)]
+    model = copy.deepcopy(student)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    teacher = LiveTeacher(model, required_outputs(losses), CPU, "fp32")
+    found = Distillation(objective, 1.0, losses, teacher)
+    return found, Learner(student, found.needs).train()
+
+
 WAYS = [*((name, False) for name in TASKS), *((name, True) for name in TAUGHT)]
+
+
+@pytest.mark.parametrize("kind", GENERAL)
+def test_a_teacher_says_of_one_size_what_it_says_of_ragged_ones(kind, tokenizer, monkeypatch):  # noqa: F811
+    """Of targets, tokens and pairs of them."""
+    source = make_source(kind, tokenizer)
+    base = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective, model = taught(base, small_model(kind, len(tokenizer)))
+    ragged, fixed = (make_text_steps(source, objective, has_fixed_sizes=way) for way in (False, True))
+    expected = learned(model, objective, [ragged])
+    torch.testing.assert_close(learned(model, objective, [fixed]), expected, **NEAR)
+    with as_on_a_gpu(monkeypatch):
+        torch.testing.assert_close(learned(model, objective, [fixed]), expected, **NEAR)
+    assert not any(waits_of(model, objective, fixed, monkeypatch))
 
 
 @pytest.mark.parametrize(("name", "is_taught"), WAYS)
