@@ -25,7 +25,6 @@ from tercet.modeling import (
     TercetEncoderForSentenceEmbedding,
     TercetEncoderForSequenceClassification,
     TercetEncoderForTokenClassification,
-    TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
 from tercet.objectives.question_answering import QuestionAnsweringObjective
@@ -110,8 +109,7 @@ def build(name: str, seed: int = 0, **sizes: Any):
         "dropout": 0.0,
         "num_labels": {"number": 1, "spans": 2}.get(name, 3),
     }
-    depth = "num_layers" if model_class.config_class is TercetSeq2SeqConfig else "num_hidden_layers"
-    return model_class(model_class.config_class(**given | {depth: 2} | sizes)).train()
+    return model_class(model_class.config_class(**given | {"num_hidden_layers": 2} | sizes)).train()
 
 
 def make_steps(source, objective, **changes: Any) -> StepDataset:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.modeling import TercetSeq2SeqConfig
 from tercet.training.batches import StepDataset
 from tercet.training.objective import IGNORE
 from tercet.training.static_shapes import MULTIPLE, POSITIONS, SLACK, Load, Shape, fill, rounded
@@ -24,8 +23,7 @@ def small_model(kind: str, size: int, **changes: Any):
     torch.manual_seed(0)
     config_class: Any = read({"kind": kind}).model_class.config_class
     sizes = {"vocab_size": size, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
-    layers = {"num_layers": 2} if config_class is TercetSeq2SeqConfig else {"num_hidden_layers": 2}
-    sizes |= layers | {"max_position_embeddings": 2 * LENGTH, "dropout": 0.0} | changes
+    sizes |= {"num_hidden_layers": 2, "max_position_embeddings": 2 * LENGTH, "dropout": 0.0} | changes
     config = config_class(**sizes)
     return read({"kind": kind}).build_model(config).train()
 
