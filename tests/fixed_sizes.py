@@ -74,13 +74,13 @@ def as_on_a_gpu(monkeypatch) -> Iterator[None]:
         yield
 
 
-def waits_of(model, objective, steps: StepDataset, monkeypatch) -> list[list[str]]:
-    """List for each micro-batch of a step the operations that a GPU would be waited for."""
+def watched(model, objective, steps: StepDataset, monkeypatch) -> list[HostWatch]:
+    """Watch the micro-batches of a step."""
     batches = steps[0, 0, 0].micro_batches(CPU)
     found = []
     with as_on_a_gpu(monkeypatch):
         for batch in batches:
             with HostWatch() as watch:
                 sum(objective.losses(model, batch).values()).backward()
-            found.append(watch.found)
+            found.append(watch)
     return found

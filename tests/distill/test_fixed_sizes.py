@@ -34,7 +34,7 @@ from tercet.training.batches import StepDataset
 from tercet.training.objective import IGNORE
 from tercet.training.packing import Ragged
 
-from ..fixed_sizes import CPU, as_on_a_gpu, learned, sizes_of, waits_of
+from ..fixed_sizes import CPU, as_on_a_gpu, learned, sizes_of, watched
 from ..objectives.test_recipes import LENGTH, make_source, read, tokenizer  # noqa: F401
 from ..objectives.test_recipes import make_steps as make_text_steps
 from ..objectives.test_static_shapes import small_model
@@ -141,6 +141,14 @@ def taught(objective, student):
     return found, Learner(student, found.needs).train()
 
 
+ALONE = {"label": 534, "labels": 521, "number": 518, "tags": 501, "spans": 536, "choice": 555, "ranking": 598}
+FROM_A_TEACHER = {"label": 698, "labels": 693, "number": 662, "tags": 653, "spans": 713, "choice": 751}
+OPERATORS = {
+    False: ALONE | {"generation": 1218, "chat": 555},
+    True: FROM_A_TEACHER | {"ranking": 901, "generation": 1483},
+}
+"""Operators of a micro-batch through two layers that are not compiled, by torch 2.13: they may only fall."""
+
 WAYS = [*((name, False) for name in TASKS), *((name, True) for name in TAUGHT)]
 
 
@@ -155,7 +163,7 @@ def test_a_teacher_says_of_one_size_what_it_says_of_ragged_ones(kind, tokenizer,
     torch.testing.assert_close(learned(model, objective, [fixed]), expected, **NEAR)
     with as_on_a_gpu(monkeypatch):
         torch.testing.assert_close(learned(model, objective, [fixed]), expected, **NEAR)
-    assert not any(waits_of(model, objective, fixed, monkeypatch))
+    assert not any(watch.found for watch in watched(model, objective, fixed, monkeypatch))
 
 
 @pytest.mark.parametrize(("name", "is_taught"), WAYS)
@@ -175,4 +183,6 @@ def test_tasks_learn_of_one_size_what_they_learn_of_ragged_ones(name, is_taught,
     assert sizes_of(steps) == [1]
     with as_on_a_gpu(monkeypatch):
         torch.testing.assert_close(learned(model, objective, [steps]), expected, **NEAR)
-    assert not any(waits_of(model, objective, steps, monkeypatch))
+    for watch in watched(model, objective, steps, monkeypatch):
+        assert not watch.found
+        assert watch.count <= OPERATORS[is_taught][name] or not torch.__version__.startswith("2.13")
