@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, pairwise
+from math import ceil
 from typing import Any
 from zlib import crc32
 
@@ -202,12 +203,15 @@ class StepDataset:
             for batch in batches:
                 if (positions := objective.predicted(batch)) is not None:
                     loads.setdefault(batch.get(COMPONENT), []).append(Load.of(batch, positions.numpy()))
-        return {name: Shape.measured(own, self.num_parts(own), growth) for name, own in loads.items()}
+        return {
+            name: Shape.measured(own, self.num_parts(own, growth.tokens), growth)
+            for name, own in loads.items()
+        }
 
-    def num_parts(self, loads: Sequence[Load]) -> int:
-        """Count the micro-batches of steps like these, over all processes."""
-        tokens = max(int(load.lengths.sum()) for load in loads)
-        parts = -(-tokens // self.tokens_per_micro_batch)
+    def num_parts(self, loads: Sequence[Load], growth: float = 1.0) -> int:
+        """Count the micro-batches of steps like these, or of larger ones, over all processes."""
+        tokens = growth * max(int(load.lengths.sum()) for load in loads)
+        parts = ceil(tokens / self.tokens_per_micro_batch)
         return parts + -parts % self.num_processes
 
     def __getitem__(self, cursor: DataCursor) -> Step:

@@ -72,6 +72,7 @@ def test_all_tokens_are_the_live_teacher(member, recipe_of, tmp_path):
         torch.testing.assert_close(ours.states, theirs.states, rtol=1e-4, atol=1e-4)
         assert ours.tokens is None
         filled = cached.compute_outputs(*with_filling(batch, positions))
+        assert filled.logits is not None
         torch.testing.assert_close(filled.logits[: len(positions)], ours.logits)
         torch.testing.assert_close(filled.states[: ours.states.shape[0]], ours.states)
         assert [len(filled.logits), len(filled.states)] == [len(positions) + 2, len(ours.states) + 5]

@@ -11,7 +11,17 @@ from accelerate import Accelerator
 from tercet.training.batches import StepDataset
 from tercet.training.loop import accumulate_gradients
 from tercet.training.objective import IGNORE
-from tercet.training.static_shapes import MULTIPLE, POSITIONS, SLACK, Load, Shape, fill, rounded
+from tercet.training.static_shapes import (
+    MULTIPLE,
+    NO_GROWTH,
+    POSITIONS,
+    SLACK,
+    Growth,
+    Load,
+    Shape,
+    fill,
+    rounded,
+)
 
 from ..fixed_sizes import HostWatch, as_on_a_gpu, learned, sizes_of, watched
 from .test_recipes import KINDS, LENGTH, make_source, make_steps, read, tokenizer  # noqa: F401
@@ -96,6 +106,18 @@ def test_what_does_not_fit_has_a_larger_size():
     assert wide.longest == {"q": 128, "k": 128}
     assert wide.widened(load[np.array([1])]) == wide
     assert shape.widened(Load.of(packed(300), np.array([0]))).longest == {"q": 512, "k": 512}
+
+
+def test_sizes_are_raised_by_how_much_larger_other_steps_are():
+    """In tokens, in sequences and in the longest one."""
+    lengths = np.array([40, 60, 100, 200])
+    growth = Growth.of(lengths, [np.array([0, 1]), np.array([2]), np.array([3, 0, 1])], 2)
+    assert growth == (300 / 100, 3 / 2, 200 / 100)
+    load = Load({"q": lengths[:2], "k": lengths[:2]}, lengths[:2], np.array([3, 4]))
+    (small, large) = (Shape.measured([load], 1, each) for each in (NO_GROWTH, growth))
+    assert (small.tokens["q"], small.longest["q"]) == (128, 64)
+    assert (large.tokens["q"], large.longest["q"]) == (320, 128)
+    assert small.filling == 1 - 100 / 128
 
 
 def test_sizes_are_filled_by_at_least_97_percent():
