@@ -103,7 +103,9 @@ class Shape:
     tokens: dict[str, int]
     """N of each stream."""
     longest: dict[str, int]
-    """Tokens of the longest sequence of each stream."""
+    """Bound of the tokens of a sequence of each stream."""
+    cut: dict[str, int]
+    """Tokens of a sequence of filling: the most that a real one had, since models have a limit."""
     sequences: int
     """S."""
     positions: int
@@ -119,11 +121,9 @@ class Shape:
         most = {stream: max(int(load.tokens[stream].sum()) for load in loads) for stream in STREAMS}
         slack = growth.tokens * (SLACK if num_parts > 1 else 1.0)
         tokens = {stream: rounded(slack * each / num_parts) for stream, each in most.items()}
-        longest = {
-            stream: rounded(growth.longest * max(int(load.tokens[stream].max(initial=1)) for load in loads))
-            for stream in STREAMS
-        }
-        filling = max(-(-tokens[stream] // longest[stream]) for stream in STREAMS)
+        cut = {stream: max(int(load.tokens[stream].max(initial=1)) for load in loads) for stream in STREAMS}
+        longest = {stream: rounded(growth.longest * length) for stream, length in cut.items()}
+        filling = max(-(-tokens[stream] // cut[stream]) for stream in STREAMS)
         slack = SLACK_OF_COUNTS / num_parts
         sequences = slack * growth.sequences * max(len(load.positions) for load in loads)
         positions = slack * max(growth[:2]) * max(int(load.positions.sum()) for load in loads)
@@ -131,6 +131,7 @@ class Shape:
         found = cls(
             tokens,
             longest,
+            cut,
             rounded(sequences + filling),
             min(rounded(positions), tokens["q"]),
             real > sum(int(load.tokens["q"].sum()) for load in loads),
@@ -147,7 +148,7 @@ class Shape:
         room = self.sequences - len(load.positions)
         return int(load.positions.sum()) <= self.positions and all(
             load.tokens[stream].max(initial=0) <= self.longest[stream]
-            and 0 <= self.tokens[stream] - load.tokens[stream].sum() <= room * self.longest[stream]
+            and 0 <= self.tokens[stream] - load.tokens[stream].sum() <= room * self.cut[stream]
             for stream in STREAMS
         )
 
@@ -161,7 +162,7 @@ class Shape:
                 tokens[stream] *= 2
             while longest[stream] < own.max(initial=1):
                 longest[stream] *= 2
-        filling = max(-(-tokens[stream] // longest[stream]) for stream in STREAMS)
+        filling = max(-(-tokens[stream] // self.cut[stream]) for stream in STREAMS)
         sequences = max(self.sequences, rounded(len(load.positions) + filling))
         positions = max(self.positions, rounded(load.positions.sum()))
         return replace(self, tokens=tokens, longest=longest, sequences=sequences, positions=positions)
@@ -241,8 +242,8 @@ def fill(batch: Batch, shape: Shape) -> Batch:
     filled: Batch = {}
     num_new = shape.sequences - (len(batch["cu_seq_lens_q"]) - 1)
     new = {
-        stream: filling(shape.tokens[stream] - int(batch[f"cu_seq_lens_{stream}"][-1]), num_new, longest)
-        for stream, longest in shape.longest.items()
+        stream: filling(shape.tokens[stream] - int(batch[f"cu_seq_lens_{stream}"][-1]), num_new, cut)
+        for stream, cut in shape.cut.items()
     }
     for name, value in batch.items():
         if not isinstance(value, Tensor):

@@ -59,6 +59,14 @@ def test_micro_batches_of_one_size_are_learned_from_as_ragged_ones(kind, num_pro
     assert fixed[0][0, 0, 0].targets == ragged[0][0, 0, 0].targets
 
 
+def test_filling_fits_a_model_whose_positions_end_with_the_texts(tokenizer):  # noqa: F811
+    source = make_source(kind := "masked_language_modeling", tokenizer)
+    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    limits = {"position_embedding_type": "learned", "max_position_embeddings": LENGTH}
+    assert LENGTH % MULTIPLE
+    assert learned(small_model(kind, len(tokenizer), **limits), objective, fixed_steps(source, objective))
+
+
 @pytest.mark.parametrize("kind", PREDICTING)
 def test_all_micro_batches_of_an_objective_have_one_size(kind, tokenizer):  # noqa: F811
     source = make_source(kind, tokenizer)
@@ -85,7 +93,7 @@ def packed(*lengths: int) -> dict:
 
 
 def test_filling_holds_nothing_to_learn():
-    shape = Shape({"q": 16, "k": 16}, {"q": 5, "k": 5}, sequences=7, positions=4)
+    shape = Shape({"q": 16, "k": 16}, {"q": 64, "k": 64}, {"q": 5, "k": 5}, sequences=7, positions=4)
     filled = fill(packed(3, 2), shape)
     assert filled["cu_seq_lens_q"].tolist() == [0, 3, 5, 10, 15, 16, 16, 16]
     assert filled["position_ids"][0].tolist() == [0, 1, 2, 0, 1, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0]
@@ -96,7 +104,8 @@ def test_filling_holds_nothing_to_learn():
 
 
 def test_what_does_not_fit_has_a_larger_size():
-    shape = Shape({"q": 64, "k": 64}, {"q": 64, "k": 64}, sequences=64, positions=64)
+    size = {"q": 64, "k": 64}
+    shape = Shape(size, size, size, sequences=64, positions=64)
     batch = packed(70, 10)
     load = Load.of(batch, np.array([0, 70]))
     assert not shape.holds(load)
