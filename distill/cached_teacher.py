@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from ..text.corpus import token_kind
-from ..training.objective import Batch
+from ..training.objective import IGNORE, INDEX, Batch
 from ..training.packing import stretches
+from ..training.static_shapes import POSITIONS
 from .cache import ABOUT, KINDS, Binding
 from .model_outputs import ModelOutputs
 
@@ -62,22 +63,24 @@ class CachedTeacher:
 
     def compute_outputs(self, batch: Batch, positions: Tensor) -> ModelOutputs:
         """Look up what the teacher made of a batch's examples."""
-        index = batch["index"].cpu().numpy()
+        index = batch[INDEX].numpy()
+        index, is_whole = index[index != IGNORE], POSITIONS not in batch
         targets = rows_of(self.target_offsets, index)
-        assert len(targets) == len(positions)
+        assert len(targets) == len(positions) or not is_whole
+        stream = batch.get("decoder_input_ids", batch["input_ids"])
         return ModelOutputs(
-            self._floats(self.values, targets),
-            None if self.tokens is None else self._on_device(self.tokens[targets].astype(np.int64)),
-            self._floats(self.states, rows_of(self.token_offsets, index)),
+            self._rows(self.values, targets, len(positions), np.float32),
+            None if self.tokens is None else self._rows(self.tokens, targets, len(positions), np.int64),
+            self._rows(self.states, rows_of(self.token_offsets, index), stream.shape[1], np.float32),
             {},
             {},
         )
 
-    def _floats(self, values: np.ndarray, rows: np.ndarray) -> Tensor:
-        return self._on_device(values[rows].astype(np.float32))
-
-    def _on_device(self, values: np.ndarray) -> Tensor:
-        return torch.from_numpy(values).to(self.device)
+    def _rows(self, values: np.ndarray, rows: np.ndarray, count: int, kind: type) -> Tensor:
+        """Bring rows to the device, and zeros behind them for what is filling."""
+        found = np.zeros((count, values.shape[1]), dtype=kind)
+        found[: len(rows)] = values[rows]
+        return torch.from_numpy(found).to(self.device, non_blocking=True)
 
 
 def rows_of(edges: np.ndarray, index: np.ndarray) -> np.ndarray:

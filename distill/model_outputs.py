@@ -10,15 +10,16 @@ Shapes: N tokens of a packed stream, n targets, V vocabulary, C width, H query h
 width of a head, L layers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from ..modeling import TercetPreTrainedModel
 from ..modeling.attention import SelfAttention
 from ..modeling.attention_kernels import choose_kernel
-from ..training.objective import Batch
+from ..training.objective import IGNORE, Batch, counted, has_example
 from .layers import stacks_of
 
 READ = {
@@ -65,6 +66,31 @@ class ModelOutputs(NamedTuple):
     """Stack -> the heads of each layer."""
 
 
+def without_filling(outputs: ModelOutputs, batch: Batch, labels: Tensor) -> ModelOutputs:
+    """Leave out what a model makes of filling, where nothing is to be compared, or make it a constant.
+
+    Args:
+        outputs: Of a model.
+        batch: Of a fixed size.
+        labels: At its positions (n,), `IGNORE` where there is no target.
+    """
+    is_target, has_states = labels != IGNORE, {}
+    for stack, side in (("decoder", "q"), ("encoder", "k")):
+        bounds = batch[f"cu_seq_lens_{side}"]
+        num_tokens = (bounds.diff() * has_example(batch)).sum()
+        name = "decoder_input_ids" if stack == "decoder" and "decoder_input_ids" in batch else "input_ids"
+        has_states[stack] = torch.arange(batch[name].shape[1], device=bounds.device) < num_tokens
+    return outputs._replace(
+        logits=None if outputs.logits is None else counted(outputs.logits, is_target),
+        tokens=None if outputs.tokens is None else counted(outputs.tokens, is_target),
+        states=counted(outputs.states, has_states["decoder"], 1.0),
+        hidden={
+            stack: tuple(counted(layer, has_states[stack], 1.0) for layer in layers)
+            for stack, layers in outputs.hidden.items()
+        },
+    )
+
+
 class HeadRecorder:
     """A kernel of attention that records what it is given, and lets the usual one compute."""
 
@@ -95,10 +121,11 @@ def compute_outputs(
     if getattr(model.config, "type_vocab_size", 0) < 2:
         inputs.pop("token_type_ids", None)
     recorder = HeadRecorder() if needs.heads else None
+    layers: dict[nn.Module, list[Tensor]] = {}
     outputs: Any = base_of(model)(
         **inputs,
         use_cache=False,
-        output_hidden_states=needs.hidden,
+        layer_states=layers,
         **({} if recorder is None else {"kernel": recorder}),
     )
     states = outputs.last_hidden_state
@@ -109,7 +136,7 @@ def compute_outputs(
         logits,
         None,
         states[0],
-        hidden_of(model, outputs) if needs.hidden else {},
+        hidden_of(model, layers) if needs.hidden else {},
         {} if recorder is None else heads_of(model, recorder),
     )
 
@@ -119,21 +146,25 @@ def base_of(model: TercetPreTrainedModel) -> nn.Module:
     return model.get_submodule("model") if hasattr(model, "model") else model
 
 
-def hidden_of(model: TercetPreTrainedModel, outputs: Any) -> dict[str, tuple[Tensor, ...]]:
+def hidden_of(
+    model: TercetPreTrainedModel, layers: Mapping[nn.Module, Sequence[Tensor]]
+) -> dict[str, tuple[Tensor, ...]]:
     """Give the hidden states of each stack, (N, C) for every layer."""
-    names = stacks_of(model.config)
-    found = [f"{name}_hidden_states" for name in names] if len(names) > 1 else ["hidden_states"]
-    return {name: tuple(layer[0] for layer in outputs[key]) for name, key in zip(names, found, strict=True)}
+    return {name: tuple(state[0] for state in layers[stack]) for name, stack in stacks_in(model).items()}
 
 
 def heads_of(model: TercetPreTrainedModel, recorder: HeadRecorder) -> dict[str, tuple[Heads, ...]]:
     """Give what was noted in each stack, in the order of its layers."""
-    base, names = base_of(model), stacks_of(model.config)
-    stacks: Sequence[Any] = [base.get_submodule(name) for name in names] if len(names) > 1 else [base]
     return {
         name: tuple(recorder.found[layer.self_attention] for layer in stack.layers)
-        for name, stack in zip(names, stacks, strict=True)
+        for name, stack in stacks_in(model).items()
     }
+
+
+def stacks_in(model: TercetPreTrainedModel) -> dict[str, Any]:
+    """Find the stacks of a model."""
+    base, names = base_of(model), stacks_of(model.config)
+    return {name: base.get_submodule(name) if len(names) > 1 else base for name in names}
 
 
 class Learner(nn.Module):

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from ..modeling.cross_entropy import cross_entropy_sum
 from ..objectives.token_objective import TokenObjective, token_scores
 from ..training.examples import gather
-from ..training.objective import Batch, Example, Objective
+from ..training.objective import INDEX, Batch, Example, Objective
 from ..training.packing import Ragged
+from ..training.static_shapes import POSITIONS
 from .losses import DistillationLoss
-from .model_outputs import ModelOutputs, RequiredOutputs
+from .model_outputs import ModelOutputs, RequiredOutputs, without_filling
 from .on_policy import OnPolicy
 
 
@@ -85,8 +86,12 @@ class Distillation(Objective):
         """Make the objective's batch; `index` (S,) says which example each sequence is."""
         batch = self.base.collate(examples, rng)
         index: Ragged = gather(examples, "index")
-        batch |= {"index": as_tensor(index.values)}
+        batch |= {INDEX: as_tensor(index.values)}
         return batch if self.on_policy is None else self.on_policy.draw(batch, rng)
+
+    def predicted(self, batch: Batch) -> Tensor | None:
+        """List the positions of the targets; what a student writes has no fixed size."""
+        return None if self.on_policy is not None else self.base.predicted(batch)
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the targets of the objective and of each distillation loss; the student may write them."""
@@ -103,8 +108,10 @@ class Distillation(Objective):
         found: ModelOutputs = model(batch, places.positions)
         losses: dict[str, Tensor] = {}
         if self.teacher_losses:
-            right = self.teacher.compute_outputs(batch, places.positions)
-            losses = {loss.name: loss.compute(found, right, batch) for loss in self.teacher_losses}
+            own, right = found, self.teacher.compute_outputs(batch, places.positions)
+            if POSITIONS in batch:
+                own, right = (without_filling(each, batch, places.labels) for each in (own, right))
+            losses = {loss.name: loss.compute(own, right, batch) for loss in self.teacher_losses}
         if self.base.term in self.weights:
             assert found.logits is not None
             losses[self.base.term] = cross_entropy_sum(

@@ -29,6 +29,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from ..modeling import TercetPreTrainedModel
 from ..modeling.prepacked_weights import prepacked_weights
 from ..objectives.causal_language_modeling import CausalLanguageModeling
+from ..objectives.task_objectives import in_rows
 from ..objectives.teacher_forcing import TeacherForcing
 from ..objectives.token_objective import OutputPositions, TokenObjective
 from ..training.evaluation import evaluation_mode
@@ -37,7 +38,6 @@ from ..training.sharding import sharding_plugin
 from .losses import DistillationLoss, VocabularyLoss
 from .model_outputs import base_of
 from .recipe import GeneralRecipe, OnPolicyRecipe
-from .state_losses import rows
 
 BEGINNINGS = "beginnings"
 """In a batch that is written: how many labels of each sequence are given (S,)."""
@@ -141,7 +141,7 @@ class OnPolicy:
     def read_sources(self, batch: Batch) -> dict[str, Any]:
         """Let the encoder read the sources, and give what the decoder is called with first."""
         bounds = batch["cu_seq_lens_k"]
-        ids = rows(batch["input_ids"][0], bounds)
+        ids = in_rows(batch["input_ids"][0], bounds, batch["max_length_k"], 0)
         mask = (torch.arange(ids.shape[1], device=ids.device) < bounds.diff()[:, None]).long()
         encoder: Any = base_of(self.student).get_submodule("encoder")
         states = encoder(input_ids=ids, attention_mask=mask).last_hidden_state

@@ -10,10 +10,10 @@ heads of relations.
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
 from ..modeling.cross_entropy import at_least_float32
-from ..training.objective import Batch
+from ..objectives.task_objectives import in_rows
+from ..training.objective import Batch, has_example
 from .layers import paired_layers
 from .losses import DistillationLoss
 from .model_outputs import Heads, ModelOutputs, RequiredOutputs
@@ -101,7 +101,7 @@ class AttentionMapLoss(DistillationLoss):
         for stack, own in student.heads.items():
             theirs, bounds = teacher.heads[stack], bounds_of(batch, stack)
             pairs = paired_layers(len(own), len(theirs))[1:]
-            allowed = may_read(bounds, is_causal=stack == "decoder")
+            allowed = may_read(batch, stack)
             totals.append(
                 mean_of([self.distance(own[i - 1], theirs[j - 1], bounds, allowed) for i, j in pairs])
             )
@@ -109,7 +109,8 @@ class AttentionMapLoss(DistillationLoss):
 
     def distance(self, own: Heads, theirs: Heads, bounds: Tensor, allowed: Tensor) -> Tensor:
         """Sum over the tokens the squared distances of two layers' scores, as means over heads and keys."""
-        difference = scores_of(own, bounds) - scores_of(theirs, bounds)  # (S, H, T, T)
+        sizes = bounds, allowed.shape[-1]
+        difference = scores_of(own, *sizes) - scores_of(theirs, *sizes)  # (S, H, T, T)
         squares = difference.square().masked_fill(~allowed[:, None], 0.0).mean(1)  # (S, T, T)
         return (squares.sum(-1) / allowed.sum(-1).clamp(min=1)).sum()
 
@@ -147,7 +148,7 @@ class RelationLoss(DistillationLoss):
         totals = []
         for stack, own in student.heads.items():
             bounds = bounds_of(batch, stack)
-            allowed = may_read(bounds, is_causal=stack == "decoder")
+            allowed = may_read(batch, stack)
             theirs = teacher.heads[stack][self.teacher_layer]
             for ours, right in zip(own[-1], theirs, strict=True):
                 totals.append(self.divergence(ours, right, bounds, allowed))
@@ -163,7 +164,8 @@ class RelationLoss(DistillationLoss):
     def relation(self, vectors: Tensor, bounds: Tensor, allowed: Tensor) -> Tensor:
         """Give the log-probabilities with which tokens relate to each other, (S, R, T, T)."""
         stream = at_least_float32(vectors).transpose(0, 1).flatten(1)  # (N, H D)
-        parts = rows(stream, bounds).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (S, R, T, d)
+        rows = in_rows(stream, bounds, allowed.shape[-1], 0.0)
+        parts = rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (S, R, T, d)
         scores = parts @ parts.mT / parts.shape[-1] ** 0.5
         # Rows that are pads relate to themselves alone: their softmax has to be finite.
         itself = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
@@ -172,33 +174,34 @@ class RelationLoss(DistillationLoss):
         return scores.masked_fill(~kept[:, None], 0.0)
 
 
-def scores_of(heads: Heads, bounds: Tensor) -> Tensor:
+def scores_of(heads: Heads, bounds: Tensor, longest: int) -> Tensor:
     """Give the scaled products of queries and keys of each sequence, (S, H, T, T)."""
     groups = len(heads.query) // len(heads.key)
     key = heads.key.repeat_interleave(groups, dim=0)
     query, key = (
-        rows(at_least_float32(x).transpose(0, 1), bounds).transpose(1, 2) for x in (heads.query, key)
+        in_rows(at_least_float32(x).transpose(0, 1), bounds, longest, 0.0).transpose(1, 2)
+        for x in (heads.query, key)
     )
     return query @ key.mT / query.shape[-1] ** 0.5
 
 
-def rows(stream: Tensor, bounds: Tensor) -> Tensor:
-    """Lay the sequences of a stream (N, ...) below each other, (S, T, ...), with zeros behind their ends."""
-    return pad_sequence(list(stream.split(bounds.diff().tolist())), batch_first=True)
-
-
-def may_read(bounds: Tensor, *, is_causal: bool) -> Tensor:
-    """Tell which keys of its sequence each query may read, (S, T, T); pads ask nothing."""
-    lengths = bounds.diff().long()
-    places = torch.arange(int(lengths.max()), device=bounds.device)
+def may_read(batch: Batch, stack: str) -> Tensor:
+    """Tell which keys of its sequence each query may read, (S, T, T); pads and filling ask nothing."""
+    lengths = bounds_of(batch, stack).diff().long() * has_example(batch)
+    places = torch.arange(batch[f"max_length_{side_of(stack)}"], device=lengths.device)
     is_real = places < lengths[:, None]
     allowed = is_real[:, :, None] & is_real[:, None]
-    return allowed & (places[:, None] >= places) if is_causal else allowed
+    return allowed & (places[:, None] >= places) if stack == "decoder" else allowed
 
 
 def bounds_of(batch: Batch, stack: str) -> Tensor:
     """Find where the sequences of a stack's stream begin and end."""
-    return batch["cu_seq_lens_q" if stack == "decoder" else "cu_seq_lens_k"]
+    return batch[f"cu_seq_lens_{side_of(stack)}"]
+
+
+def side_of(stack: str) -> str:
+    """Tell which bounds a stack's stream has."""
+    return "q" if stack == "decoder" else "k"
 
 
 def stack_pairs(

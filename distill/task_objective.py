@@ -33,8 +33,9 @@ from ..objectives.task_objectives import (
 )
 from ..objectives.token_objective import without_targets
 from ..training.examples import gather, has_field
-from ..training.objective import Batch, Example, Objective
+from ..training.objective import IGNORE, INDEX, Batch, Example, Objective, counted, has_example
 from ..training.precision import choose_precision, products_in
+from ..training.static_shapes import POSITIONS
 from .teacher import constant, moved
 
 IS_LABELLED = "is_labelled"
@@ -55,6 +56,9 @@ class SoftLabels(ABC, Generic[Base]):
         temperature: Of both answers, where they are distributions.
     """
 
+    has_rows = True
+    """Whether each sequence has one answer, and filling none that counts."""
+
     def __init__(self, base: Base, temperature: float):
         self.base = base
         self.temperature = temperature
@@ -67,8 +71,9 @@ class SoftLabels(ABC, Generic[Base]):
         """Sum the task's own loss over the rows that have labels."""
         if IS_LABELLED not in batch:
             return self.base.loss(found, batch)
-        chosen = batch[IS_LABELLED] > 0
-        return self.base.loss(found[chosen], batch | {"labels": batch["labels"][chosen]})
+        chosen, labels = batch[IS_LABELLED] > 0, batch["labels"]
+        blank = torch.nan if labels.is_floating_point() else IGNORE
+        return self.base.loss(counted(found, chosen), batch | {"labels": counted(labels, chosen, blank)})
 
     @abstractmethod
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
@@ -111,14 +116,16 @@ class SoftNumber(SoftLabels[RegressionObjective]):
 class SoftTags(SoftLabels[TaggingObjective]):
     """A label for every word: answers (N, L), of which those at the words' first tokens count."""
 
+    has_rows = False
+
     def hard(self, found: Tensor, batch: Batch) -> Tensor:
         """Sum over the words that have labels: others are marked as no targets."""
         return self.base.loss(found, batch)
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
         """Match the distributions over the labels of words."""
-        is_word = batch["words"][0] != NO_WORD
-        return divergence(found[is_word], right[is_word], self.temperature)
+        is_word = batch["words"][0] > NO_WORD
+        return divergence(counted(found, is_word), counted(right, is_word), self.temperature)
 
     def count(self, batch: Batch) -> Tensor:
         """Count the words."""
@@ -148,6 +155,8 @@ class SoftChoice(SoftLabels[MultipleChoiceObjective]):
 class SoftRanks(SoftLabels[RankingObjective]):
     """Vectors of texts, (S, C), whose cosines say which belong together; C may differ."""
 
+    has_rows = False
+
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
         """Match, for each query, the distributions over the documents of its group."""
         own, theirs = (self.base.contest(vectors, batch)[0] for vectors in (found, right))
@@ -157,17 +166,25 @@ class SoftRanks(SoftLabels[RankingObjective]):
 class SoftTokens(SoftLabels[GenerationObjective]):
     """A text: answers are the logits of each of the target's tokens (Kim and Rush, 2016, section 3.1)."""
 
+    has_rows = False
+
     def answers(self, model: nn.Module, batch: Batch) -> Tensor:
         """Let a model expect the tokens of the targets, each from the true ones before it."""
-        return model(**without_targets(batch, "labels", "index")).logits[0]
+        return model(**without_targets(batch, "labels", INDEX)).logits[0]
 
     def hard(self, found: Tensor, batch: Batch) -> Tensor:
         """Sum the cross-entropy of the targets' tokens."""
-        return F.cross_entropy(at_least_float32(found), batch["labels"][0], reduction="sum")
+        return F.cross_entropy(at_least_float32(found), self.goals(batch), reduction="sum")
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
         """Match the distributions over the vocabulary."""
-        return divergence(found, right, self.temperature)
+        is_target = self.goals(batch) != IGNORE
+        return divergence(counted(found, is_target), counted(right, is_target), self.temperature)
+
+    def goals(self, batch: Batch) -> Tensor:
+        """Give the tokens that answers are for, (N,)."""
+        labels = batch["labels"][0]
+        return labels[batch[POSITIONS]] if POSITIONS in batch else labels
 
 
 SOFT: dict[type[TaskObjective[Any]], type[SoftLabels[Any]]] = {
@@ -228,6 +245,10 @@ class TaskDistillation(Objective):
             batch[IS_LABELLED] = torch.from_numpy(gather(examples, IS_LABELLED).values)
         return batch
 
+    def predicted(self, batch: Batch) -> Tensor | None:
+        """List what the task reads."""
+        return self.base.predicted(batch)
+
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count what has labels, and what the teacher answers."""
         return {self.base.term: self.labels.count_labelled(batch), "soft": self.labels.count(batch)}
@@ -235,7 +256,10 @@ class TaskDistillation(Objective):
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum both; gradients reach the student alone."""
         found = self.labels.answers(model, without_targets(batch, *self.unread_by_student))
-        losses = {"soft": self.labels.soft(found, self.ask_teacher(batch), batch)}
+        own, right = found, self.ask_teacher(batch)
+        if self.labels.has_rows:
+            own, right = (counted(each, has_example(batch)) for each in (own, right))
+        losses = {"soft": self.labels.soft(own, right, batch)}
         if self.base.term in self.weights:
             losses[self.base.term] = self.labels.hard(found, batch)
         return losses

@@ -79,6 +79,10 @@ class ChatObjective(TaskObjective[Answered]):
         """Count the tokens of the assistant's turns."""
         return {self.term: is_target(batch).sum()}
 
+    def predicted(self, batch: Batch) -> Tensor:
+        """List the positions before the targets."""
+        return is_target(batch)[0].nonzero()[:, 0] - 1
+
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the cross-entropy of the targets; nothing is written."""
         return {self.term: model(**read_by(batch), labels=batch["labels"], reduction="sum").loss}

@@ -71,6 +71,10 @@ class GenerationObjective(TaskObjective[Written]):
         """Count the tokens of the targets."""
         return {self.term: torch.tensor(batch["labels"].numel(), device=batch["labels"].device)}
 
+    def predicted(self, batch: Batch) -> Tensor:
+        """List all positions of the targets."""
+        return torch.arange(batch["labels"].shape[1])
+
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the cross-entropy of the targets' tokens; nothing is written."""
         return {self.term: model(**without_targets(batch, "index"), reduction="sum").loss}

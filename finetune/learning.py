@@ -176,6 +176,7 @@ def training_of(
         schedule=ScheduleRecipe(kind=schedule.schedule, warmup_ratio=schedule.warmup_ratio),
         max_grad_norm=schedule.max_grad_norm,
         precision=schedule.precision,
+        compile=schedule.compile,
         seed=seed,
         evaluate_every=evaluate_every,
         checkpoint_every=evaluate_every,

@@ -20,15 +20,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling.packing import bounds_of, longest
+from ..modeling.packing import longest
 from ..objectives.streams import one_stream
-from ..objectives.task_objectives import TaskObjective, in_rows, inputs_of
+from ..objectives.task_objectives import TaskObjective, first_tokens, in_rows, inputs_of, texts_within
 from ..text.bad_records import RowError
 from ..text.row_files import number_of
 from ..text.rows import texts_of, values_of
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example
 from ..training.packing import Ragged, boundaries, restarting_positions
+from ..training.static_shapes import POSITIONS
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers
 from .frames import separate_pairs
@@ -55,13 +56,19 @@ class MultipleChoiceObjective(TaskObjective[Tensor]):
             batch["labels"] = torch.from_numpy(gather(examples, "labels").values)
         return batch
 
+    def predicted(self, batch: Batch) -> Tensor:
+        """List the first tokens of the choices."""
+        return first_tokens(batch)
+
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
         """Scores of the choices of each row (S, K), -inf where it has fewer than others."""
-        bounds = bounds_of(batch["position_ids"])
-        of_choices = {f"cu_seq_lens_{side}": bounds for side in "qk"}
-        of_choices |= {f"max_length_{side}": longest(bounds) for side in "qk"}
-        scores = model(**inputs_of(batch) | of_choices).logits[0]  # (C,)
-        return in_rows(scores, torch.searchsorted(bounds, batch["cu_seq_lens_q"]), -torch.inf)
+        texts = texts_within(batch)
+        of_choices = {f"cu_seq_lens_{side}": texts.bounds for side in "qk"}
+        if is_ragged := POSITIONS not in batch:
+            of_choices |= {f"max_length_{side}": longest(texts.bounds) for side in "qk"}
+        scores = model(**inputs_of(batch) | of_choices).logits[0, texts.numbers]  # (C,)
+        edges = torch.searchsorted(texts.begins, batch["cu_seq_lens_q"].long())
+        return in_rows(scores, edges, longest(edges) if is_ragged else len(scores), -torch.inf)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Sum over the rows."""

@@ -127,6 +127,8 @@ class FineTuningSchedule:
     """Early stopping: number of evaluations without a better score after which a run ends; off by default."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Precision of matrix products; weights stay in fp32."""
+    compile: bool | Literal["auto"] = "auto"
+    """Whether layers are compiled; see `TrainingRecipe`."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1)] = (0,)
     """One run per seed; runs differ in the new head, the order of rows and dropout."""
     num_workers: Workers = "auto"

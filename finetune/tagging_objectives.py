@@ -76,6 +76,9 @@ class TaggingObjective(WordObjective[Tensor]):
 class SentenceTaggingObjective(WordObjective[TercetTaggerOutput]):
     """Likelihood of all labels of a sentence, as the tagger itself computes it."""
 
+    def predicted(self, batch: Batch) -> None:
+        """No fixed sizes: a tagger is recurrent, and has no layers to be compiled."""
+
     def outputs(self, model: nn.Module, batch: Batch) -> TercetTaggerOutput:
         """Loss and best labels."""
         inputs = {name: value for name, value in inputs_of(batch).items() if name != "words"}

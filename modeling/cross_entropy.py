@@ -19,6 +19,7 @@ from transformers.utils import logging
 
 from .prepacked_weights import is_plain
 from .targets import IGNORE, checked_labels, require_size
+from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)
 
@@ -73,11 +74,13 @@ def lm_head_loss(
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
     is_selected: bool = False,
+    chunk: "LossChunk | None" = None,
 ) -> Tensor:
     """Cross-entropy of `labels` (B, T) under `head(transform(hidden_states))`, computed at targets only.
 
     A head that is not a plain linear layer (wrapped by PEFT, quantized) is called, and its logits held. If
-    targets are selected already, all positions are computed, so that no size depends on the data.
+    targets are selected already, all positions are computed, so that no size depends on the data. `chunk` is
+    the caller's, who may have compiled it.
     """
     require_size(labels, hidden_states.shape[:-1])
     is_target = labels != IGNORE
@@ -87,7 +90,14 @@ def lm_head_loss(
         hidden_states, labels = transform(hidden_states[is_target]), labels[is_target]
     if is_plain(head):
         total = linear_cross_entropy(
-            hidden_states, head.weight, head.bias, labels, label_smoothing, z_loss, has_gaps=is_selected
+            hidden_states,
+            head.weight,
+            head.bias,
+            labels,
+            label_smoothing,
+            z_loss,
+            has_gaps=is_selected,
+            chunk=chunk,
         )
     else:
         logger.warning_once(
@@ -157,6 +167,7 @@ def linear_cross_entropy(
     z_loss: float = 0.0,
     *,
     has_gaps: bool = False,
+    chunk: "LossChunk | None" = None,
 ) -> Tensor:
     """Sum of the cross-entropies of `labels` (N,) under the logits of a linear layer, chunk by chunk.
 
@@ -173,6 +184,7 @@ def linear_cross_entropy(
         z_loss: Weight of the squares of log Z; see `LossArguments`. The softmax is float32's then, because
             the factors of so small a weight are nothing to a probability in 16 bits.
         has_gaps: Whether some labels may be `IGNORE`, where there is no target.
+        chunk: Computes a chunk; by default, one that is not compiled.
 
     Raises:
         ValueError: If a label is not in [0, V); see `checked_labels`.
@@ -180,7 +192,7 @@ def linear_cross_entropy(
     labels = checked_labels(labels, len(weight))
     device = hidden_states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-    settings = (label_smoothing, z_loss, dtype, has_gaps)
+    settings = (label_smoothing, z_loss, dtype, has_gaps, chunk or LossChunk())
     return _LinearCrossEntropy.apply(hidden_states, weight, bias, labels, *settings)
 
 
@@ -196,6 +208,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         z_loss: float,
         dtype: torch.dtype,
         has_gaps: bool,
+        chunk: "LossChunk",
     ) -> Tensor:
         with torch.autocast(hidden_states.device.type, enabled=False):
             d_hidden = torch.empty_like(hidden_states)
@@ -203,19 +216,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
             cast_weight, cast_bias = weight.to(dtype), None if bias is None else bias.to(dtype)
             bytes_per_logit = dtype.itemsize if not z_loss else max(dtype.itemsize, BYTES_WITH_Z_LOSS)
             for rows in _chunks(len(labels), len(weight) * bytes_per_logit, hidden_states.device):
-                states = hidden_states[rows].to(dtype)
-                logits = F.linear(states, cast_weight, cast_bias)
-                classes = labels[rows].clamp(min=0) if has_gaps else labels[rows]
-                loss, d_logits = _softmax_gradient(logits, classes, label_smoothing, z_loss)
-                if has_gaps:
-                    is_gap = labels[rows] == IGNORE
-                    loss, d_logits = loss.masked_fill(is_gap, 0), d_logits.masked_fill_(is_gap[:, None], 0)
-                losses.append(loss.sum())
-                d_hidden[rows] = d_logits @ cast_weight
-                # Transposed (C, V): a CPU multiplies the long side faster as columns than as rows.
-                d_weight = _accumulated(d_weight, states.T @ d_logits)
-                if bias is not None:
-                    d_bias = _accumulated(d_bias, d_logits.sum(0))
+                streams = hidden_states[rows], cast_weight, cast_bias, labels[rows]
+                loss, d_hidden[rows], of_weight, of_bias = chunk(
+                    *streams, label_smoothing, z_loss, has_gaps=has_gaps
+                )
+                losses.append(loss)
+                d_weight = _accumulated(d_weight, of_weight)
+                d_bias = None if of_bias is None else _accumulated(d_bias, of_bias)
         ctx.save_for_backward(d_hidden, d_weight, d_bias)
         ctx.dtype = weight.dtype
         return torch.stack(losses).sum()
@@ -229,7 +236,37 @@ class _LinearCrossEntropy(torch.autograd.Function):
         of_weight = torch.empty_like(d_weight.T, dtype=ctx.dtype, memory_format=torch.contiguous_format)
         torch.mul(d_weight.T, gradient, out=of_weight)
         of_bias = None if d_bias is None else (d_bias * gradient).to(ctx.dtype)
-        return d_hidden * gradient.to(d_hidden.dtype), of_weight, of_bias, *[None] * 5
+        return d_hidden * gradient.to(d_hidden.dtype), of_weight, of_bias, *[None] * 6
+
+
+class LossChunk(nn.Module):
+    """The loss of a chunk of targets, with its gradients: a module, to be compiled with the layers."""
+
+    is_compiled_with_layers = True
+
+    def forward(
+        self,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        label_smoothing: float,
+        z_loss: float,
+        *,
+        has_gaps: bool,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Sum the loss of labels (n,), and find the gradients of states (n, C), weight (C, V) and bias."""
+        states = states.to(weight.dtype)
+        logits = F.linear(states, weight, bias)
+        classes = labels.clamp(min=0) if has_gaps else labels
+        compute = _fused_gradient if is_tracing() else _softmax_gradient
+        loss, d_logits = compute(logits, classes, label_smoothing, z_loss)
+        if has_gaps:
+            is_gap = labels == IGNORE
+            loss, d_logits = loss.masked_fill(is_gap, 0), d_logits.masked_fill_(is_gap[:, None], 0)
+        # Transposed (C, V): a CPU multiplies the long side faster as columns than as rows.
+        gradients = d_logits @ weight, states.T @ d_logits, None if bias is None else d_logits.sum(0)
+        return loss.sum(), *gradients
 
 
 def _chunks(num_rows: int, bytes_per_row: int, device: torch.device) -> Iterator[slice]:
@@ -243,11 +280,11 @@ def _chunks(num_rows: int, bytes_per_row: int, device: torch.device) -> Iterator
 def _accumulated(total: Tensor | None, part: Tensor) -> Tensor:
     """Add `part` to `total`, in float32, or begin with it.
 
-    It goes by blocks: torch converts operands as a whole, and blocks stay in the cache.
+    On a CPU it goes by blocks: torch converts operands as a whole, and blocks stay in the cache.
     """
     if total is None:
         return at_least_float32(part)
-    rows = max(NUMBERS_PER_BLOCK // total[0].numel(), 1)
+    rows = max(NUMBERS_PER_BLOCK // total[0].numel(), 1) if total.is_cpu else len(total)
     for block, of_part in zip(total.split(rows), part.split(rows), strict=True):
         block += of_part
     return total
@@ -283,6 +320,20 @@ def _softmax_gradient(
         probabilities -= label_smoothing / logits.shape[1]
     probabilities[rows, labels] = d_label.to(logits.dtype)
     return loss, probabilities.to(given)
+
+
+def _fused_gradient(
+    logits: Tensor, labels: Tensor, label_smoothing: float, z_loss: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Do the same as a compiler joins it to two passes over the logits; what lies between is float32."""
+    x = at_least_float32(logits)
+    is_label = torch.arange(x.shape[1], device=x.device) == labels[:, None]
+    log_z = x.logsumexp(-1)
+    of_label = torch.where(is_label, x, 0).sum(-1)
+    loss = log_z - of_label + label_smoothing * (of_label - x.mean(-1)) + z_loss * log_z.square()
+    gradient = (x - log_z[:, None]).exp() * (1 + 2 * z_loss * log_z)[:, None]
+    gradient = gradient - label_smoothing / x.shape[1] - is_label * (1 - label_smoothing)
+    return loss, gradient.to(logits.dtype)
 
 
 def _distance_to_likeliest(logits: Tensor, probabilities: Tensor, rows: Tensor, labels: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ class HeadTransform(nn.Module):
     """
 
     prepacks = True
+    is_compiled_with_layers = True
     activated = ("dense", "act_fn")  # may be one product: see prepacked_weights
 
     def __init__(self, config: NeuralConfig):

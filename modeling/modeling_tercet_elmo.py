@@ -24,7 +24,7 @@ from .attention_masks import require_mask_of_tokens
 from .character_encoder import CharacterEncoder
 from .configuration_elmo import TercetElmoConfig
 from .configuration_neural import NeuralConfig
-from .cross_entropy import take_loss_arguments
+from .cross_entropy import LossChunk, take_loss_arguments
 from .directed_lstm import DirectedLayers
 from .dropout import Dropout
 from .outputs import Keywords
@@ -234,6 +234,7 @@ class TercetElmoForLanguageModeling(TercetElmoPreTrainedModel, NeuralLMHeadModel
         """Give the model `lm_head`, which reads the states of one direction."""
         self.transform = nn.Identity()
         self.lm_head = nn.Linear(config.head_width, config.vocab_size, bias=config.head_bias)
+        self.loss_chunk = LossChunk()
 
     @can_return_tuple
     def forward(

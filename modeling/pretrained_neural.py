@@ -11,7 +11,7 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
 from .configuration_neural import NeuralConfig
-from .cross_entropy import LossArguments, lm_head_loss, logits_loss
+from .cross_entropy import LossArguments, LossChunk, lm_head_loss, logits_loss
 from .heads import build_head_transform, keep_positions
 from .linear import init_scale
 from .prepacked_weights import free_prepacked_weights
@@ -56,9 +56,10 @@ class NeuralLMHeadModel(NeuralPreTrainedModel):
     prepacks = True
 
     def build_lm_head(self, config: NeuralConfig) -> None:
-        """Give the model `transform` and `lm_head`."""
+        """Give the model `transform` and `lm_head`, and what computes their loss."""
         self.transform = build_head_transform(config)
         self.lm_head = nn.Linear(config.head_width, config.vocab_size, bias=config.head_bias)
+        self.loss_chunk = LossChunk()
 
     def compute_logits(self, hidden_states: Tensor) -> Tensor:
         """Logits (B, T, V) of states (B, T, C)."""
@@ -83,7 +84,7 @@ class NeuralLMHeadModel(NeuralPreTrainedModel):
             return None, self.compute_logits(states)
         targets = keep_positions(targets, logits_to_keep)
         if self.training and not is_tracing():
-            head = self.transform, self.lm_head
-            return lm_head_loss(states, targets, *head, **loss_arguments, is_selected=is_selected), None
+            parts = {"transform": self.transform, "head": self.lm_head, "chunk": self.loss_chunk}
+            return lm_head_loss(states, targets, **parts, **loss_arguments, is_selected=is_selected), None
         logits = self.compute_logits(states)
         return logits_loss(logits, targets, **loss_arguments), logits

@@ -243,7 +243,9 @@ class TercetStack(TercetPreTrainedModel):
         """Apply the blocks and the final norm to the stream, and return to the layout of the input.
 
         With `output_positions` (n,) of the flattened batch, the last layer computes only their states:
-        (1, n, C). Those of pads are zeros where pads are removed.
+        (1, n, C). Those of pads are zeros where pads are removed. What each layer reads, and the result, is
+        noted in `arguments["layer_states"]`, lists by their stack, if there is such a dictionary: hooks, by
+        which transformers records it, keep layers from being compiled.
 
         Raises:
             ValueError: If a stack that reads an encoder is given `output_positions`, or no states of it.
@@ -259,7 +261,10 @@ class TercetStack(TercetPreTrainedModel):
         rotations = {kind: self.embeddings.positions.rotation(layout.position_ids, kind) for kind in masks}
         # Drafts of `generate(assistant_early_exit=...)` lower the number of layers for a while.
         layers = cast(list[Block], list(self.layers)[: self.config.num_hidden_layers])
+        noted: dict[Any, list[Tensor]] | None = arguments.pop("layer_states", None)
         for layer in layers:
+            if noted is not None:
+                noted.setdefault(self, []).append(x)
             if output_positions is not None and layer is layers[-1]:
                 arguments = arguments | {"output_positions": output_positions}
             mask, rotation = masks[layer.layer_type], rotations[layer.layer_type]
@@ -273,9 +278,12 @@ class TercetStack(TercetPreTrainedModel):
                 past_key_values=past_key_values,
                 **arguments,
             )
+        x = self.norm(x)
+        if noted is not None:
+            noted[self].append(x)
         if output_positions is None:
-            return layout.unpack(self.norm(x))
-        return self.norm(x) if is_token is None else self.norm(x).masked_fill(~is_token[:, None], 0.0)
+            return layout.unpack(x)
+        return x if is_token is None else x.masked_fill(~is_token[:, None], 0.0)
 
     def masking_config(self, output_attentions: bool) -> TercetConfig:
         """Give the configuration for transformers' masks: the definition's, if attentions are recorded."""

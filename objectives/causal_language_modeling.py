@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetDecoderForCausalLM
@@ -20,11 +20,11 @@ from ..text.chunks import FullSequences
 from ..text.corpus import TokenizedCorpus
 from ..text.tokenizer import frame_ids
 from ..training.examples import ExampleSource, gather
-from ..training.objective import Batch, Example
+from ..training.objective import IGNORE, Batch, Example
 from ..training.packing import Ragged
 from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ZLoss, single_text
 from .streams import one_stream
-from .token_objective import OutputPositions, TokenObjective
+from .token_objective import TokenObjective
 
 
 class NextTokenPrediction(TokenObjective):
@@ -52,10 +52,10 @@ class NextTokenPrediction(TokenObjective):
         """Sum the cross-entropy of the next tokens."""
         return {self.term: model(**batch, **self.loss_arguments).loss}
 
-    def output_positions(self, batch: Batch) -> OutputPositions:
+    def goals(self, batch: Batch) -> Tensor:
         """Find the tokens that follow another one: each is predicted at the position before it."""
-        positions = torch.nonzero(batch["position_ids"][0] > 0).squeeze(1)
-        return OutputPositions(positions - 1, batch["labels"][0, positions])
+        labels = batch["labels"].masked_fill(batch["position_ids"] == 0, IGNORE)
+        return F.pad(labels[0, 1:], (0, 1), value=IGNORE)
 
 
 class CausalLanguageModeling(NextTokenPrediction):

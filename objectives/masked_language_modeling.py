@@ -39,7 +39,7 @@ from .base_recipe import (
 from .masking import TOKENS, WORDS, Corruption, DynamicMasking, StaticMasking
 from .masking_units import Spans
 from .streams import one_stream
-from .token_objective import OutputPositions, TokenObjective, target_positions
+from .token_objective import TokenObjective
 
 
 class MaskedLanguageModeling(TokenObjective):
@@ -82,10 +82,9 @@ class MaskedLanguageModeling(TokenObjective):
         """Sum the cross-entropy of the chosen tokens."""
         return {"mlm": model(**batch, **self.loss_arguments).loss}
 
-    def output_positions(self, batch: Batch) -> OutputPositions:
+    def goals(self, batch: Batch) -> Tensor:
         """Find the chosen tokens: each is predicted at its own position."""
-        positions = target_positions(batch["labels"], IGNORE)
-        return OutputPositions(positions, batch["labels"][0, positions])
+        return batch["labels"][0]
 
 
 @dataclass(frozen=True)

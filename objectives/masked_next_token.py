@@ -27,7 +27,7 @@ from .causal_language_modeling import causal_sequences
 from .masked_language_modeling import MaskingRecipe
 from .masking import DynamicMasking
 from .streams import one_stream
-from .token_objective import OutputPositions, TokenObjective, target_positions, token_scores, without_targets
+from .token_objective import TokenObjective, token_scores, without_targets
 
 
 class MaskedNextTokenPrediction(TokenObjective):
@@ -75,10 +75,9 @@ class MaskedNextTokenPrediction(TokenObjective):
         output = model(**inputs, shift_labels=batch["labels"], is_causal=False, **self.loss_arguments)
         return {"mntp": output.loss}
 
-    def output_positions(self, batch: Batch) -> OutputPositions:
+    def goals(self, batch: Batch) -> Tensor:
         """Find the positions before the masked tokens."""
-        positions = target_positions(batch["labels"], IGNORE)
-        return OutputPositions(positions, batch["labels"][0, positions])
+        return batch["labels"][0]
 
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
         """Score the masked tokens by the states before them, whichever of its two classes the model has."""

@@ -23,7 +23,7 @@ from ..training.objective import IGNORE, Batch, Example, Objective
 from .base_recipe import Corpus, FullSequence, Share
 from .masked_language_modeling import MaskedLanguageModeling, MaskingRecipe
 from .sentence_pairs import SentencePairSource
-from .token_objective import target_positions, token_scores, without_targets
+from .token_objective import token_scores, without_targets
 
 PAIR_LABELS = {"nsp": 2, "sop": 2}
 """How many labels there are, by the term that judges pairs."""
@@ -69,13 +69,12 @@ class MaskedLanguageModelingWithPairs(Objective):
 
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
         """Score the chosen tokens, computing no other token's logits, and the pairs."""
-        labels, pair_labels = batch["labels"], batch["next_sentence_label"]
-        positions = target_positions(labels, IGNORE)
+        positions, labels = self.masked_language_modeling.output_positions(batch)
         inputs = without_targets(batch, "labels", "next_sentence_label")
         output = model(**inputs, logits_to_keep=positions)
         return {
-            "mlm": token_scores(output.prediction_logits[0], labels[0, positions]),
-            self.pair_term: token_scores(output.seq_relationship_logits, pair_labels),
+            "mlm": token_scores(output.prediction_logits[0], labels),
+            self.pair_term: token_scores(output.seq_relationship_logits, batch["next_sentence_label"]),
         }
 
 

@@ -53,7 +53,7 @@ class QuestionAnsweringObjective(TaskObjective[Tensor]):
         inputs = inputs_of(batch)
         found = model(**{name: inputs[name] for name in inputs if name not in CHARACTERS + WINDOW_FIELDS})
         scores = torch.stack((found.start_logits[0], found.end_logits[0]), dim=-1)
-        return in_rows(scores, batch["cu_seq_lens_q"], -torch.inf)
+        return in_rows(scores, batch["cu_seq_lens_q"], batch["max_length_q"], -torch.inf)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Sum over the windows."""
@@ -63,8 +63,8 @@ class QuestionAnsweringObjective(TaskObjective[Tensor]):
         """Say of each window (5,): its row, the characters from and up to which its best span goes, and the
         logarithms of the probabilities of this span and of there being no answer.
         """
-        bounds = batch["cu_seq_lens_q"]
-        begins, ends = (in_rows(batch[name][0], bounds, NO_CHARACTER) for name in CHARACTERS)
+        sizes = batch["cu_seq_lens_q"], batch["max_length_q"]
+        begins, ends = (in_rows(batch[name][0], *sizes, NO_CHARACTER) for name in CHARACTERS)
         scores = outputs.float().log_softmax(1)
         windows = torch.arange(len(scores), device=scores.device)
         start, end = scores.masked_fill((begins == NO_CHARACTER)[..., None], -torch.inf).unbind(-1)

@@ -24,12 +24,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..modeling.packing import bounds_of, sequence_ids
+from ..modeling.packing import sequence_ids
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example
 from ..training.packing import Ragged, restarting_positions
+from ..training.static_shapes import POSITIONS
 from .streams import one_stream
-from .task_objectives import TaskObjective
+from .task_objectives import TaskObjective, first_tokens, texts_within
 
 
 class RankingObjective(TaskObjective[Tensor]):
@@ -66,15 +67,22 @@ class RankingObjective(TaskObjective[Tensor]):
         """Count the queries."""
         return {self.term: (batch["position_ids"] == 0).sum() // self.texts_of_row}
 
+    def predicted(self, batch: Batch) -> Tensor:
+        """List the first tokens of the texts."""
+        return first_tokens(batch)
+
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
         """Vectors of all texts, of length 1, (S, C)."""
-        bounds = bounds_of(batch["position_ids"])
+        texts = texts_within(batch)
+        longest = batch["max_length_q"] if POSITIONS in batch else None
         return model(
             input_ids=batch["input_ids"],
             position_ids=batch["position_ids"],
-            cu_seq_lens_q=bounds,
-            cu_seq_lens_k=bounds,
-        ).sentence_embeddings
+            cu_seq_lens_q=texts.bounds,
+            cu_seq_lens_k=texts.bounds,
+            max_length_q=longest,
+            max_length_k=longest,
+        ).sentence_embeddings[texts.numbers]
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Sum over the queries."""
@@ -82,14 +90,19 @@ class RankingObjective(TaskObjective[Tensor]):
 
     def contest(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Score each query's documents, (P, D), -inf where they do not compete; say its own, (P,)."""
-        begins = (batch["position_ids"][0] == 0).nonzero()[:, 0]
-        groups = sequence_ids(batch["cu_seq_lens_q"], batch["input_ids"].shape[1])[0]
+        num_tokens = batch["input_ids"].shape[1]
+        begins = texts_within(batch).begins
+        begins = begins[: len(begins) // self.texts_of_row * self.texts_of_row]
+        is_filling = begins == num_tokens
+        places = begins.clamp(max=num_tokens - 1)
+        groups = sequence_ids(batch["cu_seq_lens_q"], num_tokens)[0, places].masked_fill(is_filling, -1)
         by_row = partial(torch.unflatten, dim=0, sizes=(-1, self.texts_of_row))
-        texts, groups = by_row(batch["labels"][0, begins]), by_row(groups[begins])[:, 0]  # (P, R), (P)
-        embeddings = by_row(outputs.float())  # (P, R, C)
+        texts, groups = by_row(batch["labels"][0, places]), by_row(groups)[:, 0]  # (P, R), (P)
+        embeddings = by_row(outputs[: len(begins)].float())  # (P, R, C)
         scores = embeddings[:, 0] @ embeddings[:, 1:].flatten(0, 1).T / self.temperature  # (P, D)
         own = torch.arange(len(texts), device=scores.device) * (self.texts_of_row - 1)
-        return scores.masked_fill(~competing(texts, groups).scatter(1, own[:, None], True), -torch.inf), own
+        compete = competing(texts, groups) & (groups >= 0)[:, None]
+        return scores.masked_fill(~compete.scatter(1, own[:, None], True), -torch.inf), own
 
     def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
         """Give the vectors of each row's texts, (R, C), or its query's alone, (1, C)."""

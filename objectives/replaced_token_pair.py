@@ -22,7 +22,7 @@ from ..modeling import (
     TercetEncoderForMaskedLM,
     TercetEncoderForReplacedTokenDetection,
 )
-from ..training.objective import Batch
+from ..training.objective import IGNORE, Batch
 from .joint_model import JointModel, share_parameters
 
 LOGITS_AT_ONCE = 2**24
@@ -44,7 +44,7 @@ class ReplacedTokenOutput(NamedTuple):
     rtd_logits: Tensor
     """The discriminator's, (1, N): above 0 where a token seems replaced."""
     replaced: Tensor
-    """1 where a token is replaced, else 0, (1, N)."""
+    """1 where a token is replaced, else 0, (1, N); `IGNORE` at filling."""
 
 
 class ReplacedTokenPair(JointModel):
@@ -65,7 +65,13 @@ class ReplacedTokenPair(JointModel):
         self.generator.tie_weights()
 
     def forward(
-        self, batch: Batch, positions: Tensor, labels: Tensor, draws: Tensor, z_loss: float = 0.0
+        self,
+        batch: Batch,
+        positions: Tensor,
+        labels: Tensor,
+        draws: Tensor,
+        z_loss: float = 0.0,
+        filling: Tensor | None = None,
     ) -> ReplacedTokenOutput:
         """Predict masked tokens, replace them by samples, and judge every token.
 
@@ -75,16 +81,23 @@ class ReplacedTokenPair(JointModel):
             labels: The original tokens there (n,).
             draws: Numbers from [0, 1) that decide the samples (n,).
             z_loss: Of the generator's predictions; see `LossArguments`.
+            filling: Which tokens are none (1, N), if labels of some positions may be `IGNORE`; they are not
+                judged.
         """
         states = self.generator.model(**batch, output_positions=positions).last_hidden_state
         mlm_loss, mlm_logits = self.generator.compute_loss_and_logits(
-            states, labels[None], 0, {"reduction": "sum", "z_loss": z_loss}
+            states, labels[None], 0, {"reduction": "sum", "z_loss": z_loss}, is_selected=filling is not None
         )
         assert mlm_loss is not None
         samples = self.sample(states[0].detach(), draws)
         input_ids, replaced = batch["input_ids"].clone(), torch.zeros_like(batch["input_ids"])
+        is_replaced = (samples != labels).long()
+        if filling is not None:
+            replaced, is_gap = replaced.masked_fill(filling, IGNORE), labels == IGNORE
+            samples = torch.where(is_gap, input_ids[0, positions], samples)
+            is_replaced = torch.where(is_gap, replaced[0, positions], is_replaced)
         input_ids[0, positions] = samples
-        replaced[0, positions] = (samples != labels).long()
+        replaced[0, positions] = is_replaced
         corrupted = batch | {"input_ids": input_ids}
         output = self.discriminator(**corrupted, labels=replaced, reduction="sum")
         return ReplacedTokenOutput(mlm_loss, output.loss, mlm_logits, output.logits, replaced)

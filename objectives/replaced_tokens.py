@@ -34,10 +34,11 @@ from ..text.chunks import FullSequences
 from ..text.tokenizer import frame_ids
 from ..training.objective import IGNORE, Batch, Example, Objective
 from ..training.run_folder import MODEL
+from ..training.static_shapes import POSITIONS
 from .base_recipe import Corpus, FullSequence, Share, Trainable, single_text
 from .masked_language_modeling import MaskedLanguageModeling, MaskingRecipe
 from .replaced_token_pair import ReplacedTokenOutput, ReplacedTokenPair
-from .token_objective import target_positions, token_scores, without_targets
+from .token_objective import token_scores, without_targets
 
 GENERATOR = "generator"
 """Folder of the finished generator, and its name in what is trained."""
@@ -72,6 +73,10 @@ class ReplacedTokenDetection(Objective):
         """Count the masked tokens, and all tokens."""
         return self.masked_language_modeling.targets(batch) | {"rtd": torch.ones_like(batch["labels"]).sum()}
 
+    def predicted(self, batch: Batch) -> Tensor:
+        """List the masked tokens, which the generator predicts."""
+        return self.masked_language_modeling.predicted(batch)
+
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the cross-entropy of the masked tokens, and the binary one of all tokens."""
         output = self.call(model, batch)
@@ -90,10 +95,10 @@ class ReplacedTokenDetection(Objective):
 
     def call(self, model: nn.Module, batch: Batch) -> ReplacedTokenOutput:
         """Let a `ReplacedTokenPair` read a batch."""
-        positions = target_positions(batch["labels"], IGNORE)
-        labels, draws = batch["labels"][0, positions], batch[DRAWS][0, positions]
-        z_loss = self.masked_language_modeling.z_loss
-        return model(without_targets(batch, "labels", DRAWS), positions, labels, draws, z_loss)
+        masked, draws = self.masked_language_modeling, batch[DRAWS]
+        inputs, places = without_targets(batch, "labels", DRAWS, POSITIONS), masked.output_positions(batch)
+        filling = draws.isnan() if POSITIONS in batch else None
+        return model(inputs, *places, draws[0, places.positions], masked.z_loss, filling)
 
 
 @dataclass(frozen=True)

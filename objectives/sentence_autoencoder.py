@@ -19,8 +19,11 @@ from torch import Tensor
 from ..modeling import TercetDecoderConfig, TercetEncoderConfig, TercetEncoderForSentenceEmbedding
 from ..modeling.configuration_tercet import SHARED_FIELDS
 from ..modeling.modeling_tercet_decoder import TercetDecoderModel
+from ..modeling.packing import select_positions
 from ..modeling.pretrained_tercet import TercetLMHeadModel
+from ..modeling.targets import select_targets
 from ..training.objective import Batch
+from ..training.static_shapes import POSITIONS
 from .joint_model import JointModel, share_parameters
 
 
@@ -73,8 +76,12 @@ class SentenceAutoencoder(JointModel):
         Args:
             batch: Corrupted sentences for the encoder and whole ones for the decoder, with `labels` (1, M).
         """
-        states = self.decoder(batch, self.embed(batch))
-        loss, logits = self.decoder.compute_loss_and_logits(states, batch["labels"], 0, {"reduction": "sum"})
+        positions = batch.get(POSITIONS)
+        states = select_positions(self.decoder(batch, self.embed(batch)), positions)
+        labels = select_targets(batch["labels"], positions)
+        loss, logits = self.decoder.compute_loss_and_logits(
+            states, labels, 0, {"reduction": "sum"}, is_selected=positions is not None
+        )
         assert loss is not None
         return loss, logits
 

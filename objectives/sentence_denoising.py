@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
@@ -75,6 +76,10 @@ class SentenceDenoising(Objective):
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the tokens of the sentences, their ends included."""
         return {TERM: (batch["labels"] != IGNORE).count_nonzero()}
+
+    def predicted(self, batch: Batch) -> Tensor:
+        """List all positions of the sentences."""
+        return torch.arange(batch["labels"].shape[1])
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the cross-entropy of the sentences' tokens."""

@@ -5,17 +5,18 @@ Shapes: S texts of a batch, L labels.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
+from ..modeling.packing import bounds_of
 from ..training.examples import gather, has_field
-from ..training.objective import Batch, Example, Objective
+from ..training.objective import IGNORE, INDEX, NOWHERE, Batch, Example, Objective
 from ..training.packing import Ragged
+from ..training.static_shapes import POSITIONS
 from .streams import one_stream
 
 Outputs = TypeVar("Outputs")
@@ -48,6 +49,10 @@ class TaskObjective(Objective, Generic[Outputs]):
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the examples; tasks with several targets in each count these."""
         return {self.term: torch.tensor(len(batch["index"]), device=batch["index"].device)}
+
+    def predicted(self, batch: Batch) -> Tensor | None:
+        """Heads read all states; tasks of tokens, or of texts within an example, say which."""
+        return NOWHERE
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the loss, differentiable."""
@@ -110,7 +115,9 @@ class MultiLabelObjective(TextObjective):
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Sum over the texts."""
         labels = batch["labels"].reshape(outputs.shape).float()
-        return F.binary_cross_entropy_with_logits(outputs.float(), labels, reduction="sum") / labels.shape[1]
+        counts, labels = (labels != IGNORE).float(), labels.clamp(min=0)
+        loss = F.binary_cross_entropy_with_logits(outputs.float(), labels, counts, reduction="sum")
+        return loss / labels.shape[1]
 
 
 class RegressionObjective(TextObjective):
@@ -121,12 +128,14 @@ class RegressionObjective(TextObjective):
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Sum over the texts."""
-        return F.mse_loss(outputs.float()[:, 0], batch["labels"].float(), reduction="sum")
+        labels = batch["labels"].float()
+        found = outputs.float()[:, 0].masked_fill(labels.isnan(), 0)
+        return F.mse_loss(found, labels.nan_to_num(), reduction="sum")
 
 
 def inputs_of(batch: Batch) -> Batch:
     """Leave out what the model does not read."""
-    return {name: value for name, value in batch.items() if name not in ("index", "labels")}
+    return {name: value for name, value in batch.items() if name not in (INDEX, "labels", POSITIONS)}
 
 
 def one_entry_each(labels: Ragged) -> Tensor:
@@ -136,7 +145,41 @@ def one_entry_each(labels: Ragged) -> Tensor:
     return values if width == 1 else values.view(-1, 1, width)
 
 
-def in_rows(values: Tensor, bounds: Tensor, fill: float) -> Tensor:
-    """Lay groups that follow each other between `bounds` (S + 1,) below each other: (N,) to (S, T)."""
-    groups = list(values.split(bounds.diff().tolist()))
-    return pad_sequence(groups, batch_first=True, padding_value=fill)
+def in_rows(values: Tensor, bounds: Tensor, longest: int, fill: float) -> Tensor:
+    """Lay groups that follow each other between `bounds` (S + 1,) below each other: (N, ...) to (S, T, ...).
+
+    A group of nothing has something in its first place, so that all rows have a softmax.
+    """
+    places = torch.arange(longest, device=values.device)
+    is_inside = places < bounds.diff()[:, None].clamp(min=1)
+    found = (bounds[:-1, None] + places).clamp(max=len(values) - 1)
+    rows = values.index_select(0, found.flatten()).unflatten(0, found.shape)
+    return rows.masked_fill(~is_inside.view(*is_inside.shape, *[1] * (rows.dim() - 2)), fill)
+
+
+class Texts(NamedTuple):
+    """Where the texts within the sequences of a batch lie."""
+
+    bounds: Tensor
+    """Of what the model reads as one, (X + 1,)."""
+    begins: Tensor
+    """First token of each text, and N behind the last one, if there is filling, (K,)."""
+    numbers: Tensor | slice
+    """Which of the X each text is (K,)."""
+
+
+def texts_within(batch: Batch) -> Texts:
+    """Find the texts of a batch, whose positions begin anew with each of them."""
+    if (positions := batch.get(POSITIONS)) is None:
+        bounds = bounds_of(batch["position_ids"])
+        return Texts(bounds, bounds[:-1].long(), slice(None))
+    num_tokens = batch["position_ids"].shape[1]
+    begins = positions.masked_fill(batch["position_ids"][0, positions] != 0, num_tokens)
+    bounds = torch.cat([begins, batch["cu_seq_lens_q"]]).sort().values
+    numbers = (torch.searchsorted(bounds, begins, right=True) - 1).clamp(max=len(bounds) - 2)
+    return Texts(bounds.to(torch.int32), begins, numbers)
+
+
+def first_tokens(batch: Batch) -> Tensor:
+    """List where texts begin."""
+    return (batch["position_ids"][0] == 0).nonzero()[:, 0]

@@ -18,7 +18,7 @@ from ..text.chunks import FullSequences
 from ..training.examples import Examples, PackableExamples, PackedExamples
 from ..training.objective import IGNORE, Batch, Example
 from .streams import two_streams
-from .token_objective import OutputPositions, TokenObjective, target_positions
+from .token_objective import TokenObjective
 
 
 class CorruptedTexts(PackableExamples):
@@ -98,10 +98,9 @@ class TeacherForcing(TokenObjective):
         """Sum the smoothed cross-entropy of the targets."""
         return {self.term: model(**batch, **self.loss_arguments).loss}
 
-    def output_positions(self, batch: Batch) -> OutputPositions:
+    def goals(self, batch: Batch) -> Tensor:
         """Find the tokens of the targets: each is predicted where the one before it is read."""
-        positions = target_positions(batch["labels"], IGNORE)
-        return OutputPositions(positions, batch["labels"][0, positions])
+        return batch["labels"][0]
 
 
 def required_start_id(decoder_start_id: int | None, kind: str) -> int:

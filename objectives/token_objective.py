@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..modeling.cross_entropy import LossArguments
-from ..training.objective import Batch, Objective
+from ..training.objective import IGNORE, Batch, Objective
+from ..training.static_shapes import POSITIONS
 
 Noise = Literal["none", "static", "dynamic"]
 
@@ -51,8 +52,14 @@ class TokenObjective(Objective):
         return {"reduction": "sum", "label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
 
     @abstractmethod
+    def goals(self, batch: Batch) -> Tensor:
+        """Say which token is predicted at each position of the stream, (N,): `IGNORE` where none is."""
+
     def output_positions(self, batch: Batch) -> OutputPositions:
-        """Find the targets of a batch."""
+        """Find the targets of a batch; if it says where it is read, some of these have no target."""
+        goals, positions = self.goals(batch), batch.get(POSITIONS)
+        positions = torch.nonzero(goals != IGNORE).squeeze(1) if positions is None else positions
+        return OutputPositions(positions, goals[positions])
 
     def predicted(self, batch: Batch) -> Tensor:
         """List the positions of the targets."""
@@ -74,8 +81,3 @@ def token_scores(logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
 def without_targets(batch: Batch, *names: str) -> Batch:
     """Leave out what only the loss reads (`labels`, ...), so that the model computes none."""
     return {name: value for name, value in batch.items() if name not in names}
-
-
-def target_positions(labels: Tensor, ignore: int) -> Tensor:
-    """List where the packed `labels` (1, N) hold a target, ascending (n,)."""
-    return torch.nonzero(labels[0] != ignore).squeeze(1)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, pairwise
+from math import ceil
 from typing import Any
 from zlib import crc32
 
@@ -28,7 +29,7 @@ from torch import Tensor
 from .examples import Examples, ExampleSource, pick
 from .objective import COMPONENT, Batch, Objective, on_device
 from .packing import select_sequences, sequence_lengths, slice_sequences
-from .static_shapes import Load, Shape, deal, fit_together
+from .static_shapes import Growth, Load, Shape, deal, fit_together
 from .step_planning import fewest_examples, plan_steps, share
 from .workers import DataCursor, PrefetchLoader
 
@@ -188,23 +189,29 @@ class StepDataset:
     def shapes(self) -> dict[int | None, Shape]:
         """The fixed size of micro-batches, for each objective of a mixture, or of the only one (`None`).
 
-        Objectives that change on the way are measured at both ends of the run. Those that predict no tokens
-        at positions of the stream have none.
+        Objectives that change on the way are measured at both ends of the run. Those that name no positions
+        have none.
         """
+        if not self.has_fixed_sizes:
+            return {}
         loads: dict[int | None, list[Load]] = {}
-        last = len(self.plan(0)[1]) - 1
-        for number in range(MEASURED if self.has_fixed_sizes else 0):
+        examples, steps = self.plan(0)
+        growth = Growth.of(np.asarray(examples.lengths), steps, MEASURED)
+        for number in range(MEASURED):
             at = 0 if number % 2 else (self.num_steps or 0)
-            objective, batches, _ = self.collate(DataCursor(0, min(number, last), at))
+            objective, batches, _ = self.collate(DataCursor(0, min(number, len(steps) - 1), at))
             for batch in batches:
                 if (positions := objective.predicted(batch)) is not None:
                     loads.setdefault(batch.get(COMPONENT), []).append(Load.of(batch, positions.numpy()))
-        return {name: Shape.measured(own, self.num_parts(own)) for name, own in loads.items()}
+        return {
+            name: Shape.measured(own, self.num_parts(own, growth.tokens), growth)
+            for name, own in loads.items()
+        }
 
-    def num_parts(self, loads: Sequence[Load]) -> int:
-        """Count the micro-batches of steps like these, over all processes."""
-        tokens = max(int(load.lengths.sum()) for load in loads)
-        parts = -(-tokens // self.tokens_per_micro_batch)
+    def num_parts(self, loads: Sequence[Load], growth: float = 1.0) -> int:
+        """Count the micro-batches of steps like these, or of larger ones, over all processes."""
+        tokens = growth * max(int(load.lengths.sum()) for load in loads)
+        parts = ceil(tokens / self.tokens_per_micro_batch)
         return parts + -parts % self.num_processes
 
     def __getitem__(self, cursor: DataCursor) -> Step:

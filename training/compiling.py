@@ -9,7 +9,7 @@ the run.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from .batches import Step
 from .evaluation import undisturbed_randomness
 from .objective import Batch, Objective
-from .sharding import blocks_of, sharding_plugin
+from .sharding import sharding_plugin
 from .stages import TrainingData
 from .static_shapes import wants_graphs
 
@@ -38,7 +38,7 @@ TOLERANCE = 5e-2
 
 
 class CompiledBlocks:
-    """The graphs of a model's blocks; they compute while they are in use.
+    """The graphs of a model's blocks, and of its loss; they compute while they are in use.
 
     Args:
         model: Its blocks are compiled when they are first used.
@@ -46,8 +46,8 @@ class CompiledBlocks:
     """
 
     def __init__(self, model: nn.Module, *, has_fixed_sizes: bool):
-        blocks = blocks_of(model)
-        serves = [block for block in blocks if getattr(block, "can_be_compiled", False)]
+        blocks = layers_of(model)
+        serves = [block for block in blocks if block.can_be_compiled]
         if not serves:
             raise ValueError(
                 "training.compile: no layer of this model can be compiled (it is no Transformer, its scores "
@@ -60,11 +60,11 @@ class CompiledBlocks:
                 "because of their attention's pattern, which takes CUDA and attention_dropout=0",
                 stacklevel=2,
             )
+        heads = [module for module in model.modules() if hasattr(module, "is_compiled_with_layers")]
+        options: Any = {"fullgraph": True, "dynamic": not has_fixed_sizes, "backend": BACKEND}
         self.graphs: dict[nn.Module, Any] = {
-            block: torch.compile(
-                block._call_impl, fullgraph=True, dynamic=not has_fixed_sizes, backend=BACKEND
-            )
-            for block in serves
+            block: in_training(block, torch.compile(block._call_impl, **options))
+            for block in (*serves, *heads)
         }
 
     @contextmanager
@@ -78,6 +78,20 @@ class CompiledBlocks:
             finally:
                 for block in self.graphs:
                     block._compiled_call_impl = None
+
+
+def layers_of(model: nn.Module) -> list[Any]:
+    """List a model's layers, each of which says whether it can be compiled."""
+    return [module for module in model.modules() if hasattr(module, "can_be_compiled")]
+
+
+def in_training(block: nn.Module, graph: Callable[..., Any]) -> Callable[..., Any]:
+    """Compute by a graph in training mode: what a model writes by itself runs as it is written."""
+
+    def compute(*arguments: Any, **options: Any) -> Any:
+        return (graph if block.training else block._call_impl)(*arguments, **options)
+
+    return compute
 
 
 def compiled_blocks(
@@ -101,6 +115,8 @@ def compiled_blocks(
         if wanted is True:
             raise ValueError("training.compile is not supported with FSDP: leave it out")
         return None
+    if not any(layer.can_be_compiled for layer in layers_of(model)):
+        data.forgo_fixed_sizes()  # recurrent layers know no filling
     model.to(accelerator.device).train()
     step = data.halfway
     has_fixed_sizes = all(part.sizes is not None for part in step.parts)

@@ -182,6 +182,7 @@ class _Run:
                 self.recipe.num_workers, self.accelerator, is_stream=self.data.is_stream
             ),
             pin_memory=self.accelerator.device.type == "cuda",
+            tell=self.tracker.say,
         )
         try:
             if not self.is_finished:

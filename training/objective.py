@@ -22,8 +22,14 @@ Batch = dict[str, Any]
 COMPONENT = "component"
 """In a batch of a mixture of objectives: the number of the one that it is for."""
 
+INDEX = "index"
+"""In a batch: the number of the example of each sequence, (S,), or `IGNORE`; it stays on the host."""
+
 IGNORE = -100
 """Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""
+
+NOWHERE = torch.empty(0, dtype=torch.long)
+"""The positions of objectives whose heads read all states."""
 
 
 class Objective(ABC):
@@ -68,9 +74,9 @@ class Objective(ABC):
         """Count the targets of each term in this batch (0-dimensional tensors)."""
 
     def predicted(self, batch: Batch) -> Tensor | None:
-        """List where tokens of this batch are predicted, ascending: the positions that their logits have.
+        """List the positions of this batch that are read in the end, ascending; `NOWHERE`: all of them.
 
-        `None`: there are no such positions, and so no micro-batches of one size (see `static_shapes`).
+        A micro-batch of a fixed size says them (see `static_shapes`). `None`: there are no fixed sizes.
         """
         return None
 
@@ -93,8 +99,23 @@ class Objective(ABC):
 
 
 def on_device(batch: Batch, device: torch.device) -> Batch:
-    """Bring the tensors of a batch to a device."""
+    """Bring the tensors of a batch to a device, but for the numbers of its examples."""
     return {
-        name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
+        name: value.to(device, non_blocking=True) if isinstance(value, Tensor) and name != INDEX else value
         for name, value in batch.items()
     }
+
+
+def has_example(batch: Batch) -> Tensor:
+    """Tell which sequences of a batch have an example, and are no filling, (S,)."""
+    return batch[INDEX].to(batch["cu_seq_lens_q"].device, non_blocking=True) != IGNORE
+
+
+def counted(values: Tensor, counts: Tensor, nothing: float = 0.0) -> Tensor:
+    """Keep the rows that count: alone on a CPU, elsewhere beside rows of a constant.
+
+    Elsewhere than on a CPU their number would have to be waited for.
+    """
+    if values.is_cpu:
+        return values[counts]
+    return values.masked_fill(~counts.view(-1, *[1] * (values.dim() - 1)), nothing)

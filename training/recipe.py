@@ -108,9 +108,9 @@ class TrainingRecipe:
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Precision of matrix products; weights stay in fp32. `auto`: bf16 if the machine supports it."""
     compile: bool | Literal["auto"] = "auto"
-    """Whether layers are compiled (`torch.compile`). `auto`: on CUDA, unless compiled layers compute other
-    gradients. All micro-batches then have one size, filled up where they are smaller; it may be 1 % and 64
-    tokens larger than `tokens_per_micro_batch`."""
+    """Whether layers and the loss are compiled (`torch.compile`). `auto`: on CUDA, unless they compute other
+    gradients then. All micro-batches then have one size, filled up where they are smaller; it may be 1 % and
+    64 tokens larger than `tokens_per_micro_batch`."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the weights, the order of examples and all random choices of the objective."""
     evaluate_every: Positive | None = None

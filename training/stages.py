@@ -155,6 +155,11 @@ class TrainingData:
         steps = self.stages[0].steps
         return steps[DataCursor(0, 0, (steps.num_steps or 0) // 2)]
 
+    def forgo_fixed_sizes(self) -> None:
+        """Let all micro-batches be as large as their sequences."""
+        for stage in self.stages:
+            stage.steps.has_fixed_sizes = False
+
 
 def warn_of_unfilled_steps(stages: Sequence[Stage]) -> None:
     """Warn if steps stay far below their size, as they do where single examples are nearly as long.
@@ -214,6 +219,7 @@ class StagedSteps(Iterator[Step]):
         start: The place after them; where a stage begins, the next epoch takes its place.
         num_workers: Processes that prepare steps ahead.
         pin_memory: Whether copies to a GPU shall not wait.
+        tell: Shows a line about a stage that begins.
     """
 
     def __init__(
@@ -224,7 +230,9 @@ class StagedSteps(Iterator[Step]):
         *,
         num_workers: int = 0,
         pin_memory: bool = False,
+        tell: Callable[[str], None] = lambda line: None,
     ):
+        self.tell = tell
         self.load = partial(endless_steps, num_workers=num_workers, pin_memory=pin_memory)
         self.current: PrefetchLoader[Step] | None = None
         self.steps = self._all(stages, step, DataCursor(*start))
@@ -245,6 +253,8 @@ class StagedSteps(Iterator[Step]):
                 continue
             if step == stage.first_step > 0:
                 start = DataCursor(start.epoch + 1, 0, step)
+            for line in told_sizes(stage.steps):  # measured here, not by each worker
+                self.tell(line)
             self.current = self.load(stage.steps, start)
             for taken in islice(self.current, None if stop is None else stop - step):
                 step, start = step + 1, taken.cursor
@@ -258,6 +268,19 @@ class StagedSteps(Iterator[Step]):
         except Exception as error:
             with nullcontext() if self.current is None else self.current.explained():
                 raise error
+
+
+def told_sizes(steps: StepDataset) -> list[str]:
+    """Say in a line which fixed sizes a stage has, if it has some, and how much of them is filling."""
+    lines = []
+    for component, shape in steps.shapes.items():
+        named = "" if component is None else f" of objective {component + 1}"
+        positions = f", {shape.positions:,} positions" if shape.positions else ""
+        lines.append(
+            f"fixed sizes{named}: {' + '.join(f'{each:,}' for each in shape.streams)} tokens, "
+            f"{shape.sequences:,} sequences{positions} a micro-batch; {shape.filling:.1%} filling"
+        )
+    return lines
 
 
 def require_consistent(recipe: TrainingRecipe) -> None:

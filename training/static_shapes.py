@@ -8,14 +8,16 @@ those of the ragged micro-batches of `step_planning`; only how sequences are dea
     real sequences ............... | filling | empty ones
     0                              n         N          S + 1 bounds
 
-Sizes are measured on the first steps of a stage, and so are a function of the seed and the text. What does
-not fit, which is rare, has a larger size of its own.
+Sizes are measured on the first steps of a stage, and raised by how much larger the examples of its other
+steps are: so they are a function of the seed and the text. A step that does not fit, which is rare, is dealt
+out to more micro-batches; a sequence that does not fit has a larger size of its own.
 
 Legend: N tokens of a stream, S sequences, K positions.
 """
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
 from itertools import count
 from typing import Literal, NamedTuple
@@ -73,6 +75,27 @@ class Load:
         return Load(tokens, self.lengths[chosen], self.positions[chosen])
 
 
+class Growth(NamedTuple):
+    """How much larger the largest of all steps are than those that are measured."""
+
+    tokens: float
+    """By the tokens of their examples."""
+    sequences: float
+    """By the number of their examples."""
+    longest: float
+    """By the tokens of their longest example."""
+
+    @classmethod
+    def of(cls, lengths: np.ndarray, steps: Sequence[np.ndarray], num_measured: int) -> "Growth":
+        """Compare all steps of examples of these lengths with the first ones."""
+        kinds = (np.sum, len, np.max)
+        sizes = np.array([[kind(lengths[step]) for kind in kinds] for step in steps])
+        return cls(*(sizes.max(axis=0) / sizes[:num_measured].max(axis=0)).tolist())
+
+
+NO_GROWTH = Growth(1.0, 1.0, 1.0)
+
+
 @dataclass(frozen=True)
 class Shape:
     """The size of a micro-batch."""
@@ -80,47 +103,69 @@ class Shape:
     tokens: dict[str, int]
     """N of each stream."""
     longest: dict[str, int]
-    """Tokens of the longest sequence of each stream."""
+    """Bound of the tokens of a sequence of each stream."""
+    cut: dict[str, int]
+    """Tokens of a sequence of filling: the most that a real one had, since models have a limit."""
     sequences: int
     """S."""
     positions: int
-    """K."""
+    """K; 0: all are read."""
+    has_two_streams: bool = field(default=False, compare=False)
+    """Whether an encoder's tokens and a decoder's are others."""
+    filling: float = field(default=0.0, compare=False)
+    """Share of filling in the tokens of the steps on which the size was measured."""
 
     @classmethod
-    def measured(cls, loads: Sequence[Load], num_parts: int) -> "Shape":
+    def measured(cls, loads: Sequence[Load], num_parts: int, growth: Growth = NO_GROWTH) -> "Shape":
         """Choose the size for steps like these, in `num_parts` micro-batches each."""
         most = {stream: max(int(load.tokens[stream].sum()) for load in loads) for stream in STREAMS}
-        slack = SLACK if num_parts > 1 else 1.0
+        slack = growth.tokens * (SLACK if num_parts > 1 else 1.0)
         tokens = {stream: rounded(slack * each / num_parts) for stream, each in most.items()}
-        longest = {
-            stream: rounded(max(int(load.tokens[stream].max(initial=1)) for load in loads))
-            for stream in STREAMS
-        }
-        filling = max(-(-tokens[stream] // longest[stream]) for stream in STREAMS)
-        sequences = SLACK_OF_COUNTS * max(len(load.positions) for load in loads) / num_parts
-        positions = SLACK_OF_COUNTS * max(int(load.positions.sum()) for load in loads) / num_parts
-        return cls(tokens, longest, rounded(sequences + filling), min(rounded(positions), tokens["q"]))
+        cut = {stream: max(int(load.tokens[stream].max(initial=1)) for load in loads) for stream in STREAMS}
+        longest = {stream: rounded(growth.longest * length) for stream, length in cut.items()}
+        filling = max(-(-tokens[stream] // cut[stream]) for stream in STREAMS)
+        slack = SLACK_OF_COUNTS / num_parts
+        sequences = slack * growth.sequences * max(len(load.positions) for load in loads)
+        positions = slack * max(growth[:2]) * max(int(load.positions.sum()) for load in loads)
+        real = sum(int(load.lengths.sum()) for load in loads)
+        found = cls(
+            tokens,
+            longest,
+            cut,
+            rounded(sequences + filling),
+            min(rounded(positions), tokens["q"]),
+            real > sum(int(load.tokens["q"].sum()) for load in loads),
+        )
+        return replace(found, filling=1 - real / (len(loads) * num_parts * sum(found.streams)))
+
+    @property
+    def streams(self) -> list[int]:
+        """Tokens of each stream: one, or the encoder's and the decoder's."""
+        return [*self.tokens.values()] if self.has_two_streams else [self.tokens["q"]]
 
     def holds(self, load: Load) -> bool:
         """Tell whether sequences fit into a micro-batch of this size, and the filling beside them."""
         room = self.sequences - len(load.positions)
         return int(load.positions.sum()) <= self.positions and all(
             load.tokens[stream].max(initial=0) <= self.longest[stream]
-            and 0 <= self.tokens[stream] - load.tokens[stream].sum() <= room * self.longest[stream]
+            and 0 <= self.tokens[stream] - load.tokens[stream].sum() <= room * self.cut[stream]
             for stream in STREAMS
         )
 
     def widened(self, load: Load) -> "Shape":
-        """Give this size, or the next larger one that holds sequences."""
+        """Give this size, or a larger one of few that holds sequences."""
         if self.holds(load):
             return self
         tokens, longest = dict(self.tokens), dict(self.longest)
         for stream, own in load.tokens.items():
-            tokens[stream] = max(tokens[stream], rounded(own.sum()))
-            longest[stream] = max(longest[stream], rounded(own.max(initial=1)))
-        filling = max(-(-tokens[stream] // longest[stream]) for stream in STREAMS)
+            while tokens[stream] < own.sum():
+                tokens[stream] *= 2
+            while longest[stream] < own.max(initial=1):
+                longest[stream] *= 2
+        filling = max(-(-tokens[stream] // self.cut[stream]) for stream in STREAMS)
         sequences = max(self.sequences, rounded(len(load.positions) + filling))
-        return Shape(tokens, longest, sequences, max(self.positions, rounded(load.positions.sum())))
+        positions = max(self.positions, rounded(load.positions.sum()))
+        return replace(self, tokens=tokens, longest=longest, sequences=sequences, positions=positions)
 
 
 def wants_graphs(wanted: bool | Literal["auto"], device: torch.device) -> bool:
@@ -162,7 +207,8 @@ class Fitted(NamedTuple):
     edges: list[int]
     """Numbers of the sequences at which micro-batches begin, and at last how many sequences there are."""
     sizes: list[Batch]
-    """What each says of its size, for the model: its positions (K,), and the longest lengths."""
+    """What each says of its size, for the model: its positions (K,), if there are some, and the longest
+    lengths."""
 
 
 def fit_together(batch: Batch, positions: np.ndarray, parts: Iterable[np.ndarray], shape: Shape) -> Fitted:
@@ -186,18 +232,18 @@ def fit_together(batch: Batch, positions: np.ndarray, parts: Iterable[np.ndarray
         filled.append(fill(select_sequences(batch, own), fitting))
         longest = {f"max_length_{stream}": length for stream, length in fitting.longest.items()}
         found = padded_positions(np.concatenate([*moved, []]).astype(np.int64), fitting)
-        sizes.append(longest | {POSITIONS: found})
+        sizes.append(longest | ({POSITIONS: found} if fitting.positions else {}))
     counts = [len(each["cu_seq_lens_q"]) - 1 for each in filled]
     return Fitted(joined(filled), [0, *np.cumsum(counts).tolist()], sizes)
 
 
 def fill(batch: Batch, shape: Shape) -> Batch:
-    """Fill the streams and sequences of a batch up to a size: tokens are 0, labels are ignored."""
+    """Fill a batch up to a size: ids are 0, all else is ignored, or not a number."""
     filled: Batch = {}
     num_new = shape.sequences - (len(batch["cu_seq_lens_q"]) - 1)
     new = {
-        stream: filling(shape.tokens[stream] - int(batch[f"cu_seq_lens_{stream}"][-1]), num_new, longest)
-        for stream, longest in shape.longest.items()
+        stream: filling(shape.tokens[stream] - int(batch[f"cu_seq_lens_{stream}"][-1]), num_new, cut)
+        for stream, cut in shape.cut.items()
     }
     for name, value in batch.items():
         if not isinstance(value, Tensor):
@@ -213,7 +259,7 @@ def fill(batch: Batch, shape: Shape) -> Batch:
             more = torch.from_numpy(restarting_positions(new[stream_of(name)]))[None]
             filled[name] = torch.cat([value, more], dim=1)
             continue
-        content = IGNORE if name.endswith(("label", "labels")) else 0
+        content = 0 if name.endswith("ids") else math.nan if value.is_floating_point() else IGNORE
         sizes = (0, number) if is_stream(name, value) else (0, 0) * (value.dim() - 1) + (0, number)
         filled[name] = F.pad(value, sizes, value=content)
     return filled

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.nn import functional as F
 
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.distill.cache import FixedCopies, binding_of, write_cache
@@ -18,6 +19,8 @@ from tercet.distill.run import distill
 from tercet.distill.teacher import LiveTeacher
 from tercet.pretraining.recipe import CorpusRecipe
 from tercet.training.examples import pick
+from tercet.training.objective import IGNORE
+from tercet.training.static_shapes import POSITIONS
 from tercet.training.tracking import LOG, read_log
 
 CPU = torch.device("cpu")
@@ -42,6 +45,17 @@ def batch_of(step, source, epoch, indices):
     return batch | {"index": torch.from_numpy(indices + (epoch % source.number) * len(source.examples))}
 
 
+def with_filling(batch, positions):
+    """Add a sequence of five tokens that is no example, and two positions that have no target."""
+    stream = "decoder_input_ids" if "decoder_input_ids" in batch else "input_ids"
+    filled = batch | {
+        stream: F.pad(batch[stream], (0, 5)),
+        "index": F.pad(batch["index"], (0, 1), value=IGNORE),
+        POSITIONS: F.pad(positions, (0, 2)),
+    }
+    return filled, filled[POSITIONS]
+
+
 @pytest.mark.parametrize("member", FIXED)
 def test_all_tokens_are_the_live_teacher(member, recipe_of, tmp_path):
     """Whatever batch an example is in, in every copy."""
@@ -57,6 +71,11 @@ def test_all_tokens_are_the_live_teacher(member, recipe_of, tmp_path):
         torch.testing.assert_close(ours.logits, theirs.logits.log_softmax(-1), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(ours.states, theirs.states, rtol=1e-4, atol=1e-4)
         assert ours.tokens is None
+        filled = cached.compute_outputs(*with_filling(batch, positions))
+        assert filled.logits is not None
+        torch.testing.assert_close(filled.logits[: len(positions)], ours.logits)
+        torch.testing.assert_close(filled.states[: ours.states.shape[0]], ours.states)
+        assert [len(filled.logits), len(filled.states)] == [len(positions) + 2, len(ours.states) + 5]
     assert cached.missing == {"2.0": 0.0}
 
 

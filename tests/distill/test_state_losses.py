@@ -13,7 +13,14 @@ from tercet.distill.state_losses import (
 )
 
 BOUNDS = torch.tensor([0, 3, 4, 8], dtype=torch.int32)
-BATCH = {"input_ids": torch.zeros(1, 8), "cu_seq_lens_q": BOUNDS, "cu_seq_lens_k": BOUNDS}
+BATCH = {
+    "input_ids": torch.zeros(1, 8),
+    "cu_seq_lens_q": BOUNDS,
+    "cu_seq_lens_k": BOUNDS,
+    "max_length_q": 4,
+    "max_length_k": 4,
+    "index": torch.arange(3),
+}
 SEQUENCES = [(0, 3), (3, 4), (4, 8)]
 
 

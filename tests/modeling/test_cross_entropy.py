@@ -5,12 +5,14 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn import functional as F
 from torch.testing import assert_close
 
 from tercet.modeling import cross_entropy
 from tercet.modeling.cross_entropy import (
     IGNORE,
+    LossChunk,
     cross_entropy_sum,
     linear_cross_entropy,
     lm_head_loss,
@@ -40,6 +42,23 @@ def test_chunks_equal_the_definition(case, z_loss, smoothing, has_bias, rows_per
     slow = cross_entropy_sum(F.linear(hidden, weight, bias), labels, smoothing, z_loss)
     assert_close(fast, slow)
     assert_close(torch.autograd.grad(3 * fast, inputs), torch.autograd.grad(3 * slow, inputs))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("settings", [(0.0, 0.0), (0.1, 0.3)])
+def test_a_compiled_chunk_equals_the_definition(case, settings, backend, monkeypatch):
+    """With gaps, in one graph for chunks of one size."""
+    monkeypatch.setitem(cross_entropy.CHUNK_BYTES, "cpu", 8 * V * 8)
+    inputs, labels = case[0], torch.cat([case[1], torch.tensor([IGNORE])])
+    inputs[0] = torch.cat([inputs[0].detach(), torch.randn(1, C).double()]).requires_grad_()
+    labels[::5] = IGNORE
+    chunk, frames = LossChunk(), CompileCounterWithBackend(backend)
+    chunk.compile(fullgraph=True, dynamic=False, backend=frames)
+    fast = linear_cross_entropy(*inputs, labels, *settings, has_gaps=True, chunk=chunk)
+    slow = cross_entropy_sum(F.linear(*inputs), labels, *settings)
+    assert_close(fast, slow)
+    assert_close(torch.autograd.grad(3 * fast, inputs), torch.autograd.grad(3 * slow, inputs))
+    assert frames.frame_count == 1
 
 
 @pytest.mark.parametrize("distance", [60, 90, 1000])

@@ -1,6 +1,8 @@
 """Compiled layers: what eager ones compute, by few graphs that are made once."""
 
 import json
+import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -11,19 +13,20 @@ from torch.nn.attention import flex_attention
 
 from tercet.modeling.attention_kernels import KERNELS
 from tercet.pretraining.run import pretrain
-from tercet.training import compiling
+from tercet.training import compiling, stages
 from tercet.training.tracking import LOG, read_log
 
 COMPILED = {
-    "masked_language_modeling": 2,
-    "masked_language_modeling_with_next_sentence": 2,
-    "causal_language_modeling": 2,
-    "hybrid_language_modeling": 4,
-    "mixture": 4,
-    "translation": 2,
+    "masked_language_modeling": 4,
+    "masked_language_modeling_with_next_sentence": 4,
+    "causal_language_modeling": 3,
+    "hybrid_language_modeling": 6,
+    "mixture": 7,
+    "translation": 3,
     "replaced_token_detection": 6,
+    "sentence_denoising": 3,
 }
-"""Objectives, and the graphs that they need: of all layers, and of a last one that computes a part."""
+"""Objectives, and the graphs that they need: of all layers, a last one that computes a part, and the loss."""
 
 QUICK = ("causal_language_modeling", "mixture")
 """Those of the default suite."""
@@ -75,3 +78,32 @@ def test_compiled_patterns_and_biases_learn_what_eager_ones_learn(recipe_on, mon
     summaries = [json.loads((recipe.folder / "evaluation.json").read_text()) for recipe in recipes]
     names = [summary["trained_on"]["attention"] for summary in summaries]
     assert names == ["grouped, 2 layers", "flex, 2 layers"]
+
+
+def test_a_compiled_run_that_is_resumed_equals_one_that_is_not(recipe_on, capsys):
+    """In the middle of its first stage, with dropout; each stage says its sizes when it begins."""
+    settings = {"precision": "fp32", "steps": 5, "checkpoint_every": 2, "keep_checkpoints": 9}
+    settings |= {"stages": [{"steps": 3, "tokens_per_step": 256}], "compile": True, "dropout": 0.1}
+    kind = "causal_language_modeling"
+    whole, broken = (recipe_on(kind, name, **settings)[0] for name in ("whole", "broken"))
+    expected = load_file(pretrain(whole) / "model.safetensors")
+    told = re.findall(r"fixed sizes: ([\d,]+) tokens, .* ([\d.]+)% filling", capsys.readouterr().err)
+    assert [tokens for tokens, _ in told] == ["256", "448"]
+    assert all(0 <= float(share) < 30 for _, share in told)
+    pretrain(broken)
+    for path in (broken.folder / "checkpoints").iterdir():
+        if not path.name.endswith("2"):
+            shutil.rmtree(path)
+    found = load_file(pretrain(broken, resume=True) / "model.safetensors")
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+
+
+def test_a_recurrent_model_is_neither_filled_nor_compiled(recipe_on, monkeypatch, capsys):
+    """It is told so where compiling is left to the run."""
+    monkeypatch.setattr(compiling, "wants_graphs", lambda *_: True)
+    monkeypatch.setattr(stages, "wants_graphs", lambda *_: True)
+    model = {"preset": "recurrent-mini", "overrides": {"hidden_size": 32}}
+    recipe, _ = recipe_on("translation", model=model, precision="fp32", steps=1)
+    with pytest.warns(UserWarning, match="goes on without compiled layers: .* no layer of this model can be"):
+        pretrain(recipe)
+    assert "fixed sizes" not in capsys.readouterr().err

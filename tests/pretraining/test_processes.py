@@ -55,6 +55,13 @@ def test_two_processes_make_the_model_of_one(kind, launcher, recipe_on):
 
 
 @pytest.mark.slow
+def test_two_processes_make_the_compiled_model_of_one(recipe_on):
+    settings = {"precision": "fp32", "tokens_per_micro_batch": 140, "evaluate_every": 2, "compile": True}
+    one, _ = recipe_on("causal_language_modeling", "one", **settings)
+    launch_and_compare(COPIES, one, *recipe_on("causal_language_modeling", "two", **settings))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("passes", [2, 64])
 @pytest.mark.parametrize("launcher", [PIECES, COPIES], ids=["pieces", "copies"])
 def test_two_processes_read_the_predictions_of_one(launcher, passes, recipe_on):
