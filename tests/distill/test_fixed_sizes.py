@@ -13,11 +13,11 @@ from tercet.distill.objective import Distillation, required_outputs
 from tercet.distill.state_losses import AttentionMapLoss, CosineLoss, HiddenStateLoss, RelationLoss
 from tercet.distill.task_objective import IS_LABELLED, SOFT, TaskDistillation
 from tercet.distill.teacher import LiveTeacher
-from tercet.finetune.chat_objective import ChatObjective
+from tercet.finetune.chat import ChatObjective
 from tercet.finetune.examples import LabelledExamples, numbers, vectors
 from tercet.finetune.generation import GenerationObjective
 from tercet.finetune.multiple_choice import MultipleChoiceObjective
-from tercet.finetune.tagging_objectives import TaggingObjective
+from tercet.finetune.tagging import TaggingObjective
 from tercet.modeling import (
     TercetDecoderForCausalLM,
     TercetEncoderForMultipleChoice,

@@ -12,9 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 import tercet
 from tercet.configs.recipe import parse_recipe
-from tercet.finetune.chat import Chat
+from tercet.finetune.chat import Chat, ChatObjective
 from tercet.finetune.chat_encoding import DEFAULT_TEMPLATE, encode, encode_dialogues
-from tercet.finetune.chat_objective import ChatObjective
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
 from tercet.finetune.recipe import FineTuningRecipe

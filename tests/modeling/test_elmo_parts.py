@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from tercet import TercetElmoConfig, TercetElmoModel
 from tercet.configs.recipe import load_preset
 from tercet.modeling.character_encoder import CharacterEncoder, Highway
-from tercet.modeling.directed_lstm import DirectedLayers
+from tercet.modeling.modeling_tercet_elmo import DirectedLayers
 from tercet.modeling.scalar_mix import ScalarMix
 from tercet.modeling.word_characters import encode_words, framed
 

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from tercet.configs.recipe import load_preset
 from tercet.modeling import TercetEncoderConfig
-from tercet.objectives.replaced_token_pair import ReplacedTokenPair, generator_config, sample_tokens
+from tercet.objectives.replaced_tokens import ReplacedTokenPair, generator_config, sample_tokens
 from tercet.objectives.streams import one_stream
 
 SIZES = {
@@ -155,5 +155,5 @@ def test_samples_are_the_same_some_at_a_time(monkeypatch):
     pair = make_pair()
     states, draws = torch.randn(9, 16), torch.rand(9)
     at_once = pair.sample(states, draws)
-    monkeypatch.setattr("tercet.objectives.replaced_token_pair.LOGITS_AT_ONCE", 60)
+    monkeypatch.setattr("tercet.objectives.replaced_tokens.LOGITS_AT_ONCE", 60)
     assert torch.equal(pair.sample(states, draws), at_once)

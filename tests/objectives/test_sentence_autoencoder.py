@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from tercet.modeling import TercetEncoderConfig
-from tercet.objectives.sentence_autoencoder import SentenceAutoencoder
+from tercet.objectives.sentence_denoising import SentenceAutoencoder
 from tercet.objectives.streams import two_streams
 
 SIZES = {
