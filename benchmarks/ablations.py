@@ -133,7 +133,7 @@ def train(recipe: PretrainingRecipe, judge: PretrainingRecipe, term: str) -> Run
 
 
 def seconds_per_step(runs: Sequence[Run]) -> float:
-    """Give the time of a step, on average over runs of the same length."""
+    """Return the time of a step, on average over runs of the same length."""
     return mean(run["seconds"] / run["steps"] for run in runs)
 
 

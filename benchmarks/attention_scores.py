@@ -107,7 +107,7 @@ def values_read(model: TercetDecoderForCausalLM, texts: Tensor, is_joined: bool)
 
 
 def without_keys(seed: int = 1) -> float:
-    """Give the share of values that equal the most frequent of their text: the best guess without a key."""
+    """Return the share of values that equal the most frequent of their text: the best guess without a key."""
     _, answers = draw_texts(2000, torch.Generator().manual_seed(seed))
     return (answers == answers.mode(-1, keepdim=True).values).float().mean().item()
 

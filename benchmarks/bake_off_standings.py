@@ -32,7 +32,7 @@ class Estimate:
     half: float
 
     def meets(self, other: "Estimate") -> bool:
-        """Tell whether the intervals overlap, so that the two are not separable."""
+        """Return whether the intervals overlap, so that the two are not separable."""
         return abs(self.score - other.score) <= self.half + other.half
 
 
@@ -51,7 +51,7 @@ def estimate(judgements: Sequence[Mapping[str, Any]]) -> Estimate:
 
 
 def estimates_of(standings: Sequence[Mapping[str, Any]], judge: str) -> dict[str, Estimate]:
-    """Give the scores by one judge, by the labels of what has one."""
+    """Return the scores by one judge, by the labels of what has one."""
     return {
         label(each, standings): estimate(each["judgements"][judge])
         for each in standings
@@ -171,7 +171,7 @@ def verdicts(member: str, standings: Sequence[Mapping[str, Any]], judges: Sequen
 
 
 def comparable(judge: Judge, standings: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Give groups of labels whose scores by a judge mean the same, by what the group is called."""
+    """Return groups of labels whose scores by a judge mean the same, by what the group is called."""
     if not judge.is_of_one_reading:
         return {"": [label(each, standings) for each in standings]}
     groups: dict[str, list[str]] = {}

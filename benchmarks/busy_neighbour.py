@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> int:
 
 
 def measure_ways(case: Case, options: Namespace) -> dict[str, dict[str, list[float]]]:
-    """Give each way's tokens per second in every turn, `alone` and `beside`."""
+    """Return each way's tokens per second in every turn, `alone` and `beside`."""
     tokens = int(sequence_lengths(case.pool()).sum())
     seconds = 0.0 if options.smoke else SECONDS
     workers = {name: begin(case, way, options.threads) for name, way in WAYS.items()}

@@ -105,11 +105,11 @@ class Case(ABC):
         return self.model_class(AutoConfig.for_model(**load_preset(self.preset) | self.fields()))
 
     def fields(self) -> dict[str, Any]:
-        """Give what differs from the preset."""
+        """Return what differs from the preset."""
         return self.sizes() | {"dropout": self.dropout, "attention_dropout": self.dropout}
 
     def sizes(self) -> dict[str, Any]:
-        """Give the sizes, in transformers' common names."""
+        """Return the sizes, in transformers' common names."""
         return {
             "vocab_size": self.vocab_size,
             "hidden_size": self.hidden_size,
@@ -143,7 +143,7 @@ class Case(ABC):
         return ranks - 1 + len(SPECIAL)
 
     def shrunk(self) -> Self:
-        """Give the same case so small that it takes no time: to see that everything runs."""
+        """Return the same case so small that it takes no time: to see that everything runs."""
         return replace(self, vocab_size=97, sequence_length=16, batch_size=4, num_batches=2, **TINY)
 
     def _cut(self, pool: Batch, order: np.ndarray) -> list[Batch]:
@@ -159,7 +159,7 @@ class CaseExamples:
         self.lengths = np.array([sum(len(each.get(name, ())) for name in streams) for each in self.examples])
 
     def epoch(self, number: int) -> Self:
-        """Give an epoch."""
+        """Return an epoch."""
         return self
 
     def __len__(self) -> int:
@@ -167,7 +167,7 @@ class CaseExamples:
         return len(self.examples)
 
     def __getitem__(self, index: int) -> Example:
-        """Give one of them."""
+        """Return one of them."""
         return self.examples[index]
 
 
@@ -233,7 +233,7 @@ class DecoderCase(Case):
         return GPT2LMHeadModel(GPT2Config(**self.sizes(), **self._signs(), **dropouts))
 
     def fields(self) -> dict[str, Any]:
-        """Give what differs from the preset."""
+        """Return what differs from the preset."""
         return super().fields() | self._signs()
 
     def lengths(self, rng: np.random.Generator) -> np.ndarray:
@@ -278,7 +278,7 @@ class Seq2SeqCase(Case):
         return BartForConditionalGeneration(config)
 
     def fields(self) -> dict[str, Any]:
-        """Give what differs from the preset."""
+        """Return what differs from the preset."""
         return super().fields() | {"activation_dropout": self.dropout}
 
     def example(self, length: int, rng: np.random.Generator) -> Example:

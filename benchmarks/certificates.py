@@ -112,7 +112,7 @@ def row(architecture: Architecture, counterpart: Counterpart, way: str, certific
 
 
 def largest(certificate: Certificate, respect: str, precision: str) -> str:
-    """Give the largest difference in one respect; nothing if it was not compared."""
+    """Return the largest difference in one respect; nothing if it was not compared."""
     found = [
         each.relative
         for each in certificate.differences

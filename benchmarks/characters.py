@@ -88,12 +88,12 @@ class OurModel(nn.Module):
 
 
 def products(precision: str) -> torch.autocast:
-    """Give what computes products in bfloat16, or leaves them as they are."""
+    """Return what computes products in bfloat16, or leaves them as they are."""
     return torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
 
 
 def training_step(model: nn.Module, precision: str = "fp32") -> Work:
-    """Give a step of training on random characters, the same ones for all models."""
+    """Return a step of training on random characters, the same ones for all models."""
     optimizer = build_optimizer(model.train(), OptimizerRecipe(kind="adamw", learning_rate=1e-3))
     generator = torch.Generator().manual_seed(0)
 
@@ -116,7 +116,7 @@ def embedding_pass(
     sentences: Sequence[Sequence[str]],
     precision: str = "fp32",
 ) -> Work:
-    """Give a reading of all sentences by our model."""
+    """Return a reading of all sentences by our model."""
     model = OurModel(hidden).model.model.eval()
 
     def embed() -> float:
@@ -152,7 +152,7 @@ class Flair:
         self.process.wait()
 
     def work(self, kind: str) -> Work:
-        """Give the work of a kind, `train` or `embed`."""
+        """Return the work of a kind, `train` or `embed`."""
 
         def work_once() -> float:
             self._tell(kind)
@@ -187,7 +187,7 @@ def show(title: str, seconds: Mapping[str, float], **amounts: int) -> None:
 
 
 def sentences_of(source: str, count: int) -> list[list[str]]:
-    """Give the words of the first lines of a text that have some."""
+    """Return the words of the first lines of a text that have some."""
     lines = (line.split() for text in open_documents(source) for line in text.split("\n"))
     return list(islice(filter(None, lines), count))
 

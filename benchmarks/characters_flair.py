@@ -33,7 +33,7 @@ def language_models(characters: list[str], hidden: int, embedding: int) -> list[
 
 
 def training_step(models: list[Any], rows: int, length: int) -> Callable[[], float]:
-    """Give a step on random characters, each row from an empty state; its seconds."""
+    """Return a step on random characters, each row from an empty state; its seconds."""
     parameters = [parameter for model in models for parameter in model.parameters()]
     optimizer = torch.optim.AdamW(parameters, 1e-3, fused=True)
 
@@ -51,7 +51,7 @@ def training_step(models: list[Any], rows: int, length: int) -> Callable[[], flo
 
 
 def embedding_pass(models: list[Any], sentences: list[list[str]]) -> Callable[[], float]:
-    """Give a reading of all sentences, those of like lengths together; its seconds."""
+    """Return a reading of all sentences, those of like lengths together; its seconds."""
     embeddings = StackedEmbeddings([FlairEmbeddings(model) for model in models])
 
     def embed() -> float:

@@ -31,7 +31,7 @@ def require_libraries() -> None:
 
 
 def is_met(requirement: str) -> bool:
-    """Tell whether a library is installed and as new as `name>=1.2` asks for."""
+    """Return whether a library is installed and as new as `name>=1.2` asks for."""
     name, _, least = requirement.partition(">=")
     try:
         found, wanted = (

@@ -161,7 +161,7 @@ class Flow:
         return {name: [np.asarray(example[name]).tolist() for example in made] for name in self.fields}
 
     def shrunk(self) -> "Flow":
-        """Give the same flow so small that it takes no time: to see that everything runs."""
+        """Return the same flow so small that it takes no time: to see that everything runs."""
         return replace(self, num_examples=256, tokens_per_step=1024)
 
 

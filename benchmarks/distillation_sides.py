@@ -67,7 +67,7 @@ class DistillationCase(EncoderCase):
         return super().pool() | {"index": torch.arange(self.batch_size * self.num_batches)}
 
     def student(self) -> "DistillationCase":
-        """Give the student's half of the layers."""
+        """Return the student's half of the layers."""
         return replace(self, num_hidden_layers=self.num_hidden_layers // 2)
 
 

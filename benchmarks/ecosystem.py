@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
 
 
 def versions_of(libraries: dict[str, None]) -> dict[str, str]:
-    """Give the version of each library that is installed."""
+    """Return the version of each library that is installed."""
     found = {}
     for library in libraries:
         try:

@@ -47,7 +47,7 @@ class AskingCase(WritingCase):
     """Passes that count, at most: those of a large model take minutes."""
 
     def shrunk(self) -> "AskingCase":
-        """Give the same on a scale at which it takes no time."""
+        """Return the same on a scale at which it takes no time."""
         small = super().shrunk()
         return replace(small, sequence_length=96, prefix_length=40, question_length=8, num_questions=3)
 

@@ -244,7 +244,7 @@ def scores_of(task: Task, rows: Dataset) -> Callable[[EvalPrediction], dict[str,
 
 
 def tagged(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Give the numbers of the words that have a token, and their best labels, (W, 2)."""
+    """Return the numbers of the words that have a token, and their best labels, (W, 2)."""
     found = logits[labels != IGNORED].argmax(-1)
     return np.stack((np.arange(len(found)), found), axis=1)
 

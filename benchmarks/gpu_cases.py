@@ -57,12 +57,12 @@ class ModernBertCase(MaskedCase):
     preset = "modernbert-base"
 
     def sizes(self) -> dict[str, Any]:
-        """Give the sizes, and ids that any vocabulary has."""
+        """Return the sizes, and ids that any vocabulary has."""
         ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
         return super().sizes() | ids | {"intermediate_size": self.hidden_size * 3 // 2}
 
     def fields(self) -> dict[str, Any]:
-        """Give what differs from the preset."""
+        """Return what differs from the preset."""
         types = load_preset(self.preset)["layer_types"][: self.num_hidden_layers]
         return super().fields() | {"layer_types": types}
 
@@ -83,7 +83,7 @@ class BigBirdCase(MaskedCase):
         return np.full(self.batch_size * self.num_batches, self.sequence_length)
 
     def fields(self) -> dict[str, Any]:
-        """Give what differs from the preset."""
+        """Return what differs from the preset."""
         return super().fields() | {
             "layer_types": ["big_bird_attention"] * self.num_hidden_layers,
             "attention_block_size": self.block_size,
@@ -97,7 +97,7 @@ class BigBirdCase(MaskedCase):
         return BigBirdForMaskedLM(BigBirdConfig(**self.sizes(), **none, block_size=self.block_size))
 
     def shrunk(self) -> "BigBirdCase":
-        """Give the same so small that it takes no time, and long enough to be sparse."""
+        """Return the same so small that it takes no time, and long enough to be sparse."""
         return replace(super().shrunk(), block_size=8, sequence_length=256, batch_size=1)
 
 
@@ -145,7 +145,7 @@ class Part:
     gates: tuple[Gate, ...] = ()
 
     def shrunk(self) -> "Part":
-        """Give the same with tiny shapes, ours compiled on any device, and the stock model once."""
+        """Return the same with tiny shapes, ours compiled on any device, and the stock model once."""
         compiled = replace(OURS, prepare=partial(prepare_tercet, compiles=True))
         sides = {name: compiled if side is OURS else side for name, side in self.sides.items()}
         if self.case.preset != "bert-base":

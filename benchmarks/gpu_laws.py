@@ -28,7 +28,7 @@ LIMITS = {"loss_difference": 1e-5, "gradient_difference": 1e-4}
 
 
 def prepare_laws(case: Case, device: torch.device) -> Pass:
-    """Give what compares once it is called."""
+    """Return what compares once it is called."""
     return partial(laws, case, device)
 
 

@@ -30,7 +30,7 @@ def render(result: Mapping[str, Any]) -> str:
 
 
 def peak_of(result: Mapping[str, Any]) -> float:
-    """Give the data sheet's peak, or the measured one of a device that is not listed."""
+    """Return the data sheet's peak, or the measured one of a device that is not listed."""
     gpu = result["machine"]["gpu"] or ""
     return next((peak for name, peak in DATA_SHEETS.items() if name in gpu), result["peaks"]["bf16"])
 
@@ -78,7 +78,7 @@ def metrics(name: str, parts: Mapping[str, Any], peak: float) -> dict[str, float
 
 
 def speeds_of(part: Mapping[str, Any], side: str) -> list[float]:
-    """Give a side's tokens per second in each turn; none if it was not measured."""
+    """Return a side's tokens per second in each turn; none if it was not measured."""
     found = part.get("sides", {}).get(side, {"failure": ""})
     return [] if "failure" in found else [part["tokens"] / seconds for seconds in found["seconds"]]
 

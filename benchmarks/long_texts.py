@@ -92,7 +92,7 @@ def render(result: dict[str, Any]) -> str:
 
 
 def _densities(cases: list[dict[str, Any]]) -> list[str]:
-    """Say how many key blocks a query block attends to, by length."""
+    """Return how many key blocks a query block attends to, by length."""
     counted = {case["case"]["length"]: case["blocks"] for case in cases}
     return [
         f"- {length:,} tokens: a block attends to {blocks['tercet']:.1f} blocks on average (tercet) "

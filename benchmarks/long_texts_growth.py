@@ -42,7 +42,7 @@ def curve(cases: list[dict[str, Any]], work: str, side: str, quantity: str) -> d
 
 
 def slope(values: dict[int, float], begin: int, end: int) -> float:
-    """Give the power of the length by which a quantity grows between two lengths."""
+    """Return the power of the length by which a quantity grows between two lengths."""
     return log(values[end] / values[begin]) / log(end / begin)
 
 
@@ -64,7 +64,7 @@ def growth_rows(cases: list[dict[str, Any]], work: str) -> list[str]:
 
 
 def pays_from(cases: list[dict[str, Any]], work: str) -> str:
-    """Say from which length on blocks are faster than full attention, of those that were measured."""
+    """Describe from which length on blocks are faster than full attention, of those that were measured."""
     sparse, full = (curve(cases, work, side, "median") for side in ("tercet", "tercet-full"))
     slower = [length for length in full if sparse[length] >= full[length]]
     faster = [length for length in full if length > max(slower, default=0)]

@@ -57,7 +57,7 @@ class ReadingCase:
     """That each of our blocks draws, which makes twice as many on average."""
 
     def shrunk(self) -> "ReadingCase":
-        """Give the same so small that it takes no time: to see that everything runs."""
+        """Return the same so small that it takes no time: to see that everything runs."""
         return replace(self, block_size=8, **TINY)
 
     def sizes(self) -> dict[str, Any]:
@@ -172,7 +172,7 @@ READERS: dict[str, Side] = {
 
 
 def readers_of(case: ReadingCase) -> dict[str, Side]:
-    """Give the sides that read a case."""
+    """Return the sides that read a case."""
     return {
         name: side
         for name, side in READERS.items()

@@ -129,7 +129,7 @@ def seeds_override(num_seeds: int) -> str:
 
 
 def pattern_fields(pattern: str, layers: int, block_size: int) -> dict[str, Any]:
-    """Give the fields of a configuration by which all layers see a pattern."""
+    """Return the fields of a configuration by which all layers see a pattern."""
     if pattern == "full":
         return {}
     kinds = ["big_bird_attention"] * layers

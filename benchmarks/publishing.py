@@ -77,7 +77,7 @@ def publish(text: str, page: Path | None, script: str) -> None:
 
 
 def marks_of(script: str) -> tuple[str, str]:
-    """Give the lines of a page between which a script's table stands."""
+    """Return the lines of a page between which a script's table stands."""
     begin, end = (f"<!-- benchmarks/{Path(script).name}: {which} -->" for which in ("begin", "end"))
     return begin, end
 

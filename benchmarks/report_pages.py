@@ -179,7 +179,7 @@ def tags_of(words: list[str]) -> list[str]:
 
 
 def is_name(word: str) -> bool:
-    """Tell whether a word has an underscore, a bracket or a backquote."""
+    """Return whether a word has an underscore, a bracket or a backquote."""
     return any(mark in word for mark in "_`(=")
 
 

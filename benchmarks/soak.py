@@ -166,7 +166,7 @@ def timeless(record: Record) -> Record:
 
 
 def are_equal(one: dict[Any, torch.Tensor], other: dict[Any, torch.Tensor]) -> bool:
-    """Tell whether two states are equal bit for bit."""
+    """Return whether two states are equal bit for bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 

@@ -69,7 +69,7 @@ def run(task: str, vectors: str, options: Namespace) -> dict[str, Any]:
 
 
 def unseen_share(folder: Path) -> float:
-    """Give the share of right labels among the words of the test rows that no training row has.
+    """Return the share of right labels among the words of the test rows that no training row has.
 
     They are those of the best seed.
     """

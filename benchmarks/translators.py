@@ -138,7 +138,7 @@ class Translator:
 
 
 def last_record(run: Path) -> dict[str, Any]:
-    """Give the last record of a run's log that was written in training."""
+    """Return the last record of a run's log that was written in training."""
     records = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
     return [record for record in records if "tokens_per_second" in record][-1]
 

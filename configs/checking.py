@@ -102,13 +102,13 @@ def _members(annotation: Any) -> list[Any]:
 
 
 def _hints(cls: Any) -> dict[str, Any]:
-    """Give a dataclass's fields with their annotations."""
+    """Return a dataclass's fields with their annotations."""
     hints = get_type_hints(cls, include_extras=True)
     return {field.name: hints[field.name] for field in fields(cls) if field.init}
 
 
 def _accepts_kind(cls: Any, data: dict[str, Any]) -> bool:
-    """Tell whether the literals of a union's member (its `kind`) allow the data."""
+    """Return whether the literals of a union's member (its `kind`) allow the data."""
     return all(
         data.get(name) in get_args(member)
         for name, hint in _hints(cls).items()
@@ -128,7 +128,7 @@ def _remedy(path: Path, owners: list[Any], cls: Any) -> str:
 
 
 def _meant(above: list[str], key: str, siblings: list[str], cls: Any) -> str:
-    """Say which key was probably meant."""
+    """Describe which key was probably meant."""
     if near := get_close_matches(key, siblings, n=1):
         return f"did you mean {'.'.join([*above, near[0]])}?"
     elsewhere = {dotted.rpartition(".")[2]: dotted for dotted in _all_keys(cls, (), ())}

@@ -101,7 +101,7 @@ def parse_recipe(cls: type[Recipe], data: dict[str, Any]) -> Recipe:
 
 
 def recipe_data(recipe: Any) -> dict[str, Any]:
-    """Give a recipe as plain data, which `parse_recipe` and YAML files take back."""
+    """Return a recipe as plain data, which `parse_recipe` and YAML files take back."""
     return TypeAdapter(type(recipe)).dump_python(recipe, mode="json")
 
 
@@ -111,13 +111,13 @@ def recipe_names() -> list[str]:
 
 
 def recipe_folders() -> dict[str, str]:
-    """Give each shipped recipe's folder, which tells its kind: `pretraining`, `finetune`, ..."""
+    """Return each shipped recipe's folder, which tells its kind: `pretraining`, `finetune`, ..."""
     found = {folder.name: _yaml_files(folder) for folder in ROOT.iterdir() if folder.name != PRESETS}
     return {name: folder for folder, names in found.items() for name in names}
 
 
 def describe_recipe(name: str) -> str:
-    """Give the comment at the head of a shipped recipe: its command, and what it is for."""
+    """Return the comment at the head of a shipped recipe: its command, and what it is for."""
     lines = _shipped_recipes()[name].read_text(encoding="utf-8").splitlines()
     head = []
     for line in lines:
@@ -208,7 +208,7 @@ def _yaml_files(folder: Traversable) -> dict[str, Traversable]:
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    """Say which known names are near a wrong one, or all of them."""
+    """Describe which known names are near a wrong one, or all of them."""
     if near := get_close_matches(name, known, n=3, cutoff=0.4):
         return f"did you mean {' or '.join(near)}?"
     return f"known: {', '.join(sorted(known)) or 'none'}"

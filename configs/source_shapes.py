@@ -88,7 +88,7 @@ def _fields(module: str, definition: ast.ClassDef) -> Iterator[tuple[str, str, a
 
 
 def _hint(annotation: ast.expr, module: str) -> Any:
-    """Give an annotation as far as it says something about keys."""
+    """Return an annotation as far as it says something about keys."""
     match annotation:
         case ast.Constant(value=None):
             return type(None)
@@ -118,7 +118,7 @@ def _hint(annotation: ast.expr, module: str) -> Any:
 
 
 def _renamed(definition: ast.ClassDef, module: str) -> dict[str, str]:
-    """Give the new names of a class's keys; a base's are inherited."""
+    """Return the new names of a class's keys; a base's are inherited."""
     for node in definition.body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(target, ast.Name) and target.id == RENAMED for target in targets):
@@ -135,7 +135,7 @@ def _renamed(definition: ast.ClassDef, module: str) -> dict[str, str]:
 
 
 def _mapping(expression: ast.expr, module: str) -> dict[str, str]:
-    """Give the value of a dictionary that is written out, named, or put together from such."""
+    """Return the value of a dictionary that is written out, named, or put together from such."""
     match expression:
         case ast.Dict(keys=keys, values=values):
             pairs: dict[str, str] = {}

@@ -44,7 +44,7 @@ MOST_FREQUENT = "most frequent"
 
 
 def score_labels(predictions: Sequence[Prediction], rows: Dataset) -> np.ndarray:
-    """Tell which labels are right, (E,)."""
+    """Return which labels are right, (E,)."""
     said = np.array([prediction["label"] for prediction in predictions])
     return (said == np.array(rows["label"][:])).astype(np.float64)
 

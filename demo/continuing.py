@@ -122,7 +122,7 @@ def chosen_rightly(values: Sequence[Sequence[float]], targets: Sequence[int]) ->
 
 
 def overlap_values(rows: Sequence[Row], read: Iterable[str]) -> list[list[float]]:
-    """Give the share of each text's words that stand in what it might continue, weighted by their rarity.
+    """Return the share of each text's words that stand in what it might continue, weighted by their rarity.
 
     Args:
         rows: With `text` and `choices`.
@@ -144,14 +144,14 @@ def overlap_values(rows: Sequence[Row], read: Iterable[str]) -> list[list[float]
 
 
 def words_of(text: str) -> set[str]:
-    """Give the words of a text, in lower case."""
+    """Return the words of a text, in lower case."""
     return set(WORD.findall(text.lower()))
 
 
 def trigram_values(
     rows: Sequence[Row], decoder: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase
 ) -> list[list[float]]:
-    """Give log p(b | a) - log p(b) by interpolated Kneser-Ney on what the decoder was pretrained on."""
+    """Return log p(b | a) - log p(b) by interpolated Kneser-Ney on what the decoder was pretrained on."""
     train = cast(TokenizedCorpus, tokenize(decoder, open_texts(decoder)["train"], tokenizer))
     model = TrigramModel.fit(*with_ends(train, frame_ids(tokenizer)[1]), len(tokenizer))
 

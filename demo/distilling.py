@@ -38,7 +38,7 @@ class DistillationResult:
 
     @property
     def in_one_line(self) -> str:
-        """Say how the scores compare."""
+        """Describe how the scores compare."""
         kept = kept_of(self.summary)
         own, theirs = kept[STUDENT], kept[TEACHER]
         alone = kept[WITHOUT_TEACHER]["score"]
@@ -72,7 +72,7 @@ def distill_encoder(recipe: DistillationRecipe, result: TaskResult, folder: Path
 
 
 def distillation_chapter(distilled: DistillationResult) -> Iterator[Block]:
-    """Tell what the student keeps, what its teacher brought, and what is saved."""
+    """Yield what the student keeps, what its teacher brought, and what is saved."""
     yield Heading("Half the layers")
     yield Prose(
         "A student with every second layer of the fine-tuned encoder learns the same task, from the labels "

@@ -69,7 +69,7 @@ def measure_gaps(
 
 
 def found(guesses: Sequence[Sequence[str]], truths: Sequence[str], count: int) -> Measured:
-    """Tell which truths are among the first so many guesses."""
+    """Return which truths are among the first so many guesses."""
     pairs = zip(guesses, truths, strict=True)
     return Measured(np.array([truth in map(str.lower, own[:count]) for own, truth in pairs], dtype=float))
 
@@ -83,6 +83,6 @@ def words_between(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def beside(gap: FilledMask) -> tuple[str, str]:
-    """Give what stands on both sides of a gap."""
+    """Return what stands on both sides of a gap."""
     before, after = WORDS.findall(gap.before.lower()), WORDS.findall(gap.after.lower())
     return (before or [EDGE])[-1], (after or [EDGE])[0]

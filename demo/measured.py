@@ -31,5 +31,5 @@ class Measured:
         return f"{100 * self.score:.1f} ({100 * low:.1f} to {100 * high:.1f})"
 
     def lead_over(self, other: "Measured") -> tuple[float, float]:
-        """Give the 95 % interval of how much better this is, row by row."""
+        """Return the 95 % interval of how much better this is, row by row."""
         return mean_interval(self.scores - other.scores)

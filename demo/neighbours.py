@@ -51,16 +51,16 @@ class NeighbourCounts:
         return cls(list(numbers), frequencies, dict(before), dict(behind))
 
     def best(self, left: str, right: str, count: int = 1) -> list[str]:
-        """Give the likeliest things between two words, best first."""
+        """Return the likeliest things between two words, best first."""
         scores = self.counts * self._share(self.before, left) * self._share(self.behind, right)
         return [self.things[number] for number in np.argsort(-scores, kind="stable")[:count]]
 
     def most_frequent(self, count: int) -> list[str]:
-        """Give the most frequent things, whatever is beside them."""
+        """Return the most frequent things, whatever is beside them."""
         return [self.things[number] for number in np.argsort(-self.counts, kind="stable")[:count]]
 
     def _share(self, beside: Beside, neighbour: str) -> np.ndarray:
-        """Give how probable a neighbour is beside each thing, (K,); 1 if it was never seen."""
+        """Return how probable a neighbour is beside each thing, (K,); 1 if it was never seen."""
         if neighbour not in beside:
             return np.ones(len(self.things))
         own = beside[neighbour]

@@ -148,7 +148,7 @@ class Findings:
 
     @property
     def in_one_line(self) -> str:
-        """Say how each term's loss compares."""
+        """Describe how each term's loss compares."""
         return "; ".join(
             f"{TERMS[term]}: loss "
             + ", ".join(f"{name} {scores[f'{term}/loss']:.2f}" for name, scores in self.scores.items()
@@ -206,7 +206,7 @@ def build_report(
 
 
 def measured_of(findings: Sequence[Findings]) -> tuple[Gaps, Telegrams]:
-    """Give what was measured of the encoder and of the sequence-to-sequence model."""
+    """Return what was measured of the encoder and of the sequence-to-sequence model."""
     encoder, _, seq2seq = findings
     assert isinstance(encoder.measured, Gaps)
     assert isinstance(seq2seq.measured, Telegrams)
@@ -214,7 +214,7 @@ def measured_of(findings: Sequence[Findings]) -> tuple[Gaps, Telegrams]:
 
 
 def chapter(found: Findings, folder: Path) -> Iterable[Block]:
-    """Tell how a member learned."""
+    """Yield how a member learned."""
     yield Heading(NAMES[found.member])
     yield Prose(TASKS[found.member])
     yield curves(found, folder)

@@ -124,7 +124,7 @@ def telling_expected_time(
 
 
 def expectation(waited: float, step: float, steps: int) -> str:
-    """Say how long everything will take, in minutes.
+    """Describe how long everything will take, in minutes.
 
     Args:
         waited: Seconds before the first step.
@@ -250,13 +250,13 @@ def stage(number: int, doing: str) -> Iterator[None]:
 
 
 def cpu_seconds() -> float:
-    """Give the processor time of this process and of those that it has waited for."""
+    """Return the processor time of this process and of those that it has waited for."""
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def next_steps(page: Path) -> list[str]:
-    """Give three commands that go on from a finished demonstration, the first of which opens its models."""
+    """Return three commands that go on from a finished demonstration, the first of which opens its models."""
     folder = page.parent
 
     def path(*parts: str) -> str:

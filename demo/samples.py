@@ -101,7 +101,7 @@ def middle_word(sentence: str, tokenizer: PreTrainedTokenizerBase) -> tuple[int,
 
 
 def long_words(tokenizer: PreTrainedTokenizerBase) -> Tensor:
-    """Tell which tokens are words of five letters or more, (V,)."""
+    """Return which tokens are words of five letters or more, (V,)."""
     words = [decode(tokenizer, [token]).strip() for token in range(len(tokenizer))]
     return torch.tensor([len(word) >= SHORTEST_WORD and word.isalpha() for word in words])
 

@@ -36,7 +36,7 @@ def scores_table(columns: Mapping[str, Mapping[str, Measured]]) -> Table:
 
 
 def gaps_chapter(gaps: Gaps) -> Iterator[Block]:
-    """Tell how often a hidden word was found."""
+    """Yield how often a hidden word was found."""
     yield scores_table({"first guess": gaps.first, f"among {NUM_GUESSES}": gaps.among})
     yield Prose(
         "The words are those nearest the middle of held-out sentences that are one token of five letters "
@@ -46,7 +46,7 @@ def gaps_chapter(gaps: Gaps) -> Iterator[Block]:
 
 
 def packages_chapter(result: TaskResult, folder: Path) -> Iterator[Block]:
-    """Tell how well the encoder places paragraphs; the chart goes into `folder`."""
+    """Yield how well the encoder places paragraphs; the chart goes into `folder`."""
     packages = sorted(set(result.rows["label"][:]))
     yield Heading("Placing a paragraph in its package")
     yield Prose(
@@ -115,7 +115,7 @@ def package_examples(result: TaskResult) -> list[Example]:
 
 
 def continuations_chapter(continued: Continuations) -> Iterator[Block]:
-    """Tell how often the decoder found what continues a paragraph."""
+    """Yield how often the decoder found what continues a paragraph."""
     yield Heading("Finding what comes next")
     yield Prose(
         f"{len(continued.rows):,} held-out paragraphs are cut in the middle. Which of four texts goes on "
@@ -149,7 +149,7 @@ def continuation_examples(continued: Continuations) -> list[Example]:
 
 
 def telegrams_chapter(telegrams: Telegrams) -> Iterator[Block]:
-    """Tell how well the sequence-to-sequence model writes telegrams out."""
+    """Yield how well the sequence-to-sequence model writes telegrams out."""
     yield Prose(
         f"It learns to write out telegrams, from {telegrams.num_rows:,} sentences of the training modules "
         f"without their small words, capitals and punctuation. The {len(telegrams.rows):,} test sentences "

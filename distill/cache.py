@@ -78,11 +78,11 @@ class FixedCopies:
         self.number = number
 
     def epoch(self, number: int) -> Examples:
-        """Give the examples of an epoch: one of the copies."""
+        """Return the examples of an epoch: one of the copies."""
         return self.copy(number % self.number)
 
     def copy(self, number: int) -> "NumberedCopy":
-        """Give a copy."""
+        """Return a copy."""
         return NumberedCopy(self.examples, number * len(self.examples))
 
 
@@ -254,7 +254,7 @@ def batches_of(base: TokenObjective, source: FixedCopies, device: torch.device) 
 
 
 def chosen(logits: Tensor, top_k: int | None) -> tuple[Tensor, Tensor | None]:
-    """Give the log-probabilities of the likeliest tokens and which these are, or those of all, in order."""
+    """Return the log-probabilities of the likeliest tokens and which these are, or those of all, in order."""
     logs = logits.log_softmax(-1)
     if top_k is None:
         return logs, None

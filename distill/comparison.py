@@ -111,7 +111,7 @@ def keep_of_translations(
 def lead(
     scores: Sequence[Callable[[np.ndarray], float]], num_rows: int, *, resamples: int = 1000
 ) -> list[float] | None:
-    """Give the 95 % interval of how far the first score is above the second, on the same rows drawn.
+    """Return the 95 % interval of how far the first score is above the second, on the same rows drawn.
 
     There is none if on some rows a score is not defined.
     """
@@ -142,7 +142,7 @@ def lead_of_translations(
 
 
 def accuracy(rows: np.ndarray) -> float:
-    """Give the share of hits among all targets of some examples, (E, 3)."""
+    """Return the share of hits among all targets of some examples, (E, 3)."""
     return ratio(float(rows[:, 2].sum()), rows[:, 0].sum())
 
 
@@ -164,7 +164,7 @@ def keep_of_rows(
 
 
 def share_of(own: float, teachers: float, *, is_better_high: bool) -> float:
-    """Give the share of a teacher's score, or of one that is better when lower the inverse.
+    """Return the share of a teacher's score, or of one that is better when lower the inverse.
 
     Of nothing, nobody keeps a share, and of a correlation below zero a share would mean nothing: then it is
     not a number.

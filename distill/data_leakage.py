@@ -78,7 +78,7 @@ def rows_of_teacher(folder: Path, task: Task, data: DataRecipe) -> dict[str, Dat
 
 
 def data_of(folder: Path) -> DataRecipe:
-    """Give the part of a teacher's recipe that names its rows: of a fine-tuning, or of a distillation.
+    """Return the part of a teacher's recipe that names its rows: of a fine-tuning, or of a distillation.
 
     Raises:
         ValueError: There is no recipe, or it names none.
@@ -107,7 +107,7 @@ def same_file(file: str, others: Iterable[str], noted: list[dict[str, Any]]) -> 
 
 
 def complaint(name: str, folder: Path, data: DataRecipe, split: str, known: list[bool]) -> str:
-    """Say which measured rows the teacher knows, and what helps."""
+    """Describe which measured rows the teacher knows, and what helps."""
     shown = f"the teacher {name} has learned {sum(known):,} of the {len(known):,} rows"
     if split == "validation" and data.validation is None:
         remedy = remedy_for_share(data, data_of(folder))

@@ -261,7 +261,7 @@ def build_teacher(
     source: ExampleSource,
     accelerator: Accelerator,
 ) -> Teacher:
-    """Give a teacher that reads along or, of fixed copies, one that has read them before.
+    """Return a teacher that reads along or, of fixed copies, one that has read them before.
 
     Raises:
         ValueError: A cache cannot give what losses compare, or is of another teacher or other data.

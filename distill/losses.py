@@ -184,7 +184,7 @@ class LogitMSELoss(VocabularyLoss):
 
 
 def at_temperature(logits: Tensor, temperature: float) -> Tensor:
-    """Give log-probabilities of logits (n, k), or of log-probabilities, at a temperature, in float32."""
+    """Return log-probabilities of logits (n, k), or of log-probabilities, at a temperature, in float32."""
     return (at_least_float32(logits) / temperature).log_softmax(dim=-1)
 
 

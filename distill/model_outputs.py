@@ -142,19 +142,19 @@ def compute_outputs(
 
 
 def base_of(model: TercetPreTrainedModel) -> nn.Module:
-    """Give the model below the head."""
+    """Return the model below the head."""
     return model.get_submodule("model") if hasattr(model, "model") else model
 
 
 def hidden_of(
     model: TercetPreTrainedModel, layers: Mapping[nn.Module, Sequence[Tensor]]
 ) -> dict[str, tuple[Tensor, ...]]:
-    """Give the hidden states of each stack, (N, C) for every layer."""
+    """Return the hidden states of each stack, (N, C) for every layer."""
     return {name: tuple(state[0] for state in layers[stack]) for name, stack in stacks_in(model).items()}
 
 
 def heads_of(model: TercetPreTrainedModel, recorder: HeadRecorder) -> dict[str, tuple[Heads, ...]]:
-    """Give what was noted in each stack, in the order of its layers."""
+    """Return what was noted in each stack, in the order of its layers."""
     return {
         name: tuple(recorder.found[layer.self_attention] for layer in stack.layers)
         for name, stack in stacks_in(model).items()

@@ -133,5 +133,5 @@ def required_outputs(losses: Sequence[DistillationLoss]) -> RequiredOutputs:
 
 
 def as_tensor(values: np.ndarray) -> Tensor:
-    """Give an array as a tensor of 64-bit integers."""
+    """Return an array as a tensor of 64-bit integers."""
     return torch.from_numpy(values.astype(np.int64))

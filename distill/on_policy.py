@@ -207,7 +207,7 @@ def build_on_policy(
 def refusal(
     general: GeneralRecipe, base: TokenObjective, losses: Sequence[DistillationLoss], accelerator: Accelerator
 ) -> str | None:
-    """Say why a student cannot write its targets, if there is a reason."""
+    """Describe why a student cannot write its targets, if there is a reason."""
     if not isinstance(base, CausalLanguageModeling | TeacherForcing):
         return (
             f"a student of {general.objective.kind} has no text to go on with: use causal_language_modeling, "

@@ -72,7 +72,7 @@ def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> Repo
 
 
 def kept_of(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Give each model's deciding score and the share of the teacher's: of the last step.
+    """Return each model's deciding score and the share of the teacher's: of the last step.
 
     On raw text, that is BLEU where there are translations, and accuracy elsewhere.
     """
@@ -142,7 +142,7 @@ def cards(summary: Mapping[str, Any]) -> Iterator[Card]:
 
 
 def explanation(summary: Mapping[str, Any]) -> str:
-    """Say what the numbers mean."""
+    """Describe what the numbers mean."""
     controls = [name for name in summary["students"] if name != STUDENT]
     told = (
         "The share is the ratio of the student's score to the teacher's on the same rows. Its interval is a "
@@ -189,7 +189,7 @@ def shown_interval(interval: Sequence[float] | None) -> str:
 
 
 def about_share(kept: Mapping[str, Any]) -> str:
-    """Say how sure a share is, or why there is none."""
+    """Describe how sure a share is, or why there is none."""
     if kept["share"] is None:
         return "No share: the teacher's score is not above 0, or one of the scores is not defined."
     if kept["interval"] is None:
@@ -198,7 +198,7 @@ def about_share(kept: Mapping[str, Any]) -> str:
 
 
 def score_name(summary: Mapping[str, Any]) -> str:
-    """Say which score decides."""
+    """Describe which score decides."""
     if TASK in summary:
         told = summary[TASK]
         return f"{METRICS[told['criterion']]} on {told['rows'][told['split']]:,} {told['split']} rows"
@@ -224,7 +224,7 @@ def figure(folder: Path, summary: Mapping[str, Any]) -> Figure:
 
 
 def is_better_high(summary: Mapping[str, Any]) -> bool:
-    """Tell whether more of the deciding score is better, so that a share is of the score itself."""
+    """Return whether more of the deciding score is better, so that a share is of the score itself."""
     return TASK not in summary or summary[TASK]["is_higher_better"]
 
 
@@ -253,7 +253,7 @@ def scores_of_steps(summary: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def about_cache(missing: Mapping[str, float]) -> str:
-    """Say what a cached teacher lacks of the live one."""
+    """Describe what a cached teacher lacks of the live one."""
     told = " and ".join(f"{share:.3%} at temperature {at}" for at, share in missing.items())
     return (
         "The teacher's outputs were cached. The tokens that were not stored have this share of its "

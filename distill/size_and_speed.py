@@ -93,7 +93,7 @@ def measure_speeds(
 def time_all(
     models: Mapping[str, TercetPreTrainedModel], rows: int, device: torch.device, rounds: int
 ) -> dict[str, float]:
-    """Give the median seconds of a pass of each model."""
+    """Return the median seconds of a pass of each model."""
     passes = {name: pass_of(moved(model, device).eval(), rows) for name, model in models.items()}
     times: dict[str, list[float]] = {name: [] for name in models}
     for number in range(rounds + 2):
@@ -144,7 +144,7 @@ for STS-B's development set with batches of one on a CPU (table 3)."""
 
 
 def times_of(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Give the student's time over the teacher's for one row, and for a row of 32."""
+    """Return the student's time over the teacher's for one row, and for a row of 32."""
     own, theirs = summary["speeds"][STUDENT], summary["speeds"][TEACHER]
     return {
         "one alone": own["latency"] / theirs["latency"],
@@ -200,7 +200,7 @@ def saved_time(share: float) -> list[str]:
 
 
 def saved(share: float) -> str:
-    """Say how much less, or more, something is of which a share is left.
+    """Return how much less, or more, something is of which a share is left.
 
     >>> saved(0.61), saved(1.1)
     ('39% less', '10% more')
@@ -209,7 +209,7 @@ def saved(share: float) -> str:
 
 
 def about_speed(summary: Mapping[str, Any]) -> str:
-    """Say how it was measured, and why both ways of saying it are given."""
+    """Describe how it was measured, and why both ways of saying it are given."""
     measured = (
         "Times are medians, teacher and student in turns, in float32. "
         if "speeds" in summary
@@ -222,7 +222,7 @@ def about_speed(summary: Mapping[str, Any]) -> str:
 
 
 def share_of(sizes: Mapping[str, Mapping[str, int]], key: str) -> float:
-    """Give what is left of the teacher's size."""
+    """Return what is left of the teacher's size."""
     return sizes[STUDENT][key] / sizes[TEACHER][key]
 
 

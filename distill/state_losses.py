@@ -162,7 +162,7 @@ class RelationLoss(DistillationLoss):
         return terms.sum() / self.heads
 
     def relation(self, vectors: Tensor, bounds: Tensor, allowed: Tensor) -> Tensor:
-        """Give the log-probabilities with which tokens relate to each other, (S, R, T, T)."""
+        """Return the log-probabilities with which tokens relate to each other, (S, R, T, T)."""
         stream = at_least_float32(vectors).transpose(0, 1).flatten(1)  # (N, H D)
         rows = in_rows(stream, bounds, allowed.shape[-1], 0.0)
         parts = rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (S, R, T, d)
@@ -175,7 +175,7 @@ class RelationLoss(DistillationLoss):
 
 
 def scores_of(heads: Heads, bounds: Tensor, longest: int) -> Tensor:
-    """Give the scaled products of queries and keys of each sequence, (S, H, T, T)."""
+    """Return the scaled products of queries and keys of each sequence, (S, H, T, T)."""
     groups = len(heads.query) // len(heads.key)
     key = heads.key.repeat_interleave(groups, dim=0)
     query, key = (
@@ -186,7 +186,7 @@ def scores_of(heads: Heads, bounds: Tensor, longest: int) -> Tensor:
 
 
 def may_read(batch: Batch, stack: str) -> Tensor:
-    """Tell which keys of its sequence each query may read, (S, T, T); pads and filling ask nothing."""
+    """Return which keys of its sequence each query may read, (S, T, T); pads and filling ask nothing."""
     lengths = bounds_of(batch, stack).diff().long() * has_example(batch)
     places = torch.arange(batch[f"max_length_{side_of(stack)}"], device=lengths.device)
     is_real = places < lengths[:, None]
@@ -200,7 +200,7 @@ def bounds_of(batch: Batch, stack: str) -> Tensor:
 
 
 def side_of(stack: str) -> str:
-    """Tell which bounds a stack's stream has."""
+    """Return which bounds a stack's stream has."""
     return "q" if stack == "decoder" else "k"
 
 
@@ -223,7 +223,7 @@ def squared_distance(own: Tensor, theirs: Tensor) -> Tensor:
 
 
 def mean_of(terms: list[Tensor]) -> Tensor:
-    """Give the mean of numbers."""
+    """Return the mean of numbers."""
     return torch.stack(terms).mean()
 
 

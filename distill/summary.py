@@ -221,7 +221,7 @@ def written_as_ours(teacher: Source) -> Iterator[Path]:
 
 
 def present_device() -> torch.device:
-    """Give the device of this process."""
+    """Return the device of this process."""
     return cast(torch.device, join_processes().device)
 
 
@@ -237,7 +237,7 @@ def texts_of(general: PreparedGeneralStep | None, task: PreparedTaskStep | None,
 
 
 def for_card(summary: Summary) -> dict[str, Any]:
-    """Give the facts that a model card tells of a distillation, by the names of its scores."""
+    """Return the facts that a model card tells of a distillation, by the names of its scores."""
     kept, sizes = kept_of(summary)[STUDENT], summary["sizes"]
     told: dict[str, Any] = {
         "distillation/fewer_parameters": 1 - sizes[STUDENT]["parameters"] / sizes[TEACHER]["parameters"],

@@ -182,7 +182,7 @@ class SoftTokens(SoftLabels[GenerationObjective]):
         return divergence(counted(found, is_target), counted(right, is_target), self.temperature)
 
     def goals(self, batch: Batch) -> Tensor:
-        """Give the tokens that answers are for, (N,)."""
+        """Return the tokens that answers are for, (N,)."""
         labels = batch["labels"][0]
         return labels[batch[POSITIONS]] if POSITIONS in batch else labels
 

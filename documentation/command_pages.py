@@ -18,7 +18,7 @@ def command_page() -> str:
 
 
 def subcommands(parser: ArgumentParser) -> dict[str, ArgumentParser]:
-    """Give the parsers of a parser's commands."""
+    """Return the parsers of a parser's commands."""
     groups = [action for action in parser._actions if isinstance(action, _SubParsersAction)]
     return {name: command for group in groups for name, command in group.choices.items()}
 
@@ -55,7 +55,7 @@ def spelled(action: Action) -> str:
 
 
 def meaning(action: Action) -> str:
-    """Give an argument's help with its default filled in, safe in a cell of a table."""
+    """Return an argument's help with its default filled in, safe in a cell of a table."""
     return ((action.help or "") % {**vars(action), "prog": "tercet"}).replace("|", "\\|")
 
 

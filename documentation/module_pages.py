@@ -34,6 +34,6 @@ def folder_page(folder: str) -> str:
 
 
 def first_line(file: Path) -> str:
-    """Give the first paragraph of a module's docstring, in one line."""
+    """Return the first paragraph of a module's docstring, in one line."""
     text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     return " ".join(text.partition("\n\n")[0].split())

@@ -22,7 +22,7 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
 def notebooks() -> dict[str, str]:
-    """Give the notebooks of all tutorials by their path in the site."""
+    """Return the notebooks of all tutorials by their path in the site."""
     pages = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
     return {
         f"tutorials/{page.stem}.ipynb": json.dumps(
@@ -40,7 +40,7 @@ def as_notebook(page: str) -> dict[str, Any]:
 
 
 def cells_of(page: str) -> list[tuple[str, str]]:
-    """Give the kind and the source of each cell; what is between two programs is one of Markdown."""
+    """Return the kind and the source of each cell; what is between two programs is one of Markdown."""
     found: list[tuple[str, str]] = []
     end = 0
     for fence in FENCE.finditer(page):

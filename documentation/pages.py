@@ -25,7 +25,7 @@ class WrittenPages:
     """Files and folders outside of the pages, relative to the repository, that some page links to."""
 
     def write(self) -> dict[str, str]:
-        """Give all texts by their path in the site."""
+        """Return all texts by their path in the site."""
         files = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
         places = [PurePosixPath(file.relative_to(ROOT).as_posix()) for file in files]
         pages = {str(self.in_site(place)): self.relocate(place) for place in places}

@@ -48,7 +48,7 @@ BOUNDS = {
 
 
 def describe(annotation: Any) -> str:
-    """Say in words which values an annotation allows; dataclasses are left to the caller.
+    """Describe in words which values an annotation allows; dataclasses are left to the caller.
 
     >>> describe(str | None)
     'text or `null`'
@@ -120,7 +120,7 @@ def _written(value: Any) -> str:
 
 
 def meanings(cls: type) -> dict[str, str]:
-    """Give the meaning of each field of a dataclass, in one line.
+    """Return the meaning of each field of a dataclass, in one line.
 
     A field without a string of its own has that of the abstract class, or that of the type that annotates it
     (`weight: Weight`, where the string stands below `Weight`).
@@ -133,7 +133,7 @@ def meanings(cls: type) -> dict[str, str]:
 
 
 def summary(definition: Any) -> str:
-    """Give the first paragraph of a docstring, in one line."""
+    """Return the first paragraph of a docstring, in one line."""
     return " ".join((inspect.getdoc(definition) or "").partition("\n\n")[0].split())
 
 
@@ -154,7 +154,7 @@ def _assigned_name(statement: ast.stmt) -> str | None:
 
 
 def _of_annotation(cls: type, name: str) -> str:
-    """Give the meaning of the type that annotates a field, if the source names that type by one word."""
+    """Return the meaning of the type that annotates a field, if the source names that type by one word."""
     for owner in cls.__mro__:
         for statement in getattr(_tree(owner), "body", []):
             if isinstance(statement, ast.AnnAssign) and _assigned_name(statement) == name:
@@ -252,7 +252,7 @@ class Reference:
         return lines
 
     def describe_type(self, annotation: Any, page: str) -> str:
-        """Say what a key takes, with links to the descriptions of dataclasses."""
+        """Describe what a key takes, with links to the descriptions of dataclasses."""
         if not (found := members(annotation)):
             return describe(annotation)
         links = []
@@ -265,7 +265,7 @@ class Reference:
 
 
 def kind_of(cls: Any) -> str | None:
-    """Give the `kind` by which a recipe chooses a dataclass, if it does."""
+    """Return the `kind` by which a recipe chooses a dataclass, if it does."""
     hint = get_type_hints(cls, include_extras=True).get("kind")
     return get_args(hint)[0] if get_origin(hint) is Literal and len(get_args(hint)) == 1 else None
 

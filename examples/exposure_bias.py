@@ -100,7 +100,7 @@ def panels(measured: dict[str, ExposureCurves]) -> list[LinePanel]:
 
 
 def points(shares: np.ndarray, counts: np.ndarray) -> list[tuple[float, float]]:
-    """Give the positions that enough targets have."""
+    """Return the positions that enough targets have."""
     kept = [place for place, count in enumerate(counts) if count >= FEWEST or place == 0]
     return [(place + 1, float(shares[place])) for place in kept]
 

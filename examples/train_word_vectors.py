@@ -35,7 +35,7 @@ class Sentences:
         self.documents = open_documents(source)
 
     def __iter__(self) -> Iterator[list[str]]:
-        """Give the words of each line that has some."""
+        """Yield the words of each line that has some."""
         for text in self.documents:
             yield from filter(None, map(WORD.findall, text.split("\n")))
 

@@ -75,7 +75,7 @@ def read_uses(file: Path) -> list[Use]:
 
 
 def states_of(model: Any, tokenizer: Any, sentence: str, word: str) -> Tensor:
-    """Give the states of a word in a sentence, one for each layer: (layers, C).
+    """Return the states of a word in a sentence, one for each layer: (layers, C).
 
     Raises:
         ValueError: The word is not in the sentence, or the model returns no layers of one width.
@@ -87,7 +87,7 @@ def states_of(model: Any, tokenizer: Any, sentence: str, word: str) -> Tensor:
 
 
 def states_between(model: Any, tokenizer: Any, sentence: str, first: int, last: int) -> Tensor:
-    """Give the states of the word between two characters of a sentence, one for each layer: (layers, C).
+    """Return the states of the word between two characters of a sentence, one for each layer: (layers, C).
 
     Raises:
         ValueError: The model returns no layers of states of one width.

@@ -72,14 +72,14 @@ class PromptEncoder(ABC):
 
     @abstractmethod
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
-        """Give a request for each answer of each prompt.
+        """Return a request for each answer of each prompt.
 
         Raises:
             ValueError: The tokenizer leaves nothing of an answer.
         """
 
     def context_of(self, context: str) -> tuple[int, ...]:
-        """Give the ids of a context that the model continues."""
+        """Return the ids of a context that the model continues."""
         return self.beginning(self.ids_of([context])[0])
 
     def ids_of(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
@@ -106,7 +106,7 @@ class DecoderPrompts(PromptEncoder):
     """Prompts of decoders."""
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
-        """Give a request for each answer of each prompt; see the module for where answers begin."""
+        """Return a request for each answer of each prompt; see the module for where answers begin."""
         contexts = self.ids_of([prompt.context for prompt in prompts])
         wholes = iter(self.ids_of([p.context + answer for p in prompts for answer in p.answers]))
         requests = []
@@ -146,7 +146,7 @@ class Seq2SeqPrompts(PromptEncoder):
             self.lead, self.sentinel = (*self.lead, sentinel), (sentinel,)
 
     def context_of(self, context: str) -> tuple[int, ...]:
-        """Give the ids of the source."""
+        """Return the ids of the source."""
         return self.source(self.ids_of([context])[0])
 
     def source(self, context: tuple[int, ...]) -> tuple[int, ...]:
@@ -154,7 +154,7 @@ class Seq2SeqPrompts(PromptEncoder):
         return self.opening + context + self.sentinel + self.closing or self.beginning(())
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
-        """Give a request for each answer of each prompt."""
+        """Return a request for each answer of each prompt."""
         contexts = self.ids_of([prompt.context for prompt in prompts])
         answers = iter(self.ids_of([answer for prompt in prompts for answer in prompt.answers]))
         requests = []
@@ -177,7 +177,7 @@ class EncoderPrompts(PromptEncoder):
             )
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
-        """Give a request for each answer of each prompt."""
+        """Return a request for each answer of each prompt."""
         texts = [prompt.context + answer + prompt.suffix for prompt in prompts for answer in prompt.answers]
         encodings = self.encodings_of(texts)
         return [
@@ -227,7 +227,7 @@ def words_of(text: str, starts: np.ndarray, cuts: Sequence[int | None]) -> tuple
 
 
 def frame_of(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Give the ids that a call of a tokenizer puts before and behind a text."""
+    """Return the ids that a call of a tokenizer puts before and behind a text."""
     inner: Any = tokenizer("a", add_special_tokens=False)["input_ids"]
     framed: Any = tokenizer("a")["input_ids"]
     for begin in range(len(framed) - len(inner) + 1):
@@ -240,7 +240,7 @@ def frame_of(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple
 
 
 def required_id(tokenizer: PreTrainedTokenizerBase, role: str, needed_by: str, instead: str = "") -> int:
-    """Give the id of a special token by its role, or say who misses it, and what may be done instead."""
+    """Return the id of a special token by its role, or say who misses it, and what may be done instead."""
     token_id = getattr(tokenizer, f"{role}_token_id")
     if token_id is None:
         raise ValueError(

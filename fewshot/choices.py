@@ -41,12 +41,12 @@ class TargetedComparison(Comparison):
             )
 
     def without_query(self, query: Query) -> list[Prompt]:
-        """Give the answers in the context that says nothing of the row."""
+        """Return the answers in the context that says nothing of the row."""
         context = self.recipe.unconditional
         return [Prompt(context, query.item.answers, query.prompts[0].suffix)]
 
     def baselines(self, items: Sequence[Item]) -> dict[str, float]:
-        """Give the accuracy of a random answer, and of the most frequent one."""
+        """Return the accuracy of a random answer, and of the most frequent one."""
         return super().baselines(items) | {"majority": majority([item.target for item in items])}
 
 
@@ -70,10 +70,10 @@ class Choices(TargetedComparison):
 
     @abstractmethod
     def parts(self, row: Row) -> tuple[str, str, str]:
-        """Give what stands before the answer, between the two, and behind it."""
+        """Return what stands before the answer, between the two, and behind it."""
 
     def fill_in(self, number: int, row: Row) -> Item:
-        """Give the choices of a row in their context."""
+        """Return the choices of a row in their context."""
         before, delimiter, behind = self.parts(row)
         choices = texts_in("task.choices", self.choices(row) if self.choices else self.recipe.choices)
         target = place_of(self.target(row), choices, self.recipe.labels, are_fixed=self.has_fixed_choices)
@@ -93,7 +93,7 @@ class Choices(TargetedComparison):
                 self.empty_prompt(text, row, ())
 
     def without_content(self, query: Query, model: PromptedModel) -> list[Prompt]:
-        """Give fixed choices behind the same demonstrations, and a row without content."""
+        """Return fixed choices behind the same demonstrations, and a row without content."""
         if not self.has_fixed_choices:
             return []
         before = model.prompter.before(query.demonstrations)
@@ -167,7 +167,7 @@ class PartialEvaluation(TargetedComparison):
         self.continuation = Template("task.continuation", recipe.continuation)
 
     def fill_in(self, number: int, row: Row) -> Item:
-        """Give the continuation in each context."""
+        """Return the continuation in each context."""
         contexts = texts_in("task.contexts", self.contexts(row))
         texts = texts_in("task.continuation", [self.continuation(row)], least=1)
         answer = self.recipe.delimiter + texts[0]
@@ -193,5 +193,5 @@ class MinimalPair(Comparison):
         return Item(number, (Prompt("", tuple(sentences)),))
 
     def is_correct(self, item: Item, choice: int) -> bool:
-        """Tell whether it is the good sentence; a bad one that reads like it is not."""
+        """Return whether it is the good sentence; a bad one that reads like it is not."""
         return choice == item.target

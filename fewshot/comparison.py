@@ -42,11 +42,11 @@ class Comparison(Task):
     """The normalization that decides."""
 
     def without_query(self, query: Query) -> list[Prompt]:
-        """Give the prompt of the answers without the query, if `pmi` is possible."""
+        """Return the prompt of the answers without the query, if `pmi` is possible."""
         return []
 
     def without_content(self, query: Query, model: PromptedModel) -> list[Prompt]:
-        """Give the prompts without content, if `calibrated` is possible."""
+        """Return the prompts without content, if `calibrated` is possible."""
         return []
 
     def answerer(self, model: PromptedModel) -> Answerer:
@@ -84,11 +84,11 @@ class Comparison(Task):
         }
 
     def is_correct(self, item: Item, choice: int) -> bool:
-        """Tell whether an answer is the correct one, or reads just like it."""
+        """Return whether an answer is the correct one, or reads just like it."""
         return item.is_correct(choice)
 
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
-        """Give the accuracy by every normalization, and the calibration error of the one that counts."""
+        """Return the accuracy by every normalization, and the calibration error of the one that counts."""
         names = [name for name in NORMALIZATIONS if name in records[0]["is_right"]]
         accuracies = {
             name: float(np.mean([record["is_right"][name] for record in records])) for name in names
@@ -104,17 +104,17 @@ class Comparison(Task):
         return float(record["is_right"][self.normalization])
 
     def confidences(self, records: Sequence[Record]) -> tuple[np.ndarray, np.ndarray]:
-        """Give how confident each prediction is, (E,), and whether it is correct, (E,)."""
+        """Return how confident each prediction is, (E,), and whether it is correct, (E,)."""
         is_correct = np.array([self.value(record) for record in records])
         return np.array([record["confidence"] for record in records]), is_correct
 
     def details(self, records: Sequence[Record]) -> dict[str, Any]:
-        """Give a reliability diagram, and the number of ties."""
+        """Return a reliability diagram, and the number of ties."""
         ties = sum(record["is_tied"] for record in records)
         return {"reliability": reliability(*self.confidences(records)), "ties": ties}
 
     def baselines(self, items: Sequence[Item]) -> dict[str, float]:
-        """Give the accuracy of a random answer."""
+        """Return the accuracy of a random answer."""
         return {"random": float(np.mean([1 / len(item.answers) for item in items]))}
 
     def show(self, record: Mapping[str, Any]) -> Iterator[Line]:
@@ -152,7 +152,7 @@ def normalized(
     unconditional: Sequence[Score] | None = None,
     content_free: Sequence[Sequence[Score]] = (),
 ) -> dict[str, np.ndarray]:
-    """Give the values (A,) by which answers are compared, the highest being chosen, by normalization.
+    """Return the values (A,) by which answers are compared, the highest being chosen, by normalization.
 
     Args:
         scores: Of the answers.

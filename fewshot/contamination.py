@@ -49,7 +49,7 @@ class Contamination:
         return {"all": np.ones_like(touched), "clean": ~touched, "touched": touched}
 
     def as_data(self) -> dict[str, Any]:
-        """Give the counts."""
+        """Return the counts."""
         return {
             "words": self.words,
             "items": len(self.is_touched),
@@ -71,7 +71,7 @@ def find_contamination(items: Sequence[Item], recipe: ContaminationRecipe) -> Co
 
 
 def text_of(item: Item) -> str:
-    """Give the text of an item with what is right."""
+    """Return the text of an item with what is right."""
     return item.demonstration or (item.references or item.answers)[0]
 
 
@@ -112,7 +112,7 @@ def words_in(text: str) -> list[str]:
 
 
 def ngrams(numbers: np.ndarray, codes: np.ndarray, length: int) -> np.ndarray:
-    """Give a 64-bit code of every n-gram of words (W,), but those with an unknown word, which is 0."""
+    """Return a 64-bit code of every n-gram of words (W,), but those with an unknown word, which is 0."""
     if len(numbers) < length:
         return np.empty(0, dtype=np.uint64)
     of_words = codes[numbers]

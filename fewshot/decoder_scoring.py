@@ -184,7 +184,7 @@ class CacheScorer(Scorer):
 
 
 def expanded(cache: Cache, rows: int) -> Cache:
-    """Give a copy of the cache of one text for as many rows."""
+    """Return a copy of the cache of one text for as many rows."""
     copied = copy.deepcopy(cache)
     copied.batch_repeat_interleave(rows)
     return copied
@@ -249,7 +249,7 @@ def heads_first(x: Tensor) -> Tensor:
 
 
 def rows_at_once(query: Tensor, prefix: int) -> int:
-    """Say how many rows of queries (H, B, T, D) have few enough scores."""
+    """Return how many rows of queries (H, B, T, D) have few enough scores."""
     heads, _, length, _ = query.shape
     most = MOST_SCORES.get(query.device.type, MOST_SCORES_ELSEWHERE)
     return max(1, most // (heads * length * (prefix + length)))

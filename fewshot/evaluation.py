@@ -91,7 +91,7 @@ class Evaluation:
 
 
 def prompter_of(recipe: FewShotRecipe, items: Items, subject: Subject) -> Prompter:
-    """Give what turns items into queries to a model.
+    """Return what turns items into queries to a model.
 
     Raises:
         ValueError: The tokenizer lacks what the recipe needs.

@@ -85,7 +85,7 @@ def are_likeliest(logits: Tensor, row: Tensor, token: Tensor) -> Tensor:
 
 
 def vocabulary_size(model: PreTrainedModel) -> int:
-    """Give the number of logits of a position."""
+    """Return the number of logits of a position."""
     head: Any = model.get_output_embeddings()
     return model.config.vocab_size if head is None else head.weight.shape[0]
 

@@ -39,7 +39,7 @@ class Item:
         return tuple(answer for prompt in self.prompts for answer in prompt.answers)
 
     def is_correct(self, choice: int) -> bool:
-        """Tell whether an answer is the correct one, or reads just like it."""
+        """Return whether an answer is the correct one, or reads just like it."""
         texts = [(prompt.context, answer) for prompt in self.prompts for answer in prompt.answers]
         return texts[choice] == texts[self.target]
 
@@ -69,7 +69,7 @@ class Demonstrations:
         self._fixed: dict[tuple[int, str], list[Item]] = {}
 
     def draw(self, item: Item, num_fewshot: int, seed: int, order: int = 0) -> list[Item]:
-        """Give the demonstrations of an item, from the first to the one just before it.
+        """Return the demonstrations of an item, from the first to the one just before it.
 
         Raises:
             ValueError: There are not as many.

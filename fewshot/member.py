@@ -26,7 +26,7 @@ NEITHER = ("flaubert", "xlm", "xlnet")
 
 
 def member_of(config: PreTrainedConfig) -> Member:
-    """Tell which of the three Transformers a configuration describes.
+    """Return which of the three Transformers a configuration describes.
 
     Raises:
         ValueError: It describes none of them.

@@ -73,7 +73,7 @@ class PrefixTree:
         return all(parent == node - 1 for node, parent in enumerate(self.parents))
 
     def ancestors(self) -> np.ndarray:
-        """Tell which nodes each node sees: itself and its ancestors, (T, T)."""
+        """Return which nodes each node sees: itself and its ancestors, (T, T)."""
         sees = np.zeros((len(self.tokens), len(self.tokens)), dtype=bool)
         for node, parent in enumerate(self.parents):
             if parent >= 0:
@@ -114,7 +114,7 @@ def find_families(
 def longest_family(
     requests: Sequence[Request], order: list[int], shared: list[int], begin: int, counts_answers: bool
 ) -> tuple[int, int]:
-    """Give prefix and end of the family from a place on that saves most; no prefix if none saves enough."""
+    """Return prefix and end of the family from a place on that saves most; no prefix if none saves enough."""
     first = requests[order[begin]]
     common, contexts, best = len(first.context) - 1, 1, (LEAST_SAVED, 0, begin + 1)
     for place in range(begin + 1, len(order)):

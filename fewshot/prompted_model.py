@@ -47,7 +47,7 @@ class PromptedModel:
         )
 
     def score_cache(self) -> ScoreCache:
-        """Give what scores requests.
+        """Return what scores requests.
 
         Raises:
             ValueError: The model is an encoder whose tokenizer has no mask.
@@ -59,7 +59,7 @@ class PromptedModel:
         return ScoreCache(scorer, self.folder / self.name)
 
     def writer(self, stop: tuple[str, ...], max_new_tokens: int) -> Writer:
-        """Give what continues contexts.
+        """Return what continues contexts.
 
         Raises:
             ValueError: The model is an encoder.
@@ -70,7 +70,7 @@ class PromptedModel:
         return Writer(self.subject, cache, stop, max_new_tokens, self.recipe.tokens_at_once, lead)
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
-        """Give the requests of prompts of which many are equal, cut where they are too long."""
+        """Return the requests of prompts of which many are equal, cut where they are too long."""
         prompter, different = self.prompter, list(dict.fromkeys(prompts))
         requests = [
             [prompter.shortened(each, prompter.excess(own)) for each in own]
@@ -80,7 +80,7 @@ class PromptedModel:
         return [found[prompt] for prompt in prompts]
 
     def describe_answers(self, query: Query, scores: Sequence[Score]) -> list[dict[str, Any]]:
-        """Say of each answer which tokens were scored, and their log-likelihoods."""
+        """Return of each answer which tokens were scored, and their log-likelihoods."""
         tokens_of = self.subject.tokenizer.convert_ids_to_tokens
         return [
             {

@@ -106,7 +106,7 @@ class Prompter:
     def encode(
         self, items: Sequence[Item], prompts: Sequence[tuple[Prompt, ...]]
     ) -> list[list[list[Request]]]:
-        """Give the requests of each prompt of each item, all encoded at once, or say which one is wrong."""
+        """Return the requests of each prompt of each item, all encoded at once, or say which one is wrong."""
         try:
             encoded = iter(self.encoder.encode([prompt for own in prompts for prompt in own]))
         except ValueError:

@@ -26,7 +26,7 @@ COMPARED = "log-likelihoods at temperature 1; an answer that ties with a wrong o
 
 
 def protocol_of(recipe: FewShotRecipe, task: Task) -> dict[str, Any]:
-    """Give what all models of an evaluation have in common, for its results.
+    """Return what all models of an evaluation have in common, for its results.
 
     Args:
         recipe: Of the evaluation.
@@ -53,7 +53,7 @@ def protocol_of(recipe: FewShotRecipe, task: Task) -> dict[str, Any]:
 
 
 def chosen_fields(recipe: FewShotRecipe) -> dict[str, Any]:
-    """Give the fields of the task that have no default, or another value than that."""
+    """Return the fields of the task that have no default, or another value than that."""
     values = recipe_data(recipe.task)
     chosen = (each.name for each in fields(recipe.task) if getattr(recipe.task, each.name) != each.default)
     return {"kind": recipe.task.kind} | {name: values[name] for name in chosen}
@@ -112,7 +112,7 @@ def protocol(results: Mapping[str, Any], names: Sequence[str]) -> Iterator[Block
 
 
 def said_of(model: Mapping[str, Any]) -> str:
-    """Say how a model was read, and how much of its prompts did not fit."""
+    """Describe how a model was read, and how much of its prompts did not fit."""
     told, shots = model["protocol"], model["shots"].values()
     masked = told["pseudo_log_likelihood"]
     parts = [

@@ -44,7 +44,7 @@ class DataRecipe:
     """Maximum number of rows to evaluate; the selection does not depend on seeds."""
 
     def resolve(self, split: str) -> str:
-        """Give the path of a file, or the name of a split."""
+        """Return the path of a file, or the name of a split."""
         return split if self.dataset is not None else str(Path(self.folder).expanduser() / split)
 
 

@@ -96,7 +96,7 @@ def all_shots(results: Results) -> list[int]:
 
 
 def best_of(task: Task, models: Sequence[Mapping[str, Any]]) -> float:
-    """Give the best mean over models and K."""
+    """Return the best mean over models and K."""
     means = [own["mean"] for model in models for own in model["shots"].values()]
     return max(means) if task.is_higher_better else min(means)
 
@@ -125,7 +125,7 @@ def glance(task: Task, model: Mapping[str, Any], results: Results) -> Card:
 
 
 def doubts(results: Results) -> str:
-    """Say what the numbers mean."""
+    """Describe what the numbers mean."""
     unchanged = all(model["weights_unchanged"] for model in results["models"])
     assert unchanged  # or there would be no report
     baselines = (
@@ -325,7 +325,7 @@ def truncation(results: Mapping[str, Any], names: list[str]) -> Iterator[Block]:
 
 
 def fitted(name: str, count: str, own: Mapping[str, Any]) -> Iterator[str]:
-    """Say how many demonstrations the prompts of one K held, if some did not fit."""
+    """Yield how many demonstrations the prompts of one K held, if some did not fit."""
     about = f"{name}, K = {count}:"
     if own["without"] == own["prompts"]:
         yield f"{about} not one demonstration fitted into any prompt, so that there is no such score."
@@ -350,7 +350,7 @@ def some_items(recipe: FewShotRecipe, task: Task) -> Iterator[Block]:
 
 
 def end_of(record: Mapping[str, Any]) -> str:
-    """Give the end of a prompt."""
+    """Return the end of a prompt."""
     prompt = (
         record["prompt"] if isinstance(record["prompt"], str) else record["prompt"][record.get("right", 0)]
     )

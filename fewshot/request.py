@@ -61,6 +61,6 @@ class Scorer(ABC):
         """Yield the number and the score of every request, in the order in which they are found."""
 
     def score_all(self, requests: Sequence[Request]) -> list[Score]:
-        """Give the scores in the order of the requests."""
+        """Return the scores in the order of the requests."""
         found = dict(self.score(requests))
         return [found[number] for number in range(len(requests))]

@@ -8,7 +8,7 @@ from .templates import is_missing
 
 
 def texts_in(name: str, values: Any, least: int = 2) -> list[str]:
-    """Give a list of texts that all say something.
+    """Return a list of texts that all say something.
 
     Raises:
         ValueError: It is no list, has too few, or one is empty.

@@ -114,7 +114,7 @@ def tell_of_spaces(source: str, items: Sequence[Item]) -> None:
 
 
 def has_two_spaces(item: Item) -> bool:
-    """Tell whether an answer, or a demonstration's where the model writes its own, is behind two spaces."""
+    """Return whether an answer, or a demonstration's where the model writes its own, is behind two spaces."""
     return any(
         "  " in prompt.context[-1:] + text[:2]
         for prompt in item.prompts

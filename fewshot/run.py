@@ -91,7 +91,7 @@ def evaluate_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trus
 
 @contextmanager
 def partial_items(file: Path) -> Iterator[Any]:
-    """Give the function that logs an outcome's items; the log gets its name when all are in it."""
+    """Yield the function that logs an outcome's items; the log gets its name when all are in it."""
     partial, opened = partial_path(file), list[TextIO]()
 
     def log(model: str, outcome: Outcome) -> None:

@@ -35,7 +35,7 @@ class AnswerCache:
         return dict(json.loads(line) for line in lines)
 
     def get(self, keys: Sequence[str], find: Callable[[list[int]], Iterator[tuple[int, Any]]]) -> list[Any]:
-        """Give the answer to every key; what is not known is computed, and kept at once.
+        """Return the answer to every key; what is not known is computed, and kept at once.
 
         Args:
             keys: Of the requests; equal ones are computed once.
@@ -70,7 +70,7 @@ class ScoreCache:
         """Requests that the model has read."""
 
     def score_all(self, requests: Sequence[Request]) -> list[Score]:
-        """Give the scores in the order of the requests."""
+        """Return the scores in the order of the requests."""
 
         def find(numbers: list[int]) -> Iterator[tuple[int, Any]]:
             self.num_scored += len(numbers)

@@ -97,7 +97,7 @@ class Subject:
         return int(told) if told < UNLIMITED else DEFAULT_LENGTH
 
     def prompts(self, policy: SpecialTokenPolicy) -> PromptEncoder:
-        """Give what turns prompts into this model's requests.
+        """Return what turns prompts into this model's requests.
 
         Raises:
             ValueError: The tokenizer lacks what the policy needs.
@@ -111,7 +111,7 @@ class Subject:
         return (DecoderPrompts if self.member == "decoder" else EncoderPrompts)(self.tokenizer, policy)
 
     def scorer(self, tokens_at_once: int, hiding: Hiding, *, one_by_one: bool = False) -> Scorer:
-        """Give what scores this model's requests: fast, or by definition.
+        """Return what scores this model's requests: fast, or by definition.
 
         Raises:
             ValueError: An encoder's tokenizer has no mask.
@@ -235,7 +235,7 @@ def naming_tokens_only(config: GenerationConfig) -> GenerationConfig:
 
 
 def hash_weights(model: PreTrainedModel) -> str:
-    """Give the SHA-256 of all parameters and saved buffers, by their names."""
+    """Return the SHA-256 of all parameters and saved buffers, by their names."""
     digest = sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
@@ -244,7 +244,7 @@ def hash_weights(model: PreTrainedModel) -> str:
 
 
 def hash_settings(model: PreTrainedModel) -> str:
-    """Give the SHA-256 of a model's configurations, as far as scores depend on them."""
+    """Return the SHA-256 of a model's configurations, as far as scores depend on them."""
     configs = [model.config, *([model.generation_config] if model.can_generate() else [])]
     settings = [without_volatile(config.to_dict()) for config in configs]
     return sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()

@@ -118,7 +118,7 @@ def summarize_num_fewshot(
 
 
 def score_of_part(task: Task, outcomes: Sequence[Outcome], mask: np.ndarray) -> float | None:
-    """Give the mean metric of some items; of none there is none."""
+    """Return the mean metric of some items; of none there is none."""
     parts = [
         [record for record, is_in in zip(outcome.records, mask, strict=True) if is_in and record]
         for outcome in outcomes
@@ -137,14 +137,14 @@ def standard_error(outcomes: Sequence[Outcome], values: Sequence[float]) -> floa
 
 
 def mean_scores(conditions: Sequence[dict[str, Any]]) -> dict[str, float | None]:
-    """Give the mean of every score; what is not finite in one condition has none."""
+    """Return the mean of every score; what is not finite in one condition has none."""
     names = conditions[0]["scores"]
     values = {name: [condition["scores"][name] for condition in conditions] for name in names}
     return {name: None if None in own else float(np.mean(own)) for name, own in values.items()}
 
 
 def mean_groups(task: Task, outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """Give the mean metric of each group, if there are several."""
+    """Return the mean metric of each group, if there are several."""
     each = [by_group(task, outcome.counted) for outcome in outcomes]
     groups = sorted({group for own in each for group in own})
     if len(groups) < 2:
@@ -153,7 +153,7 @@ def mean_groups(task: Task, outcomes: Sequence[Outcome]) -> dict[str, float]:
 
 
 def by_group(task: Task, records: Sequence[Record]) -> dict[str, float]:
-    """Give the metric of each group of records."""
+    """Return the metric of each group of records."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         groups.setdefault(record["group"], []).append(record)
@@ -163,7 +163,7 @@ def by_group(task: Task, records: Sequence[Record]) -> dict[str, float]:
 def interval_of_gain(
     task: Task, outcomes: Sequence[Outcome], others: Sequence[Outcome]
 ) -> list[float] | None:
-    """Give the 95 % interval of how much the metric gains over other outcomes, on the same rows drawn.
+    """Return the 95 % interval of how much the metric gains over other outcomes, on the same rows drawn.
 
     Rows are those that count in both; there is no interval without any, or if the metric is not defined.
     """
@@ -180,7 +180,7 @@ def interval_of_gain(
 
 
 def interval_of(task: Task, conditions: Sequence[Sequence[Record | None]]) -> tuple[float, float]:
-    """Give the 95 % interval of the metric: rows are drawn again, with what all seeds made of them.
+    """Return the 95 % interval of the metric: rows are drawn again, with what all seeds made of them.
 
     Args:
         task: The task.
@@ -192,7 +192,7 @@ def interval_of(task: Task, conditions: Sequence[Sequence[Record | None]]) -> tu
 
 
 def mean_of_rows(task: Task, conditions: Sequence[Sequence[Record | None]]) -> Callable[[np.ndarray], float]:
-    """Give a function that computes the mean metric of all conditions on some rows, by their indices."""
+    """Return a function that computes the mean metric of all conditions on some rows, by their indices."""
     counts = np.array([[record is not None for record in own] for own in conditions])
     scores = [task.metric_of_rows([record for record in own if record is not None]) for own in conditions]
     # Of each condition, where among its records those of a row stand, or -1.

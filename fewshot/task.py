@@ -97,10 +97,10 @@ class Task(ABC):
 
     @abstractmethod
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
-        """Give all scores of some records."""
+        """Return all scores of some records."""
 
     def metric_of_rows(self, records: Sequence[Record]) -> Callable[[np.ndarray], float]:
-        """Give the function that computes the metric of some of the records, by their indices (E,)."""
+        """Return the function that computes the metric of some of the records, by their indices (E,)."""
         values = np.array([self.value(record) for record in records])
         return lambda rows: float(values[rows].mean())
 
@@ -109,11 +109,11 @@ class Task(ABC):
         """Give what a record adds to the metric, where that is a mean over records."""
 
     def details(self, records: Sequence[Record]) -> dict[str, Any]:
-        """Give what results say of the records of one number of demonstrations beside scores."""
+        """Return what results say of the records of one number of demonstrations beside scores."""
         return {}
 
     def baselines(self, items: Sequence[Item]) -> dict[str, float]:
-        """Give the metric of what needs no model: the most frequent answer, and a random one."""
+        """Return the metric of what needs no model: the most frequent answer, and a random one."""
         return {}
 
     def show(self, record: Mapping[str, Any]) -> Iterator[Line]:
@@ -140,5 +140,5 @@ def answer_lines(
 
 
 def majority(answers: Sequence[Any]) -> float:
-    """Give the share of the most frequent answer."""
+    """Return the share of the most frequent answer."""
     return Counter(answers).most_common(1)[0][1] / len(answers)

@@ -60,7 +60,7 @@ class Completion(Task):
         self.answer = Template("task.answer", recipe.answer)
 
     def fill_in(self, number: int, row: Row) -> Item:
-        """Give the answer in its context."""
+        """Return the answer in its context."""
         context = self.context(row)
         answer = self.delimiter + texts_in("task.answer", [self.answer(row)], least=1)[0]
         return Item(number, (Prompt(context, (answer,)),), demonstration=context + answer)
@@ -81,7 +81,7 @@ class Completion(Task):
             }
 
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
-        """Give the share of greedy continuations, the perplexity of answers, and nats per token."""
+        """Return the share of greedy continuations, the perplexity of answers, and nats per token."""
         nats = total(records, "log_likelihood")
         return {
             "accuracy": float(np.mean([record["is_right"] for record in records])),
@@ -94,7 +94,7 @@ class Completion(Task):
         return float(record["is_right"])
 
     def baselines(self, items: Sequence[Item]) -> dict[str, float]:
-        """Give the share of the most frequent answer."""
+        """Return the share of the most frequent answer."""
         return {"majority": majority([item.answers[0] for item in items])}
 
 
@@ -112,7 +112,7 @@ class Perplexity(Task):
         self.metric = recipe.metric
 
     def fill_in(self, number: int, row: Row) -> Item:
-        """Give the text as the answer of an empty context."""
+        """Return the text as the answer of an empty context."""
         return Item(number, (Prompt("", (texts_in("task.text", [self.text(row)], least=1)[0],)),))
 
     def answerer(self, model: PromptedModel) -> Answerer:
@@ -127,15 +127,15 @@ class Perplexity(Task):
             yield record_text(query.item, [next(found) for _ in own])
 
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
-        """Give bits per byte, and perplexity per word and per token."""
+        """Return bits per byte, and perplexity per word and per token."""
         return {metric: score_texts(metric, records) for metric in UNITS}
 
     def value(self, record: Record) -> float:
-        """Give the metric of one text."""
+        """Return the metric of one text."""
         return score_texts(self.metric, [record])
 
     def metric_of_rows(self, records: Sequence[Record]) -> Callable[[np.ndarray], float]:
-        """Give the function that computes the metric, which is no mean over records."""
+        """Return the function that computes the metric, which is no mean over records."""
         return lambda rows: score_texts(self.metric, [records[row] for row in rows])
 
 
@@ -151,7 +151,7 @@ def record_text(item: Item, scores: Sequence[Score]) -> Record:
 
 
 def score_texts(metric: str, records: Sequence[Record]) -> float:
-    """Give the nats of a unit of some texts, in bits or as a perplexity."""
+    """Return the nats of a unit of some texts, in bits or as a perplexity."""
     nats = -total(records, "log_likelihood") / max(1, total(records, UNITS[metric]))
     return float(nats / np.log(2) if metric == "bits_per_byte" else np.exp(nats))
 
@@ -203,7 +203,7 @@ class Generation(Task):
         self.answers = Template("task.answers", recipe.answers, is_expression=recipe.several)
 
     def fill_in(self, number: int, row: Row) -> Item:
-        """Give the context, and the correct answers."""
+        """Return the context, and the correct answers."""
         context, answers = self.context(row), self.answers(row)
         answers = texts_in("task.answers", [answers] if isinstance(answers, str) else answers, least=1)
         demonstration = context + self.recipe.delimiter + answers[0]
@@ -221,7 +221,7 @@ class Generation(Task):
         return prompter.queries_to_continue(items, demonstrations, self.recipe.max_new_tokens)
 
     def answerer(self, model: PromptedModel) -> Answerer:
-        """Give what continues each query."""
+        """Return what continues each query."""
         return partial(self.generate, model.writer(self.recipe.stop, self.recipe.max_new_tokens))
 
     def generate(self, writer: Writer, queries: list[Query]) -> Iterator[Record]:
@@ -231,24 +231,24 @@ class Generation(Task):
             yield record_written(query.item, text)
 
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
-        """Give the means over records, and BLEU."""
+        """Return the means over records, and BLEU."""
         texts, references = texts_of(records)
         means = {name: float(np.mean([record[name] for record in records])) for name in MEANS}
         return {**means, "bleu": bleu(texts, references, tokenization_for(references))}
 
     def value(self, record: Record) -> float:
-        """Give the metric of one text."""
+        """Return the metric of one text."""
         return record[self.metric]
 
     def metric_of_rows(self, records: Sequence[Record]) -> Callable[[np.ndarray], float]:
-        """Give the function that computes the metric; BLEU is no mean over records."""
+        """Return the function that computes the metric; BLEU is no mean over records."""
         if self.metric in MEANS:
             return super().metric_of_rows(records)
         texts, references = texts_of(records)
         return score_of_rows("bleu", texts, references, tokenize=tokenization_for(references))
 
     def baselines(self, items: Sequence[Item]) -> dict[str, float]:
-        """Give the metric of the most frequent answer."""
+        """Return the metric of the most frequent answer."""
         usual = Counter(item.references[0] for item in items).most_common(1)[0][0]
         return {"majority": self.scores([record_written(item, usual) for item in items])[self.metric]}
 
@@ -271,7 +271,7 @@ def record_written(item: Item, text: str) -> Record:
 
 
 def texts_of(records: Sequence[Record]) -> tuple[list[str], list[str]]:
-    """Give the generated texts, and the first correct answer to each."""
+    """Return the generated texts, and the first correct answer to each."""
     return [record["written"] for record in records], [record["references"][0] for record in records]
 
 

@@ -123,5 +123,5 @@ def width(value: Any) -> int:
 
 
 def size(value: Any) -> int:
-    """Give the length of an argument that is a text; nothing if it is none."""
+    """Return the length of an argument that is a text; nothing if it is none."""
     return len(value) if isinstance(value, str | bytes) else 0

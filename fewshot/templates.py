@@ -351,7 +351,7 @@ def required(value: Any) -> Any:
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a row has no value here: null, or the NaN that tables write for it."""
+    """Return whether a row has no value here: null, or the NaN that tables write for it."""
     return value is None or (isinstance(value, float) and value != value)
 
 

@@ -24,7 +24,7 @@ class StopsAt(StoppingCriteria):
         self.subject, self.stop, self.prompt_length = subject, stop, prompt_length
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
-        """Tell which texts are finished, (B,)."""
+        """Return which texts are finished, (B,)."""
         texts = self.subject.tokenizer.batch_decode(
             input_ids[:, self.prompt_length :], skip_special_tokens=True
         )
@@ -64,7 +64,7 @@ class Writer:
         self.max_new_tokens, self.tokens_at_once, self.lead = max_new_tokens, tokens_at_once, lead
 
     def write(self, contexts: Sequence[tuple[int, ...]]) -> list[str]:
-        """Give what follows each context."""
+        """Return what follows each context."""
         settings = (self.stop, self.max_new_tokens, self.lead, self.ends())
         keys = [sha256(repr((context, settings)).encode()).hexdigest()[:24] for context in contexts]
         return self.cache.get(keys, lambda numbers: self.find([contexts[number] for number in numbers]))
@@ -102,7 +102,7 @@ class Writer:
         return [cut_at(text, self.stop) for text in texts]
 
     def ends(self) -> list[int] | None:
-        """Give the ids that end a text: the model's, the tokenizer's, and stop strings that are special."""
+        """Return the ids that end a text: the model's, the tokenizer's, and stop strings that are special."""
         own: Any = self.subject.model.generation_config.eos_token_id  # pyright: ignore[reportOptionalMemberAccess]
         tokenizer: Any = self.subject.tokenizer
         vocabulary, special = tokenizer.get_vocab(), set(tokenizer.all_special_ids)
@@ -122,7 +122,7 @@ class RequireNumbers(LogitsProcessor):
     """Refuses scores that are no numbers, of which the first token would be the best one."""
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Give the scores as they are."""
+        """Return the scores as they are."""
         require_numbers(scores)
         return scores
 

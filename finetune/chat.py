@@ -134,7 +134,7 @@ class ChatObjective(TaskObjective[Answered]):
         return outputs.losses.sum()
 
     def answers(self, outputs: Answered, batch: Batch) -> list[np.ndarray]:
-        """Give loss and number of targets of each dialogue, and behind them the ids that were written."""
+        """Return loss and number of targets of each dialogue, and behind them the ids that were written."""
         numbers = torch.stack((outputs.losses, outputs.counts), dim=1).double().cpu().numpy()
         written = outputs.written or [np.zeros(0)] * len(numbers)
         return [np.concatenate(pair) for pair in zip(numbers, written, strict=True)]
@@ -161,7 +161,7 @@ class ChatObjective(TaskObjective[Answered]):
 
 
 def reads_prompts(model: nn.Module) -> bool:
-    """Tell whether what a model writes depends on which tokens its prompt has been filled with."""
+    """Return whether what a model writes depends on which tokens its prompt has been filled with."""
     defaults = cast(Any, model).generation_config
     return any(getattr(defaults, name) not in (None, idle) for name, idle in READING_PROMPTS.items())
 
@@ -279,7 +279,7 @@ class Chat(Task):
         return ChatObjective(self.recipe.longest_answer, self.encoder.max_length)
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Give the loss of each row's answers with the number of their tokens, and the written text."""
+        """Return the loss of each row's answers with the number of their tokens, and the written text."""
         found: list[Prediction] = []
         texts = read_out(self.encoder.tokenizer, [answer[2:].astype(np.int64) for answer in answers])
         for answer, text in zip(answers, texts, strict=True):
@@ -294,7 +294,7 @@ class Chat(Task):
         return last_answers(dialogues_in(rows, self.recipe, labelled=True))
 
     def score(self, predictions: Sequence[Prediction], references: Sequence[str]) -> dict[str, float]:
-        """Give the mean loss of a token of an answer, and compare the texts that were written."""
+        """Return the mean loss of a token of an answer, and compare the texts that were written."""
         scores = {"loss": ratio_of_sums(predictions)}
         if all("text" in each for each in predictions):
             scores |= text_scores(texts_in(predictions), references, self.facts["tokenization"])
@@ -303,7 +303,7 @@ class Chat(Task):
     def score_of_rows(
         self, predictions: Sequence[Prediction], references: Sequence[str]
     ) -> Callable[[np.ndarray], float]:
-        """Give a function that computes the criterion of some rows; each text is compared once."""
+        """Return a function that computes the criterion of some rows; each text is compared once."""
         if self.metric_for_best_model != "loss":
             texts, tokenization = texts_in(predictions), self.facts["tokenization"]
             return score_of_rows(self.metric_for_best_model, texts, references, tokenize=tokenization)
@@ -348,7 +348,7 @@ class Chat(Task):
 
 
 def dialogues_in(rows: Dataset, recipe: ChatRecipe, *, labelled: bool) -> list[Dialogue]:
-    """Give the dialogue of each row, with the completion if it is labelled.
+    """Return the dialogue of each row, with the completion if it is labelled.
 
     Raises:
         RowError: A row has no dialogue, or one without an answer although it is labelled.
@@ -376,7 +376,7 @@ def dialogues_in(rows: Dataset, recipe: ChatRecipe, *, labelled: bool) -> list[D
 
 
 def is_message(message: Any) -> bool:
-    """Tell whether a value is a message: a role, and a content that is not blank."""
+    """Return whether a value is a message: a role, and a content that is not blank."""
     if not isinstance(message, dict):
         return False
     return all(isinstance(text := message.get(key), str) and text.strip() for key in READ)
@@ -407,25 +407,25 @@ def exchange(prompt: str, completion: str | None) -> list[dict[str, str]]:
 
 
 def dialogue_of(row: Row, recipe: ChatRecipe) -> Dialogue:
-    """Give the dialogue of a row that was checked."""
+    """Return the dialogue of a row that was checked."""
     if recipe.prompt is None:
         return plain(row[recipe.messages])
     return exchange(str(row[recipe.prompt]), str(row[recipe.completion]))
 
 
 def without_last_answer(dialogue: Dialogue) -> Dialogue:
-    """Give a dialogue up to its last answer; all of it if something follows that."""
+    """Return a dialogue up to its last answer; all of it if something follows that."""
     return dialogue[:-1] if dialogue[-1]["role"] == ASSISTANT and len(dialogue) > 1 else dialogue
 
 
 def before_last_answer(dialogue: Dialogue) -> Dialogue:
-    """Give a dialogue up to its last answer, without what follows that."""
+    """Return a dialogue up to its last answer, without what follows that."""
     places = [place for place, message in enumerate(dialogue) if message["role"] == ASSISTANT]
     return dialogue[: places[-1]]
 
 
 def last_answers(dialogues: Sequence[Dialogue]) -> list[str]:
-    """Give the last answer of each dialogue."""
+    """Return the last answer of each dialogue."""
     return [[each["content"] for each in own if each["role"] == ASSISTANT][-1] for own in dialogues]
 
 
@@ -435,5 +435,5 @@ def texts_in(predictions: Sequence[Prediction]) -> list[str]:
 
 
 def ratio_of_sums(predictions: Sequence[Prediction]) -> float:
-    """Give the mean loss of a token over all rows."""
+    """Return the mean loss of a token over all rows."""
     return sum(each["loss"] for each in predictions) / sum(each["tokens"] for each in predictions)

@@ -66,7 +66,7 @@ def give_template(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def end_of_answers(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Give the added tokens that a template puts behind an answer, as far as they are learned.
+    """Return the added tokens that a template puts behind an answer, as far as they are learned.
 
     Raises:
         ValueError: It refuses a message and its answer.
@@ -128,7 +128,7 @@ def require_room(prompts: Sequence[np.ndarray], max_length: int) -> None:
 
 
 def template_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Give a tokenizer's chat template."""
+    """Return a tokenizer's chat template."""
     return cast(str, tokenizer.get_chat_template())
 
 

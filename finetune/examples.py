@@ -29,11 +29,11 @@ class LabelledExamples(PackableExamples):
         return len(self.lengths)
 
     def __getitem__(self, index: int) -> Example:
-        """Give one example."""
+        """Return one example."""
         return {name: field[index] for name, field in self.fields.items()} | {"index": index}
 
     def epoch(self, number: int) -> "LabelledExamples":
-        """Give the examples of an epoch: always these."""
+        """Return the examples of an epoch: always these."""
         return self
 
     def pack(self, indices: np.ndarray) -> PackedExamples:

@@ -53,7 +53,7 @@ def end_pairs(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def behind(tokenizer: PreTrainedTokenizerBase, text: str, other: str | None = None) -> list[int]:
-    """Give the ids that stand behind a text or a pair."""
+    """Return the ids that stand behind a text or a pair."""
     encoding = backend_of(tokenizer).encode(text, other)
     of_texts = [place for place, number in enumerate(encoding.sequence_ids) if number is not None]
     return encoding.ids[max(of_texts, default=-1) + 1 :]

@@ -91,7 +91,7 @@ class GenerationObjective(TaskObjective[Written]):
         return outputs.loss
 
     def answers(self, outputs: Written, batch: Batch) -> list[np.ndarray]:
-        """Give the ids that were written for each source."""
+        """Return the ids that were written for each source."""
         return outputs.targets
 
 
@@ -162,7 +162,7 @@ class Generation(Task):
         return GenerationObjective()
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Give the texts."""
+        """Return the texts."""
         return [{"text": text} for text in read_out(self.tokenizer, answers)]
 
     def references(self, rows: Dataset) -> list[str]:
@@ -176,14 +176,14 @@ class Generation(Task):
     def score_of_rows(
         self, predictions: Sequence[Prediction], references: Sequence[str]
     ) -> Callable[[np.ndarray], float]:
-        """Give a function that computes the criterion of some rows; each text is compared once."""
+        """Return a function that computes the criterion of some rows; each text is compared once."""
         texts, tokenization = texts_in(predictions), self.facts["tokenization"]
         return score_of_rows(self.metric_for_best_model, texts, references, tokenize=tokenization)
 
     def plain(
         self, predictions: Sequence[Prediction], references: Sequence[str]
     ) -> tuple[list[str], list[str]]:
-        """Give the texts."""
+        """Return the texts."""
         return [each["text"] for each in predictions], list(references)
 
     def error(self, predictions: Sequence[Prediction], references: Sequence[str]) -> np.ndarray:

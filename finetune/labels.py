@@ -59,7 +59,7 @@ class Labels:
         return all(map(WHOLE.fullmatch, self.names))
 
     def value(self, number: int) -> str | int:
-        """Give a label as predictions write it.
+        """Return a label as predictions write it.
 
         >>> [Labels(names).value(1) for names in (["bad", "good"], ["1", "5"])]
         ['good', 5]
@@ -87,7 +87,7 @@ class Labels:
         return {"id2label": dict(enumerate(self.names)), "label2id": dict(self.numbers)}
 
     def number(self, value: Any, row: int, column: str) -> int:
-        """Give the number of a label as it stands in a row.
+        """Return the number of a label as it stands in a row.
 
         Raises:
             RowError: It is none of the labels.
@@ -103,7 +103,7 @@ class Labels:
         return found
 
     def numbers_of(self, rows: Dataset, column: str) -> np.ndarray:
-        """Give the numbers of a column of labels, (E,)."""
+        """Return the numbers of a column of labels, (E,)."""
         values = values_of(rows, column)
         return np.array([self.number(value, row, column) for row, value in enumerate(values)], dtype=np.int64)
 
@@ -174,20 +174,20 @@ def in_order(values: Iterable[str]) -> list[str]:
 
 
 def names_known(rows: Dataset, column: str, names: Sequence[str] = ()) -> list[str]:
-    """Give the names of a column's labels if the recipe or else the data set has any, in their order."""
+    """Return the names of a column's labels if the recipe or else the data set has any, in their order."""
     feature = rows.features[column]
     feature = feature.feature if isinstance(feature, List) else feature
     return list(map(plain, names or (feature.names if isinstance(feature, ClassLabel) else [])))
 
 
 def labels_known(rows: Dataset, column: str, names: Sequence[str]) -> Labels | None:
-    """Give the labels whose names the recipe or else the data set knows, or `None`."""
+    """Return the labels whose names the recipe or else the data set knows, or `None`."""
     known = names_known(rows, column, names)
     return Labels(known) if known and len({*known}) == len(known) else None
 
 
 def name_of(value: Any, labels: Labels | None, row: int, column: str) -> str:
-    """Give the name of a label, however a file writes it.
+    """Return the name of a label, however a file writes it.
 
     Raises:
         RowError: It is no label, or none of those that there are.

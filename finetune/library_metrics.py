@@ -62,7 +62,7 @@ def library_scores(
 
 
 def first_of(error: Exception) -> str:
-    """Give the first line of what is wrong."""
+    """Return the first line of what is wrong."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 

@@ -133,7 +133,7 @@ def load_foreign(
 
 
 def knows_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRecipe) -> bool:
-    """Tell whether a model's head, if it has one for the task, is for the task's labels in their order.
+    """Return whether a model's head, if it has one for the task, is for the task's labels in their order.
 
     The numbers of a head whose labels have no names (`LABEL_0`, ...) are those of the rows, if rows or recipe
     number their labels. Names have an order by the alphabet alone, which says nothing about such a head.
@@ -174,7 +174,7 @@ def knows_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRe
 
 
 def to_keep_a_head(known: list[str], names: list[str]) -> str:
-    """Say how a head of as many labels as the data have can be kept, if it can."""
+    """Describe how a head of as many labels as the data have can be kept, if it can."""
     if sorted(known) == sorted(names) or names == [str(number) for number in range(len(known))]:
         return f", or task.label_names=[{','.join(known)}], its order, if these are the rows' labels"
     if sorted(map(str.casefold, known)) == sorted(map(str.casefold, names)):

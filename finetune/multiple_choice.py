@@ -75,7 +75,7 @@ class MultipleChoiceObjective(TaskObjective[Tensor]):
         return F.cross_entropy(outputs.float(), batch["labels"], reduction="sum")
 
     def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
-        """Give the scores of the choices of each row, (K,)."""
+        """Return the scores of the choices of each row, (K,)."""
         return [scores[scores > -np.inf] for scores in outputs.float().cpu().numpy()]
 
 
@@ -121,7 +121,7 @@ class MultipleChoice(Task):
         return LabelledExamples(fields)
 
     def choices_of(self, rows: Dataset) -> Sequence[list[str]]:
-        """Give the choices of each row.
+        """Return the choices of each row.
 
         Raises:
             ValueError: A row has fewer than two, or one that is no text.
@@ -142,7 +142,7 @@ class MultipleChoice(Task):
         return choices
 
     def references(self, rows: Dataset) -> list[int]:
-        """Give the number of the right choice of each row.
+        """Return the number of the right choice of each row.
 
         Raises:
             ValueError: A row has no such choice.
@@ -165,18 +165,18 @@ class MultipleChoice(Task):
         return MultipleChoiceObjective()
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Give the number of the most probable choice, and the probabilities of all."""
+        """Return the number of the most probable choice, and the probabilities of all."""
         return [prediction(softmax(scores.astype(np.float64))) for scores in answers]
 
     def score(self, predictions: Sequence[Prediction], references: Sequence[int]) -> dict[str, float]:
-        """Give the share of the rows whose right choice was found."""
+        """Return the share of the rows whose right choice was found."""
         found = np.array([each["choice"] for each in predictions])
         return {"accuracy": float(np.mean(found == np.asarray(references)))}
 
     def plain(
         self, predictions: Sequence[Prediction], references: Sequence[int]
     ) -> tuple[list[Any], list[Any]]:
-        """Give the numbers of the choices."""
+        """Return the numbers of the choices."""
         return [each["choice"] for each in predictions], [int(each) for each in references]
 
     def error(self, predictions: Sequence[Prediction], references: Sequence[int]) -> np.ndarray:

@@ -77,5 +77,5 @@ def run_folder(recipe: FineTuningRecipe) -> RunFolder:
 
 
 def seed_folder(folder: Path, seed: int) -> Path:
-    """Give the folder of one seed's run, below that of a run."""
+    """Return the folder of one seed's run, below that of a run."""
     return folder / f"{SEED}{seed}"

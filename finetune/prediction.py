@@ -182,7 +182,7 @@ def require_same_rows(present: Origin, earlier: Origin, source: str) -> None:
 
 
 def holds_predictions(path: Path) -> bool:
-    """Tell whether a file is empty, or its first line is a JSON object."""
+    """Return whether a file is empty, or its first line is a JSON object."""
     if not path.is_file():
         return False
     try:

@@ -205,7 +205,7 @@ class QuestionAnswering(Task):
         return LabelledExamples(fields)
 
     def answers_in(self, rows: Dataset) -> list[list[Answer]]:
-        """Give the answers of each row.
+        """Return the answers of each row.
 
         Raises:
             ValueError: A row's answers are of another form, or do not stand where they should.
@@ -220,7 +220,7 @@ class QuestionAnswering(Task):
         return found
 
     def references(self, rows: Dataset) -> list[list[str]]:
-        """Give all right answers to each question."""
+        """Return all right answers to each question."""
         return [[answer.text for answer in own] for own in self.answers_in(rows)]
 
     def objective(self) -> QuestionAnsweringObjective:
@@ -228,7 +228,7 @@ class QuestionAnswering(Task):
         return QuestionAnsweringObjective(self.recipe.longest_answer)
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Give the most probable span of all windows of each row, or the empty text."""
+        """Return the most probable span of all windows of each row, or the empty text."""
         table = np.stack(answers)
         firsts = np.flatnonzero(np.diff(table[:, 0], prepend=-1))
         texts = texts_of(rows, self.recipe.context)
@@ -272,7 +272,7 @@ class QuestionAnswering(Task):
     def score_of_rows(
         self, predictions: Sequence[Prediction], references: Sequence[Any]
     ) -> Callable[[np.ndarray], float]:
-        """Give a function that computes the metric of some rows, which is a mean over them."""
+        """Return a function that computes the metric of some rows, which is a mean over them."""
         values = each_score(self.metric_for_best_model, predictions, references)
         return lambda rows: float(values[rows].mean())
 
@@ -311,7 +311,7 @@ def read_answers(value: Any, row: int, column: str) -> list[Answer]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Give a list as it is; raise a `TypeError` for anything else, such as a text, which has letters."""
+    """Return a list as it is; raise a `TypeError` for anything else, such as a text, which has letters."""
     if not isinstance(value, list):
         raise TypeError
     return value

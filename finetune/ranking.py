@@ -166,7 +166,7 @@ class Ranking(Task):
         return Collection(queries, documents, query_of_row, document_of_text.reshape(len(columns), -1).T)
 
     def references(self, rows: Dataset) -> list[Wanted]:
-        """Tell what belongs to each row's query."""
+        """Return what belongs to each row's query."""
         collection = self.collect(rows)
         texts = [[collection.documents[each] for each in sorted(own)] for own in collection.relevant]
         is_first = np.isin(np.arange(len(rows)), first_rows(collection.query_of_row)).tolist()
@@ -207,7 +207,7 @@ class Ranking(Task):
         return " | ".join(reference.texts)
 
     def companions(self, config: TercetConfig, max_length: int) -> dict[str, Any]:
-        """Give what sentence-transformers reads, and the length that servers of vectors look for there."""
+        """Return what sentence-transformers reads, and the length that servers of vectors look for there."""
         files = vector_files(config, self.recipe.query_prompt or "", self.recipe.document_prompt or "")
         return files | {"sentence_bert_config.json": {"max_seq_length": max_length}}
 
@@ -269,12 +269,12 @@ def first_rows(numbers: np.ndarray) -> np.ndarray:
 
 
 def rounded(values: np.ndarray) -> list[float]:
-    """Give numbers (n,) as they are shown."""
+    """Return numbers (n,) as they are shown."""
     return values.astype(np.float64).round(SHOWN_DIGITS).tolist()
 
 
 def vector_files(config: TercetConfig, query_prompt: str = "", document_prompt: str = "") -> dict[str, Any]:
-    """Give the JSON files by which sentence-transformers reads a model, as names and contents.
+    """Return the JSON files by which sentence-transformers reads a model, as names and contents.
 
     They say that its vectors are pooled states, normalized to length 1, and what is put before texts.
     """

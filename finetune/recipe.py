@@ -236,7 +236,7 @@ def combinations(recipe: FineTuningRecipe) -> Combinations:
 
 
 def varied(recipe: FineTuningRecipe, values: Mapping[str, Any]) -> FineTuningRecipe:
-    """Give a recipe other values.
+    """Return a recipe other values.
 
     Raises:
         ValueError: A key is unknown, or a value impossible.

@@ -61,7 +61,7 @@ class Regression(TextTask):
         model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
 
     def references(self, rows: Dataset) -> np.ndarray:
-        """Give the numbers, (E,)."""
+        """Return the numbers, (E,)."""
         return numbers_in(rows, self.recipe.label)
 
     def labels_of(self, rows: Dataset) -> Ragged:
@@ -73,7 +73,7 @@ class Regression(TextTask):
         return RegressionObjective()
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Give the number."""
+        """Return the number."""
         return [{self.recipe.label: exact(answer[0])} for answer in answers]
 
     def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
@@ -83,7 +83,7 @@ class Regression(TextTask):
     def score_of_rows(
         self, predictions: Sequence[Prediction], references: Sequence[Any]
     ) -> Callable[[np.ndarray], float]:
-        """Give a function that computes the metric of some rows alone."""
+        """Return a function that computes the metric of some rows alone."""
         score = SCORES[self.metric_for_best_model]
         found, right = self.found(predictions), np.asarray(references)
         return lambda rows: score(found[rows], right[rows])
@@ -91,7 +91,7 @@ class Regression(TextTask):
     def plain(
         self, predictions: Sequence[Prediction], references: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
-        """Give the numbers."""
+        """Return the numbers."""
         return self.found(predictions).tolist(), np.asarray(references).tolist()
 
     def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
@@ -107,7 +107,7 @@ class Regression(TextTask):
         return f"{float(reference):.3g}"
 
     def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
-        """Give the predicted numbers, (E,)."""
+        """Return the predicted numbers, (E,)."""
         return np.array([each[self.recipe.label] for each in predictions])
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
@@ -125,7 +125,7 @@ def exact(number: Any) -> float:
 
 
 def numbers_in(rows: Dataset, column: str) -> np.ndarray:
-    """Give a column of numbers, (E,).
+    """Return a column of numbers, (E,).
 
     Raises:
         RowError: A value is none, or too large to be learned.

@@ -178,7 +178,7 @@ def build_report(
 
 
 def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[str]:
-    """Say of each split how many of its rows are learned from, if any are."""
+    """Return of each split how many of its rows are learned from, if any are."""
     return [
         f"{number:,} of the {counted(rows[split], f'{split} row')} "
         f"{'is' if number == 1 else 'are'} equal to a training row: the model's score on "
@@ -224,13 +224,13 @@ def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
 
 
 def whisker(interval: Sequence[float], scale: float) -> tuple[float, float] | None:
-    """Give an interval as shares of a scale that begins at 0; none if it is not defined or of no width."""
+    """Return an interval as shares of a scale that begins at 0; none if it is not defined or of no width."""
     low, high = interval
     return (max(low, 0.0) / scale, max(high, 0.0) / scale) if low < high else None
 
 
 def doubts(summary: Mapping[str, Any]) -> str:
-    """Say what the interval and the spread mean."""
+    """Describe what the interval and the spread mean."""
     chosen = "The model that was kept is that of the best seed on the validation rows"
     if summary["split"] == "validation":
         chosen += (

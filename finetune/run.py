@@ -156,7 +156,7 @@ def adapt(model: PretrainedModelRecipe, recipe: AdaptationRecipe, folder: Path) 
 
 
 def further_pretraining(recipe: AdaptationRecipe, path: str, output: Path) -> PretrainingRecipe:
-    """Give the recipe of the pretraining run that an adaptation is."""
+    """Return the recipe of the pretraining run that an adaptation is."""
     return PretrainingRecipe(
         model=ModelRecipe(path=path),
         corpus=recipe.corpus,

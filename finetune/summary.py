@@ -138,7 +138,7 @@ def guesses(prepared: Prepared, split: Split) -> dict[str, list[Prediction]]:
 
 
 def unknown_in(prepared: Prepared, split: str) -> float:
-    """Give the share of a split's tokens that the tokenizer does not know."""
+    """Return the share of a split's tokens that the tokenizer does not know."""
     ids = prepared.splits[split].examples.fields["input_ids"].values
     return share_of_unknown([ids], prepared.pretrained.tokenizer)
 
@@ -153,7 +153,7 @@ def evaluate_before(prepared: Prepared, split: Split, precision: str) -> Evaluat
 
 
 def spread(measured: Sequence[str], results: Results) -> dict[str, dict[str, dict[str, float]]]:
-    """Give the mean of each score over the seeds, and its standard deviation; nan where a seed has none."""
+    """Return the mean of each score over the seeds, and its standard deviation; nan where a seed has none."""
     return {
         "mean": {name: across(results, name, np.mean) for name in measured},
         "standard_deviation": {name: across(results, name, deviation) for name in measured},
@@ -169,7 +169,7 @@ def across(results: Results, split: str, reduce: Callable[[list[float]], Any]) -
 
 
 def for_card(recipe: FineTuningRecipe, prepared: Prepared, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the facts that a model card tells: the best seed's scores of the last split."""
+    """Return the facts that a model card tells: the best seed's scores of the last split."""
     kind, best = recipe.task.kind, summary["seeds"][str(summary["best_seed"])]
     scores = {f"{kind}/{name}": value for name, value in best[summary["split"]].items()}
     scores[f"{kind}/{prepared.task.metric_for_best_model}/interval"] = summary["interval"]

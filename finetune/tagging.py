@@ -64,10 +64,10 @@ class WordObjective(TaskObjective[Outputs]):
 
     @abstractmethod
     def best(self, outputs: Outputs) -> Tensor:
-        """Give the best label of every token, (N,)."""
+        """Return the best label of every token, (N,)."""
 
     def answers(self, outputs: Outputs, batch: Batch) -> list[np.ndarray]:
-        """Give for each text the number of each word that has a token, and its best label, (W, 2)."""
+        """Return for each text the number of each word that has a token, and its best label, (W, 2)."""
         words, found = batch["words"][0].cpu().numpy(), self.best(outputs).cpu().numpy()
         edges = batch["cu_seq_lens_q"].tolist()
         return [
@@ -197,7 +197,7 @@ class Tagging(Task):
         return SentenceTaggingObjective() if labels_sentences else self.objective()
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Give the labels of each row's words."""
+        """Return the labels of each row's words."""
         found = []
         for answer, words in zip(answers, words_in(rows, self.recipe.words), strict=True):
             tags = [self.most_frequent] * len(words)
@@ -255,13 +255,13 @@ class Tagging(Task):
     def score_of_rows(
         self, predictions: Sequence[Prediction], references: Sequence[Any]
     ) -> Callable[[np.ndarray], float]:
-        """Give a function that computes the metric of some rows from the counts of each, which add up."""
+        """Return a function that computes the metric of some rows from the counts of each, which add up."""
         counts = np.array([*map(row_counts, self.found(predictions), references)])
         part, whole = (0, 1) if self.metric_for_best_model == "span_f1" else (2, 3)
         return lambda rows: ratio(counts[rows, part].sum(), counts[rows, whole].sum())
 
     def found(self, predictions: Sequence[Prediction]) -> list[list[str]]:
-        """Give the predicted labels of each row's words."""
+        """Return the predicted labels of each row's words."""
         return [each[self.recipe.tags] for each in predictions]
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
@@ -273,7 +273,7 @@ class Tagging(Task):
 
 
 def words_in(rows: Dataset, column: str) -> Sequence[list[str]]:
-    """Give the words of each row.
+    """Return the words of each row.
 
     Raises:
         RowError: A row has none, or something that is no word.
@@ -288,7 +288,7 @@ def words_in(rows: Dataset, column: str) -> Sequence[list[str]]:
 
 
 def tags_in(rows: Dataset, recipe: TaggingRecipe, labels: Labels | None) -> list[list[str]]:
-    """Give the labels of each row's words, by name.
+    """Return the labels of each row's words, by name.
 
     Args:
         rows: Have the recipe's columns.

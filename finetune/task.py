@@ -100,7 +100,7 @@ class Task(ABC):
 
     @classmethod
     def strata(cls, recipe: Any, rows: Dataset) -> list[str] | None:
-        """Give each row's label if it has one, so that rows are held out in proportion."""
+        """Return each row's label if it has one, so that rows are held out in proportion."""
         return None
 
     @staticmethod
@@ -152,7 +152,7 @@ class Task(ABC):
 
     @abstractmethod
     def references(self, rows: Dataset) -> Any:
-        """Give what each row's prediction is compared with, an entry for each.
+        """Return what each row's prediction is compared with, an entry for each.
 
         Raises:
             ValueError: A row has a label that is none of the task's.
@@ -171,14 +171,14 @@ class Task(ABC):
     def plain(
         self, predictions: Sequence[Prediction], references: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
-        """Give predictions and references as `evaluate` has them: label numbers, numbers or texts."""
+        """Return predictions and references as `evaluate` has them: label numbers, numbers or texts."""
         raise NotImplementedError(
             f"{type(self).__name__} has no plain predictions, and its recipe no metrics"
         )
 
     @abstractmethod
     def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
-        """Give the error of each prediction, (E,): 0 if it is correct."""
+        """Return the error of each prediction, (E,): 0 if it is correct."""
 
     @abstractmethod
     def format_prediction(self, prediction: Prediction) -> str:
@@ -230,13 +230,13 @@ class Task(ABC):
         return bootstrap_scores(self.score_of_rows(predictions, references), len(predictions))
 
     def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
-        """Give the 95 % interval of the metric."""
+        """Return the 95 % interval of the metric."""
         return percentile_interval(self.bootstrap(predictions, references))
 
     def score_of_rows(
         self, predictions: Sequence[Prediction], references: Sequence[Any]
     ) -> Callable[[np.ndarray], float]:
-        """Give a function that computes the metric of some rows, by their indices (E,)."""
+        """Return a function that computes the metric of some rows, by their indices (E,)."""
 
         def scored(indices: np.ndarray) -> float:
             drawn = indices.tolist()
@@ -252,7 +252,7 @@ class Task(ABC):
         return {}
 
     def minimized_metric(self, scores: Mapping[str, float | None]) -> float:
-        """Give the metric for the best model, negated if more of it is better; infinite if undefined."""
+        """Return the metric for the best model, negated if more of it is better; infinite if undefined."""
         score = scores[self.metric_for_best_model]
         if score is None or math.isnan(score):
             return math.inf

@@ -57,7 +57,7 @@ class RowsRecipe:
         return *self.input_columns, *self.label_columns
 
     def columns_in(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Give the columns that fields name: one, two of a pair, or none."""
+        """Return the columns that fields name: one, two of a pair, or none."""
         values = (getattr(self, name) for name in names)
         return tuple(column for value in values if value is not None for column in as_columns(value))
 

@@ -78,7 +78,7 @@ def settled(recipe: FineTuningRecipe) -> FineTuningRecipe:
 
 
 def strata(recipe: TaskRecipe, rows: Dataset) -> list[str] | None:
-    """Give each row's label if it has one, so that rows are held out in proportion."""
+    """Return each row's label if it has one, so that rows are held out in proportion."""
     return TASKS[type(recipe)].strata(recipe, rows)
 
 

@@ -123,12 +123,12 @@ def vectorizer_for(texts: Sequence[str]) -> TfidfVectorizer:
 
 
 def evenly_spaced(num_rows: int) -> np.ndarray:
-    """Give the indices of at most `MOST_ROWS` rows."""
+    """Return the indices of at most `MOST_ROWS` rows."""
     return np.unique(np.linspace(0, num_rows - 1, min(MOST_ROWS, num_rows)).round().astype(int))
 
 
 def hot_names(rows: Dataset, column: str, names: Sequence[str]) -> list[str]:
-    """Give the names of the places of a column's lists if they are multi-hot; none if they are not.
+    """Return the names of the places of a column's lists if they are multi-hot; none if they are not.
 
     Args:
         rows: Have the column.
@@ -155,7 +155,7 @@ def hot_names(rows: Dataset, column: str, names: Sequence[str]) -> list[str]:
 
 
 def are_hot(values: Sequence[Any]) -> bool:
-    """Tell whether a list holds nothing but zeros, ones and truths.
+    """Return whether a list holds nothing but zeros, ones and truths.
 
     >>> [are_hot(values) for values in ([0, 1], [1.0, 0.0], [True, False], ["0", "1"], [1, 2], ["a"])]
     [True, True, True, True, False, False]
@@ -188,7 +188,7 @@ def require_once(values: Sequence[Any], row: int, column: str) -> None:
 
 
 def set_of(values: Sequence[Any], labels: Labels, row: int, column: str, *, is_hot: bool) -> np.ndarray:
-    """Say of each label whether a row's list has it, (L,).
+    """Return of each label whether a row's list has it, (L,).
 
     Args:
         values: The list.
@@ -246,7 +246,7 @@ class TextTask(Task):
 
     @abstractmethod
     def labels_of(self, rows: Dataset) -> Ragged:
-        """Give the labels of each row as numbers."""
+        """Return the labels of each row as numbers."""
 
 
 class LabellingTask(TextTask):
@@ -266,12 +266,12 @@ class LabellingTask(TextTask):
 
     @abstractmethod
     def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
-        """Give what was decided as numbers: a label for each row, (E,), or zeros and ones, (E, L)."""
+        """Return what was decided as numbers: a label for each row, (E,), or zeros and ones, (E, L)."""
 
     def score_of_rows(
         self, predictions: Sequence[Prediction], references: Sequence[Any]
     ) -> Callable[[np.ndarray], float]:
-        """Give a function that computes the metric of some rows, which needs no probabilities."""
+        """Return a function that computes the metric of some rows, which needs no probabilities."""
         score = DECISION_SCORES[self.metric_for_best_model]
         found, right = self.found(predictions), np.asarray(references)
         return lambda rows: score(found[rows], right[rows])
@@ -306,7 +306,7 @@ class Classification(LabellingTask):
 
     @classmethod
     def strata(cls, recipe: ClassificationRecipe, rows: Dataset) -> list[str]:
-        """Give the labels of rows."""
+        """Return the labels of rows."""
         known = labels_known(rows, recipe.label, recipe.label_names)
         values = enumerate(values_of(rows, recipe.label))
         return [name_of(value, known, row, recipe.label) for row, value in values]
@@ -342,7 +342,7 @@ class Classification(LabellingTask):
         return SingleLabelObjective(weights, self.recipe.label_smoothing)
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Give the most probable label and the probabilities of all."""
+        """Return the most probable label and the probabilities of all."""
         return [
             self.prediction(probabilities)
             for probabilities in softmax(np.stack(answers).astype(np.float64), axis=1)
@@ -367,7 +367,7 @@ class Classification(LabellingTask):
     def plain(
         self, predictions: Sequence[Prediction], references: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
-        """Give the numbers of the labels."""
+        """Return the numbers of the labels."""
         return self.found(predictions).tolist(), np.asarray(references).tolist()
 
     def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
@@ -393,7 +393,7 @@ class Classification(LabellingTask):
         return self.labels.names, count_confusions(found, np.asarray(references), len(self.labels))
 
     def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
-        """Give the numbers of the predicted labels, (E,)."""
+        """Return the numbers of the predicted labels, (E,)."""
         return np.array([self.labels.numbers[str(each["label"])] for each in predictions])
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
@@ -440,7 +440,7 @@ class MultiLabel(LabellingTask):
         return self.labels.config_fields | {"problem_type": "multi_label_classification"}
 
     def references(self, rows: Dataset) -> np.ndarray:
-        """Say of each row and label whether it holds, (E, L).
+        """Return of each row and label whether it holds, (E, L).
 
         Raises:
             ValueError: A row has no list, or a label that is none of the task's.
@@ -458,7 +458,7 @@ class MultiLabel(LabellingTask):
         return MultiLabelObjective()
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Give the labels that are more probable than not, and the probabilities of all."""
+        """Return the labels that are more probable than not, and the probabilities of all."""
         return [self.prediction(1 / (1 + np.exp(-answer.astype(np.float64)))) for answer in answers]
 
     def prediction(self, probabilities: np.ndarray) -> Prediction:
@@ -484,7 +484,7 @@ class MultiLabel(LabellingTask):
         return ", ".join(self.labels.names[number] for number in np.flatnonzero(reference)) or "none"
 
     def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
-        """Say of each row and label whether it was predicted, (E, L)."""
+        """Return of each row and label whether it was predicted, (E, L)."""
         return (np.array([list(each["scores"].values()) for each in predictions]) > 0.5).astype(np.int64)
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:

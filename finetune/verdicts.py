@@ -47,7 +47,7 @@ WORDS = {"better": "Better than", "worse": "Worse than", "unclear": "Not measura
 
 
 def compared(own: np.ndarray, others: Mapping[str, np.ndarray]) -> dict[str, dict[str, list[float]]]:
-    """Give each baseline's interval, and that of how far the model is above it, from drawn scores, (R,)."""
+    """Return each baseline's interval, and that of how far the model is above it, from drawn scores, (R,)."""
     return {
         name: {
             "interval": list(percentile_interval(scores)),

@@ -202,13 +202,13 @@ class Architecture:
         )
 
     def table(self, counterpart: Counterpart) -> Table:
-        """Give the weights of a model with its head."""
+        """Return the weights of a model with its head."""
         if counterpart is self.base:
             return self.weights
         return {**below(self.prefix_in(counterpart), "model.", self.weights), **counterpart.head}
 
     def prefix_in(self, counterpart: Counterpart) -> str:
-        """Say where a model with its head has the base model."""
+        """Describe where a model with its head has the base model."""
         return self.prefix if counterpart.prefix is None else counterpart.prefix
 
     def entry_of(self, name: str, counterpart: Counterpart) -> str | Via | Dropped | None:

@@ -73,7 +73,7 @@ HEAD = {"lm_head.weight": "lm_head.weight", "final_logits_bias": IfNotZero("lm_h
 
 
 def has_head_bias(stock: PreTrainedModel) -> bool:
-    """Tell whether the bias of the vocabulary, which the configuration does not mention, says anything."""
+    """Return whether the bias of the vocabulary, which the configuration does not mention, says anything."""
     bias = dict(stock.named_buffers()).get("final_logits_bias", torch.zeros(()))
     return bool(bias.any())
 

@@ -71,7 +71,7 @@ def introduction(run: FinishedRun, weights: StoredWeights, repo: str) -> Iterato
 
 
 def origin(run: FinishedRun) -> str:
-    """Say what the model began as and what it has learned since, or nothing if that is not known."""
+    """Describe what the model began as and what it has learned since, or nothing if that is not known."""
     base, learned = run.recipe.get("model", {}).get("path"), run.recipe.get("objective", {}).get("kind")
     if run.teacher:
         return f"distilled from {escaped(run.teacher)}"
@@ -119,7 +119,7 @@ def architecture(run: FinishedRun, weights: StoredWeights) -> Iterator[str]:
 
 
 def training(run: FinishedRun) -> Iterator[str]:
-    """Tell how it was trained, how long and on what; show the losses and the recipe."""
+    """Yield how it was trained, how long and on what; show the losses and the recipe."""
     told = run.evaluation
     trained_on = told.get("trained_on", {})
     rows = [
@@ -185,7 +185,7 @@ def certificate(run: FinishedRun) -> Iterator[str]:
 
 
 def limits(run: FinishedRun) -> str:
-    """Say what should not be expected."""
+    """Describe what should not be expected."""
     learned = (run.recipe.get("data") or {}).get("max_length")  # by fine-tuning
     longest = learned or run.config.get("max_position_embeddings")
     points = [
@@ -198,7 +198,7 @@ def limits(run: FinishedRun) -> str:
 
 
 def citation() -> str:
-    """Say how Tercet is cited."""
+    """Describe how Tercet is cited."""
     return (
         "## Citation\n\n```bibtex\n@software{tercet,\n"
         f"  title = {{{{{TITLE}}}}},\n  author = {{{{{AUTHORS}}}}},\n"

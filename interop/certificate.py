@@ -75,7 +75,7 @@ def compare(
 def pairs(
     stock: PreTrainedModel, ours: TercetPreTrainedModel, probe: Probe
 ) -> Iterator[tuple[str, list[Tensor], list[Tensor]]]:
-    """Give what each of the two says, one respect after the other."""
+    """Yield what each of the two says, one respect after the other."""
     with torch.no_grad():
         expected = answers(stock, probe)
         yield "predictions, padded", expected, answers(ours, probe)
@@ -139,7 +139,7 @@ def predictions(outputs: Any) -> list[Tensor]:
 
 
 def packs(ours: TercetPreTrainedModel) -> bool:
-    """Tell whether a model reads packed sequences: models of whole sequences are compared otherwise."""
+    """Return whether a model reads packed sequences: models of whole sequences are compared otherwise."""
     return not type(ours).__name__.endswith("MultipleChoice")
 
 
@@ -205,7 +205,7 @@ def gradients_by(loss: Tensor, parameters: list[Tensor]) -> list[Tensor]:
 
 
 def without_dropout(config: TercetConfig) -> TercetConfig:
-    """Give the same configuration with nothing dropped in training."""
+    """Return the same configuration with nothing dropped in training."""
     config = copy.deepcopy(config)
     for name in vars(config):
         if name.endswith("dropout"):
@@ -291,7 +291,7 @@ class Certificate:
             ) from error
 
     def verdict(self) -> str:
-        """Say in one line what came of it."""
+        """Describe in one line what came of it."""
         if self.holds:
             return f"{self.stock} and {self.ours} are equal"
         worst = max(self.differences, key=lambda each: each.relative)

@@ -103,7 +103,7 @@ def convert(
 
 
 def as_ours(model: PreTrainedModel | str) -> TercetPreTrainedModel:
-    """Give a model of ours as it is, from its folder, or imported.
+    """Return a model of ours as it is, from its folder, or imported.
 
     Raises:
         FileNotFoundError: There is no such model.

@@ -111,7 +111,7 @@ def report_diagnosis(diagnosis: Diagnosis) -> str:
 
 
 def about(diagnosis: Diagnosis) -> str:
-    """Say which model was examined."""
+    """Describe which model was examined."""
     examined = diagnosis.examined
     size = examined.model.num_parameters()
     return f"{examined.name}: {type(examined.model).__name__}, {examined.member}, {size:,} parameters"
@@ -212,7 +212,7 @@ def draw_layers(stack: TercetStack, kind: str, pattern: AttentionPattern) -> Dra
 
 
 def shares(allowed: Tensor, size: int) -> Tensor:
-    """Give the share of pairs (T, T) that are allowed in each cell of `size` tokens."""
+    """Return the share of pairs (T, T) that are allowed in each cell of `size` tokens."""
     return F.avg_pool2d(allowed[None].to(torch.float64), size, ceil_mode=True)[0]
 
 

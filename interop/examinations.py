@@ -96,7 +96,7 @@ def constant_rows(examined: ExaminedModel) -> Finding:
 
 
 def matrices(model: PreTrainedModel) -> dict[str, tuple[Tensor, int | None]]:
-    """Give the weights of two and more dimensions once, as rows, and which row is the padding token's."""
+    """Return the weights of two and more dimensions once, as rows, and which row is the padding token's."""
     paddings = {
         id(module.weight): module.padding_idx
         for module in model.modules()
@@ -163,7 +163,7 @@ def needed_tokens(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -
 
 
 def predicts_hidden_tokens(examined: ExaminedModel) -> bool:
-    """Tell whether a model is an encoder that ends in the vocabulary."""
+    """Return whether a model is an encoder that ends in the vocabulary."""
     return examined.member == "encoder" and examined.model.get_output_embeddings() is not None
 
 
@@ -295,13 +295,13 @@ def where(wrong: list[str], changes: dict[str, float]) -> str:
 
 
 def not_examined(failures: dict[str, Exception]) -> str:
-    """Say in which ways the model could not be called."""
+    """Describe in which ways the model could not be called."""
     named = ", ".join(f"{way} ({type(error).__name__})" for way, error in failures.items())
     return f"; not examined {named}" if named else ""
 
 
 def ways(reader: Reader) -> Iterator[tuple[str, Read]]:
-    """Give the ways to read a text and the same with other later tokens; each is to be used at once."""
+    """Yield the ways to read a text and the same with other later tokens; each is to be used at once."""
     document, stream = reader.documents[0], reader.target
     texts = document, document | {stream: reader.changed(document[stream], since=PREFIX)}
     yield from evaluated(reader, texts)
@@ -315,7 +315,7 @@ def ways(reader: Reader) -> Iterator[tuple[str, Read]]:
 
 
 def evaluated(reader: Reader, texts: tuple[Document, Document]) -> Iterator[tuple[str, Read]]:
-    """Give the ways of evaluation: with and without a mask, padded, in a batch, packed, behind a cache."""
+    """Yield the ways of evaluation: with and without a mask, padded, in a batch, packed, behind a cache."""
     others = reader.documents[1:]
     layouts: dict[str, LayOut] = {
         "alone": reader.alone,
@@ -517,7 +517,7 @@ def tied_weights(reader: Reader) -> Finding:
 
 
 def promises_tie(config: PreTrainedConfig) -> bool:
-    """Tell whether a configuration says that embeddings and head are one; T5's does whatever it is told."""
+    """Return whether a configuration says that embeddings and head are one; T5's does whatever it is told."""
     told_otherwise = type(config).from_dict(config.to_dict() | {"tie_word_embeddings": False})
     return getattr(config, "tie_word_embeddings", False) and not told_otherwise.tie_word_embeddings
 

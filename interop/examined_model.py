@@ -48,7 +48,7 @@ def agreement(ours: Tensor, expected: Tensor, remedy: str) -> Finding:
 
 
 def difference(ours: Tensor, expected: Tensor) -> float:
-    """Give the largest difference, as a part of the largest number expected."""
+    """Return the largest difference, as a part of the largest number expected."""
     largest = expected.abs().max().clamp(min=torch.finfo(expected.dtype).tiny)
     return float((ours - expected).abs().max() / largest)
 
@@ -120,7 +120,7 @@ class ExaminedModel:
         return "decoder" if is_causal or self.model.can_generate() else "encoder"
 
     def is_one_of(self, *auto_classes: str) -> bool:
-        """Tell whether one of these Auto classes loads the model."""
+        """Return whether one of these Auto classes loads the model."""
         heads = classes_of(self.config)
         return any(type(self.model).__name__ in heads.get(auto_class, ()) for auto_class in auto_classes)
 
@@ -157,7 +157,7 @@ def classes_of(config: PreTrainedConfig) -> dict[str, set[str]]:
 
 
 def ids_of(owner: object, name: str) -> set[int]:
-    """Give the ids that a configuration or tokenizer has for a role: none, one, or several."""
+    """Return the ids that a configuration or tokenizer has for a role: none, one, or several."""
     value = getattr(owner, name, None)
     return set(value) if isinstance(value, list) else set() if value is None else {value}
 

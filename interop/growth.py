@@ -211,7 +211,7 @@ def require_embedding_growth(config: TercetConfig, source: TercetConfig) -> None
 
 
 def has_projection(config: TercetConfig) -> bool:
-    """Tell whether token vectors are projected to the width of the model, because theirs is another."""
+    """Return whether token vectors are projected to the width of the model, because theirs is another."""
     return config.embedding_width != config.hidden_size
 
 
@@ -442,7 +442,7 @@ def copies_of(config: TercetConfig, of: TercetConfig) -> dict[str, Copies]:
 
 
 def head_factors(model: TercetPreTrainedModel, source: TercetPreTrainedModel) -> dict[str, float]:
-    """Give the factors by which what is no sum over copies has to be corrected.
+    """Return the factors by which what is no sum over copies has to be corrected.
 
     Token vectors are multiplied by the root of their width, if `scale_embedding`, and serve as a tied head
     undivided: what the head reads, a norm's result, is divided instead.

@@ -59,7 +59,7 @@ def inherited(
 
 
 def with_new_tokens(tensor: Tensor, own: Tensor | None, num_old: int) -> Tensor:
-    """Give a tensor with something for each of the old tokens (V, ...) something for the new ones, too.
+    """Return a tensor with something for each of the old tokens (V, ...) something for the new ones, too.
 
     That is their mean; of what is no number to be learned, such as spellings, the model's `own`.
     """

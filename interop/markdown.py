@@ -38,7 +38,7 @@ def as_code(text: str) -> str:
 
 
 def fence(text: str, least: int = 3) -> str:
-    """Give as many backquotes as stand nowhere in a text, so that they can enclose it."""
+    """Return as many backquotes as stand nowhere in a text, so that they can enclose it."""
     return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 

@@ -61,7 +61,7 @@ class Reading:
 
 
 def member_of(model: TercetPreTrainedModel) -> Member:
-    """Tell which member a model is."""
+    """Return which member a model is."""
     kinds: dict[type[TercetConfig], Member]
     kinds = {TercetEncoderConfig: "encoder", TercetDecoderConfig: "decoder", TercetSeq2SeqConfig: "seq2seq"}
     return next(member for kind, member in kinds.items() if isinstance(model.config, kind))
@@ -121,12 +121,12 @@ def read_as_seq2seq(encoder: TercetPreTrainedModel, decoder: TercetPreTrainedMod
 
 
 def is_of_stack(name: str) -> bool:
-    """Tell whether a tensor belongs to the stack below the head."""
+    """Return whether a tensor belongs to the stack below the head."""
     return name.startswith("model.")
 
 
 def same(first: Tensor, second: Tensor) -> bool:
-    """Tell whether two tables are one."""
+    """Return whether two tables are one."""
     return first.shape == second.shape and torch.equal(first, second)
 
 
@@ -140,7 +140,7 @@ def with_zero_segments(model: TercetPreTrainedModel, tensors: dict[str, Tensor])
 
 
 def fields_as(source: TercetPreTrainedModel, to: Member) -> dict[str, Any]:
-    """Give the fields of the configuration that describes a model, or one of its stacks, as a member.
+    """Return the fields of the configuration that describes a model, or one of its stacks, as a member.
 
     Raises:
         ValueError: The member has no counterpart of a field.
@@ -163,7 +163,7 @@ def fields_as(source: TercetPreTrainedModel, to: Member) -> dict[str, Any]:
 
 
 def stack_config(config: TercetConfig, to: Member) -> tuple[TercetConfig, Member]:
-    """Give the configuration of the stack that is to be read, and the member that it is of."""
+    """Return the configuration of the stack that is to be read, and the member that it is of."""
     if isinstance(config, TercetSeq2SeqConfig):
         return (config.encoder_config() if to == "encoder" else config.decoder_config()), to
     config.update_from_rope_parameters()

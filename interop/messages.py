@@ -11,7 +11,7 @@ LONGEST = 200
 
 
 def first_line(error: BaseException | None) -> str:
-    """Give the first line of what an error says, or what it is called if it says nothing.
+    """Return the first line of what an error says, or what it is called if it says nothing.
 
     Of a configuration's field it is the last line: those above name the check.
     """

@@ -6,7 +6,7 @@ from .llama import FIELDS, FIXED, WEIGHTS, counterparts
 
 
 def slides(layer_types: list[str]) -> bool:
-    """Tell whether a layer reads what is near only."""
+    """Return whether a layer reads what is near only."""
     return "sliding_attention" in layer_types
 
 

@@ -52,7 +52,7 @@ ORDINARY_TEXT = "The ferry didn't leave in 2023; if (x1 != 1250) return [0.5], s
 
 
 def find_folder(name: str, revision: str | None = None) -> Path:
-    """Give a model's folder, or that into which the Hub's files were downloaded.
+    """Return a model's folder, or that into which the Hub's files were downloaded.
 
     Args:
         name: A folder, or the name of a repository on the Hub.

@@ -115,7 +115,7 @@ def change_of_states(before: Sequence[Tensor], after: Sequence[Tensor], what: st
 
 
 def perplexity(log_probabilities: Tensor, labels: Tensor) -> float:
-    """Give the exponential of the mean surprise at labels (n,) under log-probabilities (n, V)."""
+    """Return the exponential of the mean surprise at labels (n,) under log-probabilities (n, V)."""
     return float((-log_probabilities.gather(-1, labels[:, None])).double().mean().exp())
 
 
@@ -138,7 +138,7 @@ def answers(model: TercetPreTrainedModel, text: Tensor, question: Question, mask
 
 
 def logits_of(model: TercetPreTrainedModel, rows: Tensor, source: Tensor) -> Tensor:
-    """Give the logits (n, T, V) of rows (n, T); a sequence-to-sequence model reads the whole text first."""
+    """Return the logits (n, T, V) of rows (n, T); a sequence-to-sequence model reads the whole text first."""
     if member_of(model) == "seq2seq":
         return model(input_ids=source.repeat(len(rows), 1), decoder_input_ids=rows, use_cache=False).logits
     return model(rows).logits
@@ -146,7 +146,7 @@ def logits_of(model: TercetPreTrainedModel, rows: Tensor, source: Tensor) -> Ten
 
 @torch.no_grad()
 def states_of(model: TercetPreTrainedModel, probe: Probe, stack: str = "") -> Iterator[Tensor]:
-    """Give the last states (T, C) of each text, in a model with one stack or in one stack of a model."""
+    """Yield the last states (T, C) of each text, in a model with one stack or in one stack of a model."""
     body: Any = getattr(model, "model", model)
     for text in probe.texts:
         ids = text[None]

@@ -80,7 +80,7 @@ class Probe:
         return replace(self, input_ids=ids, attention_mask=torch.ones_like(ids))
 
     def inputs(self) -> dict[str, Tensor]:
-        """Give what `forward` reads."""
+        """Return what `forward` reads."""
         inputs = {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
         if self.names_segments:
             inputs["token_type_ids"] = torch.zeros_like(self.input_ids)
@@ -94,7 +94,7 @@ class Probe:
         return inputs
 
     def labels(self, model: PreTrainedModel) -> dict[str, Tensor]:
-        """Give something to learn to a model with a head, by what its `forward` takes."""
+        """Return something to learn to a model with a head, by what its `forward` takes."""
         taken = signature(model.forward).parameters
         rows = torch.arange(len(self.input_ids))
         labels: dict[str, Tensor] = {}
@@ -126,7 +126,7 @@ class Probe:
 
 
 def labels_of_rows(num_rows: int, config: Any) -> Tensor:
-    """Give rows something to learn, by transformers' rule of what a head of labels is for.
+    """Return rows something to learn, by transformers' rule of what a head of labels is for.
 
     One of the labels (B,), each of them or not (B, L), or numbers (B, L), (B,) if there is one.
     """
@@ -208,7 +208,7 @@ def long_lengths(config: TercetConfig) -> list[int]:
 
 
 def depends_on_pads(config: TercetConfig) -> bool:
-    """Tell whether the stock model of a configuration lets the states of a text depend on its pads."""
+    """Return whether the stock model of a configuration lets the states of a text depend on its pads."""
     return "stock_big_bird_attention" in config.types_of_layers
 
 
@@ -247,5 +247,5 @@ def padded(rows: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
 
 
 def pad_id(config: Any) -> int:
-    """Give the id that fills rows; where none is named, pads are marked by the mask alone."""
+    """Return the id that fills rows; where none is named, pads are marked by the mask alone."""
     return 0 if config.pad_token_id is None else config.pad_token_id

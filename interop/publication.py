@@ -156,7 +156,7 @@ def published_facts(name: str, facts: dict[str, Any]) -> PublishedFile:
 
 
 def describe(publication: Publication, revision: str | None = None) -> str:
-    """Say which files would be sent and where, and what the card lacks."""
+    """Describe which files would be sent and where, and what the card lacks."""
     width = max(len(file.path) for file in publication.files)
     lines = [f"{publication.folder} -> {publication.address} ({revision or 'main'})"]
     lines += [f"  {file.path:<{width}} {file.size:>14,} bytes" for file in publication.files]

@@ -72,7 +72,7 @@ class Reader:
         return self.examined.member == "encoder" or self.examined.reads_twice
 
     def takes(self, name: str) -> bool:
-        """Tell whether the model has an input of this name for every stream."""
+        """Return whether the model has an input of this name for every stream."""
         return all(f"{stream}{name}" in self.parameters for stream in self.streams)
 
     @cached_property
@@ -149,7 +149,7 @@ def results_of(outputs: ModelOutput) -> Tensor:
 
 
 def ordinary_ids(examined: ExaminedModel) -> Tensor:
-    """Give the ids of tokens without a special role, ascending."""
+    """Return the ids of tokens without a special role, ascending."""
     roles = [name for name in examined.config.to_dict() if name.endswith("token_id")]
     special = set().union(*(ids_of(examined.config, name) for name in roles))
     if examined.tokenizer is not None:
@@ -158,6 +158,6 @@ def ordinary_ids(examined: ExaminedModel) -> Tensor:
 
 
 def pad_id(examined: ExaminedModel) -> int:
-    """Give the id to pad with; where there is none, masks have to hide any."""
+    """Return the id to pad with; where there is none, masks have to hide any."""
     told = [getattr(owner, "pad_token_id", None) for owner in (examined.config, examined.tokenizer)]
     return next((number for number in told if number is not None and 0 <= number < examined.rows), 0)

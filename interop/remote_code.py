@@ -203,7 +203,7 @@ def parsed(path: Path) -> Module:
 
 
 def is_text(node: ast.stmt) -> bool:
-    """Tell whether a statement is a docstring."""
+    """Return whether a statement is a docstring."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
@@ -275,7 +275,7 @@ def reached(statements: list[Statement], wanted: set[str]) -> list[Statement]:
 
 
 def is_wanted(statement: Statement, names: set[str], everything: set[str], modules: set[str]) -> bool:
-    """Tell whether a statement defines one of some names, or is done to one of them."""
+    """Return whether a statement defines one of some names, or is done to one of them."""
     if statement.defines:
         return bool(statement.defines & names)
     concerned = statement.uses & everything

@@ -145,7 +145,7 @@ def read_modules(folder: Path) -> list[tuple[str, str]]:
 def known_pooling(
     folder: Path, modules: list[tuple[str, str]], remedy: str, *, has_prompts: bool
 ) -> ClassifierPooling:
-    """Give our name of a folder's pooling.
+    """Return our name of a folder's pooling.
 
     Raises:
         ValueError: It is none of ours, or not all that is done to states.
@@ -172,7 +172,7 @@ def unlike(folder: Path, what: str, remedy: str) -> ValueError:
 
 
 def sentence_files(vectors: SentenceVectors, width: int) -> dict[str, Any]:
-    """Give the JSON files by which sentence-transformers makes the same vectors, as names and contents.
+    """Return the JSON files by which sentence-transformers makes the same vectors, as names and contents.
 
     Args:
         vectors: How they are made.
@@ -197,7 +197,7 @@ def sentence_files(vectors: SentenceVectors, width: int) -> dict[str, Any]:
 
 
 def without_vectors(model: TercetPreTrainedModel) -> TercetPreTrainedModel:
-    """Give the model below the head of sentence vectors, which has no weights; others stay the same."""
+    """Return the model below the head of sentence vectors, which has no weights; others stay the same."""
     return model.model if isinstance(model, TercetForSentenceEmbedding) else model
 
 
@@ -213,7 +213,7 @@ def vectors_of(model: TercetPreTrainedModel, folder: Path) -> SentenceVectors | 
 
 
 def carried_files(vectors: SentenceVectors | None, folder: Path, width: int) -> dict[str, Any]:
-    """Give the JSON files that go with a model from its folder: how it makes vectors, or scores pairs."""
+    """Return the JSON files that go with a model from its folder: how it makes vectors, or scores pairs."""
     if vectors is not None:
         return sentence_files(vectors, width)
     names = [name for name in files_of_modules(folder) if "/" not in name]

@@ -66,7 +66,7 @@ def best_attempt(folder: Path, architecture: Architecture, config: PreTrainedCon
 
 
 def candidates(architecture: Architecture, config: PreTrainedConfig) -> Iterator[Counterpart]:
-    """Give the model that the configuration names, then the others of its architecture."""
+    """Yield the model that the configuration names, then the others of its architecture."""
     named = (config.architectures or [None])[0]
     yield from sorted(architecture.counterparts, key=lambda each: each.stock != named)
 

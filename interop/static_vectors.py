@@ -104,7 +104,7 @@ def read_word_vectors(file: Path, largest: int | None = None) -> TercetWordVecto
 
 
 def parsed(lines: Iterable[str], file: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """Give each word with its vector (C,), float32; see `read_word_vectors`."""
+    """Yield each word with its vector (C,), float32; see `read_word_vectors`."""
     width, is_first = 0, True
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -67,7 +67,7 @@ def inspect_weights(folder: Path) -> StoredWeights:
 
 
 def has_weights(folder: Path) -> bool:
-    """Tell whether there are weights as safetensors, be they whole or not."""
+    """Return whether there are weights as safetensors, be they whole or not."""
     return any((folder / name).exists() for name in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME))
 
 

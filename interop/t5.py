@@ -22,7 +22,7 @@ def score_scale(place: Place) -> float:
 
 
 def output_scale(place: Place) -> float:
-    """Give what states are multiplied by before a tied head."""
+    """Return what states are multiplied by before a tied head."""
     return place.config.d_model**-0.5 if getattr(place.config, "scale_decoder_outputs", False) else 1.0
 
 
@@ -63,7 +63,7 @@ def activation(config: Any) -> str:
 
 
 def is_tied(stock: PreTrainedModel) -> bool:
-    """Tell whether the LM head is the table of token vectors: the configuration does not."""
+    """Return whether the LM head is the table of token vectors: the configuration does not."""
     return not has_own_head(stock)
 
 
@@ -139,7 +139,7 @@ T5_ENCODER = Architecture(
 
 
 def multilingual(architecture: Architecture) -> Architecture:
-    """Give what mT5 calls the same by another name."""
+    """Return what mT5 calls the same by another name."""
     counterparts = (replace(each, stock=f"M{each.stock}") for each in architecture.counterparts)
     return replace(architecture, model_type="mt5", counterparts=tuple(counterparts))
 

@@ -64,11 +64,11 @@ class Link:
     place: Place
 
     def to_ours(self, tensor: Tensor) -> dict[str, Tensor]:
-        """Give our tensors."""
+        """Return our tensors."""
         return dict(zip(self.ours, self.steps.to_ours([tensor], self.place), strict=True))
 
     def to_stock(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Give the stock tensor."""
+        """Return the stock tensor."""
         (tensor,) = self.steps.to_stock([tensors[name] for name in self.ours], self.place)
         return tensor
 
@@ -157,7 +157,7 @@ def match_name(pattern: str, name: str) -> re.Match[str] | None:
 
 
 def is_dropped(name: str, table: Table, config: Any) -> bool:
-    """Tell whether ours has no use for a stock tensor, at least where it is zero."""
+    """Return whether ours has no use for a stock tensor, at least where it is zero."""
     return isinstance(look_up(name, table, config, set()), Dropped)
 
 
@@ -179,7 +179,7 @@ def tied_names(model: nn.Module) -> list[list[str]]:
 
 
 def has_own_head(model: Any) -> bool:
-    """Tell whether a model's LM head is another tensor than its table of token vectors.
+    """Return whether a model's LM head is another tensor than its table of token vectors.
 
     transformers ties no head that files have as another one, although `tie_word_embeddings` stays true.
     """

@@ -159,7 +159,7 @@ def require_finite(tensors: Mapping[str, Tensor], file: Path) -> None:
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Tell whether all numbers of a tensor are finite, without a copy of it."""
+    """Return whether all numbers of a tensor are finite, without a copy of it."""
     if not tensor.is_floating_point() or not tensor.numel():
         return True
     low, high = torch.aminmax(tensor.detach())

@@ -57,7 +57,7 @@ def exact_match(found: str, right_answers: Sequence[str]) -> float:
 
 
 def word_f1(found: str, right_answers: Sequence[str]) -> float:
-    """Give the F1 of an answer's words, order aside, with those of the nearest right answer."""
+    """Return the F1 of an answer's words, order aside, with those of the nearest right answer."""
     return max(
         float(are_equal(found, answer))
         if is_as_written(answer)
@@ -67,19 +67,19 @@ def word_f1(found: str, right_answers: Sequence[str]) -> float:
 
 
 def right_texts(right_answers: Sequence[str]) -> list[str]:
-    """Give all right answers that are not empty, else the empty text, which says that there is none."""
+    """Return all right answers that are not empty, else the empty text, which says that there is none."""
     return [answer for answer in right_answers if answer.strip()] or [""]
 
 
 def are_equal(found: str, right: str) -> bool:
-    """Tell whether an answer is the right one."""
+    """Return whether an answer is the right one."""
     if is_as_written(right):
         return found.strip() == right.strip()
     return normalize(found) == normalize(right)
 
 
 def is_as_written(right: str) -> bool:
-    """Tell whether a right answer has text, but nothing that counts."""
+    """Return whether a right answer has text, but nothing that counts."""
     return bool(right.strip()) and not normalize(right)
 
 
@@ -98,7 +98,7 @@ def normalize(answer: str) -> str:
 
 
 def overlap(found: Sequence[str], right: Sequence[str]) -> float:
-    """Give the F1 of two bags of words; two empty ones agree."""
+    """Return the F1 of two bags of words; two empty ones agree."""
     if not found and not right:
         return 1.0
     return 2 * (Counter(found) & Counter(right)).total() / (len(found) + len(right))

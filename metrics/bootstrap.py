@@ -19,7 +19,7 @@ def bootstrap_interval(
     resamples: int = 1000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Give the ends of a score's percentile interval.
+    """Return the ends of a score's percentile interval.
 
     Args:
         score: Scores the rows of these indices, (E,), in which some are repeated and some are missing.
@@ -34,7 +34,7 @@ def bootstrap_interval(
 def bootstrap_scores(
     score: Callable[[np.ndarray], float], num_rows: int, *, resamples: int = 1000, seed: int = 0
 ) -> np.ndarray:
-    """Give the score of rows drawn again and again, (R,).
+    """Return the score of rows drawn again and again, (R,).
 
     The draws depend on the seed and the number of rows alone. The difference between the results of two
     models on the same rows is therefore the paired bootstrap of their difference.
@@ -52,7 +52,7 @@ def percentile_interval(scores: np.ndarray, confidence: float = 0.95) -> tuple[f
 def mean_interval(
     values: np.ndarray, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> tuple[float, float]:
-    """Give the interval of a score that is the mean of the rows' own scores, (E,)."""
+    """Return the interval of a score that is the mean of the rows' own scores, (E,)."""
     return bootstrap_interval(
         lambda indices: float(values[indices].mean()),
         len(values),

@@ -15,7 +15,7 @@ NUM_BINS = 15
 
 
 def calibration_error(probabilities: np.ndarray, references: np.ndarray, num_bins: int = NUM_BINS) -> float:
-    """Give the expected calibration error (Guo et al., 2017, equation 3) of one label for each example.
+    """Return the expected calibration error (Guo et al., 2017, equation 3) of one label for each example.
 
     Args:
         probabilities: Of every label, (E, L); the most probable one is the prediction.
@@ -27,7 +27,7 @@ def calibration_error(probabilities: np.ndarray, references: np.ndarray, num_bin
 
 
 def expected_error(confidence: np.ndarray, is_correct: np.ndarray, num_bins: int = NUM_BINS) -> float:
-    """Give the mean distance of accuracy and confidence over the bins, weighted by their examples.
+    """Return the mean distance of accuracy and confidence over the bins, weighted by their examples.
 
     Args:
         confidence: Of each prediction, (E,).
@@ -58,5 +58,5 @@ def reliability(confidence: np.ndarray, is_correct: np.ndarray, num_bins: int = 
 
 
 def bins_of(confidence: np.ndarray, num_bins: int) -> np.ndarray:
-    """Give the number of each prediction's bin, (E,); an upper edge belongs to its bin."""
+    """Return the number of each prediction's bin, (E,); an upper edge belongs to its bin."""
     return np.searchsorted(np.arange(1, num_bins) / num_bins, confidence)

@@ -71,12 +71,12 @@ def set_scores(found: np.ndarray, references: np.ndarray) -> dict[str, float]:
 
 
 def accuracy(found: np.ndarray, references: np.ndarray) -> float:
-    """Give the share of examples whose label (E,), or whose set of labels (E, L), is right."""
+    """Return the share of examples whose label (E,), or whose set of labels (E, L), is right."""
     return float((found == references).reshape(len(references), -1).all(axis=1).mean())
 
 
 def f1(found: np.ndarray, references: np.ndarray, average: Average) -> float:
-    """Give the F1 of labels (E,), or of sets of labels (E, L)."""
+    """Return the F1 of labels (E,), or of sets of labels (E, L)."""
     labels: Any = range(found.shape[1]) if found.ndim == 2 else None
     scored = f1_score(
         several(references), several(found), labels=labels, average=average, zero_division=NOTHING_OF_NOTHING
@@ -90,7 +90,7 @@ def several(found: np.ndarray) -> np.ndarray:
 
 
 def matthews_correlation(found: np.ndarray, references: np.ndarray) -> float:
-    """Give the correlation of labels (E,), -1 to 1; 0 if one side does not vary (Gorodkin, 2004)."""
+    """Return the correlation of labels (E,), -1 to 1; 0 if one side does not vary (Gorodkin, 2004)."""
     both_vary = np.ptp(found) > 0 and np.ptp(references) > 0
     return float(matthews_corrcoef(references, found)) if both_vary else 0.0
 

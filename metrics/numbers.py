@@ -16,7 +16,7 @@ def number_scores(found: np.ndarray, references: np.ndarray) -> dict[str, float]
 
 
 def pearson(found: np.ndarray, references: np.ndarray) -> float:
-    """Give the linear correlation, -1 to 1; 0 if one side does not vary.
+    """Return the linear correlation, -1 to 1; 0 if one side does not vary.
 
     It is 0 / 0 then. But a model that says the same of every text tells nothing of their order, and scores as
     guessing does; and a run whose first evaluation is like that still has scores to compare.
@@ -26,12 +26,12 @@ def pearson(found: np.ndarray, references: np.ndarray) -> float:
 
 
 def spearman(found: np.ndarray, references: np.ndarray) -> float:
-    """Give the correlation of the ranks, -1 to 1; 0 if one side does not vary."""
+    """Return the correlation of the ranks, -1 to 1; 0 if one side does not vary."""
     return pearson(rankdata(found), rankdata(references))
 
 
 def mean_squared_error(found: np.ndarray, references: np.ndarray) -> float:
-    """Give the mean squared distance, in float64."""
+    """Return the mean squared distance, in float64."""
     return float(np.mean((found.astype(np.float64) - references.astype(np.float64)) ** 2))
 
 

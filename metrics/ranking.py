@@ -61,12 +61,12 @@ def ranked_grades(similarities: np.ndarray, relevant: Sequence[Relevant]) -> np.
 
 
 def reciprocal_rank(grades: np.ndarray) -> np.ndarray:
-    """Give one over the rank of the first relevant document (Voorhees, 1999), from ranked grades (Q, D)."""
+    """Return one over the rank of the first relevant document (Voorhees, 1999), from ranked grades (Q, D)."""
     return 1 / (1 + (grades > 0).argmax(axis=1))
 
 
 def normalized_gain(grades: np.ndarray, depth: int) -> np.ndarray:
-    """Give the gain of the first documents over the best possible one, from ranked grades (Q, D).
+    """Return the gain of the first documents over the best possible one, from ranked grades (Q, D).
 
     The gain is the sum of the grades, each over the binary logarithm of its rank plus one (Järvelin and
     Kekäläinen, 2002).
@@ -77,13 +77,13 @@ def normalized_gain(grades: np.ndarray, depth: int) -> np.ndarray:
 
 
 def recall(grades: np.ndarray, depth: int) -> np.ndarray:
-    """Give the share of the relevant documents that stand among the first, from ranked grades (Q, D)."""
+    """Return the share of the relevant documents that stand among the first, from ranked grades (Q, D)."""
     is_relevant = grades > 0
     return is_relevant[:, :depth].sum(axis=1) / is_relevant.sum(axis=1)
 
 
 def average_precision(grades: np.ndarray) -> np.ndarray:
-    """Give the precision down to each relevant document, its mean over these, from ranked grades (Q, D)."""
+    """Return the precision down to each relevant document, its mean over these, from ranked grades (Q, D)."""
     is_relevant = grades > 0
     precision = is_relevant.cumsum(axis=1) / np.arange(1, 1 + grades.shape[1])
     return (precision * is_relevant).sum(axis=1) / is_relevant.sum(axis=1)

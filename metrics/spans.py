@@ -39,12 +39,12 @@ def spans_of(tags: Sequence[str]) -> set[Span]:
 
 
 def is_inside(tag: str) -> bool:
-    """Say whether a word with this tag is in a span."""
+    """Return whether a word with this tag is in a span."""
     return tag.startswith((BEGINNING, INSIDE))
 
 
 def continues(before: str, tag: str) -> bool:
-    """Say whether a word with `tag` is in the span that the word before it, with tag `before`, is in."""
+    """Return whether a word with `tag` is in the span that the word before it, with tag `before`, is in."""
     return is_inside(before) and tag == INSIDE + before[2:]
 
 
@@ -142,7 +142,7 @@ def row_counts(found: Sequence[str], reference: Sequence[str]) -> tuple[int, int
 
 
 def ratios(hits: int, num_found: int, num_there: int) -> tuple[float, float, float]:
-    """Give precision, recall and F1."""
+    """Return precision, recall and F1."""
     return ratio(hits, num_found), ratio(hits, num_there), ratio(2 * hits, num_found + num_there)
 
 

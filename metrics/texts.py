@@ -61,7 +61,7 @@ def text_scores(
 
 
 def bleu(found: Sequence[str], references: Sequence[str], tokenize: Tokenization = "13a") -> float:
-    """Give BLEU over all texts, 0 to 100.
+    """Return BLEU over all texts, 0 to 100.
 
     Args:
         found: Texts.
@@ -72,29 +72,29 @@ def bleu(found: Sequence[str], references: Sequence[str], tokenize: Tokenization
 
 
 def chrf(found: Sequence[str], references: Sequence[str]) -> float:
-    """Give chrF2 over all texts, 0 to 100."""
+    """Return chrF2 over all texts, 0 to 100."""
     return CHRF().corpus_score(found, [references]).score
 
 
 def rouge(found: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """Give the mean F1 of each kind of ROUGE, 0 to 1, without stemming."""
+    """Return the mean F1 of each kind of ROUGE, 0 to 1, without stemming."""
     return {kind: float(values.mean()) for kind, values in rouge_of_each(found, references).items()}
 
 
 def rouge_of_each(found: Sequence[str], references: Sequence[str]) -> dict[str, np.ndarray]:
-    """Give each text's F1 of each kind of ROUGE, (E,)."""
+    """Return each text's F1 of each kind of ROUGE, (E,)."""
     scorer = RougeScorer(ROUGE_TYPES, tokenizer=LettersOfEveryScript())
     scores = [scorer.score(reference, text) for text, reference in zip(found, references, strict=True)]
     return {kind: np.array([score[kind].fmeasure for score in scores]) for kind in ROUGE_TYPES}
 
 
 def exact_match(found: Sequence[str], references: Sequence[str]) -> float:
-    """Give the share of texts that equal their reference, spaces at both ends aside."""
+    """Return the share of texts that equal their reference, spaces at both ends aside."""
     return float(matches(found, references).mean())
 
 
 def matches(found: Sequence[str], references: Sequence[str]) -> np.ndarray:
-    """Tell which texts equal their reference, spaces at both ends aside, (E,)."""
+    """Return which texts equal their reference, spaces at both ends aside, (E,)."""
     pairs = zip(found, references, strict=True)
     return np.array([text.strip() == reference.strip() for text, reference in pairs])
 
@@ -102,7 +102,7 @@ def matches(found: Sequence[str], references: Sequence[str]) -> np.ndarray:
 def text_interval(
     name: str, found: Sequence[str], references: Sequence[str], tokenize: Tokenization = "13a"
 ) -> tuple[float, float]:
-    """Give the 95 % interval of one of the scores of `text_scores`, by its name."""
+    """Return the 95 % interval of one of the scores of `text_scores`, by its name."""
     return bootstrap_interval(score_of_rows(name, found, references, tokenize=tokenize), len(found))
 
 
@@ -114,7 +114,7 @@ def score_of_rows(
     tokenize: Tokenization = "13a",
     lowercase: bool = False,
 ) -> Callable[[np.ndarray], float]:
-    """Give a function that computes one of the scores of some of the texts, by their indices (E,).
+    """Return a function that computes one of the scores of some of the texts, by their indices (E,).
 
     Texts are compared once. What BLEU and chrF are computed from adds up over them, as sacrebleu has it for
     its own significance tests (Koehn, 2004); the other scores are means. `lowercase` is for those two.

@@ -66,7 +66,7 @@ def uses_by_tag(
 
 
 def nearest_is_alike(states: Tensor, senses: Sequence[str]) -> Tensor:
-    """Give the share of uses whose nearest other use, by the cosine, has their sense: (L,).
+    """Return the share of uses whose nearest other use, by the cosine, has their sense: (L,).
 
     Vectors that ignore the sentence are all equally near. What is equally near counts in parts, so that their
     share is that of chance: (n - 1) / (2 n - 1) for two senses of n uses.
@@ -87,7 +87,7 @@ def nearest_is_alike(states: Tensor, senses: Sequence[str]) -> Tensor:
 
 
 def shares_by_word(states: Mapping[str, Tensor], uses: Mapping[str, Sequence[Use]]) -> Tensor:
-    """Give the share of `nearest_is_alike` for each word, (words, L)."""
+    """Return the share of `nearest_is_alike` for each word, (words, L)."""
     return torch.stack(
         [nearest_is_alike(own, [use.sense for use in uses[word]]) for word, own in states.items()]
     )

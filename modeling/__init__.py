@@ -142,7 +142,7 @@ accept a model, and tests know what it is for."""
 
 
 def models_of(kind: type[NeuralConfig], auto_class: type) -> tuple[type[NeuralPreTrainedModel], ...]:
-    """Give the models of a kind of configuration that an Auto class can load, the usual one first."""
+    """Return the models of a kind of configuration that an Auto class can load, the usual one first."""
     return tuple(model for model in AUTO_CLASSES[auto_class] if model.config_class is kind)
 
 

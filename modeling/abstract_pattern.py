@@ -83,7 +83,7 @@ class AttentionPattern(ABC):
         )
 
     def toward(self, is_causal: bool | None) -> "AttentionPattern":
-        """Give the same pattern causal or bidirectional; `None` keeps its own direction."""
+        """Return the same pattern causal or bidirectional; `None` keeps its own direction."""
         if is_causal is None or is_causal == self.is_causal:
             return self
         return type(self)(self.config, is_causal=is_causal)
@@ -110,7 +110,7 @@ class AttentionPattern(ABC):
         return None
 
     def added(self, queries: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
-        """Give what is added to the scores of pairs whose query is not global, if `adds_to_scores`."""
+        """Return what is added to the scores of pairs whose query is not global, if `adds_to_scores`."""
         raise NotImplementedError(f"{type(self).__name__} adds nothing to scores")
 
     def widen(self, allowed: Tensor, positions: Tensor, is_global: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ class AttentionPattern(ABC):
         return widened & (positions[..., :, None] >= positions[..., None, :]) if self.is_causal else widened
 
     def map_of(self, length: int, global_tokens: Tensor | None = None) -> Tensor:
-        """Tell which pairs of a whole text may attend, (T, T): the definition of everything faster.
+        """Return which pairs of a whole text may attend, (T, T): the definition of everything faster.
 
         Args:
             length: T.

@@ -24,7 +24,7 @@ def takes_bounds(implementation: str | None) -> bool:
 
 
 def takes_blocks(implementation: str | None) -> bool:
-    """Tell whether attention reads a mask in blocks, and adds nothing to scores: flex attention does."""
+    """Return whether attention reads a mask in blocks, and adds nothing to scores: flex attention does."""
     return "flex" in str(implementation)
 
 

@@ -175,7 +175,7 @@ class Kernel:
     is_for_graphs: bool | None = None
 
     def serves(self, situation: Situation) -> bool:
-        """Tell whether the kernel can compute, and is meant to."""
+        """Return whether the kernel can compute, and is meant to."""
         return (
             self.layout == situation.layout
             and self.is_for_graphs in (None, situation.is_traced)
@@ -197,7 +197,7 @@ class Kernel:
         )
 
     def computes_for(self, implementation: str) -> bool:
-        """Tell whether the kernel computes for a value of `attn_implementation`."""
+        """Return whether the kernel computes for a value of `attn_implementation`."""
         return (FLASH if takes_bounds(implementation) else implementation) in self.implementations
 
 
@@ -281,7 +281,7 @@ def choose_kernel(situation: Situation) -> Callable[..., Any]:
 
 
 def has_kernel(layout: TensorLayout, implementation: str | None) -> bool:
-    """Tell whether the table has a kernel of a layout for a value of `attn_implementation`."""
+    """Return whether the table has a kernel of a layout for a value of `attn_implementation`."""
     return any(
         kernel.layout == layout and kernel.computes_for(str(implementation)) for kernel in KERNELS.values()
     )

@@ -100,7 +100,7 @@ def refuse_mask_of_packed(mask: object) -> None:
 def kernel_masks(
     given: Mask | Masks, config: PreTrainedConfig, x: Tensor, past_key_values: Cache | None
 ) -> Masks:
-    """Give the mask for each type of layer of a model in the form that its kernel takes.
+    """Return the mask for each type of layer of a model in the form that its kernel takes.
 
     Args:
         given: A mask of pairs in any form, or one for each type of layer.
@@ -126,7 +126,7 @@ def kernel_masks(
 
 
 def of_cache(mask: Mask, num_queries: int, cache: Cache | None, layer_idx: int) -> Mask:
-    """Give the part of a mask of pairs that is of the keys in a cache: a sliding layer's has not all."""
+    """Return the part of a mask of pairs that is of the keys in a cache: a sliding layer's has not all."""
     if isinstance(cache, EncoderDecoderCache):
         cache = cache.self_attention_cache
     if cache is None or not isinstance(mask, Tensor) or is_tracing():

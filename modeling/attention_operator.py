@@ -44,7 +44,7 @@ class Grouped:
         return group_sequences(self.cu_seq_lens_q, None if is_self else self.cu_seq_lens_k)
 
     def split(self) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
-        """Give each group's queries, keys and values, (b, heads, t, D), and what adds to its scores."""
+        """Yield each group's queries, keys and values, (b, heads, t, D), and what adds to its scores."""
         queries, keys = self.groups.queries, self.groups.keys
         sides = ((queries, self.query), (keys, self.key), (keys, self.value))
         for number, parts in enumerate(zip(*(slots.split(x) for slots, x in sides), strict=True)):
@@ -54,7 +54,7 @@ class Grouped:
             yield query.contiguous(), key.contiguous(), value.contiguous(), self.added(number, query, key)
 
     def added(self, number: int, query: Tensor, key: Tensor) -> Tensor | None:
-        """Give what is added to the scores of a group, (b or 1, H or 1, t, s)."""
+        """Return what is added to the scores of a group, (b or 1, H or 1, t, s)."""
         bias = None if self.bias is None else self.bias[..., : query.shape[2], : key.shape[2]]
         mask = self.groups.keys.key_mask(number)
         if self.is_causal or self.window != ENDLESS:
@@ -71,11 +71,11 @@ class Grouped:
             yield Attended.compute(query, key, value, added, self.scaling, self.dropout)
 
     def values(self) -> Tensor:
-        """Give the values of all tokens, (N, H, D)."""
+        """Return the values of all tokens, (N, H, D)."""
         return self.groups.queries.join([group.values.transpose(1, 2) for group in self.attended()])
 
     def gradients(self, gradient: Tensor) -> list[Tensor]:
-        """Give those of queries, keys, values and the bias."""
+        """Return those of queries, keys, values and the bias."""
         queries, keys = self.groups.queries, self.groups.keys
         of_groups: list[list[Tensor]] = [[], [], []]
         d_bias = None if self.bias is None else torch.zeros_like(self.bias)
@@ -143,7 +143,7 @@ def packed_attention_backward(
     is_causal: bool,
     window: int,
 ) -> list[Tensor]:
-    """Give the gradients of queries, keys and values, and of a bias, if there is one."""
+    """Return the gradients of queries, keys and values, and of a bias, if there is one."""
     streams = query, key, value, cu_seq_lens_q, cu_seq_lens_k, bias
     with torch.no_grad(), drawn_from(seed):
         return Grouped(*streams, scaling, dropout, is_causal, window).gradients(gradient)

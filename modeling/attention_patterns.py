@@ -206,5 +206,5 @@ def require_layer_types(config: PreTrainedConfig, prefix: str = "") -> None:
 
 
 def is_of_decoder(config: PreTrainedConfig, prefix: str = "") -> bool:
-    """Tell whether layers are a decoder's: the only ones of a decoder, or those named by a prefix."""
+    """Return whether layers are a decoder's: the only ones of a decoder, or those named by a prefix."""
     return bool(prefix) or config.model_type.endswith("decoder")

@@ -51,7 +51,7 @@ class BlockRows(NamedTuple):
 
 @lru_cache(maxsize=64)
 def is_sparse(pattern: AttentionPattern, length: int) -> bool:
-    """Tell whether blocks alone say what a pattern allows, and it leaves out enough in such a length."""
+    """Return whether blocks alone say what a pattern allows, and it leaves out enough in such a length."""
     says_more = pattern.adds_to_scores or pattern.depends_on_length
     if pattern.block_size is None or says_more or length <= SHORT:
         return False
@@ -152,7 +152,7 @@ def chunks(query: Tensor, pattern: AttentionPattern) -> Iterator[BlockRows]:
 def weights_of(
     query: Tensor, keys: Tensor, rows: BlockRows, lengths: Tensor, pattern: AttentionPattern
 ) -> Tensor:
-    """Give the weights (b, G, r, H/G * s, m * s) of rows that have keys (b, G, r, m * s, D)."""
+    """Return the weights (b, G, r, H/G * s, m * s) of rows that have keys (b, G, r, m * s, D)."""
     scores = query[:, :, rows.queries] @ keys.mT
     size, lowest = keys.shape[3] // rows.keys.shape[1], torch.finfo(scores.dtype).min
     by_head = scores.unflatten(3, (-1, size))  # (b, G, r, H/G, s, m * s)

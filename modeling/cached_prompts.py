@@ -15,7 +15,7 @@ from .tracing import is_tracing
 
 
 def is_empty(cache: Cache | None) -> bool:
-    """Tell whether a cache is known to hold nothing, neither of the text nor of an encoder's output.
+    """Return whether a cache is known to hold nothing, neither of the text nor of an encoder's output.
 
     A length that lies on another device is not waited for, and a graph that is made serves any length: the
     cache then counts as filled.

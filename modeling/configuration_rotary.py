@@ -146,7 +146,7 @@ class RotaryConfig(PreTrainedConfig):
     # transformers would complete and check `rope_parameters` by rules of its own.
 
     def convert_rope_params_to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Give the arguments back: `init_rotary` has used them."""
+        """Return the arguments back: `init_rotary` has used them."""
         return kwargs
 
     def standardize_rope_params(self) -> None:
@@ -157,7 +157,7 @@ class RotaryConfig(PreTrainedConfig):
         """Leave the checks to `require_positions`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all fields but `rope_parameters`: a file says everything once, in the other fields."""
+        """Return all fields but `rope_parameters`: a file says everything once, in the other fields."""
         self.update_from_rope_parameters()
         given = super().to_dict()
         return {name: given[name] for name in given if name not in ("rope_parameters", "_has_rotary_fields")}

@@ -171,7 +171,7 @@ class TercetConfig(RotaryConfig, NeuralConfig):
 
 
 def is_unset(name: str, value: object) -> bool:
-    """Tell whether a field is one of `NAMED_IF_SET` and has its usual value."""
+    """Return whether a field is one of `NAMED_IF_SET` and has its usual value."""
     return name in NAMED_IF_SET and value == NAMED_IF_SET[name]
 
 

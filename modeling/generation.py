@@ -48,7 +48,7 @@ class Buffer:
         self.storage = self.filled = torch.empty(0, 0, 0, 0)
 
     def append(self, present: Tensor | None, new: Tensor) -> Tensor:
-        """Give `present` and then `new`: what is present stays where it is, if it came from here."""
+        """Return `present` and then `new`: what is present stays where it is, if it came from here."""
         start = 0 if present is None or not present.numel() else present.shape[-2]
         end = start + new.shape[-2]
         is_closed = self.storage.is_inference() and not torch.is_inference_mode_enabled()
@@ -116,7 +116,7 @@ def converted(layer: Any, kind: type[DynamicLayer], into: type[DynamicLayer]) ->
 
 
 def grows(cache: Cache | None) -> bool:
-    """Tell whether a cache, or the part of it that grows at all, does so in place."""
+    """Return whether a cache, or the part of it that grows at all, does so in place."""
     if isinstance(cache, EncoderDecoderCache):
         cache = cache.self_attention_cache
     layers = [] if cache is None else cache.layers
@@ -242,7 +242,7 @@ def can_decode_step(model: TercetGenerativeModel) -> bool:
 
 
 def is_hooked(model: TercetGenerativeModel) -> bool:
-    """Tell whether a forward pass is hooked, replaced or compiled.
+    """Return whether a forward pass is hooked, replaced or compiled.
 
     Such code, as transformers' exporters, then finds caches of transformers' own.
     """
@@ -250,10 +250,10 @@ def is_hooked(model: TercetGenerativeModel) -> bool:
 
 
 def models_in(model: nn.Module) -> list[PreTrainedModel]:
-    """Give the model and the models that it is made of."""
+    """Return the model and the models that it is made of."""
     return [module for module in model.modules() if isinstance(module, PreTrainedModel)]
 
 
 def owner(model: nn.Module, name: str) -> object:
-    """Give the class, or the model itself, that a method comes from."""
+    """Return the class, or the model itself, that a method comes from."""
     return model if name in vars(model) else next(base for base in type(model).__mro__ if name in vars(base))

@@ -66,7 +66,7 @@ class Lexicon(nn.Module):
 
 
 def encode(text: str) -> bytes:
-    """Give the bytes of a text in UTF-8, lone surrogates included."""
+    """Return the bytes of a text in UTF-8, lone surrogates included."""
     return text.encode(errors="surrogatepass")
 
 

@@ -23,14 +23,14 @@ def residual_linear(config: TercetConfig, in_features: int, bias: bool) -> nn.Li
 
 
 def initial_scale(config: TercetConfig) -> float:
-    """Give the factor of the initial weights of layers that project back to the model's width."""
+    """Return the factor of the initial weights of layers that project back to the model's width."""
     if config.zero_init_residual:
         return 0.0
     return (2 * config.num_hidden_layers) ** -0.5 if config.norm_placement != "post" else 1.0
 
 
 def init_scale(layer: nn.Linear) -> float | None:
-    """Tell what scales a layer's initial weights, if it is one that projects back to the model's width."""
+    """Return what scales a layer's initial weights, if it is one that projects back to the model's width."""
     return vars(layer).get("init_scale")
 
 

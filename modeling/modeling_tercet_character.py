@@ -81,7 +81,7 @@ class TercetCharacterPreTrainedModel(NeuralPreTrainedModel):
     config: TercetCharacterConfig
 
     def get_input_embeddings(self) -> nn.Module:
-        """Give the forward direction's vectors of characters; the backward direction has others."""
+        """Return the forward direction's vectors of characters; the backward direction has others."""
         base = self if isinstance(self, TercetCharacterModel) else self.get_submodule(self.base_model_prefix)
         return base.get_submodule("forward_reader.embed_tokens")
 
@@ -140,7 +140,7 @@ class TercetCharacterModel(TercetCharacterPreTrainedModel):
 
     @property
     def readers(self) -> tuple[CharacterReader, CharacterReader]:
-        """Give what reads forwards, and what reads backwards."""
+        """Return what reads forwards, and what reads backwards."""
         return self.forward_reader, self.backward_reader
 
     def read(self, text: Characters, places: Sequence[Tensor | None] = (None, None)) -> Tensor:

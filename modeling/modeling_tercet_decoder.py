@@ -196,7 +196,7 @@ class TercetDecoderModel(TercetStack):
         return cache if encoder_hidden_states is None else self.cache_with_source(cache)
 
     def cache_with_source(self, cache: Cache) -> EncoderDecoderCache:
-        """Give a cache of the target one of the source, which is filled when it is first read."""
+        """Return a cache of the target one of the source, which is filled when it is first read."""
         if isinstance(cache, EncoderDecoderCache):
             return cache
         return EncoderDecoderCache(cache, DynamicCache(config=self.config))

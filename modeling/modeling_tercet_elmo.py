@@ -100,7 +100,7 @@ class TercetElmoPreTrainedModel(NeuralPreTrainedModel):
         self.config.unk_token_id = cast(int | None, tokenizer.unk_token_id)
 
     def get_input_embeddings(self) -> nn.Module:
-        """Give the vectors of characters, from which those of words are computed: tokens have none."""
+        """Return the vectors of characters, from which those of words are computed: tokens have none."""
         return cast(TercetElmoModel, self.base_model).characters.embed_characters
 
     def set_input_embeddings(self, value: nn.Module) -> None:
@@ -228,7 +228,7 @@ class TercetElmoModel(TercetElmoPreTrainedModel):
 
     @torch.no_grad()
     def embed_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Give all layers of states (n + 1, words, C) of each sentence, any words, for use as features.
+        """Return all layers of states (n + 1, words, C) of each sentence, any words, for use as features.
 
         The model should be in evaluation. Begin and end of a sentence are read, but have no states here.
 
@@ -333,7 +333,7 @@ class TercetElmoForLanguageModeling(TercetElmoPreTrainedModel, NeuralLMHeadModel
 
 
 def known_words(labels: Tensor, words: Words, unknown: int | None) -> Tensor:
-    """Give the word of each label (B, T) where a word begins, (N,): words of several tokens are unknown.
+    """Return the word of each label (B, T) where a word begins, (N,): words of several tokens are unknown.
 
     Raises:
         ValueError: There are such words, and no id stands for what is unknown.

@@ -49,7 +49,7 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        """Give the table of token vectors (V, C), of source and target."""
+        """Return the table of token vectors (V, C), of source and target."""
         return self.encoder.embeddings.embed_tokens
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
@@ -204,7 +204,7 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
 
 
 def required_state(encoder_outputs: Any) -> tuple[RecurrentEncoderOutput, Tensor, Tensor]:
-    """Give the encoder's outputs by name, and those that the decoder reads: all states, and the final ones.
+    """Return the encoder's outputs by name, and those that the decoder reads: all states, and the final ones.
 
     Raises:
         ValueError: If they have none.
@@ -220,7 +220,7 @@ def required_state(encoder_outputs: Any) -> tuple[RecurrentEncoderOutput, Tensor
 
 
 def mask_of_target(mask: Tensor | None, size: torch.Size, *, has_cache: bool) -> Tensor | None:
-    """Give the part (B, T) of a mask that is of target tokens of `size` (B, T), behind those in a cache.
+    """Return the part (B, T) of a mask that is of target tokens of `size` (B, T), behind those in a cache.
 
     Raises:
         ValueError: If the mask does not fit.

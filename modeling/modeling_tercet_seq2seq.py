@@ -46,7 +46,7 @@ class TercetSeq2SeqPreTrainedModel(TercetPreTrainedModel):
     _tied_weights_keys: dict[str, str] = {}
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
-        """Give the ties of the parameters, chosen when the model is built.
+        """Return the ties of the parameters, chosen when the model is built.
 
         transformers checks `tie_word_embeddings` alone, which does not say how many tables of token vectors
         there are.
@@ -83,7 +83,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        """Give the source's table of token vectors, (V, C), which by default is the target's too."""
+        """Return the source's table of token vectors, (V, C), which by default is the target's too."""
         return self.encoder.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Module) -> None:

@@ -126,7 +126,7 @@ class ConditionalRandomField(nn.Module):
         return sums[::-1]
 
     def log_marginals(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """Give the log-probability of each label of each word, (S, W, L), whatever the other labels are."""
+        """Return the log-probability of each label of each word, (S, W, L), whatever the other labels are."""
         emissions = emissions.float()
         before, behind = self.prefixes(emissions, lengths), self.suffixes(emissions, lengths)
         joint = torch.stack([*map(torch.add, before, behind)], dim=1)
@@ -156,7 +156,7 @@ def places(emissions: Tensor) -> Tensor:
 
 
 def allow_only(emissions: Tensor, labels: Tensor) -> Tensor:
-    """Give labels (S, W) other than the known one of a word the score -infinity, (S, W, L)."""
+    """Return labels (S, W) other than the known one of a word the score -infinity, (S, W, L)."""
     numbers = torch.arange(emissions.shape[-1], device=emissions.device)
     is_other = (labels != IGNORE)[..., None] & (labels[..., None] != numbers)
     return emissions.masked_fill(is_other, -torch.inf)

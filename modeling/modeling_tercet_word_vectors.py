@@ -61,7 +61,7 @@ def hash_of(ngram: str) -> int:
 
 
 def rows_of(word: str, shortest: int, longest: int, num_rows: int) -> list[int]:
-    """Give the row of each n-gram of a word in a table of `num_rows`."""
+    """Return the row of each n-gram of a word in a table of `num_rows`."""
     return [hash_of(ngram) % num_rows for ngram in ngrams_of(word, shortest, longest)]
 
 
@@ -89,7 +89,7 @@ class TercetWordVectorsModel(NeuralPreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        """Give the table of the known words' vectors."""
+        """Return the table of the known words' vectors."""
         return self.word_vectors
 
     @can_return_tuple
@@ -114,7 +114,7 @@ class TercetWordVectorsModel(NeuralPreTrainedModel):
         return BaseModelOutput(last_hidden_state=states, hidden_states=(states,) if is_recorded else None)
 
     def embed_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Give the vectors (W, C) of each sentence's words."""
+        """Return the vectors (W, C) of each sentence's words."""
         numbers = {word: number for number, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
         vectors = self.vectors_of([*numbers])
         places = torch.tensor(
@@ -123,7 +123,7 @@ class TercetWordVectorsModel(NeuralPreTrainedModel):
         return [*vectors[places].split([len(sentence) for sentence in sentences])]
 
     def vectors_of(self, words: Sequence[str]) -> Tensor:
-        """Give the vectors (N, C) of words, each by itself."""
+        """Return the vectors (N, C) of words, each by itself."""
         known = self.words.entries
         rows = [known.get(word, -1) for word in words]
         others = [number for number, row in enumerate(rows) if row < 0]
@@ -137,7 +137,7 @@ class TercetWordVectorsModel(NeuralPreTrainedModel):
         return found
 
     def unknown_vectors(self, words: Sequence[str]) -> Tensor:
-        """Give the vectors (N, C) of words that have none of their own."""
+        """Return the vectors (N, C) of words that have none of their own."""
         if self.ngram_vectors is None:
             known = self.words.entries
             rows = [[known[word.lower()]] if word.lower() in known else [] for word in words]

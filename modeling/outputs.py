@@ -38,7 +38,7 @@ class TercetForPreTrainingOutput(ModelOutput):
 
     @property
     def logits(self) -> Tensor | None:
-        """Give `prediction_logits`, by the name that models of masked tokens alone have for them."""
+        """Return `prediction_logits`, by the name that models of masked tokens alone have for them."""
         return self.prediction_logits
 
 

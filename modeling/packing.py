@@ -195,7 +195,7 @@ def positions_in(mask: Tensor) -> Tensor:
 
 
 def has_holes(mask: Tensor) -> bool:
-    """Tell whether pads stand between the real tokens of a row of a mask (B, T)."""
+    """Return whether pads stand between the real tokens of a row of a mask (B, T)."""
     is_real = mask != 0
     begins = is_real & ~F.pad(is_real, (1, 0))[:, :-1]
     return bool((begins.sum(-1) > 1).any())
@@ -235,12 +235,12 @@ def packed_bounds(
 
 
 def is_padding_mask(mask: object) -> TypeGuard[Tensor]:
-    """Tell whether a mask is (B, S), and says which tokens are real."""
+    """Return whether a mask is (B, S), and says which tokens are real."""
     return isinstance(mask, Tensor) and mask.dim() == 2
 
 
 def first_tokens(attention_mask: Tensor | None, sequence_ids: Tensor | None) -> Tensor | None:
-    """Give the places at which the sequences of a batch begin.
+    """Return the places at which the sequences of a batch begin.
 
     Args:
         attention_mask: (B, S), 0 at pads; another form of mask tells nothing.
@@ -260,7 +260,7 @@ def first_tokens(attention_mask: Tensor | None, sequence_ids: Tensor | None) -> 
 
 
 def text_lengths(attention_mask: Tensor | None, sequence_ids: Tensor | None, length: int) -> Tensor | int:
-    """Give the length of the text of each token, in places: (B, T), (B, 1), or one number for all.
+    """Return the length of the text of each token, in places: (B, T), (B, 1), or one number for all.
 
     Args:
         attention_mask: (B, S), 0 at pads; another form of mask tells nothing.

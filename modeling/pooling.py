@@ -182,7 +182,7 @@ def first_positions(
     position_ids: Tensor | None,
     cu_seq_lens: Tensor | None,
 ) -> Tensor:
-    """Give the positions (S,) of the flattened batch at which sequences begin; see `find_sequences`."""
+    """Return the positions (S,) of the flattened batch at which sequences begin; see `find_sequences`."""
     rows, columns = find_sequences(tokens, attention_mask, position_ids, cu_seq_lens).first
     return rows * tokens.shape[1] + columns
 

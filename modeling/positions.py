@@ -41,11 +41,11 @@ class NoPositions(nn.Module):
         """Raise a `ValueError` unless the fields of a `TercetConfig` suit these positions."""
 
     def embed(self, position_ids: Tensor) -> Tensor | float:
-        """Give what is added to the token embeddings, (B, T, E) or 0."""
+        """Return what is added to the token embeddings, (B, T, E) or 0."""
         return 0.0
 
     def rotation(self, position_ids: Tensor, layer_type: str = "full_attention") -> Rotation | None:
-        """Give the angles by which attention of a type of layer turns queries and keys, if it does."""
+        """Return the angles by which attention of a type of layer turns queries and keys, if it does."""
         return None
 
 

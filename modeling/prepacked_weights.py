@@ -97,12 +97,12 @@ class PrepackedProduct:
         self.checksums = checksums(*layers)
 
     def __call__(self, x: Tensor, *fused: str) -> tuple[Tensor, ...]:
-        """Give the result of each layer, with the activation of these names."""
+        """Return the result of each layer, with the activation of these names."""
         results = multiply(x, self.blocks, self.bias, *fused)
         return (results,) if len(self.widths) == 1 else results.split_with_sizes(self.widths, dim=-1)
 
     def is_of(self, *layers: nn.Linear) -> bool:
-        """Tell whether the layers still hold the parameters that were copied."""
+        """Return whether the layers still hold the parameters that were copied."""
         if versions(*layers) != self.versions:
             return False
         present = checksums(*layers)
@@ -120,14 +120,14 @@ class PrepackedWeights:
         """The same the other way round."""
 
     def product(self, *layers: nn.Module) -> PrepackedProduct | None:
-        """Give the joint product of some layers, if they can be prepacked together."""
+        """Return the joint product of some layers, if they can be prepacked together."""
         found = self.products.get(layers)
         if found is None and can_be_prepacked(layers):
             found = self.products[layers] = PrepackedProduct(*layers)
         return found  # whatever another thread drops meanwhile
 
     def applies(self, layer: nn.Module) -> bool:
-        """Tell whether the product of a layer applies the activation behind it, too."""
+        """Return whether the product of a layer applies the activation behind it, too."""
         act_fn = self.fused.get(layer)
         return act_fn is not None and is_untouched(act_fn) and self.product(layer) is not None
 
@@ -225,13 +225,13 @@ def activated_forward(act_fn: nn.Module, x: Tensor) -> Tensor:
 
 
 def is_swapped(module: nn.Module) -> bool:
-    """Tell whether a module has one of these two as its `forward`."""
+    """Return whether a module has one of these two as its `forward`."""
     forward = vars(module).get("forward")
     return getattr(forward, "__func__", None) in (prepacked_forward, activated_forward)
 
 
 def are_in_use() -> bool:
-    """Tell whether layers multiply by blocks at present."""
+    """Return whether layers multiply by blocks at present."""
     return _in_use.get() is not None
 
 
@@ -241,20 +241,20 @@ def free_prepacked_weights(model: nn.Module) -> None:
 
 
 def joint_product(*layers: nn.Module) -> PrepackedProduct | None:
-    """Give the product of several layers that read the same input, where prepacked weights are usable."""
+    """Return the product of several layers that read the same input, where prepacked weights are usable."""
     weights = usable_weights()
     return None if weights is None else weights.product(*layers)
 
 
 def usable_weights() -> PrepackedWeights | None:
-    """Give the blocks that are in use, unless the present call needs the layers themselves."""
+    """Return the blocks that are in use, unless the present call needs the layers themselves."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return None
     return _in_use.get()
 
 
 def can_be_prepacked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear, ...]]:
-    """Tell whether layers are plain and alike, and lie on a CPU that multiplies blocks of their type."""
+    """Return whether layers are plain and alike, and lie on a CPU that multiplies blocks of their type."""
     plain = [layer for layer in layers if is_plain(layer)]
     kinds = {(layer.weight.device.type, layer.weight.dtype, layer.bias is None) for layer in plain}
     if len(plain) < len(layers) or len(kinds) > 1:
@@ -264,7 +264,7 @@ def can_be_prepacked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear
 
 
 def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
-    """Tell whether calling a layer multiplies by its weight, adds its bias, and does nothing else.
+    """Return whether calling a layer multiplies by its weight, adds its bias, and does nothing else.
 
     It does more if it is wrapped by PEFT, quantized, distributed or hooked. Quantizers such as torchao's
     replace the weight alone, by a tensor of a class of its own.
@@ -274,7 +274,7 @@ def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
 
 
 def is_untouched(module: nn.Module) -> bool:
-    """Tell whether a module has no hooks, its own forward pass, and no compiled one."""
+    """Return whether a module has no hooks, its own forward pass, and no compiled one."""
     return not (
         module._forward_hooks
         or module._forward_pre_hooks

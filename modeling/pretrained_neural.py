@@ -44,7 +44,7 @@ class NeuralPreTrainedModel(PreTrainedModel):
         return super().train(mode)
 
     def records(self, name: str, arguments: dict[str, Any]) -> bool:
-        """Tell whether the caller or the configuration requests an output such as `output_attentions`."""
+        """Return whether the caller or the configuration requests an output such as `output_attentions`."""
         value = arguments.get(name)
         return bool(getattr(self.config, name) if value is None else value)
 

@@ -25,7 +25,7 @@ class RecurrentCache(Cache):
         return self.num_tokens
 
     def get_max_length(self, layer_idx: int | None = None) -> int:
-        """Give -1: there is no maximum."""
+        """Return -1: there is no maximum."""
         return -1
 
     @property

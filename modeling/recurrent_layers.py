@@ -94,7 +94,7 @@ class LongShortTermMemory(RecurrentLayer, nn.LSTM):
         return torch.stack((leave.sigmoid() * cell.tanh(), cell), dim=1)
 
     def parts(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Give h and c, each (1, B, C)."""
+        """Return h and c, each (1, B, C)."""
         return state[None, :, 0].contiguous(), state[None, :, 1].contiguous()
 
     def joined(self, parts: tuple[Tensor, Tensor]) -> Tensor:
@@ -120,7 +120,7 @@ class GatedRecurrentUnit(RecurrentLayer, nn.GRU):
         return ((1 - keep) * new + keep * hidden)[:, None]
 
     def parts(self, state: Tensor) -> Tensor:
-        """Give h, (1, B, C)."""
+        """Return h, (1, B, C)."""
         return state[None, :, 0].contiguous()
 
     def joined(self, parts: Tensor) -> Tensor:

@@ -50,14 +50,14 @@ class NoBias(nn.Module):
     def forward(
         self, masks: Masks, x: Tensor, past_key_values: Cache | None, is_causal: bool | None = None
     ) -> Masks:
-        """Give what attention over states `x` (B, T, C), and over what is cached, adds to its scores.
+        """Return what attention over states `x` (B, T, C), and over what is cached, adds to its scores.
 
         `is_causal` replaces the stack's own direction.
         """
         return masks
 
     def of_packed(self, masks: Masks, device: torch.device) -> Tensor | None:
-        """Give what is added to the scores of packed sequences, if something is and they are packed."""
+        """Return what is added to the scores of packed sequences, if something is and they are packed."""
         return None
 
     def require_direction(self, is_causal: bool | None) -> None:
@@ -93,7 +93,7 @@ class DistanceBias(NoBias):
         }
 
     def of_packed(self, masks: Masks, device: torch.device) -> Tensor | None:
-        """Give what is added in the longest sequence, (1, H, T, T); others take a part of it.
+        """Return what is added in the longest sequence, (1, H, T, T); others take a part of it.
 
         Kernels of tiles get it by distance, (H, 2T - 1).
         """
@@ -121,7 +121,7 @@ class DistanceBias(NoBias):
     def bias(
         self, device: torch.device, num_queries: int, num_keys: int, past_length: int | Tensor = 0
     ) -> Tensor:
-        """Give what is added for queries behind the first `past_length` keys: (1, H, T, S).
+        """Return what is added for queries behind the first `past_length` keys: (1, H, T, S).
 
         Each query's row is the next one's, shifted by one, so that there are T + S - 1 distances in all.
         """
@@ -195,7 +195,7 @@ def join(mask: Tensor | None, bias: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def dtype_of_scores(x: Tensor) -> torch.dtype:
-    """Tell in which type the projections of states `x` will be multiplied."""
+    """Return in which type the projections of states `x` will be multiplied."""
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
@@ -218,7 +218,7 @@ class LinearBias(DistanceBias):
 
 
 def slopes(num_heads: int, device: torch.device) -> Tensor:
-    """Give the slope of each head, (H,), in float32.
+    """Return the slope of each head, (H,), in float32.
 
     Of n heads, n a power of 2, they are 2^(-8 k / n) for k = 1, 2, ..., n. Other numbers of heads follow the
     authors' code: first the slopes of the next lower power of 2, then every second one, from the first on, of

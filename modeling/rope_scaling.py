@@ -37,7 +37,7 @@ class NoScaling(RopeScaling):
     """Wavelengths stay as they are."""
 
     def stretch(self, base: float, width: int, position_ids: Tensor) -> Tensor:
-        """Give the frequencies (R/2,) of the base."""
+        """Return the frequencies (R/2,) of the base."""
         return frequencies_of(width, base, position_ids.device)
 
 

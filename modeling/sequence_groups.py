@@ -99,7 +99,7 @@ def group_cuts(descending: np.ndarray) -> list[int]:
 
 
 def arrange(bounds: np.ndarray, order: np.ndarray, cuts: list[int], device: torch.device) -> Slots:
-    """Give each token of the sequences in `bounds` (S+1,) its slot, groups being `order` cut at `cuts`."""
+    """Return each token of the sequences in `bounds` (S+1,) its slot, groups being `order` cut at `cuts`."""
     lengths = np.diff(bounds)
     tokens, pads, group_lengths, sizes = [], [], [], []
     for start, stop in pairwise(cuts):

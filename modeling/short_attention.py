@@ -57,7 +57,7 @@ class Attended(NamedTuple):
         return cls(without_dropped(weights, is_kept) @ value, query, key, value, weights, is_kept, factor)
 
     def gradients(self, gradient: Tensor, scaling: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Give those of queries, keys, values and scores."""
+        """Return those of queries, keys, values and scores."""
         gradient = gradient.contiguous()
         d_value = without_dropped(self.weights, self.is_kept).mT @ gradient
         d_weights = without_dropped(gradient @ self.value.mT, self.is_kept)

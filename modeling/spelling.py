@@ -48,7 +48,7 @@ class TokenSpelling:
     is_special: Tensor
 
     def begins_word(self, input_ids: Tensor) -> Tensor:
-        """Tell which tokens (B, T) begin a word: all but those that continue one."""
+        """Return which tokens (B, T) begin a word: all but those that continue one."""
         device = input_ids.device
         return token_begins_word(input_ids, self.continues.to(device), self.is_special.to(device))
 
@@ -94,7 +94,7 @@ class Spelling(nn.Module):
         self.is_special[: len(spelling.codes)] = spelling.is_special
 
     def begins_word(self, input_ids: Tensor) -> Tensor:
-        """Tell which tokens (B, T) begin a word.
+        """Return which tokens (B, T) begin a word.
 
         Raises:
             ValueError: The model knows no spelling.
@@ -126,7 +126,7 @@ class Spelling(nn.Module):
 
 
 def token_begins_word(input_ids: Tensor, continues: Tensor, is_special: Tensor) -> Tensor:
-    """Tell which tokens (B, T) begin a word: those that continue none, and what follows a special token."""
+    """Return which tokens (B, T) begin a word: those that continue none, and what follows a special token."""
     follows_special = is_special[input_ids].roll(1, dims=-1)
     return ~continues[input_ids] | follows_special
 
@@ -169,7 +169,7 @@ BYTES = {character: FIRST_CHARACTER + byte for byte, character in bytes_to_unico
 
 
 def codes_of_bytes(name: str) -> list[int]:
-    """Give the codes of a token of bytes."""
+    """Return the codes of a token of bytes."""
     return [BYTES[character] for character in name.removeprefix(CONTINUES)]
 
 

@@ -136,7 +136,7 @@ class TercetStack(TercetPreTrainedModel):
         return Padding(attention_mask) if removes and (is_long or not attention_mask.all()) else None
 
     def has_sparse_attention(self, tokens: Tensor) -> bool:
-        """Tell whether blocks of patterns save time in texts as long as `tokens`, (B, T) or (B, T, C)."""
+        """Return whether blocks of patterns save time in texts as long as `tokens`, (B, T) or (B, T, C)."""
         drops = self.training and self.config.attention_dropout > 0
         can_be_sparse = self.config.has_dot_products and not (self.config.has_score_bias or drops)
         kinds = self.patterns.values() if can_be_sparse and tokens.is_cpu else ()
@@ -286,7 +286,7 @@ class TercetStack(TercetPreTrainedModel):
         return x if is_token is None else x.masked_fill(~is_token[:, None], 0.0)
 
     def masking_config(self, output_attentions: bool) -> TercetConfig:
-        """Give the configuration for transformers' masks: the definition's, if attentions are recorded."""
+        """Return the configuration for transformers' masks: the definition's, if attentions are recorded."""
         if not output_attentions or self.config._attn_implementation == "eager":
             return self.config
         definition = copy.copy(self.config)

@@ -32,7 +32,7 @@ def without_pads(labels: Tensor, attention_mask: object) -> Tensor:
 
 
 def tells_pads(attention_mask: object, labels: Tensor) -> TypeGuard[Tensor]:
-    """Tell whether a mask is of the tokens that labels (B, T) are for, and maybe of a cache before them."""
+    """Return whether a mask is of the tokens that labels (B, T) are for, and maybe of a cache before them."""
     if not is_padding_mask(attention_mask) or len(attention_mask) != len(labels):
         return False
     return attention_mask.shape[1] >= labels.shape[1] > 0

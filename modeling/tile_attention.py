@@ -65,7 +65,7 @@ def needed_tiles(
     is_global: Tensor | None,
     length: int,
 ) -> Tensor:
-    """Tell which tiles have a pair that may attend, (n, n), and maybe some that have none.
+    """Return which tiles have a pair that may attend, (n, n), and maybe some that have none.
 
     Args:
         pattern: Of the layer.
@@ -97,7 +97,7 @@ def needed_tiles(
 
 @lru_cache(maxsize=64)
 def seen_blocks(pattern: AttentionPattern, num_blocks: int, device: torch.device) -> Tensor:
-    """Tell which blocks of a text see which, (blocks, blocks), as far as the pattern says it."""
+    """Return which blocks of a text see which, (blocks, blocks), as far as the pattern says it."""
     if pattern.block_size is None:
         seen = torch.ones(num_blocks, num_blocks, dtype=torch.bool)
         return (seen.tril() if pattern.is_causal else seen).to(device)
@@ -110,7 +110,7 @@ def seen_blocks(pattern: AttentionPattern, num_blocks: int, device: torch.device
 def added_by(
     pattern: AttentionPattern, places: Tensor, is_global: Tensor | None
 ) -> Callable[[Tensor, Tensor, torch.dtype], Tensor]:
-    """Tell what a pattern adds to scores, by a function of the numbers of two tokens and of a type."""
+    """Return what a pattern adds to scores, by a function of the numbers of two tokens and of a type."""
 
     def added(query: Tensor, key: Tensor, dtype: torch.dtype) -> Tensor:
         found = pattern.added(places[query], places[key], dtype)
@@ -165,7 +165,7 @@ def compiled_kernel() -> Callable[..., Any]:
 
 @torch.compiler.assume_constant_result
 def has_flex_kernel(gpu: torch.device) -> bool:
-    """Tell whether this machine compiles the kernel, and it gives the definition's values and gradients."""
+    """Return whether this machine compiles the kernel, and it gives the definition's values and gradients."""
     return agrees("flex", near_by_tiles, gpu)
 
 

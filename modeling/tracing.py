@@ -5,7 +5,7 @@ from torch._C._functorch import peek_interpreter_stack
 
 
 def is_tracing() -> bool:
-    """Tell whether the forward pass is being compiled, exported or transformed.
+    """Return whether the forward pass is being compiled, exported or transformed.
 
     Nothing may then depend on data, and kernels that bring gradients of their own are left out: `vmap` over
     `grad` gives the gradient of each sample, and knows torch's operations alone.

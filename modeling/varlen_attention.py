@@ -51,14 +51,14 @@ NOISE = 0.02
 
 @torch.compiler.assume_constant_result
 def has_varlen_kernel(gpu: torch.device) -> bool:
-    """Tell whether this torch has the kernel, and a GPU runs it and gives the definition's values."""
+    """Return whether this torch has the kernel, and a GPU runs it and gives the definition's values."""
     exchange_kernel(False)
     return torch.cuda.get_device_capability(gpu) >= OLDEST_GPU and agrees("flash", varlen_attention, gpu)
 
 
 @torch.compiler.assume_constant_result
 def has_third_kernel(gpu: torch.device) -> bool:
-    """Tell whether FlashAttention 3 takes the kernel's place, and gives the definition's values."""
+    """Return whether FlashAttention 3 takes the kernel's place, and gives the definition's values."""
     if torch.cuda.get_device_capability(gpu) != HOPPER or find_spec("flash_attn_interface") is None:
         return False
     return exchange_kernel(True) and agrees("FlashAttention 3", varlen_attention, gpu)

@@ -60,13 +60,13 @@ def read_words(
 
 
 def begins_word(input_ids: Tensor) -> Tensor:
-    """Tell which bytes (B, T) begin a word: those behind a space that are none themselves."""
+    """Return which bytes (B, T) begin a word: those behind a space that are none themselves."""
     is_space = input_ids == SPACE
     return ~is_space & is_space.roll(1, dims=-1)
 
 
 def precedes_text(input_ids: Tensor, numbers: Tensor) -> Tensor:
-    """Tell which bytes (B, T) are spaces before the first word of their sequence, if it has one.
+    """Return which bytes (B, T) are spaces before the first word of their sequence, if it has one.
 
     Args:
         input_ids: (B, T).

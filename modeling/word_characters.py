@@ -27,7 +27,7 @@ NUM_CODES = 262
 
 
 def codes_of(word: str) -> list[int]:
-    """Give the codes of the bytes of a word, as many as it has."""
+    """Return the codes of the bytes of a word, as many as it has."""
     return [FIRST_CHARACTER + byte for byte in word.encode(errors="surrogatepass")]
 
 
@@ -62,7 +62,7 @@ def encode_words(sentences: Sequence[Sequence[str]], longest: int = 50) -> dict[
 
 
 def framed_sentence(words: Sequence[str], longest: int) -> list[list[int]]:
-    """Give the codes of each word, and those of the begin and the end of the sentence around them."""
+    """Return the codes of each word, and those of the begin and the end of the sentence around them."""
     if isinstance(words, str):
         raise ValueError(f"a sentence is {words!r}: give a list of words, such as {words.split()}")
     if not all(words):

@@ -46,7 +46,7 @@ class WordEmbedder(nn.Module, ABC):
 
     @abstractmethod
     def embed(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Give the vectors (W, R) of each sentence's words."""
+        """Return the vectors (W, R) of each sentence's words."""
 
 
 class StaticEmbedder(WordEmbedder):
@@ -83,7 +83,7 @@ class CharacterEmbedder(WordEmbedder):
         return embed_encoded(self.model, [self.encode(sentence) for sentence in sentences])
 
     def encode(self, sentence: Sequence[str]) -> SentenceCharacters:
-        """Give the ids of a sentence's characters, as the model's tokenizer does."""
+        """Return the ids of a sentence's characters, as the model's tokenizer does."""
         known, several, unknown = self.characters.entries, self.expansions, self.unknown
         ids = [[several.get(each) or [known.get(each, unknown)] for each in word] for word in sentence]
         words = [[*chain.from_iterable(word)] for word in ids]
@@ -110,7 +110,7 @@ class ElmoEmbedder(WordEmbedder):
         return [found[number] for number in range(len(sentences))]
 
     def states(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Give the layers of each sentence's words beside each other, (W, (n + 1) C); differentiable."""
+        """Return the layers of each sentence's words beside each other, (W, (n + 1) C); differentiable."""
         inputs = encode_words(sentences, self.model.config.max_characters_per_word)
         inputs = {name: value.to(self.model.device) for name, value in inputs.items()}
         layers = torch.cat(self.model(**inputs, output_hidden_states=True).hidden_states, dim=-1)

@@ -62,7 +62,7 @@ class WordFeatures(nn.Module):
         return super().train(mode and not self.is_frozen)
 
     def forward(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Give the vectors (W, R) of each sentence's words, remembered or computed."""
+        """Return the vectors (W, R) of each sentence's words, remembered or computed."""
         if not self.is_frozen:
             return self.compute(sentences)
         keys = [tuple(sentence) for sentence in sentences]
@@ -102,7 +102,7 @@ class WordFeatures(nn.Module):
         return [torch.cat(each, dim=-1) for each in parts]
 
     def digest(self) -> str:
-        """Give a digest of descriptions and weights, computed again when torch has changed one."""
+        """Return a digest of descriptions and weights, computed again when torch has changed one."""
         tensors = [*self.parameters(), *self.buffers()]
         state = [(tensor.data_ptr(), tensor._version) for tensor in tensors]
         if self.known is None or self.known[0] != state:

@@ -33,7 +33,7 @@ class CharacterStates(Protocol):
         ...
 
     def read(self, text: Characters, places: Sequence[Tensor | None]) -> Tensor:
-        """Give the forward states at the first places, beside the backward ones at the second."""
+        """Return the forward states at the first places, beside the backward ones at the second."""
         ...
 
 

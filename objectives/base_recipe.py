@@ -128,7 +128,7 @@ class BaseObjectiveRecipe(ABC):
         return next(known for known in self.model_classes if known.config_class is type(config))(config)
 
     def taught(self, model: Trainable, tokenizer: PreTrainedTokenizerBase) -> Trainable:
-        """Give what is trained, with what it has to know of a tokenizer beside the size of its vocabulary.
+        """Return what is trained, with what it has to know of a tokenizer beside the size of its vocabulary.
 
         Raises:
             ValueError: The tokenizer does not suit the model.
@@ -215,7 +215,7 @@ class BaseObjectiveRecipe(ABC):
 
 
 def single_text(corpus: Corpus, kind: str) -> TokenizedCorpus:
-    """Give the corpus of an objective that reads running text, or refuse pairs."""
+    """Return the corpus of an objective that reads running text, or refuse pairs."""
     if isinstance(corpus, tuple):
         raise unsuited(kind)
     return corpus

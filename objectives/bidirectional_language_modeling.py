@@ -107,7 +107,7 @@ class BidirectionalLanguageModelingRecipe(BaseObjectiveRecipe):
         return BidirectionalLanguageModeling(spelling_of(tokenizer), unknown_id)
 
     def taught(self, model: Trainable, tokenizer: PreTrainedTokenizerBase) -> Trainable:
-        """Give the model that knows how the tokenizer's tokens are spelled."""
+        """Return the model that knows how the tokenizer's tokens are spelled."""
         assert isinstance(model, TercetElmoForLanguageModeling)
         model.learn_spelling(tokenizer)
         return model
@@ -134,7 +134,7 @@ class BidirectionalLanguageModelingRecipe(BaseObjectiveRecipe):
     def share_of_unknown(
         self, corpora: Sequence[TokenizedCorpus], tokenizer: PreTrainedTokenizerBase
     ) -> float:
-        """Give the share of words that are several tokens, and unknown as targets."""
+        """Return the share of words that are several tokens, and unknown as targets."""
         spelling = spelling_of(tokenizer)
         num_words = num_unknown = 0
         for corpus in corpora:

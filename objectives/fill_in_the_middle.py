@@ -109,7 +109,7 @@ class FillInTheMiddle(NextTokenPrediction):
 
 
 def piece(starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Give starts and lengths (S, 2) of some stretches."""
+    """Return starts and lengths (S, 2) of some stretches."""
     return np.stack([starts, stops - starts], axis=-1)
 
 

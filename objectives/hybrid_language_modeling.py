@@ -43,7 +43,7 @@ class HybridLanguageModelingRecipe(MaskingRecipe):
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Give the shares of both objectives."""
+        """Return the shares of both objectives."""
         return self.causal_share, 1 - self.causal_share
 
     def build(

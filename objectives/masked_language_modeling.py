@@ -56,7 +56,7 @@ class MaskedLanguageModeling(TokenObjective):
         self.noise = masking.noise
 
     def at(self, progress: float) -> "MaskedLanguageModeling":
-        """Give the objective at a point of a run, whose masking may have changed."""
+        """Return the objective at a point of a run, whose masking may have changed."""
         masking = self.masking.at(progress)
         return self if masking is self.masking else MaskedLanguageModeling(masking, self.z_loss)
 

@@ -45,7 +45,7 @@ class MaskedNextTokenPrediction(TokenObjective):
         self.masking = masking
 
     def at(self, progress: float) -> "MaskedNextTokenPrediction":
-        """Give the objective at a point of a run, whose masking may have changed."""
+        """Return the objective at a point of a run, whose masking may have changed."""
         return MaskedNextTokenPrediction(self.masking.at(progress), self.z_loss)
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:

@@ -43,7 +43,7 @@ class MaskedLanguageModelingWithPairs(Objective):
         self.pair_term = pair_term
 
     def at(self, progress: float) -> "MaskedLanguageModelingWithPairs":
-        """Give the objective at a point of a run, whose masking may have changed."""
+        """Return the objective at a point of a run, whose masking may have changed."""
         masked = self.masked_language_modeling.at(progress)
         return MaskedLanguageModelingWithPairs(masked, self.pair_term)
 

@@ -56,7 +56,7 @@ class Corruption:
         self.ordinary_ids = np.flatnonzero(~self.special)
 
     def with_probability(self, mlm_probability: float) -> "Corruption":
-        """Give the same corruption of another share of the tokens."""
+        """Return the same corruption of another share of the tokens."""
         other = copy(self)
         other.mlm_probability = check_rate("mlm_probability", mlm_probability)
         return other
@@ -99,7 +99,7 @@ class DynamicMasking:
         self.final_mlm_probability = final_mlm_probability
 
     def at(self, progress: float) -> "DynamicMasking":
-        """Give the masking at a point of a run, from 0 to 1: its probability changes linearly."""
+        """Return the masking at a point of a run, from 0 to 1: its probability changes linearly."""
         if self.final_mlm_probability is None:
             return self
         first = self.corruption.mlm_probability
@@ -127,7 +127,7 @@ class StaticMasking:
         self.seed = seed
 
     def at(self, progress: float) -> "StaticMasking":
-        """Give the masking at a point of a run: it never changes."""
+        """Return the masking at a point of a run: it never changes."""
         return self
 
     def __call__(

@@ -147,7 +147,7 @@ def columns_of(denoisers: Sequence[Denoiser]) -> tuple[list[float], list[float],
 
 
 def longest_suffixes(lengths: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Give the longest suffix of texts (S,) whose lengths are uniform from 1 on and have a mean (S,)."""
+    """Return the longest suffix of texts (S,) whose lengths are uniform from 1 on and have a mean (S,)."""
     return np.minimum(2 * mean - 1, lengths - 1)
 
 

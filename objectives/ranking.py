@@ -105,7 +105,7 @@ class RankingObjective(TaskObjective[Tensor]):
         return scores.masked_fill(~compete.scatter(1, own[:, None], True), -torch.inf), own
 
     def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
-        """Give the vectors of each row's texts, (R, C), or its query's alone, (1, C)."""
+        """Return the vectors of each row's texts, (R, C), or its query's alone, (1, C)."""
         return list(outputs.float().unflatten(0, (len(batch["index"]), -1)).cpu().numpy())
 
 
@@ -120,7 +120,7 @@ def group_edges(num_rows: int, group_size: int) -> np.ndarray:
 
 
 def competing(texts: Tensor, groups: Tensor) -> Tensor:
-    """Tell which documents each query has to be told from, (P, D).
+    """Return which documents each query has to be told from, (P, D).
 
     They are those of its group that do not belong to it: no row of the group with the same query has this
     text as its positive, wherever else it stands.

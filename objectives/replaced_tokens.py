@@ -194,7 +194,7 @@ class ReplacedTokenDetection(Objective):
         self.masked_language_modeling = masked_language_modeling
 
     def at(self, progress: float) -> "ReplacedTokenDetection":
-        """Give the objective at a point of a run, whose masking may have changed."""
+        """Return the objective at a point of a run, whose masking may have changed."""
         return ReplacedTokenDetection(self.masked_language_modeling.at(progress), self.weights["rtd"])
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:

@@ -214,7 +214,7 @@ def kept_tokens(
 
 
 def opening_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Give the token that opens a text, or say that there is none."""
+    """Return the token that opens a text, or say that there is none."""
     if not (opening := frame_ids(tokenizer)[0]):
         raise ValueError(
             "sentence_denoising needs the tokenizer's cls_token or bos_token, but both are None: add one "

@@ -42,7 +42,7 @@ from .teacher_forcing import CorruptedTexts, TeacherForcing, required_start_id
 
 
 def required_sentinels(tokenizer: PreTrainedTokenizerBase, longest: int, spans: int) -> np.ndarray:
-    """Give the sentinels of a tokenizer (K,), one more than the `spans` of the `longest` text, or raise."""
+    """Return the sentinels of a tokenizer (K,), one more than the `spans` of the `longest` text, or raise."""
     sentinels = sentinel_ids(tokenizer)
     if len(sentinels) <= spans:
         raise ValueError(

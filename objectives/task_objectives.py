@@ -77,7 +77,7 @@ class TextObjective(TaskObjective[Tensor]):
         return model(**inputs_of(batch)).logits
 
     def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
-        """Give the scores of each text, (L,)."""
+        """Return the scores of each text, (L,)."""
         return list(outputs.float().cpu().numpy())
 
 
@@ -139,7 +139,7 @@ def inputs_of(batch: Batch) -> Batch:
 
 
 def one_entry_each(labels: Ragged) -> Tensor:
-    """Give labels of examples that have as many: (S,), or (S, 1, L) if there are several."""
+    """Return labels of examples that have as many: (S,), or (S, 1, L) if there are several."""
     width = int(labels.lengths[0])
     values = torch.from_numpy(labels.values)
     return values if width == 1 else values.view(-1, 1, width)

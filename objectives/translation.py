@@ -116,7 +116,7 @@ class ScheduledSamplingRecipe:
             )
 
     def probability(self, progress: float) -> float:
-        """Give the probability of a prediction at a point of a run, from 0 to 1."""
+        """Return the probability of a prediction at a point of a run, from 0 to 1."""
         return SCHEDULES[self.schedule](progress, self.final_probability, self.steepness or STEEPNESS)
 
     def count_passes(self, longest: int) -> int:
@@ -226,7 +226,7 @@ class Translation(TeacherForcing):
         self.reading = reading
 
     def at(self, progress: float) -> "Translation":
-        """Give the objective at a point of a run, where the decoder may read more of its predictions."""
+        """Return the objective at a point of a run, where the decoder may read more of its predictions."""
         if self.reading is None:
             return self
         reading = replace(self.reading, progress=progress)

@@ -35,7 +35,7 @@ def measure_this_machine() -> Device:
 
 
 def own_device() -> torch.device:
-    """Give the device that a run would take."""
+    """Return the device that a run would take."""
     chosen = None if computes_on_cpu() else torch.accelerator.current_accelerator()
     return chosen or torch.device("cpu")
 
@@ -125,7 +125,7 @@ class PlanRecipe:
         return expected_share(self.kind.type, width) if self.mfu == "auto" else (self.mfu, ())
 
     def peak(self, precision: str) -> float:
-        """Give the operations per second of one device in a format of products.
+        """Return the operations per second of one device in a format of products.
 
         Raises:
             ValueError: The device does not compute in it.

@@ -41,7 +41,7 @@ docs/scaling.md have the runs."""
 
 
 def expected_share(device_type: str, width: int) -> tuple[float, tuple[PeakShare, ...]]:
-    """Give the share of peak to expect of a model, and the one or two known shares that it rests on.
+    """Return the share of peak to expect of a model, and the one or two known shares that it rests on.
 
     Between two widths it is interpolated along the logarithm of the width; outside it is the nearest one.
 

@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def sequence(self) -> FullSequence:
-        """Give the sequences of the last stage."""
+        """Return the sequences of the last stage."""
         return self.stages[-1].sequence
 
     @property
@@ -155,7 +155,7 @@ class Work:
 
     @property
     def last(self) -> PlannedStage:
-        """Give the stage in which the recipe's own values hold."""
+        """Return the stage in which the recipe's own values hold."""
         return self.stages[-1]
 
     def outlook(self, layout: Layout) -> Outlook:
@@ -207,7 +207,7 @@ class Work:
         return max(held, key=lambda memory: memory.total)
 
     def fits(self, memory: Memory) -> bool:
-        """Tell whether a device has room."""
+        """Return whether a device has room."""
         return memory.total <= self.machines.available_memory
 
     def fitting_sequences(self, layout: Layout) -> int | None:

@@ -47,7 +47,7 @@ from .model_costs import (
 
 
 def is_recurrent(model: nn.Module) -> bool:
-    """Tell whether a model is a recurrent translator."""
+    """Return whether a model is a recurrent translator."""
     return isinstance(getattr(model, "config", None), TercetRecurrentSeq2SeqConfig)
 
 

@@ -77,7 +77,7 @@ def bullets(lines: Iterable[str]) -> str:
 
 
 def memory_rows(plan: Plan) -> list[list[str]]:
-    """Give each layout's memory by part."""
+    """Return each layout's memory by part."""
     rows = []
     for outlook in plan.outlooks:
         parts = [getattr(outlook.memory, field.name) for field in fields(Memory)]
@@ -92,7 +92,7 @@ SPEED_COLUMNS = (
 
 
 def speed_rows(plan: Plan) -> list[list[str]]:
-    """Give each layout's traffic, speed and cost."""
+    """Return each layout's traffic, speed and cost."""
     return [
         [
             outlook.layout.name,

@@ -83,7 +83,7 @@ class Ability(ABC):
     @staticmethod
     @abstractmethod
     def applies(model: LoadedModel) -> bool:
-        """Tell whether a model has the ability."""
+        """Return whether a model has the ability."""
 
     @property
     @abstractmethod
@@ -93,7 +93,7 @@ class Ability(ABC):
     @property
     @abstractmethod
     def examples(self) -> Sequence[Sequence[str]]:
-        """Give values of the text fields to begin with."""
+        """Return values of the text fields to begin with."""
 
     @abstractmethod
     def run(self, *texts: str, **numbers: float) -> list[Result]:

@@ -78,7 +78,7 @@ class ShowTokens(Ability):
         ]
 
     def probabilities(self, ids: list[int]) -> list[float | None]:
-        """Give the probability of each token after those before it, if the model is a decoder that knows.
+        """Return the probability of each token after those before it, if the model is a decoder that knows.
 
         The first one has none where nothing opens a text.
         """
@@ -166,7 +166,7 @@ class ShowAttention(Ability):
         return model.generate(**sequences, num_beams=1, do_sample=False, max_new_tokens=longest)
 
     def recorded(self, inputs: dict[str, Tensor], written: Tensor | None, which: int) -> Sequence[Tensor]:
-        """Give the weights of all layers of a stack, (1, H, T, T) each."""
+        """Return the weights of all layers of a stack, (1, H, T, T) each."""
         model: Any = self.model.model
         with self.model.recording_attention():
             if written is None:
@@ -177,7 +177,7 @@ class ShowAttention(Ability):
 
 
 def writes(model: LoadedModel) -> bool:
-    """Tell whether a model writes a text for another one."""
+    """Return whether a model writes a text for another one."""
     return model.member == "seq2seq" and model.has_lm_head and model.model.can_generate()
 
 

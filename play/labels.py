@@ -79,7 +79,7 @@ class Classify(Ability):
         return [Ranking("Labels", [Entry(name, value) for name, value in ranked])]
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
-        """Give the probability of each label, or the number of a regression by its name."""
+        """Return the probability of each label, or the number of a regression by its name."""
         if self.model.task is None:
             return self.scores_of_head(texts)
         prediction = predict_row(self.model, dict(zip(self.columns, texts, strict=True)))
@@ -132,7 +132,7 @@ class Tag(Ability):
         return [Passage("Labels of the words", labelled_pieces(texts[0], words, labels))]
 
     def labels(self, words: list[str]) -> list[str]:
-        """Give each word's label."""
+        """Return each word's label."""
         if isinstance(self.model.task, Tagging):
             recipe = self.model.task.recipe
             return predict_row(self.model, {recipe.words: words})[recipe.tags]
@@ -188,7 +188,7 @@ class Answer(Ability):
         return [shown, Passage("In the text", [piece for piece in pieces if piece.text])]
 
     def best(self, question: str, context: str) -> tuple[str, float]:
-        """Give the most probable answer and its probability."""
+        """Return the most probable answer and its probability."""
         if isinstance(self.model.task, QuestionAnswering):
             recipe = self.model.task.recipe
             found = predict_row(self.model, {recipe.question: question, recipe.context: context})

@@ -81,12 +81,12 @@ class FillGaps(Ability):
         return logits[gaps].float().softmax(dim=-1)
 
     def rank(self, probabilities: Tensor, top: int) -> list[Entry]:
-        """Give the most probable tokens, by their probabilities (V,)."""
+        """Return the most probable tokens, by their probabilities (V,)."""
         return rank_tokens(self.model, probabilities, top)
 
 
 def rank_tokens(model: LoadedModel, probabilities: Tensor, top: int) -> list[Entry]:
-    """Give the most probable tokens of a vocabulary, by their probabilities (V,)."""
+    """Return the most probable tokens of a vocabulary, by their probabilities (V,)."""
     values, ids = probabilities[: len(model.tokenizer)].topk(min(top, len(probabilities)))
     words = [spelled(model, idx) for idx in ids.tolist()]
     return [Entry(word, value) for word, value in zip(words, values.tolist(), strict=True)]

@@ -129,7 +129,7 @@ def add_examples(gradio: Any, ability: Ability, texts: Sequence[Any]) -> None:
 
 
 def about(session: Session, ability: Ability) -> str:
-    """Say what an ability shows, and which models have it if not all do."""
+    """Describe what an ability shows, and which models have it if not all do."""
     able = session.able(ability.name)
     if len(able) == len(session.models):
         return ability.about
@@ -148,7 +148,7 @@ def answering(session: Session, name: str, num_texts: int) -> Callable[..., str]
 
 
 def theme() -> Any:
-    """Give Gradio's plainest theme, with the fonts of the reader's machine and the colours of `STYLE`."""
+    """Return Gradio's plainest theme, with the fonts of the reader's machine and the colours of `STYLE`."""
     from gradio import themes
 
     plain = themes.Base(primary_hue="blue", neutral_hue="stone", font=FONTS, font_mono=MONOSPACE)
@@ -394,7 +394,7 @@ class Gate:
                 await answer(send, 500, "this request failed")
 
     def refusal(self, scope: dict[str, Any]) -> tuple[int, str] | None:
-        """Give the status and the reason of a request that is refused."""
+        """Return the status and the reason of a request that is refused."""
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if self.hosts is not None and (host := host_of(headers.get(b"host", ""))) not in self.hosts:
             return 421, f"this page is not called {host!r:.80}: open the address that it was started with"

@@ -21,7 +21,7 @@ class Entry:
 
     @property
     def share(self) -> float:
-        """Give the length of the bar, between 0 and 1."""
+        """Return the length of the bar, between 0 and 1."""
         return min(max(self.value, 0.0), 1.0)
 
 
@@ -51,7 +51,7 @@ class Passage:
 
     @property
     def text(self) -> str:
-        """Give the whole text."""
+        """Return the whole text."""
         return "".join(piece.text for piece in self.pieces)
 
 

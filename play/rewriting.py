@@ -238,6 +238,6 @@ class Write(TextToText):
 
 
 def is_translator(model: LoadedModel) -> bool:
-    """Tell whether a model translates, by its recipe or by its type."""
+    """Return whether a model translates, by its recipe or by its type."""
     objective = model.run.recipe.get("objective") or {}
     return objective.get("kind") == "translation" or model.config.model_type in TRANSLATORS

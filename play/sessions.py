@@ -34,7 +34,7 @@ ABILITIES: tuple[type[Ability], ...] = (
 
 
 def abilities_of(model: LoadedModel) -> dict[str, Ability]:
-    """Give a model's abilities by their names.
+    """Return a model's abilities by their names.
 
     >>> [ability.name for ability in ABILITIES][:3]
     ['classify', 'tag', 'answer']
@@ -56,7 +56,7 @@ class Session:
 
     @property
     def abilities(self) -> dict[str, Ability]:
-        """Give each ability by name, as the first model has it that has it at all."""
+        """Return each ability by name, as the first model has it that has it at all."""
         names = [kind.name for kind in ABILITIES]
         found: dict[str, Ability] = {}
         for own in reversed(self._of_model):
@@ -86,12 +86,12 @@ class Session:
 
 
 def is_fixed(field: Field) -> bool:
-    """Tell whether a field leaves no choice."""
+    """Return whether a field leaves no choice."""
     return isinstance(field, NumberField) and field.least == field.most
 
 
 def widest(fields: Sequence[Field]) -> Field:
-    """Give the first of the same fields of several models, with the widest range of numbers."""
+    """Return the first of the same fields of several models, with the widest range of numbers."""
     first = fields[0]
     if isinstance(first, TextField):
         return first
@@ -128,7 +128,7 @@ def open_session(names: Sequence[str]) -> Session:
 
 
 def described(model: LoadedModel) -> str:
-    """Say in one line what a model is."""
+    """Describe in one line what a model is."""
     facts = model.facts
     origin = f", {facts['origin']}" if "origin" in facts else ""
     return (

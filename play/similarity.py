@@ -96,11 +96,11 @@ class FindSimilar(Ability):
         return type(self.model.model).__name__.endswith("ForSentenceEmbedding")
 
     def vectors(self, texts: Sequence[str]) -> Tensor:
-        """Give a vector of length 1 for each text, (texts, C)."""
+        """Return a vector of length 1 for each text, (texts, C)."""
         return torch.stack([self.vector(text) for text in texts])
 
     def vector(self, text: str) -> Tensor:
-        """Give the vector of a text, of length 1, (C)."""
+        """Return the vector of a text, of length 1, (C)."""
         inputs = self.model.inputs(text)
         if self.gives_vectors:
             return self.model.model(**inputs).sentence_embeddings[0].float()

@@ -109,7 +109,7 @@ def readme(repo: str, run: FinishedRun) -> str:
 
 
 def gradio_version() -> str:
-    """Give the version of Gradio that is installed, or one that is known to do."""
+    """Return the version of Gradio that is installed, or one that is known to do."""
     try:
         return version("gradio")
     except PackageNotFoundError:

@@ -138,7 +138,7 @@ class Conversation:
         self.say(f"  {name} is {value}")
 
     def settings(self) -> dict[str, NumberField]:
-        """Give the settings of the chosen ability by their names."""
+        """Return the settings of the chosen ability by their names."""
         fields = self.session.fields(self.chosen)
         return {field.name: field for field in fields if isinstance(field, NumberField)}
 
@@ -167,7 +167,7 @@ class Conversation:
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:
-    """Say which commands are near to an unknown one, or how to list them."""
+    """Describe which commands are near to an unknown one, or how to list them."""
     near = " or ".join(f"/{each}" for each in get_close_matches(name, known, n=2))
     return f"; did you mean {near}?" if near else "; /help lists all commands"
 

@@ -115,7 +115,7 @@ class TrigramModel:
         return np.log(self.probability(_contexts(tokens, offsets, self.vocab_size), tokens.astype(np.int64)))
 
     def probability(self, contexts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """Give the probability of tokens (N,) after contexts (N,): the numbers u * (V + 1) + v."""
+        """Return the probability of tokens (N,) after contexts (N,): the numbers u * (V + 1) + v."""
         base = self.vocab_size + 1
         probability = np.full(len(tokens), 1 / self.vocab_size)
         for order, context in zip(

@@ -141,5 +141,5 @@ def with_ends(corpus: TokenizedCorpus, end_ids: list[int]) -> tuple[np.ndarray, 
 
 
 def named(term: str, loss: float) -> Scores:
-    """Give a loss with its perplexity."""
+    """Return a loss with its perplexity."""
     return {f"{term}/loss": loss, f"{term}/perplexity": math.exp(loss)}

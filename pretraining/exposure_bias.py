@@ -161,12 +161,12 @@ def measure_exposure_bias(
 
 
 def is_at_place(token: int, place: int, target: np.ndarray) -> bool:
-    """Tell whether a token is the target's at the same place."""
+    """Return whether a token is the target's at the same place."""
     return token == target[place]
 
 
 def is_anywhere(token: int, place: int, target: np.ndarray) -> bool:
-    """Tell whether a token is anywhere in the target."""
+    """Return whether a token is anywhere in the target."""
     return token in target
 
 
@@ -186,7 +186,7 @@ def by_position(table: np.ndarray) -> np.ndarray:
 
 
 def gap_of(truth: np.ndarray, own: np.ndarray, targets: Ids) -> tuple[float, tuple[float, float]]:
-    """Give the difference of the shares over all tokens, and its 95 % interval."""
+    """Return the difference of the shares over all tokens, and its 95 % interval."""
     differences = np.nansum(truth - own, axis=1)
     lengths = np.array([*map(len, targets)])
     drawn = bootstrap_scores(lambda rows: float(differences[rows].sum() / lengths[rows].sum()), len(targets))

@@ -60,7 +60,7 @@ def build_model(
 
 
 def inherit_parts(model: Trainable, recipe: PretrainingRecipe, source: NeuralPreTrainedModel) -> list[str]:
-    """Give parts of what is trained the weights of a model, or its function; name what it does not have."""
+    """Return parts of what is trained the weights of a model, or its function; name what it does not have."""
     noise = recipe.model.grow_noise
     fresh = {id(parameter): name for name, parameter in model.named_parameters()}
     for part in map(model.get_submodule, recipe.objective.inheriting):
@@ -228,7 +228,7 @@ def require_fields(config_class: type[NeuralConfig], names: list[str]) -> None:
 
 
 def most_positions(config: NeuralConfig) -> int | None:
-    """Give the number of positions that a model has; `None` if it reads texts of any length."""
+    """Return the number of positions that a model has; `None` if it reads texts of any length."""
     return getattr(config, "max_position_embeddings", None)
 
 

@@ -183,7 +183,7 @@ class Joined:
 
 
 def extent_of(examples: Examples) -> str:
-    """Say how much text an epoch has."""
+    """Return how much text an epoch has."""
     lengths = examples.lengths
     return f"{len(lengths):,} examples of {int(np.sum(lengths)):,} tokens"
 

@@ -56,7 +56,7 @@ LEAST_GAIN = 0.02
 def losses_without_context(
     recipe: PretrainingRecipe, objective: Objective, held_out: HeldOut, accelerator: Accelerator
 ) -> dict[str, float]:
-    """Give the entropy of each term's held-out targets, in nats; none of mixtures."""
+    """Return the entropy of each term's held-out targets, in nats; none of mixtures."""
     known = TokenObjective | MaskedLanguageModelingWithPairs | CharacterLanguageModeling
     if not isinstance(objective, known) or held_out.source is None:
         return {}
@@ -65,7 +65,7 @@ def losses_without_context(
 
 
 def entropy(targets: np.ndarray) -> float:
-    """Give the entropy of targets by their frequency, in nats.
+    """Return the entropy of targets by their frequency, in nats.
 
     >>> round(entropy(np.array([0, 0, 1, 1])), 4)
     0.6931

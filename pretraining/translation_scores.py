@@ -134,6 +134,6 @@ class TranslationMeasure:
 
 
 def writes_lowercase(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Tell whether upper case is lost on the way into a tokenizer."""
+    """Return whether upper case is lost on the way into a tokenizer."""
     normalizer = cast(PreTrainedTokenizerFast, tokenizer).backend_tokenizer.normalizer
     return normalizer is not None and normalizer.normalize_str("A").islower()

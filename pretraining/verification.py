@@ -78,12 +78,12 @@ class Trial:
         return {name: fingerprint(state) for name, state in self.states.items()}
 
     def equals(self, other: "Trial") -> bool:
-        """Tell whether another run cannot be told from this one."""
+        """Return whether another run cannot be told from this one."""
         steps = zip(self.records, other.records, strict=True)
         return not any(differences(*step) for step in steps) and self.fingerprints == other.fingerprints
 
     def distance(self, other: "Trial") -> float:
-        """Give the largest absolute difference between any two weights."""
+        """Return the largest absolute difference between any two weights."""
         ours, theirs = self.states[WEIGHTS], other.states[WEIGHTS]
         return max(float((ours[name].double() - theirs[name].double()).abs().max()) for name in ours)
 
@@ -226,7 +226,7 @@ def differences(record: Record, other: Record) -> list[str]:
 
 
 def fingerprint(state: Any) -> str:
-    """Give a checksum of nested plain data and tensors: SHA-256, shortened to 16 digits."""
+    """Return a checksum of nested plain data and tensors: SHA-256, shortened to 16 digits."""
     checksum = sha256()
     for part in flattened(state):
         checksum.update(part)

@@ -46,13 +46,13 @@ def state_lines(verification: Verification) -> Iterator[str]:
 
 
 def largest_loss_difference(verification: Verification) -> float:
-    """Give the largest difference of two losses of a step; one that is not finite differs from none."""
+    """Return the largest difference of two losses of a step; one that is not finite differs from none."""
     pairs = zip(verification.straight.records, verification.resumed.records, strict=True)
     return max(abs((ours["loss"] or 0) - (theirs["loss"] or 0)) for ours, theirs in pairs)
 
 
 def verdict(verification: Verification) -> Iterator[str]:
-    """Say whether resuming is exact, and if not, whose fault that is."""
+    """Yield whether resuming is exact, and if not, whose fault that is."""
     if verification.repeated is None:
         yield "exact: the resumed run equals the uninterrupted one, bit for bit"
         return

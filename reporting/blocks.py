@@ -169,7 +169,7 @@ def number(value: float) -> str:
 
 
 def name_of_model(path: str) -> str:
-    """Say which model a path or id means: runs write theirs into folders that are all called `model`.
+    """Describe which model a path or id means: runs write theirs into folders that are all called `model`.
 
     >>> name_of_model("runs/encoder-english/model"), name_of_model("google-bert/bert-base-uncased")
     ('encoder-english', 'bert-base-uncased')

@@ -159,7 +159,7 @@ def fill(axes: Axes, panel: Panel) -> None:
 def limits(
     values: Iterable[float], *, least_span: float | None = None, bounds: tuple[float, float] | None = None
 ) -> tuple[float, float]:
-    """Give the ends of an axis on which a small change looks small.
+    """Return the ends of an axis on which a small change looks small.
 
     The axis spans what is drawn, but at least a span around its middle, and a margin on both sides.
 

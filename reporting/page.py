@@ -208,7 +208,7 @@ def marked(run: Run) -> str:
 
 
 def mark(strong: bool) -> str:
-    """Give the attribute of what is to be looked at."""
+    """Return the attribute of what is to be looked at."""
     return ' class="strong"' if strong else ""
 
 

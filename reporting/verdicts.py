@@ -86,5 +86,5 @@ def shown(value: float) -> str:
 
 
 def as_data(verdicts: Iterable[Verdict]) -> list[dict[str, str]]:
-    """Give verdicts as plain data, for a file of scores."""
+    """Return verdicts as plain data, for a file of scores."""
     return [{"text": verdict.text, "outcome": verdict.outcome} for verdict in verdicts]

@@ -88,12 +88,12 @@ def one_line(error: Exception) -> str:
 
 
 def is_named(error: Exception) -> bool:
-    """Tell whether the system names a file or folder that it does not open, or not as what it is."""
+    """Return whether the system names a file or folder that it does not open, or not as what it is."""
     return isinstance(error, OSError) and isinstance(error.filename, str) and error.strerror is not None
 
 
 def is_said_in_full(error: Exception) -> bool:
-    """Tell whether an error of the system's says already what helps."""
+    """Return whether an error of the system's says already what helps."""
     if not isinstance(error, OSError):
         return False
     from .training.disk import WriteError
@@ -102,7 +102,7 @@ def is_said_in_full(error: Exception) -> bool:
 
 
 def is_unread(error: Exception) -> bool:
-    """Tell whether an error says that whoever read the output has left; other pipes may break, too."""
+    """Return whether an error says that whoever read the output has left; other pipes may break, too."""
     if not isinstance(error, BrokenPipeError):
         return False
     try:

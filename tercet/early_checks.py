@@ -145,18 +145,18 @@ def check_recipe(command: str, source: str, overrides: Iterable[str]) -> None:
 
 
 def kind_of(command: str) -> Kind:
-    """Give the kind of recipes that a command takes."""
+    """Return the kind of recipes that a command takes."""
     return KINDS[READS.get(command, command)]
 
 
 def command_of(name: str) -> str | None:
-    """Give the command that runs a shipped recipe; nothing for other names."""
+    """Return the command that runs a shipped recipe; nothing for other names."""
     folder = recipe_folders().get(name)
     return next((command for command, kind in KINDS.items() if kind.folder == folder), None)
 
 
 def wrong_kind(source: str, right: str, command: str) -> str:
-    """Say which command a recipe is for."""
+    """Describe which command a recipe is for."""
     kind = KINDS[right].article
     if command in READS:
         return f"recipe {source} is {kind}; tercet {command} reads {KINDS[READS[command]].article}"
@@ -196,7 +196,7 @@ def check_common_mistakes(data: dict[str, Any], shape: Any) -> None:
 
 
 def is_configured(key: str) -> bool:
-    """Tell whether a key is a field of a model's configuration."""
+    """Return whether a key is a field of a model's configuration."""
     classes = CONFIGURATIONS.items()
     return any(key in field_names(f"tercet.modeling.{module}", name) for name, module in classes)
 

@@ -24,7 +24,7 @@ def tell(ending: Callable[[Path], Iterator[str]], folder: Path) -> None:
 
 
 def pretraining_ending(folder: Path) -> Iterator[str]:
-    """Give the scores on held-out text, and what may come next."""
+    """Yield the scores on held-out text, and what may come next."""
     evaluation = read(folder / "evaluation.json")
     scores = evaluation["scores"]
     terms: dict[str, list[str]] = {}
@@ -69,7 +69,7 @@ def classifies_texts(name: str) -> bool:
 
 
 def finetuning_ending(folder: Path) -> Iterator[str]:
-    """Give the score of the task with its interval and its baselines."""
+    """Yield the score of the task with its interval and its baselines."""
     summary = read(folder / "scores.json")
     split, metric = summary["split"], summary["criterion"]
     rows, interval = summary["rows"][split], " to ".join(map(number, summary["interval"]))
@@ -84,7 +84,7 @@ def finetuning_ending(folder: Path) -> Iterator[str]:
 
 
 def distillation_ending(folder: Path) -> Iterator[str]:
-    """Give the scores of student and teacher, and of the same student without a teacher."""
+    """Yield the scores of student and teacher, and of the same student without a teacher."""
     summary = read(folder / "scores.json")
     step = summary.get("task") or summary["general"]
     yield "; ".join(f"{name} {told(scores, step)}" for name, scores in reversed(step["scores"].items()))
@@ -93,7 +93,7 @@ def distillation_ending(folder: Path) -> Iterator[str]:
 
 
 def told(scores: Scores, step: Scores) -> str:
-    """Give the score of a model in the last step of a distillation: of its task, or by each measure."""
+    """Return the score of a model in the last step of a distillation: of its task, or by each measure."""
     if "score" in scores:
         return f"{step['criterion']} {number(scores['score'])}"
     measures = {name: kept["score"] for name, kept in scores.items() if "score" in kept}
@@ -101,7 +101,7 @@ def told(scores: Scores, step: Scores) -> str:
 
 
 def prompting_ending(folder: Path) -> Iterator[str]:
-    """Give each model's score for every number of demonstrations."""
+    """Yield each model's score for every number of demonstrations."""
     results = read(folder / "results.json")
     for model in results["models"]:
         for shots, own in model["shots"].items():
@@ -116,7 +116,7 @@ def prompting_ending(folder: Path) -> Iterator[str]:
 
 
 def verdicts(scores: Scores) -> Iterator[str]:
-    """Give the sentences that a report begins with: what the scores show."""
+    """Yield the sentences that a report begins with: what the scores show."""
     for verdict in scores["verdicts"]:
         yield verdict["text"]
 
@@ -127,7 +127,7 @@ def read(file: Path) -> Scores:
 
 
 def is_number(value: float | None) -> bool:
-    """Tell whether a score is finite; JSON has null for one that is not."""
+    """Return whether a score is finite; JSON has null for one that is not."""
     return value is not None and math.isfinite(value)
 
 
@@ -137,5 +137,5 @@ def number(value: float | None) -> str:
 
 
 def link(file: Path) -> str:
-    """Give an address that a terminal or a browser opens."""
+    """Return an address that a terminal or a browser opens."""
     return file.resolve().as_uri()

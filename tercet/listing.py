@@ -71,7 +71,7 @@ def print_entry(name: str, about: list[str]) -> None:
 
 
 def opening_comment(file: Traversable) -> list[str]:
-    """Give the lines of the comment that a file begins with."""
+    """Return the lines of the comment that a file begins with."""
     lines = []
     for line in file.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

@@ -15,7 +15,7 @@ TIMES_SLOW = 10
 
 @pytest.fixture(params=["quick", pytest.param("slow", marks=pytest.mark.slow)])
 def effort(request) -> Callable[[int], settings]:
-    """Give the settings of a property test by the number of examples of its quick search."""
+    """Return the settings of a property test by the number of examples of its quick search."""
     is_quick = request.param == "quick"
     return lambda examples: settings(
         max_examples=examples if is_quick else TIMES_SLOW * examples,

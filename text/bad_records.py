@@ -49,7 +49,7 @@ class Limit(NamedTuple):
     """What to do about one that is longer."""
 
     def problem(self) -> str:
-        """Say of a record that it is too long."""
+        """Describe of a record that it is too long."""
         return f"has more than {self.characters:,} characters ({self.remedy})"
 
 
@@ -98,7 +98,7 @@ class Tally:
             )
 
     def __str__(self) -> str:
-        """Say how many records were skipped, and which came first."""
+        """Return how many records were skipped, and which came first."""
         more = "; ..." if self.skipped > len(self.first) else ""
         return f"skipped {self.skipped:,} of {self.records:,} records as bad: {'; '.join(self.first)}{more}"
 
@@ -109,7 +109,7 @@ def refusal(location: str, problem: str) -> ValueError:
 
 
 def problem_of(row: dict[str, Any], columns: Sequence[str]) -> str:
-    """Say why a row has no text in one of its columns; nothing (`None`) is an empty text."""
+    """Describe why a row has no text in one of its columns; nothing (`None`) is an empty text."""
     for column in columns:
         if column not in row:
             return f"has no column {column!r} but {listed(row)}"
@@ -137,7 +137,7 @@ def foreign_character(text: str) -> str:
 
 
 def foreign_in(row: dict[str, Any], columns: Sequence[str]) -> str:
-    r"""Say which column of a labelled row holds, however deep, what no text does; empty if none.
+    r"""Describe which column of a labelled row holds, however deep, what no text does; empty if none.
 
     >>> foreign_in({"messages": [{"content": "a\ud800"}]}, ["messages", "label"])
     "'messages' holds U+D800, which is no character of a text"

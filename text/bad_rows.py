@@ -49,12 +49,12 @@ class Places:
     """In the file, from 1, if it has lines."""
 
     def select(self, indices: Sequence[int] | np.ndarray) -> "Places":
-        """Give the places of some of the rows."""
+        """Return the places of some of the rows."""
         lines = None if self.lines is None else self.lines[indices]
         return Places(self.source, self.numbers[indices], lines)
 
     def of(self, row: int) -> str:
-        """Say where a row stands: `reviews.csv, line 7`."""
+        """Describe where a row stands: `reviews.csv, line 7`."""
         return self.source if self.lines is None else f"{self.source}, line {self.lines[row]}"
 
     def named(self, error: RowError) -> RowError:
@@ -102,7 +102,7 @@ class RowTally:
 
 
 def in_words(tallies: Mapping[str, Mapping[str, Any]]) -> str:
-    """Say in one line how many rows of each split were bad, and why; empty if none was.
+    """Describe in one line how many rows of each split were bad, and why; empty if none was.
 
     >>> tally = RowTally(900)
     >>> tally.count(tally.left_out, "reviews.csv, line 7", "has no text in column 'text'")
@@ -123,7 +123,7 @@ def in_words(tallies: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def is_good(rows: Dataset, check: Check) -> bool:
-    """Tell whether a check passes all rows."""
+    """Return whether a check passes all rows."""
     try:
         check(rows)
     except RowError:

@@ -80,7 +80,7 @@ def odd_value(column: str, values: Sequence[Any], error: Exception) -> RowError:
 
 
 def another_kind(column: str) -> str:
-    """Say why a value does not go with others."""
+    """Describe why a value does not go with others."""
     return f"has a value of another kind in column {column!r}"
 
 
@@ -101,7 +101,7 @@ def rows_of_other_kinds(columns: Mapping[str, Sequence[Any]]) -> dict[int, str]:
 
 
 def go_together(values: Sequence[Any]) -> bool:
-    """Tell whether values fit into one array."""
+    """Return whether values fit into one array."""
     try:
         pa.array(values)
     except (pa.ArrowException, OverflowError, UnicodeError):

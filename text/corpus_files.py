@@ -129,7 +129,7 @@ ROWS_AT_ONCE = 1000
 
 
 def is_text(kind: pyarrow.DataType) -> bool:
-    """Tell whether a column holds texts."""
+    """Return whether a column holds texts."""
     return pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
 
 

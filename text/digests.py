@@ -18,7 +18,7 @@ DIGEST = re.compile(r"([0-9a-f]{64})\n")
 
 
 def identify_file(file: Path, cache: Path) -> dict[str, Any]:
-    """Give a file's name, size and SHA-256; it is read only if it has changed since the last time.
+    """Return a file's name, size and SHA-256; it is read only if it has changed since the last time.
 
     Raises:
         ValueError: The cache cannot be written.
@@ -35,7 +35,7 @@ def identify_file(file: Path, cache: Path) -> dict[str, Any]:
 
 
 def state_of(file: Path) -> tuple[int, ...]:
-    """Give what changes with a file's contents: its size, when it was written, and which file it is.
+    """Return what changes with a file's contents: its size, when it was written, and which file it is.
 
     Whoever copies files with their times, as `rsync -t` and archives do, sets the time of their contents. The
     time at which the file itself changed cannot be set, and a file in place of another has another number.

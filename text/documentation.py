@@ -105,7 +105,7 @@ Document = tuple[str, list[Docstring]]
 
 
 def documentation_file(split: str, cache: Path, packages: Sequence[str] = PACKAGES) -> Path:
-    """Give the file that holds one split of the embedded corpus, after extracting it on first use.
+    """Return the file that holds one split of the embedded corpus, after extracting it on first use.
 
     Args:
         split: `train` or `validation`.

@@ -139,7 +139,7 @@ class FileDocuments(Documents):
         return repr([*self._reading(), [(each["name"], each["sha256"]) for each in self.identify()]])
 
     def identify(self) -> list[dict[str, Any]]:
-        """Give each file's name, size and SHA-256."""
+        """Return each file's name, size and SHA-256."""
         return [identify_file(file, self.cache) for file in self.files]
 
 
@@ -183,7 +183,7 @@ class HubDocuments(Documents):
         return repr([*self._reading(), self.name, self._version()])
 
     def identify(self) -> list[dict[str, Any]]:
-        """Give the data set's id, its split, and what `datasets` knows of its files."""
+        """Return the data set's id, its split, and what `datasets` knows of its files."""
         return [{"name": self.name, "dataset": self.dataset, "fingerprint": self._version()}]
 
     def _version(self) -> str:

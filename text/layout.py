@@ -46,14 +46,14 @@ class Layout(NamedTuple):
     """Where the text of each piece begins and ends in the corpus, and where it begins when packed (K,)."""
 
     def input_ids(self, tokens: np.ndarray) -> Ragged:
-        """Give the ids, from the corpus's tokens."""
+        """Return the ids, from the corpus's tokens."""
         ids = self._take(tokens).astype(np.int64)
         for special_id, numbers in self.special:
             ids[numbers] = special_id
         return Ragged(ids, self.lengths)
 
     def word_starts(self, word_starts: np.ndarray) -> Ragged:
-        """Tell where words begin; a special token is one, and a text begins with one."""
+        """Return where words begin; a special token is one, and a text begins with one."""
         flags = self._take(word_starts)
         for _, numbers in self.special:
             flags[numbers] = True
@@ -61,7 +61,7 @@ class Layout(NamedTuple):
         return Ragged(flags, self.lengths)
 
     def sentence_starts(self, sentence_offsets: np.ndarray) -> Ragged:
-        """Tell where sentences begin; a special token does not begin one, a text does."""
+        """Return where sentences begin; a special token does not begin one, a text does."""
         begins, stops, packed = self.pieces
         first, last = np.searchsorted(sentence_offsets, [begins, stops])
         number = np.maximum(last - first, 0)

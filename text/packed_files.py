@@ -38,7 +38,7 @@ BYTES_AT_ONCE = 2**20
 
 
 def ending(path: Path) -> str:
-    """Give the ending of a file's name without its compression, in lower case."""
+    """Return the ending of a file's name without its compression, in lower case."""
     name = Path(path.name.lower())
     return Path(name.stem).suffix if name.suffix in COMPRESSIONS else name.suffix
 
@@ -120,7 +120,7 @@ def damage_at(number: Callable[[], int]) -> Iterator[None]:
 
 
 def problem_of_bytes(text: str, file: Path) -> str:
-    """Say what in the contents of a file is no text; empty if everything is."""
+    """Describe what in the contents of a file is no text; empty if everything is."""
     character = foreign_character(text)
     if character == "\0":
         return f"a NUL byte is no text; if the file is UTF-16, convert it: {conversion(file, 'UTF-16LE')}"
@@ -133,7 +133,7 @@ def problem_of_bytes(text: str, file: Path) -> str:
 
 
 def conversion(file: Path, encoding: str) -> str:
-    """Give the command that converts a file to UTF-8."""
+    """Return the command that converts a file to UTF-8."""
     name, unpack = shlex.quote(str(file)), UNPACKERS.get(file.suffix.lower())
     convert = f"iconv -f {encoding} -t UTF-8"
     return f"{unpack} {name} | {convert} > NEW_FILE" if unpack else f"{convert} {name} > NEW_FILE"

@@ -132,7 +132,7 @@ def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]
 
 
 def plain(name: str) -> str:
-    r"""Give a name without white space at its ends, with single spaces within, and as one that looks alike.
+    r"""Return a name without white space at its ends, with single spaces within, and as one that looks alike.
 
     Tables from some systems have an accent behind its letter (Unicode's NFD, made NFC here), or characters
     without width: marks of direction, of byte order, of where a line may break.
@@ -144,7 +144,7 @@ def plain(name: str) -> str:
 
 
 def number_of(value: Any) -> int | float | None:
-    """Give the number that a value is, or that a text writes; `None` if it is none.
+    """Return the number that a value is, or that a text writes; `None` if it is none.
 
     >>> [number_of(value) for value in (1, " -2", "19.90", "007", "NA", True, float("nan"))]
     [1, -2, 19.9, None, None, None, None]
@@ -156,5 +156,5 @@ def number_of(value: Any) -> int | float | None:
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a number: no truth, and neither infinite nor undefined."""
+    """Return whether a value is a number: no truth, and neither infinite nor undefined."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -40,7 +40,7 @@ def find_file(source: str) -> Path:
 
 
 def has_lines(path: Path) -> bool:
-    """Tell whether a file is read line by line."""
+    """Return whether a file is read line by line."""
     return ending(path) in LINES
 
 

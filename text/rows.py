@@ -225,7 +225,7 @@ def taking_turns(order: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def texts_of(rows: Dataset, column: str) -> list[str]:
-    """Give a column of texts; numbers are texts, too.
+    """Return a column of texts; numbers are texts, too.
 
     Raises:
         RowError: A row has none there.
@@ -238,7 +238,7 @@ def texts_of(rows: Dataset, column: str) -> list[str]:
 
 
 def values_of(rows: Dataset, column: str) -> Sequence[Any]:
-    """Give a column of anything; nothing may be missing.
+    """Return a column of anything; nothing may be missing.
 
     Raises:
         RowError: A row has no value there.
@@ -251,7 +251,7 @@ def values_of(rows: Dataset, column: str) -> Sequence[Any]:
 
 
 def lists_of(rows: Dataset, column: str, of: str) -> Sequence[list[Any]]:
-    """Give a column of lists, which may be empty.
+    """Return a column of lists, which may be empty.
 
     Args:
         rows: Have it.

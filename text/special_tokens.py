@@ -100,7 +100,7 @@ def target_language(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
 
 
 def around(encoded: BatchEncoding) -> tuple[list[int], list[int]]:
-    """Give the ids that a fast tokenizer has put before a text and behind it."""
+    """Return the ids that a fast tokenizer has put before a text and behind it."""
     encoding = (encoded.encodings or [])[0]
     of_text = [place for place, number in enumerate(encoding.sequence_ids) if number is not None]
     return encoding.ids[: min(of_text, default=0)], encoding.ids[max(of_text, default=-1) + 1 :]
@@ -126,7 +126,7 @@ def sentinel_ids(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
 
 
 def named_token_ids(tokenizer: PreTrainedTokenizerBase, names: Sequence[str], needed_by: str) -> np.ndarray:
-    """Give the ids of special tokens that have names and no role (K,), or say who misses one."""
+    """Return the ids of special tokens that have names and no role (K,), or say who misses one."""
     special = {token.content: idx for idx, token in tokenizer.added_tokens_decoder.items() if token.special}
     if missing := [name for name in names if name not in special]:
         raise ValueError(

@@ -74,7 +74,7 @@ def table_rows(lines: Iterator[tuple[int, str]], delimiter: str, limit: Limit) -
 
 
 def is_blank(fields: list[str]) -> bool:
-    """Tell whether a row is none: a blank line, or several fields with nothing in them."""
+    """Return whether a row is none: a blank line, or several fields with nothing in them."""
     return len(fields) != 1 and not any(fields)
 
 
@@ -152,7 +152,7 @@ class Lookahead(Iterator[str]):
 
 
 def is_row(line: str, delimiter: str, names: int) -> bool:
-    """Tell whether a line of a table of several columns is a whole row."""
+    """Return whether a line of a table of several columns is a whole row."""
     try:
         return names > 1 and len(next(csv.reader([line], delimiter=delimiter, strict=True), [])) == names
     except csv.Error:
@@ -160,7 +160,7 @@ def is_row(line: str, delimiter: str, names: int) -> bool:
 
 
 def has_loose_quote(text: str, delimiter: str) -> bool:
-    r"""Tell whether a row has a quote inside a text that none encloses, which RFC 4180 forbids.
+    r"""Return whether a row has a quote inside a text that none encloses, which RFC 4180 forbids.
 
     >>> [has_loose_quote(text, ",") for text in ('5" pipe,1', 'end.",1', '"a, ""b,",1', "plain")]
     [True, True, False, False]
@@ -182,7 +182,7 @@ def delimiter_of(file: Path, header: str, columns: Sequence[str]) -> str:
 
 
 def find_delimiter(header: str, columns: Sequence[str]) -> str:
-    r"""Give the first delimiter by which a line has all columns, or else the one that makes most fields.
+    r"""Return the first delimiter by which a line has all columns, or else the one that makes most fields.
 
     >>> [find_delimiter(line, ["text"]) for line in ("text,n", "text;n", "text\tn", "n;body", "text")]
     [',', ';', '\t', ';', ',']

@@ -451,7 +451,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
 
 
 def frame_ids(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """Give the ids that open and close a text: [CLS] and [SEP], else bos and eos, else nothing."""
+    """Return the ids that open and close a text: [CLS] and [SEP], else bos and eos, else nothing."""
     opening = tokenizer.bos_token_id if tokenizer.cls_token_id is None else tokenizer.cls_token_id
     closing = tokenizer.eos_token_id if tokenizer.sep_token_id is None else tokenizer.sep_token_id
     return [[] if token is None else [token] for token in (opening, closing)]  # pyright: ignore[reportReturnType]

@@ -55,7 +55,7 @@ digits, or to both."""
 
 @cache
 def classes() -> np.ndarray:
-    """Give the class of every code point (0x110000,), uint8."""
+    """Return the class of every code point (0x110000,), uint8."""
     of = {category: kind for kind, categories in CATEGORIES.items() for category in categories}
     codes = range(0x110000)
     table = np.fromiter((of.get(unicodedata.category(chr(code)), OTHER) for code in codes), np.uint8)
@@ -109,7 +109,7 @@ def _joins(kinds: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def word_starts(text: str, starts: np.ndarray) -> np.ndarray:
-    """Tell which tokens begin a word (N,), given the character of `text` with which each begins (N,).
+    """Return which tokens begin a word (N,), given the character of `text` with which each begins (N,).
 
     A token belongs to the word of its first character that is no space; spaces belong to what follows them,
     and line ends are words.
@@ -120,7 +120,7 @@ def word_starts(text: str, starts: np.ndarray) -> np.ndarray:
 
 
 def token_spans(offsets: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Give the first character of each token, and the one behind its last (N,).
+    """Return the first character of each token, and the one behind its last (N,).
 
     Byte-level tokenizers may leave spaces out of the offsets that they tell (RoBERTa's and GPT-NeoX's do), so
     that tokens of nothing else are empty. These hold what stands between the token before them and their end.

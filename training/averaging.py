@@ -53,7 +53,7 @@ class WeightAverage:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Give the model these weights for a while."""
+        """Yield the model these weights for a while."""
         self.exchange()
         try:
             yield
@@ -74,7 +74,7 @@ def own_weights(model: nn.Module) -> list[Tensor]:
 
 
 def moving_share(decay: float, step: int) -> float:
-    """Give the way that a moving average without bias goes after a step, counted from 1."""
+    """Return the way that a moving average without bias goes after a step, counted from 1."""
     return (1 - decay) / (1 - decay**step)
 
 

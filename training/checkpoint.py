@@ -311,12 +311,12 @@ def _criterion(checkpoint: Path) -> float:
 
 
 def was_due(checkpoint: Path) -> bool:
-    """Tell whether a checkpoint was due by the recipe, and not left by a signal or an earlier end."""
+    """Return whether a checkpoint was due by the recipe, and not left by a signal or an earlier end."""
     return read_state(checkpoint).get("is_due", True)
 
 
 def holds_mean(checkpoint: Path, number: int) -> bool:
-    """Tell whether a checkpoint has the mean of the weights of so many checkpoints."""
+    """Return whether a checkpoint has the mean of the weights of so many checkpoints."""
     averaged = read_state(checkpoint)["recipe"]["training"].get("average_checkpoints")
     return (checkpoint / FILES[MEAN]).exists() and averaged == number
 

@@ -163,7 +163,7 @@ def disagreement(
 
 
 def gradient(model: nn.Module, objective: Objective, batch: Batch, accelerator: Accelerator) -> Tensor:
-    """Give the gradient of a batch's losses, of all parameters in one vector."""
+    """Return the gradient of a batch's losses, of all parameters in one vector."""
     with accelerator.autocast():
         losses = objective.losses(model, batch)
     torch.stack([*losses.values()]).sum().backward()

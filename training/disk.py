@@ -158,7 +158,7 @@ def reason_of(error: BaseException | None, path: Path) -> int | None:
 
 
 def is_missing_below(path: Path, missing: object) -> bool:
-    """Tell whether the folder is gone that something was to be written in, at, beside or below a path."""
+    """Return whether the folder is gone that something was to be written in, at, beside or below a path."""
     if not isinstance(missing, str | Path):
         return not path.absolute().parent.exists()
     path, folder = path.absolute(), Path(missing).absolute().parent

@@ -97,7 +97,7 @@ def changes(earlier: dict[str, Any], present: dict[str, Any]) -> list[str]:
 
 
 def flat(data: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """Give nested dictionaries as one, with dotted keys."""
+    """Return nested dictionaries as one, with dotted keys."""
     result: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, dict):

@@ -140,19 +140,19 @@ def tell_of_left_out(left_out: Iterable[LeftOut], text: str) -> None:
 
 
 def pick(examples: Examples, indices: np.ndarray) -> Sequence[Example]:
-    """Give the examples at `indices` (S,), all at once where that is possible."""
+    """Return the examples at `indices` (S,), all at once where that is possible."""
     if isinstance(examples, PackableExamples):
         return examples.pack(indices)
     return [examples[int(index)] for index in indices]
 
 
 def has_field(examples: Sequence[Example], name: str) -> bool:
-    """Tell whether examples, which all have the same fields, have this one."""
+    """Return whether examples, which all have the same fields, have this one."""
     return name in (examples.makers if isinstance(examples, PackedExamples) else examples[0])
 
 
 def gather(examples: Sequence[Example], name: str) -> Ragged:
-    """Give a field of all examples, end to end."""
+    """Return a field of all examples, end to end."""
     if isinstance(examples, PackedExamples):
         return examples.makers[name]()
     return ragged([example[name] for example in examples])

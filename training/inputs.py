@@ -86,7 +86,7 @@ def identity(path: Path) -> tuple[int, int, str]:
 
 
 def files_of(path: Path, is_searched: bool) -> Iterator[Path]:
-    """Give a path and, if it is a folder, the links in it.
+    """Yield a path and, if it is a folder, the links in it.
 
     Args:
         path: What is read.
@@ -105,12 +105,12 @@ def files_of(path: Path, is_searched: bool) -> Iterator[Path]:
 
 
 def is_above(folder: Path, parent: str) -> bool:
-    """Tell whether a link leads to a folder that it lies in."""
+    """Return whether a link leads to a folder that it lies in."""
     return folder.is_symlink() and Path(parent).resolve().is_relative_to(folder.resolve())
 
 
 def places(path: Path) -> Iterator[Path]:
-    """Give every link on the way to a path, each in its real folder, and what the path leads to."""
+    """Yield every link on the way to a path, each in its real folder, and what the path leads to."""
     place, rest, links = Path(path.anchor or Path.cwd()).resolve(), list(path.parts[bool(path.anchor) :]), 0
     while rest:
         part = rest.pop(0)

@@ -38,7 +38,7 @@ class Interruption:
             raise BrokenOff
 
     def is_heard(self, accelerator: Accelerator, step: int) -> bool:
-        """Tell whether any process was signalled to stop, in the same step on all of them."""
+        """Return whether any process was signalled to stop, in the same step on all of them."""
         is_asked = self.name is not None
         if accelerator.num_processes == 1:
             return is_asked

@@ -144,7 +144,7 @@ def lock(descriptor: int, what: str, *, shared: bool = False) -> bool:
 
 
 def is_held_elsewhere(file: Path) -> bool:
-    """Tell whether another process holds the lock that a file stands for."""
+    """Return whether another process holds the lock that a file stands for."""
     file = file.absolute().parent.resolve() / file.name
     if file in HELD or fcntl is None:
         return False
@@ -159,7 +159,7 @@ def is_held_elsewhere(file: Path) -> bool:
 
 
 def is_abandoned(file: Path) -> bool:
-    """Tell whether the holder of a lock is certain to be gone."""
+    """Return whether the holder of a lock is certain to be gone."""
     if fcntl is None or file.absolute().parent.resolve() / file.name in HELD:
         return False
     try:
@@ -206,7 +206,7 @@ def own_name() -> dict[str, str | int]:
 
 
 def holder(file: Path) -> str:
-    """Say in words who holds a lock."""
+    """Describe in words who holds a lock."""
     try:
         told = json.loads(file.read_text(encoding="utf-8")) if file not in HELD else own_name()
         return f"process {told['pid']} on {told['host']} ({told['command']}) since {told['since']}"

@@ -83,7 +83,7 @@ class Progress:
             self.evaluations_since += 1
 
     def is_stuck(self, patience: int | None) -> bool:
-        """Tell whether as many evaluations as `patience` gave nothing better, if there is a limit."""
+        """Return whether as many evaluations as `patience` gave nothing better, if there is a limit."""
         return patience is not None and self.evaluations_since >= patience
 
     def state_dict(self) -> dict[str, int | float | str | None]:

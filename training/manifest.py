@@ -24,7 +24,7 @@ def write_manifest(folder: Path) -> None:
 
 
 def find_damage(folder: Path, *, contents: bool = True) -> str | None:
-    """Say what is wrong with a folder that has, or should have, a manifest; `None` if it is whole.
+    """Describe what is wrong with a folder that has, or should have, a manifest; `None` if it is whole.
 
     Args:
         folder: Whose files are compared with the manifest.

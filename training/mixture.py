@@ -72,7 +72,7 @@ class MixedPick(Sequence[Example]):
         return self.examples[int(self.indices[index])]
 
     def by_component(self) -> Iterator[tuple[int, Sequence[Example]]]:
-        """Give the examples of each objective that has some, with the objective's number."""
+        """Yield the examples of each objective that has some, with the objective's number."""
         components = self.examples.components[self.indices]
         for component in np.unique(components):
             own = self.examples.indices[self.indices[components == component]]
@@ -150,7 +150,7 @@ class MixedObjective(Objective):
         return [names[term] for objective, names in parts for term in objective.scored]
 
     def at(self, progress: float) -> "MixedObjective":
-        """Give the mixture at a point of a run."""
+        """Return the mixture at a point of a run."""
         return MixedObjective([objective.at(progress) for objective in self.objectives], self.shares)
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
@@ -204,7 +204,7 @@ def unused(term: str, names: Container[str]) -> str:
 
 
 def grouped(examples: Sequence[Example]) -> Iterator[tuple[int, Sequence[Example]]]:
-    """Give the examples of each objective that has some, in the order of the objectives' numbers."""
+    """Yield the examples of each objective that has some, in the order of the objectives' numbers."""
     if isinstance(examples, MixedPick):
         yield from examples.by_component()
         return

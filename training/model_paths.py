@@ -8,7 +8,7 @@ RUNS = "runs"
 
 
 def is_path(name: str) -> bool:
-    """Tell whether a model's name can be no repository on the Hub: its form is not `owner/name`.
+    """Return whether a model's name can be no repository on the Hub: its form is not `owner/name`.
 
     >>> [is_path(name) for name in ("gpt2", "me/gpt2", "runs/gpt2", "./gpt2", "models/gpt2/model")]
     [False, False, True, True, True]

@@ -86,7 +86,7 @@ class Muon(Optimizer):
         torch._foreach_add_(weights, moves, alpha=-size)  # pyright: ignore[reportPrivateImportUsage]
 
     def _remembered(self, name: str, matrices: list[Tensor], columns: int | None = None) -> list[Tensor]:
-        """Give what is remembered of matrices, as wide as they are or of some columns: zeros at first."""
+        """Return what is remembered of matrices, as wide as they are or of some columns: zeros at first."""
         for matrix in matrices:
             if name not in self.state[matrix]:
                 self.state[matrix][name] = torch.zeros_like(matrix.narrow(1, 0, columns or matrix.shape[1]))

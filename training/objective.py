@@ -62,7 +62,7 @@ class Objective(ABC):
         return [self.collate(examples, rng)]
 
     def at(self, progress: float) -> "Objective":
-        """Give the objective as it is at a point of a run, from 0 (its begin) to 1 (its end).
+        """Return the objective as it is at a point of a run, from 0 (its begin) to 1 (its end).
 
         Most never change. Evaluation uses the objective of the end, so that all scores of a run can be
         compared.
@@ -107,7 +107,7 @@ def on_device(batch: Batch, device: torch.device) -> Batch:
 
 
 def has_example(batch: Batch) -> Tensor:
-    """Tell which sequences of a batch have an example, and are no filling, (S,)."""
+    """Return which sequences of a batch have an example, and are no filling, (S,)."""
     return batch[INDEX].to(batch["cu_seq_lens_q"].device, non_blocking=True) != IGNORE
 
 

@@ -176,7 +176,7 @@ def depths_of(model: nn.Module) -> dict[int, int]:
 
 
 def has_fused_kernel(model: nn.Module) -> bool:
-    """Tell whether torch updates all of the model's parameters in one kernel."""
+    """Return whether torch updates all of the model's parameters in one kernel."""
     devices = {parameter.device.type for parameter in model.parameters()}
     return devices <= {"cpu", "cuda"} and all(torch.is_floating_point(p) for p in model.parameters())
 

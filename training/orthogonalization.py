@@ -100,7 +100,7 @@ def newton_schulz(matrices: Tensor) -> Tensor:
 
 
 def pieces(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Give tensors, or the pieces of them that this process holds; they share memory."""
+    """Return tensors, or the pieces of them that this process holds; they share memory."""
     return [each.to_local() if isinstance(each, DTensor) else each for each in tensors]
 
 

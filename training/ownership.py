@@ -76,12 +76,12 @@ def share(folder: Path, files: Iterable[str]) -> None:
 
 
 def is_ours(folder: Path) -> bool:
-    """Tell whether a run of ours has left a list of what it wrote in a folder."""
+    """Return whether a run of ours has left a list of what it wrote in a folder."""
     return read(folder) is not None
 
 
 def is_unfinished(name: str, names: Iterable[str]) -> bool:
-    """Tell whether a killed run left this while it wrote or deleted something of these names."""
+    """Return whether a killed run left this while it wrote or deleted something of these names."""
     return any(fnmatch(name, pattern.format(each)) for each in (*names, OWN) for pattern in UNFINISHED)
 
 
@@ -141,7 +141,7 @@ def owned(folder: Path, names: Sequence[str]) -> set[str]:
 
 
 def is_list(name: str) -> bool:
-    """Tell whether a file is the list of a folder, by its name."""
+    """Return whether a file is the list of a folder, by its name."""
     return Path(name).name == OWN
 
 

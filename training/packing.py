@@ -172,12 +172,12 @@ def slice_sequences(batch: Batch, first: int, last: int) -> Batch:
 
 
 def is_stream(name: str, value: Tensor) -> bool:
-    """Tell whether a tensor of a batch lies along its tokens, or has one entry per sequence."""
+    """Return whether a tensor of a batch lies along its tokens, or has one entry per sequence."""
     return name.startswith("cu_seq_lens_") or value.dim() == 2
 
 
 def stream_of(name: str) -> str:
-    """Tell which bounds a token stream follows: `q`, the decoder's, or `k`, the encoder's."""
+    """Return which bounds a token stream follows: `q`, the decoder's, or `k`, the encoder's."""
     return "q" if name == "labels" or name.startswith("decoder_") else "k"
 
 

@@ -87,7 +87,7 @@ def join_processes() -> PartialState:
 
 
 def computes_on_cpu() -> bool:
-    """Tell whether there is no accelerator, or none that is to be used."""
+    """Return whether there is no accelerator, or none that is to be used."""
     return parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available()
 
 
@@ -110,12 +110,12 @@ def forget_earlier_run(precision: Precision) -> None:
 
 
 def precision_of(accelerator: Accelerator | AcceleratorState) -> Precision:
-    """Give the format that an accelerator computes in."""
+    """Return the format that an accelerator computes in."""
     return "fp32" if accelerator.mixed_precision == "no" else accelerator.mixed_precision
 
 
 def choose_precision(wanted: str, device: torch.device) -> Precision:
-    """Give the format to compute in; `auto` takes bf16 where the device is faster in it.
+    """Return the format to compute in; `auto` takes bf16 where the device is faster in it.
 
     Raises:
         ValueError: The device does not compute in the wanted format.
@@ -133,7 +133,7 @@ def choose_precision(wanted: str, device: torch.device) -> Precision:
 
 @cache
 def has_bfloat16(device: torch.device) -> bool:
-    """Tell whether the device multiplies bfloat16 numbers by itself, and faster than float32.
+    """Return whether the device multiplies bfloat16 numbers by itself, and faster than float32.
 
     That is said of no GPU of Apple's: their cores compute both formats at the same rate. CPUs with the
     instructions differ: AMD's and those with AMX multiply twice as fast, Intel's with AVX-512 alone half as

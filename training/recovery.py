@@ -141,7 +141,7 @@ def require_resumable(checkpoint: Path, present: dict[str, Any]) -> None:
 
 
 def stages_before(step: int, stages: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
-    """Give the parts of a recipe's stages that lie in the first steps of a run.
+    """Return the parts of a recipe's stages that lie in the first steps of a run.
 
     >>> stages_before(30, [{"steps": 20, "tokens_per_step": 100}, {"steps": 20, "tokens_per_step": 200}])
     [{'steps': 20, 'tokens_per_step': 100}, {'steps': 10, 'tokens_per_step': 200}]

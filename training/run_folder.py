@@ -153,7 +153,7 @@ class RunFolder:
                 )
 
     def replaces(self, overwrite: bool) -> bool:
-        """Tell whether there is an earlier run, and the user wants it replaced."""
+        """Return whether there is an earlier run, and the user wants it replaced."""
         return overwrite and is_ours(self.folder)
 
     def require_unused(self, allowed: Sequence[str], *, overwrite: bool) -> None:

@@ -125,7 +125,7 @@ def rise(n: int, warmup: int) -> float:
 
 
 def part(n: int, start: int, steps: int) -> float:
-    """Tell which part of the updates after `start` is over: 0 until `start`, 1 just after the run."""
+    """Return which part of the updates after `start` is over: 0 until `start`, 1 just after the run."""
     return min(max(n - start, 0) / (steps + 1 - start), 1.0)
 
 

@@ -65,7 +65,7 @@ def prepare_model(model: nn.Module, accelerator: Accelerator) -> nn.Module:
 
 
 def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin | None:
-    """Give what accelerate was told about sharing models out; `None` if processes hold copies.
+    """Return what accelerate was told about sharing models out; `None` if processes hold copies.
 
     Raises:
         ValueError: It asks for FSDP's first version, or for what does not go with sharing out.
@@ -87,7 +87,7 @@ def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin 
 
 
 def processes_of(accelerator: Accelerator) -> DeviceMesh:
-    """Give all processes, as DTensors name them."""
+    """Return all processes, as DTensors name them."""
     return init_device_mesh(accelerator.device.type, (accelerator.num_processes,))
 
 
@@ -107,7 +107,7 @@ def settle(model: nn.Module, objective: Objective, step: Step, accelerator: Acce
 
 
 def no_gradient(model: nn.Module) -> Tensor:
-    """Give a zero that has a gradient of zero for every trainable parameter.
+    """Return a zero that has a gradient of zero for every trainable parameter.
 
     Processes exchange gradients when the last backward pass has reached every parameter, and the batches of a
     mixture of objectives need not reach all heads.
@@ -127,12 +127,12 @@ def whole_parts(model: nn.Module) -> list[nn.Module]:
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Tell whether a prepared model is shared out in pieces."""
+    """Return whether a prepared model is shared out in pieces."""
     return isinstance(model, FSDPModule)
 
 
 def largest(number: int, model: nn.Module) -> int:
-    """Give the largest number of all processes, where they compute together: each pass gathers weights."""
+    """Return the largest number of all processes, where they compute together: each pass gathers weights."""
     if not is_sharded(model):
         return number
     shared = torch.tensor(number, device=next(model.parameters()).device)
@@ -167,7 +167,7 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def whole_weights(model: nn.Module, accelerator: Accelerator) -> dict[str, Tensor]:
-    """Give the whole weights by name, to the main process and on the CPU if they are in pieces.
+    """Return the whole weights by name, to the main process and on the CPU if they are in pieces.
 
     Tied weights are one tensor under several names. Every process calls this; the others get nothing.
     """
@@ -209,7 +209,7 @@ def load_whole_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def whole_optimizer_state(optimizer: Optimizer, accelerator: Accelerator) -> dict[str, Any]:
-    """Give an optimizer's whole state, to the main process; every process calls this."""
+    """Return an optimizer's whole state, to the main process; every process calls this."""
     state = optimizer.state_dict()
     moments = {
         index: {name: _to_main(value, accelerator) for name, value in values.items()}

@@ -54,7 +54,7 @@ class NonFiniteSteps:
             inner.step()
 
     def count(self, number: int, step: Step, metrics: dict[str, Tensor]) -> int:
-        """Give how many steps were skipped since the last reading; in steps without a reading, 0.
+        """Return how many steps were skipped since the last reading; in steps without a reading, 0.
 
         Args:
             number: Steps of the run so far.

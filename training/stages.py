@@ -238,7 +238,7 @@ class StagedSteps(Iterator[Step]):
         self.steps = self._all(stages, step, DataCursor(*start))
 
     def __next__(self) -> Step:
-        """Give the next step; raises as `PrefetchLoader` does."""
+        """Return the next step; raises as `PrefetchLoader` does."""
         return next(self.steps)
 
     def close(self) -> None:

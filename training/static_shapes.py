@@ -70,7 +70,7 @@ class Load:
         return cls(tokens, sequence_lengths(batch), counts)
 
     def __getitem__(self, chosen: np.ndarray | slice) -> "Load":
-        """Give the load of some sequences."""
+        """Return the load of some sequences."""
         tokens = {stream: own[chosen] for stream, own in self.tokens.items()}
         return Load(tokens, self.lengths[chosen], self.positions[chosen])
 
@@ -144,7 +144,7 @@ class Shape:
         return [*self.tokens.values()] if self.has_two_streams else [self.tokens["q"]]
 
     def holds(self, load: Load) -> bool:
-        """Tell whether sequences fit into a micro-batch of this size, and the filling beside them."""
+        """Return whether sequences fit into a micro-batch of this size, and the filling beside them."""
         room = self.sequences - len(load.positions)
         return int(load.positions.sum()) <= self.positions and all(
             load.tokens[stream].max(initial=0) <= self.longest[stream]
@@ -153,7 +153,7 @@ class Shape:
         )
 
     def widened(self, load: Load) -> "Shape":
-        """Give this size, or a larger one of few that holds sequences."""
+        """Return this size, or a larger one of few that holds sequences."""
         if self.holds(load):
             return self
         tokens, longest = dict(self.tokens), dict(self.longest)
@@ -169,12 +169,12 @@ class Shape:
 
 
 def wants_graphs(wanted: bool | Literal["auto"], device: torch.device) -> bool:
-    """Tell whether a device is to compile its steps; `auto`: CUDA devices are."""
+    """Return whether a device is to compile its steps; `auto`: CUDA devices are."""
     return device.type == "cuda" if wanted == "auto" else wanted
 
 
 def rounded(number: float) -> int:
-    """Give the next multiple of `MULTIPLE`."""
+    """Return the next multiple of `MULTIPLE`."""
     return int(-(-number // MULTIPLE)) * MULTIPLE
 
 

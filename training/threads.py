@@ -57,7 +57,7 @@ def read_thread_times() -> ThreadTimes:
 
 
 def waiting_shares(before: ThreadTimes, after: ThreadTimes, seconds: float) -> list[float]:
-    """Give the share of their time that threads had to wait, for each that took part in the computation.
+    """Return the share of their time that threads had to wait, for each that took part in the computation.
 
     Args:
         before: Times at the beginning of an interval.
@@ -91,7 +91,7 @@ class ThreadPolicy:
         self.has_just_grown = False
 
     def decide(self, contended: int, seconds: float) -> int:
-        """Give the number of threads for the next interval, between 1 and `most`.
+        """Return the number of threads for the next interval, between 1 and `most`.
 
         Args:
             contended: How many threads waited for more than `CONTENDED` of their time in the last one.

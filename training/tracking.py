@@ -48,7 +48,7 @@ class SparseLines:
         self.steps, self.most, self.num_shown = steps, most, -1
 
     def is_due(self, step: int) -> bool:
-        """Tell whether a line of this step is to be shown; a run's first and last ones always are."""
+        """Return whether a line of this step is to be shown; a run's first and last ones always are."""
         due = step * self.most // self.steps
         if due <= self.num_shown and step < self.steps:
             return False
@@ -307,7 +307,7 @@ def rewind(path: Path, step: int) -> None:
 
 
 def peak_memory(device: torch.device) -> float:
-    """Give the most memory in use so far, in MiB: a GPU's tensors, or the process's resident pages."""
+    """Return the most memory in use so far, in MiB: a GPU's tensors, or the process's resident pages."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     status = Path("/proc/self/status")

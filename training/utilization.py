@@ -84,11 +84,11 @@ class Utilization:
     """Floating-point operations per second that one process's device can do."""
 
     def share(self, tokens_per_second: float) -> float:
-        """Give the share of the peak that a device's speed is."""
+        """Return the share of the peak that a device's speed is."""
         return self.flops_per_token * tokens_per_second / self.peak_flops
 
     def raised(self, tokens_per_second: float, measured: float) -> "Utilization":
-        """Give the same with a peak that a speed does not exceed.
+        """Return the same with a peak that a speed does not exceed.
 
         A peak that was measured while other programs used the machine is too low, and the run shows it. The
         new peak is the largest of the old one, another measurement, and the speed of the run itself.

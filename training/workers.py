@@ -69,7 +69,7 @@ class Items(Protocol[Item]):
 def choose_workers(
     wanted: int | Literal["auto"], accelerator: Accelerator, *, is_stream: bool = False
 ) -> int:
-    """Give the number of workers of each process; `auto`: as many as keep a CUDA device from waiting.
+    """Return the number of workers of each process; `auto`: as many as keep a CUDA device from waiting.
 
     They take the cores that the processes of a machine leave free, one for each aside, up to `MOST_WORKERS`;
     a single one has a stream, which all would read and tokenize as a whole. A CPU needs its cores itself.
@@ -181,7 +181,7 @@ class _Attempts(Dataset):
         return item
 
     def describe(self, workers: Sequence[BaseProcess]) -> str:
-        """Say what workers were at."""
+        """Describe what workers were at."""
         pids = [worker.pid for worker in workers]
         places = [(pid, DataCursor(*numbers)) for pid, *numbers in self.at.tolist()]
         cursors = [cursor for pid, cursor in places if pid in pids and cursor.epoch >= 0]
@@ -229,7 +229,7 @@ def leaving_no_workers() -> Iterator[None]:
 
 
 def _cause(worker: BaseProcess) -> str:
-    """Say what a process died of."""
+    """Describe what a process died of."""
     code = worker.exitcode or 0
     if code == UNSENT:
         return "it had no memory to send what it had prepared; /dev/shm may be full"

@@ -27,7 +27,7 @@ def only(architecture, *names: str):
 
 
 def cells(line: str) -> list[str]:
-    """Give the cells of a row."""
+    """Return the cells of a row."""
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 

@@ -73,7 +73,7 @@ VALUES = st.recursive(
 
 
 def changed(data: dict, key: str, value) -> dict:
-    """Give data with another value under a dotted key."""
+    """Return data with another value under a dotted key."""
     first, _, rest = key.partition(".")
     inside = data.get(first)
     return data | {first: changed(inside if isinstance(inside, dict) else {}, rest, value) if rest else value}
@@ -86,7 +86,7 @@ def test_keys_are_those_of_the_recipe():
 
 
 def refusal(action: Callable[..., object], *arguments) -> str:
-    """Give the line that an action is refused with; nothing if it is done."""
+    """Return the line that an action is refused with; nothing if it is done."""
     try:
         action(*arguments)
     except ValueError as error:

@@ -153,7 +153,7 @@ class Setup:
         return Distillation(self.base, base_weight, losses, teacher)
 
     def learner(self, objective: Distillation, **arguments: Any) -> Learner:
-        """Give the student as it is trained."""
+        """Return the student as it is trained."""
         return Learner(self.student, objective.needs, **arguments)
 
 

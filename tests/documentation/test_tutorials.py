@@ -74,7 +74,7 @@ def run_line(line: str, output: io.StringIO) -> None:
 
 
 def checkpoint() -> str:
-    """Give the folder of the packaged checkpoint."""
+    """Return the folder of the packaged checkpoint."""
     package = find_spec(PACKAGE)
     assert package is not None
     assert package.submodule_search_locations

@@ -121,7 +121,7 @@ def member(request) -> str:
 
 @pytest.fixture(scope="session")
 def layouts() -> dict[str, dict]:
-    """Give the fields of all layouts by their names."""
+    """Return the fields of all layouts by their names."""
     return LAYOUTS
 
 
@@ -145,13 +145,13 @@ def build() -> Callable[..., PreTrainedModel]:
 
 @pytest.fixture
 def tokenizer() -> PreTrainedTokenizerFast:
-    """Give a tokenizer of words, which frames sentences as BERT does."""
+    """Return a tokenizer of words, which frames sentences as BERT does."""
     return build_tokenizer()
 
 
 @pytest.fixture
 def pair_tokenizer() -> PreTrainedTokenizerFast:
-    """Give the same for an encoder, which tells the two texts of a pair apart by their segments."""
+    """Return the same for an encoder, which tells the two texts of a pair apart by their segments."""
     return build_tokenizer(model_input_names=["input_ids", "token_type_ids", "attention_mask"])
 
 
@@ -176,7 +176,7 @@ def build_tokenizer(**options) -> PreTrainedTokenizerFast:
 
 @pytest.fixture
 def writer(tokenizer) -> PreTrainedTokenizerFast:
-    """Give the same tokenizer for a decoder: no frame, since a prompt goes on, and pads on the left."""
+    """Return the same tokenizer for a decoder: no frame, since a prompt goes on, and pads on the left."""
     tokenizer.backend_tokenizer.post_processor = processors.Sequence([])
     tokenizer.padding_side = "left"
     return tokenizer
@@ -184,7 +184,7 @@ def writer(tokenizer) -> PreTrainedTokenizerFast:
 
 @pytest.fixture
 def texts() -> list[str]:
-    """Give sentences of different lengths."""
+    """Return sentences of different lengths."""
     return list(TEXTS)
 
 
@@ -221,7 +221,7 @@ def pad(tokenizer):
 
 @pytest.fixture
 def saved(tmp_path, build, tokenizer) -> Callable[..., Path]:
-    """Give the function that saves a small model with its tokenizer, and says where."""
+    """Return the function that saves a small model with its tokenizer, and says where."""
 
     def save(model: str | type[PreTrainedModel], tokenizer=tokenizer, **fields) -> Path:
         for part in (build(model, **fields), tokenizer):
@@ -233,13 +233,13 @@ def saved(tmp_path, build, tokenizer) -> Callable[..., Path]:
 
 @pytest.fixture
 def prompt() -> Tensor:
-    """Give seven tokens, (1, 7)."""
+    """Return seven tokens, (1, 7)."""
     return torch.tensor([[2, 17, 90, 33, 61, 8, 50]])
 
 
 @pytest.fixture(scope="session")
 def batch_for() -> Callable[..., dict[str, Tensor]]:
-    """Give the function that makes what a member reads: ids and a mask (B, T), and perhaps targets."""
+    """Return the function that makes what a member reads: ids and a mask (B, T), and perhaps targets."""
 
     def batch_for(member: str, size: int = 2, length: int = 7) -> dict[str, Tensor]:
         ids = torch.randint(5, 100, (size, length), generator=torch.Generator().manual_seed(length))
@@ -253,13 +253,13 @@ def batch_for() -> Callable[..., dict[str, Tensor]]:
 
 @pytest.fixture
 def next_scores() -> Callable[..., Tensor]:
-    """Give the function that scores what may follow, in one pass over everything: (B, V)."""
+    """Return the function that scores what may follow, in one pass over everything: (B, V)."""
     return scores_of_next
 
 
 @pytest.fixture
 def write() -> Callable[..., Tensor]:
-    """Give the function that generates by the definition."""
+    """Return the function that generates by the definition."""
     return write_by_definition
 
 

@@ -11,7 +11,7 @@ CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
 def same(left, right) -> bool:
-    """Tell whether two models have the same weights, of the same types."""
+    """Return whether two models have the same weights, of the same types."""
     expected = right.state_dict()
     return all(
         value.dtype == expected[name].dtype and torch.equal(value, expected[name])

@@ -112,7 +112,7 @@ def kind(request) -> str:
 
 @pytest.fixture
 def make(kind, tokenizer, tmp_path) -> Callable[[], PreTrainedModel]:
-    """Give the function that builds a member, always with the same weights."""
+    """Return the function that builds a member, always with the same weights."""
 
     def make() -> PreTrainedModel:
         torch.manual_seed(0)

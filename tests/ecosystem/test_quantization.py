@@ -17,7 +17,7 @@ pytestmark = [
 
 
 def quantized(model: nn.Module) -> nn.Module:
-    """Give a quantized copy."""
+    """Return a quantized copy."""
     return quantize_dynamic(copy.deepcopy(model), {nn.Linear}, dtype=torch.qint8)
 
 

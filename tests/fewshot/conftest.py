@@ -144,7 +144,7 @@ MEMBERS |= {"bert": "encoder", "bart": "seq2seq", "t5": "seq2seq"}
 
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory) -> Callable[[str], Path]:
-    """Give the function that saves a tiny model by its name, once, and names the folder."""
+    """Return the function that saves a tiny model by its name, once, and names the folder."""
     folder, done = tmp_path_factory.mktemp("models"), {}
 
     def save(name: str) -> Path:
@@ -160,7 +160,7 @@ def saved(tmp_path_factory) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def subject(saved) -> Callable[[str], Subject]:
-    """Give the function that loads a tiny model to be asked."""
+    """Return the function that loads a tiny model to be asked."""
     loaded: dict[str, Subject] = {}
 
     def load(name: str) -> Subject:

@@ -90,7 +90,7 @@ def ask_tagger(folder: Path, rows: Sequence[Row], recipe: dict[str, Any]) -> lis
 
 
 def labels_of_words(words: Sequence[str], tokens: Any) -> list[str | None]:
-    """Give the label of each word, or nothing if no token is its own."""
+    """Return the label of each word, or nothing if no token is its own."""
     text, found = " ".join(words), dict[int, str]()
     for token in tokens:
         begin = token["start"] + (text[token["start"] : token["start"] + 1] == " ")
@@ -128,7 +128,7 @@ def ask_for_answers(folder: Path, rows: Sequence[Row], recipe: dict[str, Any]) -
 
 @torch.no_grad()
 def ask_for_choices(folder: Path, rows: Sequence[Row], recipe: dict[str, Any]) -> list[Any]:
-    """Give the probabilities of the choices, (K,)."""
+    """Return the probabilities of the choices, (K,)."""
     model = AutoModelForMultipleChoice.from_pretrained(folder).eval()
     tokenizer, found = AutoTokenizer.from_pretrained(folder), []
     for row in rows:
@@ -161,7 +161,7 @@ def ask_for_replies(folder: Path, rows: Sequence[Row], recipe: dict[str, Any]) -
 
 @torch.no_grad()
 def ask_for_vectors(folder: Path, rows: Sequence[Row], recipe: dict[str, Any]) -> list[Any]:
-    """Give the vectors of the queries, by sentence-transformers."""
+    """Return the vectors of the queries, by sentence-transformers."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(folder), device="cpu")

@@ -57,7 +57,7 @@ CLOSE = {"rel": 1e-4, "abs": 2e-5}
 
 @pytest.fixture(scope="session")
 def models_of_all(bases, tmp_path_factory) -> dict[str, Path]:
-    """Give a tiny model of every member, and a stock one, each with its tokenizer."""
+    """Return a tiny model of every member, and a stock one, each with its tokenizer."""
     folder = tmp_path_factory.mktemp("stock")
     sizes: dict[str, Any] = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2}
     torch.manual_seed(0)

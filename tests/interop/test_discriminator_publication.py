@@ -19,7 +19,7 @@ SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "nu
 
 
 def published(folder: Path) -> dict[str, bytes]:
-    """Give the contents of what would be sent."""
+    """Return the contents of what would be sent."""
     sources = {file.path: file.source for file in prepare(folder, "me/small").files}
     return {name: s if isinstance(s, bytes) else s.read_bytes() for name, s in sources.items()}
 

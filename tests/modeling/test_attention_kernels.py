@@ -87,7 +87,7 @@ def build(builder, member: str, implementation: str, mode: str, **options):
 
 
 def chosen(model, layout: str, mode: str) -> str:
-    """Say which kernels compute a forward pass."""
+    """Describe which kernels compute a forward pass."""
     without_cache = {"use_cache": False} if hasattr(model.config, "use_cache") else {}
     with torch.set_grad_enabled(mode.startswith("train")), seen_kernels() as seen:
         model(**inputs_of(layout), **without_cache, output_attentions=mode == "recorded" or None)

@@ -17,7 +17,7 @@ COMMON = ["similar", *READING]
 
 @contextmanager
 def stateless(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
-    """Give a model other weights for a while."""
+    """Yield a model other weights for a while."""
     earlier = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     model.load_state_dict(weights, strict=False)
     try:

@@ -146,7 +146,7 @@ def folder_of(tmp_path) -> Callable[..., Path]:
 
 @pytest.fixture
 def examined_model_of(folder_of) -> Callable[[str], ExaminedModel]:
-    """Give the function that loads such a model as the command does."""
+    """Return the function that loads such a model as the command does."""
 
     def examined_model_of(kind: str) -> ExaminedModel:
         return load_examined_model(str(folder_of(kind)))
@@ -156,7 +156,7 @@ def examined_model_of(folder_of) -> Callable[[str], ExaminedModel]:
 
 @pytest.fixture
 def complaints() -> Callable[[Path], dict[str, str]]:
-    """Give the function that examines a folder, and keeps the verdicts that are neither good nor void."""
+    """Return the function that examines a folder, and keeps the verdicts that are neither good nor void."""
 
     def complaints(folder: Path) -> dict[str, str]:
         findings = diagnose(str(folder)).findings
@@ -174,7 +174,7 @@ def complaints() -> Callable[[Path], dict[str, str]]:
 
 @pytest.fixture
 def edit_weights() -> Callable[[Path, Callable[[dict[str, Tensor]], None]], None]:
-    """Give the function that changes the tensors in a folder's file."""
+    """Return the function that changes the tensors in a folder's file."""
 
     def edit_weights(folder: Path, edit: Callable[[dict[str, Tensor]], None]) -> None:
         file = folder / "model.safetensors"
@@ -187,7 +187,7 @@ def edit_weights() -> Callable[[Path, Callable[[dict[str, Tensor]], None]], None
 
 @pytest.fixture
 def edit_json() -> Callable[..., None]:
-    """Give the function that changes fields of a JSON file."""
+    """Return the function that changes fields of a JSON file."""
 
     def edit_json(file: Path, **fields: Any) -> None:
         file.write_text(json.dumps(json.loads(file.read_text()) | fields))

@@ -38,7 +38,7 @@ def push(folder: Path, *options: str, repo: str = "me/small") -> int:
 
 
 def said(capsys, hub) -> str:
-    """Give what was printed, which never holds a token, by any stream."""
+    """Return what was printed, which never holds a token, by any stream."""
     printed = capsys.readouterr()
     assert not any(token in printed.out + printed.err for token in hub.owners)
     return printed.out + printed.err

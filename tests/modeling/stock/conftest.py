@@ -59,12 +59,12 @@ class Place:
 
     @property
     def value(self) -> Tensor:
-        """Give our parameter's value."""
+        """Return our parameter's value."""
         return self.view(self.parameter) * self.factor
 
     @property
     def gradient(self) -> Tensor:
-        """Give our parameter's gradient."""
+        """Return our parameter's gradient."""
         assert self.parameter.grad is not None
         return self.view(self.parameter.grad) / self.factor
 
@@ -217,13 +217,13 @@ def is_packed(request) -> bool:
 
 @pytest.fixture
 def sizes() -> dict[str, Any]:
-    """Give the sizes of our small models, in transformers' common names."""
+    """Return the sizes of our small models, in transformers' common names."""
     return dict(SIZES)
 
 
 @pytest.fixture
 def seq2seq_sizes() -> dict[str, Any]:
-    """Give the same sizes in the names of BART and Marian, without dropout."""
+    """Return the same sizes in the names of BART and Marian, without dropout."""
     return {
         "vocab_size": SIZES["vocab_size"],
         "d_model": SIZES["hidden_size"],

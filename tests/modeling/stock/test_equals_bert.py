@@ -147,7 +147,7 @@ def distilbert_classifier(sizes: dict[str, Any]):
 
 
 def kin_of_bert(prefix: str) -> dict[str, str]:
-    """Give BERT's table under another name, with the dense layer in the head."""
+    """Return BERT's table under another name, with the dense layer in the head."""
     table = {ours: stock.replace("bert.", f"{prefix}.", 1) for ours, stock in BERT.items()}
     return table | DENSE_HEAD
 

@@ -44,7 +44,7 @@ KINDS = {
 
 @pytest.fixture(params=KINDS)
 def fields(request, sizes) -> dict:
-    """Give what both configurations call by the same name."""
+    """Return what both configurations call by the same name."""
     layer_types, biases = KINDS[request.param]
     return sizes | IDS | biases | {"layer_types": layer_types, "num_hidden_layers": len(layer_types)}
 
