@@ -1,8 +1,7 @@
 """Checking of plain data against dataclasses, and errors that a reader can act on.
 
 Unknown keys are looked for here, not by pydantic: it would need every dataclass to forbid them, and it tells
-neither which key was meant nor, in a union, which keys the chosen member has. A dataclass whose fields have
-new names says so for one release: `RENAMED: ClassVar[Mapping[str, str]] = {"old": "new"}`.
+neither which key was meant nor, in a union, which keys the chosen member has.
 """
 
 import json
@@ -118,11 +117,8 @@ def _accepts_kind(cls: Any, data: dict[str, Any]) -> bool:
 
 
 def _remedy(path: Path, owners: list[Any], cls: Any) -> str:
-    """Say what an unknown key is called now, or which key was probably meant: one beside it, or elsewhere."""
+    """Describe which key was probably meant: one beside the unknown one, or elsewhere."""
     *above, key = map(str, path)
-    for owner in owners:
-        if (name := getattr(owner, "RENAMED", {}).get(key)) is not None:
-            return f"was renamed to {'.'.join([*above, name])}"
     siblings = list(dict.fromkeys(name for owner in owners for name in _hints(owner)))
     return f"unknown key; {_meant(above, key, siblings, cls)}"
 

@@ -14,9 +14,6 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
-RENAMED = "RENAMED"
-"""Attribute of a dataclass that maps old keys to new ones (`checking`)."""
-
 
 @cache
 def read_shape(module: str, name: str) -> Any:
@@ -34,8 +31,7 @@ def read_shape(module: str, name: str) -> Any:
     if not _is_dataclass(definition):
         return Any
     hints = {key: _hint(annotation, source) for source, key, annotation in _fields(where, definition)}
-    renamed = _renamed(definition, where)
-    return make_dataclass(name, list(hints.items()), namespace={RENAMED: renamed} if renamed else {})
+    return make_dataclass(name, list(hints.items()))
 
 
 def field_names(module: str, name: str) -> list[str]:
@@ -115,48 +111,6 @@ def _hint(annotation: ast.expr, module: str) -> Any:
             return tuple[_hint(element, module), ...]
         case _:
             return Any
-
-
-def _renamed(definition: ast.ClassDef, module: str) -> dict[str, str]:
-    """Return the new names of a class's keys; a base's are inherited."""
-    for node in definition.body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if any(isinstance(target, ast.Name) and target.id == RENAMED for target in targets):
-            return _mapping(node.value, module)  # pyright: ignore[reportAttributeAccessIssue]
-    for base in definition.bases:
-        found = _find(module, base.id) if isinstance(base, ast.Name) else None
-        if (
-            found is not None
-            and isinstance(found[1], ast.ClassDef)
-            and (names := _renamed(found[1], found[0]))
-        ):
-            return names
-    return {}
-
-
-def _mapping(expression: ast.expr, module: str) -> dict[str, str]:
-    """Return the value of a dictionary that is written out, named, or put together from such."""
-    match expression:
-        case ast.Dict(keys=keys, values=values):
-            pairs: dict[str, str] = {}
-            for key, value in zip(keys, values, strict=True):
-                entry = _mapping(value, module) if key is None else {_text(key): _text(value)}
-                pairs |= entry
-            return pairs
-        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _mapping(left, module) | _mapping(right, module)
-        case ast.Name(id=name) | ast.Attribute(value=ast.Name(id=name)):
-            found = _find(module, name)
-            if found is None:
-                return {}
-            where, meaning = found
-            return _renamed(meaning, where) if isinstance(meaning, ast.ClassDef) else _mapping(meaning, where)
-        case _:
-            return {}
-
-
-def _text(expression: ast.expr) -> str:
-    return str(ast.literal_eval(expression))
 
 
 def _is_dataclass(node: ast.ClassDef | ast.expr | None) -> TypeGuard[ast.ClassDef]:

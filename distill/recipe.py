@@ -7,10 +7,9 @@ A recipe has one of the two steps, or both; with both, the student of the first 
 second.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -83,8 +82,6 @@ class OnPolicyRecipe:
 @dataclass(frozen=True)
 class GeneralRecipe:
     """Distill a pretrained teacher on raw text."""
-
-    RENAMED: ClassVar[Mapping[str, str]] = {"signals": "losses"}
 
     teacher: str
     """Folder or Hub id of the teacher with its tokenizer: a Tercet model, or a stock one that Tercet can

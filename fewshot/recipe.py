@@ -5,10 +5,9 @@ prompting  demonstrations, and the scoring of answers              models   the 
 and optionally: contamination (a corpus that the models may have been trained on)
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -51,8 +50,6 @@ class DataRecipe:
 @dataclass(frozen=True)
 class PromptingRecipe:
     """Prompts and scoring (Brown et al., 2020, section 2)."""
-
-    RENAMED: ClassVar[Mapping[str, str]] = {"shots": "num_fewshot"}
 
     num_fewshot: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
     """Numbers of demonstrations, K; the report has a score for each."""
@@ -105,8 +102,6 @@ class ContaminationRecipe:
 @dataclass(frozen=True)
 class FewShotRecipe:
     """All settings of an evaluation."""
-
-    RENAMED: ClassVar[Mapping[str, str]] = {"asking": "prompting"}
 
     task: TaskRecipe
     """The task."""

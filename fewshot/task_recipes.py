@@ -4,9 +4,8 @@ A field called `context`, `answer`, `good`, ... is a template: `"{{ question }}\
 gives a list or a number is an expression without braces: `choices: choices`, `target: gold`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -36,8 +35,6 @@ class Common:
 @dataclass(frozen=True, kw_only=True)
 class Choosing(Common):
     """Fields of tasks that compare answers."""
-
-    RENAMED: ClassVar[Mapping[str, str]] = {"right": "target", "way": "normalization"}
 
     target: str
     """Expression: the index of the correct answer from 0, its name in `labels`, or its text."""
@@ -121,8 +118,6 @@ class CompletionRecipe(Common):
 @dataclass(frozen=True, kw_only=True)
 class GenerationRecipe(Common):
     """What does the model generate after a context?"""
-
-    RENAMED: ClassVar[Mapping[str, str]] = {"score": "metric"}
 
     kind: Literal["generation"]
     context: str

@@ -220,11 +220,6 @@ class Predictor:
 
     def __init__(self, folder: Path, device: torch.device, precision: str = "fp32"):
         self.task: Task = load_task(folder)
-        if MAX_LENGTH not in self.task.facts:
-            raise ValueError(
-                f"{folder} was made by an earlier version, which did not keep how many tokens of a row the "
-                "model reads: fine-tune it again"
-            )
         tokenizer = load_tokenizer(folder)
         if tokenizer is None:
             raise ValueError(f"{folder} has no tokenizer: name a fine-tuned model")

@@ -11,7 +11,6 @@ kind: classification        one label for a text, or for a pair of texts
       chat                  the assistant's turns of a dialogue (supervised fine-tuning of decoders)
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -38,8 +37,6 @@ class RowsRecipe:
     """The fields that name the columns which a model reads."""
     LABELS: ClassVar[tuple[str, ...]]
     """The fields that name the columns which it learns from, besides."""
-    RENAMED: ClassVar[Mapping[str, str]] = {"criterion": "metric_for_best_model"}
-    """Keys that have new names."""
 
     @property
     def input_columns(self) -> tuple[str, ...]:
@@ -178,7 +175,6 @@ class MultipleChoiceRecipe(RowsRecipe):
 
     INPUTS: ClassVar[tuple[str, ...]] = ("text", "choices")
     LABELS: ClassVar[tuple[str, ...]] = ("target",)
-    RENAMED: ClassVar[Mapping[str, str]] = {**RowsRecipe.RENAMED, "label": "target"}
 
     kind: Literal["multiple_choice"]
     text: str = "query"

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from datasets import Dataset
 from pydantic import TypeAdapter
@@ -116,11 +116,5 @@ def load_task(folder: Path) -> Task:
             "transformers.pipeline"
         )
     told = json.loads((folder / TASK).read_text(encoding="utf-8"))
-    recipe = TypeAdapter(TaskRecipe).validate_python(with_new_names(told["task"]))
+    recipe = TypeAdapter(TaskRecipe).validate_python(told["task"])
     return TASKS[type(recipe)](recipe, told["facts"])
-
-
-def with_new_names(task: dict[str, Any]) -> dict[str, Any]:
-    """Give what an earlier version wrote about a task with the names that its keys have now."""
-    names = next(kind.RENAMED for kind in TASKS if task["kind"] in get_args(get_type_hints(kind)["kind"]))
-    return {names.get(key, key): value for key, value in task.items()}

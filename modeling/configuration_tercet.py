@@ -34,7 +34,7 @@ NAMED_IF_SET = {
     "attention_random_seed": 0,
     "answer_head": "linear",
 }
-"""Fields that are saved only where they have another value than this, as in files of earlier versions."""
+"""Fields that are saved only where they have another value than this."""
 
 DECODER_FIELDS = (
     "num_hidden_layers",

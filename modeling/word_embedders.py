@@ -95,8 +95,7 @@ class ElmoEmbedder(WordEmbedder):
 
     def __init__(self, description: Mapping[str, Any]):
         super().__init__()
-        fields = without_token_ids(description)  # which folders of earlier versions have
-        self.model = TercetElmoModel(TercetElmoConfig.from_dict(fields))
+        self.model = TercetElmoModel(TercetElmoConfig.from_dict(dict(description)))
         self.num_layers = self.model.config.num_hidden_layers + 1
         self.width = self.model.config.hidden_size
 

@@ -14,9 +14,9 @@ tokens, lest its source be longer than itself: of more, some of length 0 are lef
 Legend: L tokens of a text, N packed tokens of a batch, S sequences, Q sentences, K spans.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -155,7 +155,6 @@ class DenoisingRecipe(BaseObjectiveRecipe):
 
     model_class = TercetSeq2SeqForConditionalGeneration
     template = "end"
-    RENAMED: ClassVar[Mapping[str, str]] = {"rate": "noise_density"}
 
     kind: Literal["denoising"]
     """Which objective this is."""

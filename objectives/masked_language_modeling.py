@@ -12,9 +12,9 @@ the random token is never a special one.
 Legend: N packed tokens of the batch, S sequences, n chosen tokens, V ids of the tokenizer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -102,13 +102,6 @@ class MaskingRecipe(BaseObjectiveRecipe):
     """How tokens are masked. Abstract: an objective adds its model and what else is learned."""
 
     template = "pair"
-
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "rate": "mlm_probability",
-        "masked": "mask_replace_prob",
-        "randomized": "random_replace_prob",
-        "unit": "whole_word (true or false)",
-    }
 
     mlm_probability: Rate = 0.15
     """Share of the tokens that become targets."""

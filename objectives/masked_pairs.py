@@ -82,7 +82,6 @@ class MaskedLanguageModelingWithPairs(Objective):
 class MaskedPairsRecipe(MaskingRecipe):
     """Predict masked tokens, and judge pairs. Abstract: an objective says which pairs."""
 
-    RENAMED = {**MaskingRecipe.RENAMED, "short_rate": "short_sequence_probability"}
     model_class = TercetEncoderForPreTraining
     pair_term: ClassVar[str]
     """What the judgement is called in logs."""

@@ -13,9 +13,9 @@ code leaves it out.
 Legend: L tokens of a text, N packed tokens of a batch, S sequences, K noise spans, m noise tokens.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -200,7 +200,6 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
 
     model_class = TercetSeq2SeqForConditionalGeneration
     template = "end"
-    RENAMED: ClassVar[Mapping[str, str]] = {"rate": "noise_density"}
     num_sentinels = 100
     """As many as T5's tokenizer has."""
 

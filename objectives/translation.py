@@ -104,7 +104,7 @@ class ScheduledSamplingRecipe:
     def __post_init__(self):
         steepness = self.steepness or STEEPNESS
         if self.schedule != "inverse_sigmoid":
-            if self.steepness not in (None, STEEPNESS):  # recipes of earlier versions have the default
+            if self.steepness is not None:
                 raise ValueError(
                     f"scheduled_sampling.steepness is {self.steepness}, but {self.schedule} schedules have "
                     "none: remove it, or choose the schedule inverse_sigmoid"

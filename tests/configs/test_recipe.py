@@ -2,9 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import Field
@@ -25,8 +24,6 @@ from tercet.training.recipe import TrainingRecipe
 
 @dataclass(frozen=True)
 class Masking:
-    RENAMED: ClassVar[Mapping[str, str]] = {"share": "rate"}
-
     kind: Literal["masking"]
     rate: float = 0.15
 
@@ -106,12 +103,6 @@ def test_an_unknown_key_is_answered_with_the_one_that_was_meant(write):
         refusal(path, "zebra=1")
         == "zebra = 1: unknown key; the recipe has training, corpus, objective, output"
     )
-
-
-def test_a_key_that_was_renamed_is_answered_with_its_new_name(write):
-    path = write("training: {steps: 7}\nobjective: {kind: masking}\n")
-    assert refusal(path, "objective.share=0.3") == "objective.share = 0.3: was renamed to objective.rate"
-    assert "unknown key" in refusal(path, "objective.kind=translation", "objective.share=0.3")
 
 
 def test_the_keys_of_a_union_are_those_of_the_chosen_kind(write):

@@ -17,29 +17,10 @@ from tercet.pretraining.recipe import PretrainingRecipe
 RECIPES = [PretrainingRecipe, FineTuningRecipe, DistillationRecipe, FewShotRecipe, PlanRecipe]
 
 
-def renamed_in(cls) -> dict[str, dict[str, str]]:
-    """Collect the old names of keys below a dataclass, by the class that has them."""
-    found = {}
-    waiting, seen = [cls], set()
-    while waiting:
-        for member in checking._members(waiting.pop()):
-            waiting += checking.get_args(member)
-            if checking.is_dataclass(member) and member not in seen:
-                seen.add(member)
-                found[member.__name__] = dict(getattr(member, "RENAMED", {}))
-                waiting += checking._hints(member).values()
-    return found
-
-
 @pytest.mark.parametrize("cls", RECIPES, ids=lambda cls: cls.__name__)
 def test_shape_has_the_keys_of_the_recipe(cls):
     shape = read_shape(cls.__module__, cls.__name__)
     assert list(checking._all_keys(shape, (), ())) == list(checking._all_keys(cls, (), ()))
-
-
-@pytest.mark.parametrize("cls", RECIPES, ids=lambda cls: cls.__name__)
-def test_shape_has_the_old_names_of_the_recipe(cls):
-    assert renamed_in(read_shape(cls.__module__, cls.__name__)) == renamed_in(cls)
 
 
 @pytest.mark.parametrize(

@@ -68,22 +68,6 @@ def test_worlds_of_the_example_are_documents_that_agree_with_themselves(tmp_path
         assert len({(key, value) for _, key, value in lines}) == len({key for _, key, _ in lines}) <= 4
 
 
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ({"asking": {"shots": [1]}}, "asking = .* was renamed to prompting"),
-        ({"prompting": {"shots": [1]}}, r"shots = \[1\]: was renamed to prompting.num_fewshot"),
-        ({"task": {"kind": "cloze", "right": "gold"}}, "right = .* was renamed to task.target"),
-        ({"task": {"kind": "cloze", "way": "raw"}}, "way = .* was renamed to task.normalization"),
-        ({"task": {"kind": "generation", "score": "f1"}}, "score = .* was renamed to task.metric"),
-    ],
-)
-def test_keys_of_before_are_answered_with_their_new_names(parts, message):
-    data = {"data": {"test": "rows.jsonl"}, "output": "run"} | parts
-    with pytest.raises(ValueError, match=message):
-        parse_recipe(FewShotRecipe, data)
-
-
 def test_an_output_without_a_name_is_refused():
     task = {"kind": "generation", "context": "{{ question }}", "answers": "a"}
     recipe = parse_recipe(FewShotRecipe, {"task": task, "data": {"test": "rows.jsonl"}, "output": " "})

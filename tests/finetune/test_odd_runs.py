@@ -5,16 +5,13 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from datasets import Dataset
 
 from tercet.finetune.evaluation import prediction_loop
-from tercet.finetune.prediction import Predictor
 from tercet.finetune.prepared import prepare
 from tercet.finetune.regression import Regression
 from tercet.finetune.run import finetune
 from tercet.finetune.splits import find_task, read_splits
-from tercet.finetune.tasks import load_task
 
 from .conftest import write_rows
 
@@ -74,28 +71,6 @@ def test_rows_without_labels_have_no_loss(recipe_of):
     answers, loss = prediction_loop(study.pretrained.model.eval(), study.task.objective(), blank, 4096)
     assert len(answers) == 16
     assert math.isnan(loss)
-
-
-def test_keys_of_before_are_answered_with_their_new_names(recipe_of):
-    with pytest.raises(ValueError, match=r"criterion = \"f1\": was renamed to task.metric_for_best_model"):
-        recipe_of("classification", task={"criterion": "f1"})
-
-
-def test_tasks_of_an_earlier_version_are_read(tmp_path):
-    told = {
-        "kind": "multiple_choice",
-        "text": "q",
-        "choices": "c",
-        "label": "number",
-        "criterion": "accuracy",
-    }
-    (tmp_path / "task.json").write_text(json.dumps({"task": told, "facts": {"most_frequent": 1}}))
-    task = load_task(tmp_path)
-    assert (task.recipe.target, task.metric_for_best_model) == ("number", "accuracy")
-    with pytest.raises(
-        ValueError, match="did not keep how many tokens of a row the model reads: fine-tune it"
-    ):
-        Predictor(tmp_path, torch.device("cpu"))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """From a recipe's `objective` to the objective and the examples that it learns from."""
 
-import re
 from itertools import chain
 from typing import Any, get_args, get_type_hints
 
@@ -12,7 +11,6 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet.configs.checking import check_keys
 from tercet.objectives.fill_in_the_middle import FIM_TOKENS
 from tercet.objectives.masked_pairs import PAIR_LABELS
 from tercet.objectives.mixture_of_denoisers import MODES
@@ -284,14 +282,6 @@ def test_mistakes_are_named(tokenizer):
         read({"kind": "span_corruption"}).build(tokenizer, sequence_length=340, decoder_start_id=0)
     with pytest.raises(ValueError, match=r"translation does not support this corpus"):
         read({"kind": "translation"}).examples(make_corpus(3, 0), tokenizer, sequence_length=LENGTH)
-
-
-@pytest.mark.parametrize("recipe_class", RECIPE_CLASSES)
-def test_keys_that_were_renamed_are_answered_with_their_new_names(recipe_class):
-    for old, new in getattr(recipe_class, "RENAMED", {}).items():
-        with pytest.raises(ValueError, match=f"{old} = 1: was renamed to {re.escape(new)}"):
-            check_keys(recipe_class, {old: 1})
-        assert new.split()[0] in recipe_class.__dataclass_fields__
 
 
 def test_a_schedule_of_static_masks_is_refused(tokenizer):
