@@ -58,6 +58,7 @@ MAY_DIFFER = {
         "max_skipped_steps",
         "adaptive_threads",
         "retain_heap",
+        "save_code",
     ),
 }
 """Keys of `general.training` that a resumed run may change: with others, finished students would have learned

@@ -186,6 +186,7 @@ def training_of(
         trackers=schedule.trackers,
         measure_utilization=False,
         num_workers=schedule.num_workers,
+        save_code=schedule.save_code,
         adaptive_threads=schedule.adaptive_threads,
     )
 

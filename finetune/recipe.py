@@ -133,6 +133,8 @@ class FineTuningSchedule:
     """One run per seed; runs differ in the new head, the order of rows and dropout."""
     num_workers: Workers = "auto"
     """Processes that prepare batches in advance; see `TrainingRecipe`."""
+    save_code: bool = True
+    """Whether to write the code of the finished model beside its weights; see `TrainingRecipe`."""
     adaptive_threads: bool = False
     """Whether to use fewer threads while other programs occupy the cores; see `TrainingRecipe`."""
     trackers: tuple[str, ...] = ()

@@ -44,6 +44,7 @@ BOOKKEEPING = (
         "max_skipped_steps",
         "adaptive_threads",
         "retain_heap",
+        "save_code",
     ),
 )
 MORE = (
@@ -55,7 +56,7 @@ MORE = (
 )
 """What a run of the engine takes up on resuming: `tests/training/test_resumed_recipes.py` shows it."""
 
-OF_THE_ROWS = ("seeds", "tokens_per_micro_batch", "num_workers", "adaptive_threads", "trackers")
+OF_THE_ROWS = ("seeds", "tokens_per_micro_batch", "num_workers", "adaptive_threads", "trackers", "save_code")
 """What fine-tuning hands on to the engine, and which runs there are: those that are finished stay."""
 
 OF_THE_TEXT = ("cache", "skip_bad_records")

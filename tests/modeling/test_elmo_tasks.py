@@ -1,8 +1,5 @@
 """The heads of tasks on an ELMo: what they read, and what they learn."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -14,7 +11,6 @@ from tercet.modeling.word_characters import encode_words
 from tercet.text.tokenizer import train_tokenizer
 
 from ..small_elmo import SENTENCES, TEXTS, small_config
-from .test_saving import REMOTE, bootstrap
 
 TASKS = {
     TercetElmoForSequenceClassification: AutoModelForSequenceClassification,
@@ -114,29 +110,3 @@ def test_auto_classes_load_what_was_saved(build, batch, task, tmp_path):
     loaded = TASKS[task].from_pretrained(tmp_path)
     assert type(loaded) is task
     assert_close(loaded(**batch[1]).logits, model(**batch[1]).logits)
-
-
-def test_a_process_without_tercet_computes_the_same(build, batch, tmp_path):
-    model = build(TercetElmoForSequenceClassification)
-    model.config.register_for_auto_class()
-    type(model).register_for_auto_class("AutoModelForSequenceClassification")
-    try:
-        model.save_pretrained(tmp_path / "model")
-    finally:
-        type(model)._auto_class = type(model.config)._auto_class = None
-    torch.save(dict(batch[1]), tmp_path / "model" / "inputs.pt")
-    arguments = [str(tmp_path / "model"), "AutoModelForSequenceClassification"]
-    process = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", bootstrap() + REMOTE, *arguments],
-        env={
-            "HF_HOME": str(tmp_path),
-            "HF_HUB_OFFLINE": "1",
-            "PATH": "/usr/bin:/bin",
-            "OMP_NUM_THREADS": "1",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    assert_close(torch.load(tmp_path / "model" / "logits.pt"), model(**batch[1]).logits)
