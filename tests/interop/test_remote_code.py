@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tercet.interop import remote_code
 from tercet.interop.model_folder import load_tokenizer
+from tercet.interop.own_model import load_ours
 from tercet.interop.remote_code import Module, Statement, add_auto_map, code_of, require_unique, save_code
 from tercet.interop.static_vectors import build
 from tercet.modeling import AUTO_CLASSES, CONFIGURATIONS
@@ -38,10 +39,11 @@ LOAD = """
 import pathlib, torch, transformers
 for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     auto = getattr(transformers, folder.name.partition("-")[0])
+    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
+    assert config.model_type in auto._model_mapping._model_mapping  # as lm-eval looks it up
     model = auto.from_pretrained(folder, trust_remote_code=True).eval()
     assert "transformers_modules" in type(model).__module__
     assert type(model).__name__ == folder.name.partition("-")[2]
-    assert model.config.model_type in auto._model_mapping._model_mapping
     inputs, expected, written = torch.load(folder / "expected.pt", weights_only=True)
     found = {name: value for name, value in model(**inputs).items() if isinstance(value, torch.Tensor)}
     assert found.keys() == expected.keys(), folder.name
@@ -147,6 +149,14 @@ def test_a_name_that_means_two_things_is_refused():
     with pytest.raises(ValueError, match=r"SIZE of modeling/b.py means something else"):
         require_unique(modules)
     require_unique([modules[0], modules[0]])
+
+
+def test_a_model_that_is_saved_elsewhere_names_no_code_that_stays_behind(saved, tmp_path):
+    """As one that `training.save_code=false` leaves without (NVIDIA-NeMo/Megatron-Bridge 3924)."""
+    folder = saved / "AutoModelForMaskedLM-TercetEncoderForMaskedLM"
+    load_ours(str(folder)).save_pretrained(tmp_path)
+    assert "auto_map" in json.loads((folder / "config.json").read_text())
+    assert "auto_map" not in json.loads((tmp_path / "config.json").read_text())
 
 
 def test_a_stock_model_stays_as_it_is(tmp_path):
