@@ -114,7 +114,7 @@ def test_autocast_computes_in_half_precision_and_returns_full(case, z_loss):
 
 
 def test_a_counter_of_operations_reads_the_loss():
-    """As the first step of a run does, and profilers: the counter asks what each module reads for its gradient."""
+    """As a run does in its first step; the counter asks what each module reads for its gradient."""
     hidden, weight = torch.randn(5, 8, requires_grad=True), torch.randn(11, 8, requires_grad=True)
     with FlopCounterMode(display=False) as counter:
         linear_cross_entropy(hidden, weight, None, torch.arange(5)).backward()
