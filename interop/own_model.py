@@ -40,7 +40,6 @@ def load_ours(source: str, model_class: type[NeuralPreTrainedModel] | None = Non
     model, _ = load_whole(
         loader, folder, may_leave=lambda name: model_class is not None and not name.startswith("model.")
     )
-    model.config.auto_map = {}  # the code in its folder was not read, and does not follow where it is saved
     return cast(NeuralPreTrainedModel, model)
 
 

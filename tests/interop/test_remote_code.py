@@ -13,7 +13,6 @@ from torch import Tensor
 
 from tercet.interop import remote_code
 from tercet.interop.model_folder import load_tokenizer
-from tercet.interop.own_model import load_ours
 from tercet.interop.remote_code import Module, Statement, add_auto_map, code_of, require_unique, save_code
 from tercet.interop.static_vectors import build
 from tercet.modeling import AUTO_CLASSES, CONFIGURATIONS
@@ -149,14 +148,6 @@ def test_a_name_that_means_two_things_is_refused():
     with pytest.raises(ValueError, match=r"SIZE of modeling/b.py means something else"):
         require_unique(modules)
     require_unique([modules[0], modules[0]])
-
-
-def test_a_model_that_is_saved_elsewhere_names_no_code_that_stays_behind(saved, tmp_path):
-    """As one that `training.save_code=false` leaves without (NVIDIA-NeMo/Megatron-Bridge 3924)."""
-    folder = saved / "AutoModelForMaskedLM-TercetEncoderForMaskedLM"
-    load_ours(str(folder)).save_pretrained(tmp_path)
-    assert "auto_map" in json.loads((folder / "config.json").read_text())
-    assert "auto_map" not in json.loads((tmp_path / "config.json").read_text())
 
 
 def test_a_stock_model_stays_as_it_is(tmp_path):
