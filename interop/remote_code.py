@@ -19,11 +19,11 @@ from pathlib import Path
 from symtable import SymbolTable, symtable
 from typing import Any
 
+from transformers.dynamic_module_utils import get_relative_import_files
+
 from ..modeling import AUTO_CLASSES, CONFIGURATIONS, NAME_TABLES, models_of
 from ..modeling.configuration_neural import NeuralConfig
-
-CONFIG = "config.json"
-"""Where a model's folder has its configuration."""
+from .model_folder import CONFIG, TOKENIZER_CONFIG
 
 TABLES = "transformers.models.auto.modeling_auto"
 """Where transformers has its tables of names."""
@@ -35,18 +35,18 @@ TITLE = '"""A model of Tercet, made of the modules of its `modeling/`, whose nam
 """What the files begin with."""
 
 
-def save_code(folder: Path) -> None:
+def save_code(folder: str | Path) -> None:
     """Write the code of a model of ours into its folder, and name it in its configuration.
 
-    A folder of another family, or with code that is not ours, stays as it is.
+    A folder of another family stays as it is.
     """
-    file = folder / CONFIG
+    file = Path(folder) / CONFIG
     config = json.loads(file.read_bytes())
     named = add_auto_map(config)
     if named is not config:
         file.write_text(json.dumps(named, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         for name, text in code_of(named).items():
-            (folder / name).write_text(text, encoding="utf-8")
+            file.with_name(name).write_text(text, encoding="utf-8")
 
 
 def add_auto_map(config: dict[str, Any], folder: Path | None = None) -> dict[str, Any]:
@@ -68,13 +68,25 @@ def add_auto_map(config: dict[str, Any], folder: Path | None = None) -> dict[str
 
 
 def saved_code(config: dict[str, Any], folder: Path) -> list[Path]:
-    """Find the code beside a configuration that names some; none where a file that it names is elsewhere.
+    """Find the code beside a configuration that names some, with what it imports; nothing else there.
 
-    transformers goes on naming it when a model that was loaded by installed code is saved without it.
+    None where a file is elsewhere: transformers goes on naming it when a model that was loaded by installed
+    code is saved without it.
     """
-    named = [str(reference).partition(".")[0] for reference in config.get("auto_map", {}).values()]
-    is_here = all((folder / f"{name}.py").exists() for name in named)
-    return sorted(folder.glob("*.py")) if named and is_here else []
+    named = files_named(config, folder)
+    if not named or not all(file.exists() for file in named):
+        return []
+    tokenizer = folder / TOKENIZER_CONFIG
+    facts = json.loads(tokenizer.read_bytes()) if tokenizer.exists() else {}
+    named |= {file for file in files_named(facts, folder) if file.exists()}
+    imported = {Path(each) for file in named for each in get_relative_import_files(file)}
+    return sorted(named | imported)
+
+
+def files_named(facts: dict[str, Any], folder: Path) -> set[Path]:
+    """List the files of code that an `auto_map` names; tokenizers have a list of a slow and a fast class."""
+    values = [value if isinstance(value, list) else [value] for value in facts.get("auto_map", {}).values()]
+    return {folder / f"{name.partition('.')[0]}.py" for names in values for name in names if name}
 
 
 def code_of(config: dict[str, Any]) -> dict[str, str]:
@@ -139,10 +151,10 @@ def publish(configuration: type[NeuralConfig], loaded: tuple[tuple[type, type], 
     rest = [statement for statement in rest if statement not in own]
     known = {name for statement in own for name in statement.defines}
     known -= {name for statement in rest for name in statement.defines}
-    told = registration(loaded)
+    told = registration(loaded)  # lm-evaluation-harness looks up what a configuration is before its model
     return {
-        f"{names[0]}.py": written(modules, own, {}),
-        f"{names[1]}.py": written([*modules, told], [*rest, *told.statements], {names[0]: known}),
+        f"{names[0]}.py": written([*modules, told], [*own, *told.statements], {}),
+        f"{names[1]}.py": written(modules, rest, {names[0]: known}),
     }
 
 

@@ -3,10 +3,14 @@
 Their graphs hold operations on tensors of known sizes. What happens here depends on the bounds of the
 sequences, and is none of their business. The backward pass computes the weights again, with the same dropout.
 
+A second definition of an operator replaces the first one, whoever called it. Each copy of this code, as lies
+beside weights, therefore has a namespace of its own.
+
 Shapes: N tokens of queries, M of keys, H query heads, G key-value heads, D head width; b, t, s of a group of
 sequences of similar length.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +24,9 @@ from .dot_product import additive
 from .sequence_groups import SequenceGroups, group_sequences
 from .short_attention import Attended
 from .varlen_attention import ENDLESS
+
+NAMESPACE = re.sub(r"\W", "_", __name__, flags=re.ASCII)
+"""Of the operators: the name of this module."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,7 @@ def drawn_from(seed: Tensor | None) -> Iterator[None]:
         yield
 
 
-@torch.library.custom_op("tercet::packed_attention", mutates_args=())
+@torch.library.custom_op(f"{NAMESPACE}::packed_attention", mutates_args=())
 def packed_attention(
     query: Tensor,
     key: Tensor,
@@ -128,7 +135,7 @@ def packed_attention(
         return Grouped(*streams, scaling, dropout, is_causal, window).values()
 
 
-@torch.library.custom_op("tercet::packed_attention_backward", mutates_args=())
+@torch.library.custom_op(f"{NAMESPACE}::packed_attention_backward", mutates_args=())
 def packed_attention_backward(
     gradient: Tensor,
     query: Tensor,

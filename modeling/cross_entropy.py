@@ -210,6 +210,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         has_gaps: bool,
         chunk: "LossChunk",
     ) -> Tensor:
+        hidden_states = (
+            hidden_states.detach()
+        )  # a part of it here would need a gradient, and have no function
         with torch.autocast(hidden_states.device.type, enabled=False):
             d_hidden = torch.empty_like(hidden_states)
             d_weight, d_bias, losses = None, None, []

@@ -141,6 +141,7 @@ def build_config(recipe: PretrainingRecipe) -> NeuralConfig:
     classes = [cast(type[NeuralConfig], model.config_class) for model in recipe.objective.model_classes]
     origin, values = values_of(recipe)
     model_type = values.pop("model_type")
+    values.pop("auto_map", None)  # code beside the weights that a model begins with stays there
     config_class = next((known for known in classes if known.model_type == model_type), None)
     if config_class is None:
         presets = (name for known in classes for name in presets_of(known))

@@ -124,8 +124,13 @@ def test_code_that_was_saved_with_a_model_stays_its_own(run):
     config = json.loads((run / "model" / "config.json").read_text())
     config["auto_map"] = {"AutoModelForCausalLM": "mine.Model"}
     (run / "model" / "config.json").write_text(json.dumps(config))
-    (run / "model" / "mine.py").write_text("class Model: ...\n")
-    assert {name for name in published(run) if name.endswith(".py")} == {"mine.py"}
+    for name, text in {
+        "mine": "from .part import Part\n",
+        "part": "class Part: ...\n",
+        "notes": "KEY = 1\n",
+    }.items():
+        (run / "model" / f"{name}.py").write_text(text)
+    assert {name for name in published(run) if name.endswith(".py")} == {"mine.py", "part.py"}
     assert json.loads(published(run)["config.json"])["auto_map"] == config["auto_map"]
 
 

@@ -38,10 +38,11 @@ LOAD = """
 import pathlib, torch, transformers
 for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     auto = getattr(transformers, folder.name.partition("-")[0])
+    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
+    assert config.model_type in auto._model_mapping._model_mapping  # as lm-eval looks it up
     model = auto.from_pretrained(folder, trust_remote_code=True).eval()
     assert "transformers_modules" in type(model).__module__
     assert type(model).__name__ == folder.name.partition("-")[2]
-    assert model.config.model_type in auto._model_mapping._model_mapping
     inputs, expected, written = torch.load(folder / "expected.pt", weights_only=True)
     found = {name: value for name, value in model(**inputs).items() if isinstance(value, torch.Tensor)}
     assert found.keys() == expected.keys(), folder.name

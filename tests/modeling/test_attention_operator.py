@@ -1,9 +1,13 @@
 """The operator of packed attention: groups of sequences, with the gradients of the definition."""
 
+from pathlib import Path
+from types import ModuleType
+
 import pytest
 import torch
 from torch.testing import assert_close
 
+from tercet.modeling import attention_operator
 from tercet.modeling.attention_operator import ENDLESS, packed_attention
 from tercet.modeling.packing import cumulative
 
@@ -87,3 +91,15 @@ def test_the_backward_pass_drops_the_weights_of_the_forward_pass():
 def test_compilers_know_the_operator():
     inputs, bounds = streams(True)
     torch.library.opcheck(packed_attention, (*inputs, *bounds, None, None, 0.3, 0.0, True, ENDLESS))
+
+
+def test_other_code_in_the_same_process_leaves_the_operator_alone():
+    """As that beside weights of another version: torch lets a second definition replace the first one."""
+    inputs, bounds = streams(True)
+    found = packed_attention(*inputs, *bounds, None, None, 0.3, 0.0, True, ENDLESS)
+    other = ModuleType(f"{attention_operator.__package__}.a copy-1")
+    exec(Path(attention_operator.__file__).read_text().replace("scaling, d", "2 * scaling, d"), vars(other))
+    assert torch.equal(packed_attention(*inputs, *bounds, None, None, 0.3, 0.0, True, ENDLESS), found)
+    assert not torch.equal(
+        other.packed_attention(*inputs, *bounds, None, None, 0.3, 0.0, True, ENDLESS), found
+    )

@@ -8,6 +8,7 @@ from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn import functional as F
 from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
 
 from tercet.modeling import cross_entropy
 from tercet.modeling.cross_entropy import (
@@ -110,6 +111,14 @@ def test_autocast_computes_in_half_precision_and_returns_full(case, z_loss):
     ):
         assert fast.dtype == torch.float32
         assert (fast - slow).norm() / slow.norm() < 2e-2
+
+
+def test_a_counter_of_operations_reads_the_loss():
+    """As a run does in its first step; the counter asks what each module reads for its gradient."""
+    hidden, weight = torch.randn(5, 8, requires_grad=True), torch.randn(11, 8, requires_grad=True)
+    with FlopCounterMode(display=False) as counter:
+        linear_cross_entropy(hidden, weight, None, torch.arange(5)).backward()
+    assert counter.get_total_flops() == 3 * 2 * 5 * 8 * 11
 
 
 def test_smoothed_targets_sum_to_one():

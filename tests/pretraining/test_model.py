@@ -13,6 +13,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 from tercet import TercetConfig, TercetEncoderForMaskedLM, TercetRecurrentSeq2SeqForConditionalGeneration
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.interop.own_model import load_transformer
+from tercet.interop.remote_code import save_code
 from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_config, build_model
@@ -243,3 +244,13 @@ def test_a_model_that_goes_on_learning_keeps_how_it_writes(tokenizer, tmp_path: 
     assert model.config.eos_token_id == ends
     assert model.generation_config.eos_token_id == [*ends, 9]
     assert model.generation_config.repetition_penalty == 1.05
+
+
+def test_a_model_does_not_name_the_code_beside_what_it_began_with(tmp_path, tokenizer):
+    """Where `training.save_code=false` writes none, none would be there (Megatron-Bridge 3924)."""
+    recipe = recipe_of("decoder-tiny", "causal_language_modeling")
+    build_model(recipe, tokenizer).save_pretrained(tmp_path)
+    save_code(tmp_path)
+    begun = replace(recipe, model=replace(recipe.model, preset=None, path=str(tmp_path), overrides={}))
+    assert load_transformer(str(tmp_path)).config.auto_map
+    assert build_model(begun, tokenizer).config.auto_map == {}
