@@ -102,7 +102,7 @@ def learn(
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
         model, weights = merged(learner, folder / ADAPTER) if recipe.lora else (pretrained.model, weights)
-        keep_model(model, weights, encoder_for(recipe, pretrained), task, folder / MODEL)
+        keep_model(model, weights, encoder_for(recipe, pretrained), task, folder / MODEL, training)
         keep_results(folder, evaluations, results)
     accelerator.wait_for_everyone()
     return results
@@ -224,13 +224,15 @@ def keep_model(
     encoder: TextEncoder,
     task: Task,
     folder: Path,
+    training: TrainingRecipe,
 ) -> None:
     """Write a finished model with everything that others need to use it as it was scored."""
     remedy = "make room and continue with --resume; the checkpoints are there"
     with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
         model.save_pretrained(folder, state_dict=weights)
         save_tokenizer(encoder.settled(), folder)
-        save_code(folder)
+        if training.save_code:
+            save_code(folder)
     keep_task(task, folder, encoder.max_length)
     for name, content in task.companions(model.config, encoder.max_length).items():
         (folder / name).parent.mkdir(exist_ok=True)
