@@ -10,7 +10,8 @@ those of the ragged micro-batches of `step_planning`; only how sequences are dea
 
 Sizes are measured on the first steps of a stage, and raised by how much larger the examples of its other
 steps are: so they are a function of the seed and the text. A step that does not fit, which is rare, is dealt
-out to more micro-batches; a sequence that does not fit has a larger size of its own.
+out to more micro-batches, up to twice as many. What still does not fit, as later texts of a stream that are
+all longer or shorter, has a larger size: one of few, since sizes are doubled.
 
 Legend: N tokens of a stream, S sequences, K positions.
 """
@@ -19,7 +20,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
-from itertools import count
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -144,27 +144,23 @@ class Shape:
         return [*self.tokens.values()] if self.has_two_streams else [self.tokens["q"]]
 
     def holds(self, load: Load) -> bool:
-        """Return whether sequences fit into a micro-batch of this size, and the filling beside them."""
+        """Return whether sequences, however long, fit into a micro-batch of this size, and the filling."""
         room = self.sequences - len(load.positions)
         return int(load.positions.sum()) <= self.positions and all(
-            load.tokens[stream].max(initial=0) <= self.longest[stream]
-            and 0 <= self.tokens[stream] - load.tokens[stream].sum() <= room * self.cut[stream]
-            for stream in STREAMS
+            0 <= self.tokens[stream] - own.sum() <= room * self.cut[stream]
+            for stream, own in load.tokens.items()
         )
 
     def widened(self, load: Load) -> "Shape":
         """Return this size, or a larger one of few that holds sequences."""
+        each = load.tokens.items()
+        longest = {stream: doubled(self.longest[stream], own.max(initial=1)) for stream, own in each}
         if self.holds(load):
-            return self
-        tokens, longest = dict(self.tokens), dict(self.longest)
-        for stream, own in load.tokens.items():
-            while tokens[stream] < own.sum():
-                tokens[stream] *= 2
-            while longest[stream] < own.max(initial=1):
-                longest[stream] *= 2
+            return replace(self, longest=longest)
+        tokens = {stream: doubled(self.tokens[stream], own.sum()) for stream, own in each}
         filling = max(-(-tokens[stream] // self.cut[stream]) for stream in STREAMS)
-        sequences = max(self.sequences, rounded(len(load.positions) + filling))
-        positions = max(self.positions, rounded(load.positions.sum()))
+        sequences = doubled(self.sequences, len(load.positions) + filling)
+        positions = min(doubled(self.positions, load.positions.sum()), tokens["q"])
         return replace(self, tokens=tokens, longest=longest, sequences=sequences, positions=positions)
 
 
@@ -178,14 +174,21 @@ def rounded(number: float) -> int:
     return int(-(-number // MULTIPLE)) * MULTIPLE
 
 
+def doubled(size: int, least: int) -> int:
+    """Double a size until it is large enough."""
+    while size < least:
+        size = max(2 * size, MULTIPLE)
+    return size
+
+
 def deal(load: Load, shape: Shape, num_processes: int, num_parts: int) -> list[np.ndarray]:
     """Deal the sequences of a step out to micro-batches of nearly equal tokens that fit the size.
 
-    There are `num_parts`, or as many more for each process as it takes. Returns the numbers of the sequences
-    of each.
+    There are `num_parts`, or as many more for each process as it takes, up to twice as many. Returns the
+    numbers of the sequences of each.
     """
-    order = np.argsort(-load.lengths, kind="stable")
-    for parts in count(num_parts, num_processes):
+    order, found = np.argsort(-load.lengths, kind="stable"), []
+    for parts in range(num_parts, 2 * num_parts + 1, num_processes):
         bins: list[list[int]] = [[] for _ in range(parts)]
         heap = [(0, number) for number in range(parts)]
         heapify(heap)
@@ -195,8 +198,8 @@ def deal(load: Load, shape: Shape, num_processes: int, num_parts: int) -> list[n
             heapreplace(heap, (tokens + int(load.lengths[sequence]), number))
         found = [np.array(sorted(own), dtype=np.int64) for own in bins]
         if parts >= len(order) or all(shape.holds(load[own]) for own in found):
-            return found
-    raise AssertionError("unreachable: the count has no end")
+            break
+    return found
 
 
 class Fitted(NamedTuple):

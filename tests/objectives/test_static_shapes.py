@@ -19,6 +19,7 @@ from tercet.training.static_shapes import (
     Growth,
     Load,
     Shape,
+    deal,
     fill,
     rounded,
 )
@@ -115,6 +116,21 @@ def test_what_does_not_fit_has_a_larger_size():
     assert wide.longest == {"q": 128, "k": 128}
     assert wide.widened(load[np.array([1])]) == wide
     assert shape.widened(Load.of(packed(300), np.array([0]))).longest == {"q": 512, "k": 512}
+
+
+@pytest.mark.parametrize("lengths", [[20] * 90 + [120] * 2, [900] + [20] * 50, [2] * 1000, [64] * 30])
+def test_a_step_of_other_lengths_takes_twice_as_many_micro_batches_at_most(lengths):
+    """Later texts of a stream may be longer or shorter than those measured; few sizes need few graphs."""
+    measured, lengths = np.full(100, 20), np.array(lengths)
+    shape = Shape.measured([Load({"q": measured, "k": measured}, measured, measured)], 3)
+    load = Load({"q": lengths, "k": lengths}, lengths, lengths)
+    parts = deal(load, shape, 1, 3)
+    assert sorted(np.concatenate(parts)) == list(range(len(lengths)))
+    assert len(parts) <= 6
+    sizes = [shape.widened(load[own]) for own in parts]
+    assert all(size.holds(load[own]) for size, own in zip(sizes, parts, strict=True))
+    assert all(size.longest["q"] >= lengths[own].max() for size, own in zip(sizes, parts, strict=True))
+    assert len(set(map(str, sizes))) <= 2
 
 
 def test_sizes_are_raised_by_how_much_larger_other_steps_are():
