@@ -119,21 +119,22 @@ class Shape:
     def measured(cls, loads: Sequence[Load], num_parts: int, growth: Growth = NO_GROWTH) -> "Shape":
         """Choose the size for steps like these, in `num_parts` micro-batches each."""
         most = {stream: max(int(load.tokens[stream].sum()) for load in loads) for stream in STREAMS}
-        slack = growth.tokens * (SLACK if num_parts > 1 else 1.0)
-        tokens = {stream: rounded(slack * each / num_parts) for stream, each in most.items()}
+        slack = growth.tokens * (SLACK if num_parts > 1 else 1.0) / num_parts
         cut = {stream: max(int(load.tokens[stream].max(initial=1)) for load in loads) for stream in STREAMS}
         longest = {stream: rounded(growth.longest * length) for stream, length in cut.items()}
+        tokens = {stream: max(rounded(slack * each), longest[stream]) for stream, each in most.items()}
         filling = max(-(-tokens[stream] // cut[stream]) for stream in STREAMS)
         slack = SLACK_OF_COUNTS / num_parts
         sequences = slack * growth.sequences * max(len(load.positions) for load in loads)
         positions = slack * max(growth[:2]) * max(int(load.positions.sum()) for load in loads)
+        of_longest = growth.longest * max(int(load.positions.max(initial=0)) for load in loads)
         real = sum(int(load.lengths.sum()) for load in loads)
         found = cls(
             tokens,
             longest,
             cut,
             rounded(sequences + filling),
-            min(rounded(positions), tokens["q"]),
+            min(rounded(max(positions, of_longest)), tokens["q"]),
             real > sum(int(load.tokens["q"].sum()) for load in loads),
         )
         return replace(found, filling=1 - real / (len(loads) * num_parts * sum(found.streams)))

@@ -145,6 +145,15 @@ def test_sizes_are_raised_by_how_much_larger_other_steps_are():
     assert small.filling == 1 - 100 / 128
 
 
+def test_a_size_holds_the_longest_sequence():
+    """Though it is longer than a micro-batch would otherwise be: else it would take twice the memory."""
+    lengths = np.array([100] * 7 + [500])
+    load = Load({"q": lengths, "k": lengths}, lengths, lengths)
+    shape = Shape.measured([load], num_parts=3)
+    assert shape.widened(load[lengths == 500]) == shape
+    assert shape.tokens == shape.longest == {"q": 512, "k": 512}
+
+
 def test_sizes_are_filled_by_at_least_97_percent():
     """At 16,384 tokens and texts of up to 512."""
     lengths = np.random.default_rng(0).integers(8, 513, 4 * 63)
