@@ -10,8 +10,9 @@ Shapes: B batch, T positions, N tokens of a packed stream, C width of what is co
 import copy
 import hashlib
 import json
+import math
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
@@ -54,7 +55,7 @@ class Difference:
     @property
     def relative(self) -> float:
         """The difference, by the scale of the numbers where that is above 1."""
-        return self.largest / max(self.scale, 1.0)
+        return self.largest if math.isinf(self.largest) else self.largest / max(self.scale, 1.0)
 
 
 def compare(
@@ -67,9 +68,13 @@ def compare(
         # A short text changes BigBird's attention for good.
         stock_copy = in_type(copy.deepcopy(stock), dtype)
         for what, theirs, own in pairs(stock_copy, our_copy, probe):
-            largest = max(((a - b).abs().max().item() for a, b in zip(theirs, own, strict=True)), default=0.0)
-            scale = max((a.abs().max().item() for a in theirs), default=0.0)
-            yield Difference(what, probe.name, precision, largest, scale)
+            largest = largest_of(a - b for a, b in zip(theirs, own, strict=True))
+            yield Difference(what, probe.name, precision, largest, largest_of(theirs))
+
+
+def largest_of(tensors: Iterable[Tensor]) -> float:
+    """Return the largest magnitude in tensors; infinite if one holds what is no number."""
+    return max((x.abs().nan_to_num(torch.inf, torch.inf).max().item() for x in tensors), default=0.0)
 
 
 def pairs(
@@ -114,7 +119,7 @@ def first_difference(
     for (name, layer, theirs), (_, _, own) in zip(*states, strict=False):
         real = probe.attention_mask.bool()
         theirs = theirs[:, : own.shape[1]]  # BigBird appends pads of its own
-        if (theirs - own)[real].abs().max() > tolerance * max(1.0, theirs[real].abs().max().item()):
+        if not (theirs - own)[real].abs().max() <= tolerance * max(1.0, theirs[real].abs().max().item()):
             side = name.removesuffix("hidden_states").rstrip("_")
             place = f"layer {layer - 1}" if layer else "the embeddings"
             return f"{place} of the {side}" if side else place

@@ -95,7 +95,7 @@ def agrees(name: str, attend: Callable[..., Tensor], gpu: torch.device) -> bool:
     except (RuntimeError, TypeError, AttributeError) as error:
         logger.warning(f"torch's {name} kernel is not used on {gpu}: {error}")
         return False
-    if difference > NOISE:
+    if not difference <= NOISE:
         logger.warning(f"torch's {name} kernel is not used on {gpu}: it differs by {difference:.2g}")
     return difference <= NOISE
 
@@ -121,7 +121,8 @@ def disagreement(
     weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
     expected = torch.einsum("hts,shd->thd", weights, value.repeat_interleave(2, dim=1))
     sides = [(x, *torch.autograd.grad(x.sum(), inputs)) for x in (found, expected)]
-    return max(float((left.float() - right.float()).abs().max()) for left, right in zip(*sides, strict=True))
+    differences = [(left.float() - right.float()).abs().max() for left, right in zip(*sides, strict=True)]
+    return float(torch.stack(differences).detach().max())  # no number if one is none, unlike Python's `max`
 
 
 def varlen_attention(

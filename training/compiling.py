@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
@@ -159,17 +160,18 @@ def disagreement(
                     found = gradient(model, objective, batch, accelerator)
                 length = expected.norm().clamp(min=torch.finfo(expected.dtype).tiny)
                 differences.append(float((found - expected).norm() / length))
-    return max(differences)
+    return float(np.max(differences))  # what is no number differs, and Python's `max` would pass over it
 
 
 def gradient(model: nn.Module, objective: Objective, batch: Batch, accelerator: Accelerator) -> Tensor:
-    """Return the gradient of a batch's losses, of all parameters in one vector."""
-    with accelerator.autocast():
-        losses = objective.losses(model, batch)
-    torch.stack([*losses.values()]).sum().backward()
-    found = [parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None]
-    model.zero_grad()
-    return torch.cat(found)
+    """Return the gradient of a batch's losses, of all parameters in one vector; the model keeps none."""
+    try:
+        with accelerator.autocast():
+            losses = objective.losses(model, batch)
+        torch.stack([*losses.values()]).sum().backward()
+        return torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None])
+    finally:
+        model.zero_grad()
 
 
 @contextmanager

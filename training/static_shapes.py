@@ -10,7 +10,8 @@ those of the ragged micro-batches of `step_planning`; only how sequences are dea
 
 Sizes are measured on the first steps of a stage, and raised by how much larger the examples of its other
 steps are: so they are a function of the seed and the text. A step that does not fit, which is rare, is dealt
-out to more micro-batches; a sequence that does not fit has a larger size of its own.
+out to more micro-batches, up to twice as many. What still does not fit, as later texts of a stream that are
+all longer or shorter, has a larger size: one of few, since sizes are doubled.
 
 Legend: N tokens of a stream, S sequences, K positions.
 """
@@ -19,7 +20,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
-from itertools import count
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -119,21 +119,22 @@ class Shape:
     def measured(cls, loads: Sequence[Load], num_parts: int, growth: Growth = NO_GROWTH) -> "Shape":
         """Choose the size for steps like these, in `num_parts` micro-batches each."""
         most = {stream: max(int(load.tokens[stream].sum()) for load in loads) for stream in STREAMS}
-        slack = growth.tokens * (SLACK if num_parts > 1 else 1.0)
-        tokens = {stream: rounded(slack * each / num_parts) for stream, each in most.items()}
+        slack = growth.tokens * (SLACK if num_parts > 1 else 1.0) / num_parts
         cut = {stream: max(int(load.tokens[stream].max(initial=1)) for load in loads) for stream in STREAMS}
         longest = {stream: rounded(growth.longest * length) for stream, length in cut.items()}
+        tokens = {stream: max(rounded(slack * each), longest[stream]) for stream, each in most.items()}
         filling = max(-(-tokens[stream] // cut[stream]) for stream in STREAMS)
         slack = SLACK_OF_COUNTS / num_parts
         sequences = slack * growth.sequences * max(len(load.positions) for load in loads)
         positions = slack * max(growth[:2]) * max(int(load.positions.sum()) for load in loads)
+        of_longest = growth.longest * max(int(load.positions.max(initial=0)) for load in loads)
         real = sum(int(load.lengths.sum()) for load in loads)
         found = cls(
             tokens,
             longest,
             cut,
             rounded(sequences + filling),
-            min(rounded(positions), tokens["q"]),
+            min(rounded(max(positions, of_longest)), tokens["q"]),
             real > sum(int(load.tokens["q"].sum()) for load in loads),
         )
         return replace(found, filling=1 - real / (len(loads) * num_parts * sum(found.streams)))
@@ -144,27 +145,23 @@ class Shape:
         return [*self.tokens.values()] if self.has_two_streams else [self.tokens["q"]]
 
     def holds(self, load: Load) -> bool:
-        """Return whether sequences fit into a micro-batch of this size, and the filling beside them."""
+        """Return whether sequences, however long, fit into a micro-batch of this size, and the filling."""
         room = self.sequences - len(load.positions)
         return int(load.positions.sum()) <= self.positions and all(
-            load.tokens[stream].max(initial=0) <= self.longest[stream]
-            and 0 <= self.tokens[stream] - load.tokens[stream].sum() <= room * self.cut[stream]
-            for stream in STREAMS
+            0 <= self.tokens[stream] - own.sum() <= room * self.cut[stream]
+            for stream, own in load.tokens.items()
         )
 
     def widened(self, load: Load) -> "Shape":
         """Return this size, or a larger one of few that holds sequences."""
+        each = load.tokens.items()
+        longest = {stream: doubled(self.longest[stream], own.max(initial=1)) for stream, own in each}
         if self.holds(load):
-            return self
-        tokens, longest = dict(self.tokens), dict(self.longest)
-        for stream, own in load.tokens.items():
-            while tokens[stream] < own.sum():
-                tokens[stream] *= 2
-            while longest[stream] < own.max(initial=1):
-                longest[stream] *= 2
+            return replace(self, longest=longest)
+        tokens = {stream: doubled(self.tokens[stream], own.sum()) for stream, own in each}
         filling = max(-(-tokens[stream] // self.cut[stream]) for stream in STREAMS)
-        sequences = max(self.sequences, rounded(len(load.positions) + filling))
-        positions = max(self.positions, rounded(load.positions.sum()))
+        sequences = doubled(self.sequences, len(load.positions) + filling)
+        positions = min(doubled(self.positions, load.positions.sum()), tokens["q"])
         return replace(self, tokens=tokens, longest=longest, sequences=sequences, positions=positions)
 
 
@@ -178,14 +175,21 @@ def rounded(number: float) -> int:
     return int(-(-number // MULTIPLE)) * MULTIPLE
 
 
+def doubled(size: int, least: int) -> int:
+    """Double a size until it is large enough."""
+    while size < least:
+        size = max(2 * size, MULTIPLE)
+    return size
+
+
 def deal(load: Load, shape: Shape, num_processes: int, num_parts: int) -> list[np.ndarray]:
     """Deal the sequences of a step out to micro-batches of nearly equal tokens that fit the size.
 
-    There are `num_parts`, or as many more for each process as it takes. Returns the numbers of the sequences
-    of each.
+    There are `num_parts`, or as many more for each process as it takes, up to twice as many. Returns the
+    numbers of the sequences of each.
     """
-    order = np.argsort(-load.lengths, kind="stable")
-    for parts in count(num_parts, num_processes):
+    order, found = np.argsort(-load.lengths, kind="stable"), []
+    for parts in range(num_parts, 2 * num_parts + 1, num_processes):
         bins: list[list[int]] = [[] for _ in range(parts)]
         heap = [(0, number) for number in range(parts)]
         heapify(heap)
@@ -195,8 +199,8 @@ def deal(load: Load, shape: Shape, num_processes: int, num_parts: int) -> list[n
             heapreplace(heap, (tokens + int(load.lengths[sequence]), number))
         found = [np.array(sorted(own), dtype=np.int64) for own in bins]
         if parts >= len(order) or all(shape.holds(load[own]) for own in found):
-            return found
-    raise AssertionError("unreachable: the count has no end")
+            break
+    return found
 
 
 class Fitted(NamedTuple):

@@ -8,7 +8,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from tercet.interop import certify, from_stock
-from tercet.interop.certificate import Certificate
+from tercet.interop.certificate import Certificate, largest_of
 
 
 @pytest.mark.parametrize(
@@ -33,14 +33,20 @@ def test_difference_is_found_and_located(stock, name: str, tensor: str, where: s
     assert f"first in {where}" in certificate.verdict()
 
 
-def test_what_only_the_loss_shows_is_found(stock) -> None:
+@pytest.mark.parametrize("factor", [1.01, torch.nan])
+def test_what_only_the_loss_shows_is_found(stock, factor: float) -> None:
     model = stock("LlamaForCausalLM")
     ours = from_stock(model)
     stock_loss = model.loss_function
-    model.loss_function = lambda *args, **kwargs: 1.01 * stock_loss(*args, **kwargs)
+    model.loss_function = lambda *args, **kwargs: factor * stock_loss(*args, **kwargs)
     certificate = certify(model, ours)
     assert {each.what for each in certificate.differences if each.relative > 1e-5} == {"loss", "gradients"}
     assert certificate.first_difference == "the head"
+
+
+def test_what_is_no_number_equals_nothing() -> None:
+    assert largest_of([torch.ones(2), torch.tensor([0.0, torch.nan])]) == torch.inf
+    assert largest_of([torch.ones(2), -3 * torch.ones(1)]) == 3
 
 
 def test_every_respect_is_compared_in_both_precisions(stock, tokenizer) -> None:

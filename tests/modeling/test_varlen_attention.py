@@ -108,6 +108,20 @@ def test_a_kernel_is_believed_if_it_computes_the_definition(monkeypatch):
     assert disagreement(varlen_attention.varlen_attention, torch.device("cpu"), torch.float32) > NOISE
 
 
+def test_a_kernel_whose_gradients_are_no_numbers_is_not_believed(monkeypatch):
+    """Its values may be right, as in pytorch/pytorch#153799."""
+
+    def kernel(*arguments, **options):
+        (read,) = by_definition(*arguments, **options)
+        read.register_hook(lambda gradient: gradient * torch.nan)
+        return (read,)
+
+    monkeypatch.setattr(varlen_attention, "KERNEL", kernel)
+    agrees.cache_clear()
+    assert not agrees("flash", varlen_attention.varlen_attention, torch.device("cpu"))
+    agrees.cache_clear()
+
+
 def test_a_kernel_that_fails_is_left_alone(monkeypatch, caplog):
     """Torch's is one on a CPU."""
     agrees.cache_clear()

@@ -19,6 +19,7 @@ from tercet.training.static_shapes import (
     Growth,
     Load,
     Shape,
+    deal,
     fill,
     rounded,
 )
@@ -117,6 +118,21 @@ def test_what_does_not_fit_has_a_larger_size():
     assert shape.widened(Load.of(packed(300), np.array([0]))).longest == {"q": 512, "k": 512}
 
 
+@pytest.mark.parametrize("lengths", [[20] * 90 + [120] * 2, [900] + [20] * 50, [2] * 1000, [64] * 30])
+def test_a_step_of_other_lengths_takes_twice_as_many_micro_batches_at_most(lengths):
+    """Later texts of a stream may be longer or shorter than those measured; few sizes need few graphs."""
+    measured, lengths = np.full(100, 20), np.array(lengths)
+    shape = Shape.measured([Load({"q": measured, "k": measured}, measured, measured)], 3)
+    load = Load({"q": lengths, "k": lengths}, lengths, lengths)
+    parts = deal(load, shape, 1, 3)
+    assert sorted(np.concatenate(parts)) == list(range(len(lengths)))
+    assert len(parts) <= 6
+    sizes = [shape.widened(load[own]) for own in parts]
+    assert all(size.holds(load[own]) for size, own in zip(sizes, parts, strict=True))
+    assert all(size.longest["q"] >= lengths[own].max() for size, own in zip(sizes, parts, strict=True))
+    assert len(set(map(str, sizes))) <= 2
+
+
 def test_sizes_are_raised_by_how_much_larger_other_steps_are():
     """In tokens, in sequences and in the longest one."""
     lengths = np.array([40, 60, 100, 200])
@@ -127,6 +143,15 @@ def test_sizes_are_raised_by_how_much_larger_other_steps_are():
     assert (small.tokens["q"], small.longest["q"]) == (128, 64)
     assert (large.tokens["q"], large.longest["q"]) == (320, 128)
     assert small.filling == 1 - 100 / 128
+
+
+def test_a_size_holds_the_longest_sequence():
+    """Though it is longer than a micro-batch would otherwise be: else it would take twice the memory."""
+    lengths = np.array([100] * 7 + [500])
+    load = Load({"q": lengths, "k": lengths}, lengths, lengths)
+    shape = Shape.measured([load], num_parts=3)
+    assert shape.widened(load[lengths == 500]) == shape
+    assert shape.tokens == shape.longest == {"q": 512, "k": 512}
 
 
 def test_sizes_are_filled_by_at_least_97_percent():

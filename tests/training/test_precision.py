@@ -35,8 +35,9 @@ def test_products_of_any_shape_are_still_float32(shape):
     assert float((found - exact).norm() / exact.norm()) < FLOAT32_ERROR
 
 
-def test_a_setting_that_rounds_is_not_kept(monkeypatch):
-    monkeypatch.setattr("tercet.training.precision.product_error", lambda device: 1e-3)
+@pytest.mark.parametrize("error", [1e-3, torch.nan])
+def test_a_setting_that_rounds_is_not_kept(error, monkeypatch):
+    monkeypatch.setattr("tercet.training.precision.product_error", lambda device: error)
     before = torch.get_float32_matmul_precision()
     with fastest_float32_products(CPU):
         assert torch.get_float32_matmul_precision() == before

@@ -1,0 +1,54 @@
+"""Whether compiled layers are believed, and what a trial of them leaves behind."""
+
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from accelerate import Accelerator
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+
+from tercet.training import compiling
+from tercet.training.compiling import compiled_blocks
+
+from ..distill import test_fixed_sizes as tasks
+
+
+def forward(graph, inputs):
+    return make_boxed_func(graph.forward)
+
+
+def without_numbers(graph, inputs):
+    return make_boxed_func(lambda *values: [None if x is None else x * torch.nan for x in graph(*values)])
+
+
+def failing(graph, inputs):
+    def fail(*values):
+        raise RuntimeError("no kernel")
+
+    return make_boxed_func(fail)
+
+
+@pytest.mark.parametrize(
+    ("backward", "message"),
+    [
+        (forward, None),
+        (without_numbers, "compiled layers have other gradients .by nan"),  # as huggingface/lerobot#4178
+        (failing, "goes on without compiled layers: no kernel"),
+    ],
+)
+def test_layers_are_compiled_if_their_gradients_are_those_of_written_ones(backward, message, monkeypatch):
+    """And if not, nothing of the trial is left in the model: no gradient that its first step would add to."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(compiling, "BACKEND", aot_autograd(fw_compiler=forward, bw_compiler=backward))
+    monkeypatch.setattr(compiling, "wants_graphs", lambda *_: True)
+    objective, model = tasks.made("tags", False)
+    steps = tasks.make_steps(tasks.draw("tags"), objective, has_fixed_sizes=True)
+    data: Any = SimpleNamespace(halfway=steps[0, 0, 0])
+    with pytest.warns(UserWarning, match=message) if message else warnings.catch_warnings():
+        graphs = compiled_blocks("auto", model, objective, data, Accelerator(cpu=True))
+    assert (graphs is None) == bool(message)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    torch._dynamo.reset()
