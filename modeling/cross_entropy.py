@@ -7,7 +7,7 @@ instead of all of them.
 Shapes: N tokens, C model width, V vocabulary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, Literal, TypedDict, cast
 
@@ -210,7 +210,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
         has_gaps: bool,
         chunk: "LossChunk",
     ) -> Tensor:
-        hidden_states = hidden_states.detach()  # a part of it would need a gradient here, and have none
         with torch.autocast(hidden_states.device.type, enabled=False):
             d_hidden = torch.empty_like(hidden_states)
             d_weight, d_bias, losses = None, None, []
@@ -218,7 +217,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             bytes_per_logit = dtype.itemsize if not z_loss else max(dtype.itemsize, BYTES_WITH_Z_LOSS)
             for rows in _chunks(len(labels), len(weight) * bytes_per_logit, hidden_states.device):
                 streams = hidden_states[rows], cast_weight, cast_bias, labels[rows]
-                loss, d_hidden[rows], of_weight, of_bias = chunk(
+                loss, d_hidden[rows], of_weight, of_bias = chunk.compute(
                     *streams, label_smoothing, z_loss, has_gaps=has_gaps
                 )
                 losses.append(loss)
@@ -244,6 +243,11 @@ class LossChunk(nn.Module):
     """The loss of a chunk of targets, with its gradients: a module, to be compiled with the layers."""
 
     is_compiled_with_layers = True
+
+    @property
+    def compute(self) -> Callable[..., tuple[Tensor, Tensor, Tensor, Tensor | None]]:
+        """Its graph, or what is written: hooks of all modules expect gradients, and here are none."""
+        return self._compiled_call_impl or self.forward
 
     def forward(
         self,
