@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator
-from functorch.compile import make_boxed_func
+from functorch.compile import make_boxed_func  # pyright: ignore[reportPrivateImportUsage]
 from torch._dynamo.backends.common import aot_autograd
 
 from tercet.training import compiling
