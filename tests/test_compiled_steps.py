@@ -45,7 +45,10 @@ def make(way: str, name: str, tokenizer):  # noqa: F811
     ("way", "name", "num_steps"),
     [
         *((*case, 20) for case in QUICK),
-        *(pytest.param(*case, 200, marks=pytest.mark.slow) for case in CASES),
+        *(
+            pytest.param(*case, 200 if case[0] == "objective" else 40, marks=pytest.mark.slow)
+            for case in CASES
+        ),
     ],
 )
 def test_no_step_after_the_first_is_compiled(way, name, num_steps, tokenizer, monkeypatch):  # noqa: F811
