@@ -162,8 +162,3 @@ def test_a_smaller_model_may_be_the_student(recipe_of, teachers, tmp_path):
     assert any(not torch.equal(weights[name], tensor)
                for name, tensor in load_source(str(first)).model.state_dict().items())  # fmt: skip
     assert replace(again, student=replace(again.student, path=None)) != again
-
-
-def test_the_former_key_of_losses_is_answered_with_its_new_name(recipe_of):
-    with pytest.raises(ValueError, match=r"general\.signals = .*: was renamed to general\.losses"):
-        changed(recipe_of("encoder"), signals=[])
