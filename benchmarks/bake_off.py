@@ -125,7 +125,7 @@ def steps_of(options: Namespace) -> int:
 def steps_of_equal_time(
     entrants: list[Entrant], steps: int, conditions: Conditions, options: Namespace
 ) -> dict[Entrant, int]:
-    """Return every objective as many steps as fit into the time that the fastest one needs for `steps`."""
+    """Give every objective as many steps as fit into the time that the fastest one needs for `steps`."""
     seconds = {
         entrant: sum(
             pretrained(entrant, steps, seed, conditions, options)[1]["seconds"]

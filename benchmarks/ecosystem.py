@@ -53,7 +53,7 @@ class Cells:
             self.outcomes[cell].append(YES if report.passed else NO)
 
     def verdicts(self) -> list[dict[str, str]]:
-        """Return of each cell that it works, that it does not, or why that was not tried."""
+        """Say of each cell that it works, that it does not, or why that was not tried."""
         rows = []
         for (library, what, member), outcomes in self.outcomes.items():
             reasons = [outcome for outcome in outcomes if outcome != YES]

@@ -294,7 +294,7 @@ def with_tiles(
     x: Tensor,
     dropout: float,
 ) -> Masks:
-    """Return packed sequences to each type of layer, with its tiles where flex attention is to compute.
+    """Give packed sequences to each type of layer, with its tiles where flex attention is to compute.
 
     `x` (1, N, C) are the states that layers read.
     """

@@ -2,7 +2,7 @@
 
 model      parameters, operations, what is kept      (`model_costs.py`)
 stages     sequences and micro-batches of a step     (`planned_stages.py`)
-layouts    who holds and sends what                  (`layouts.py`)    ->  a `Plan`, for `plan_report.py`
+layouts    who holds and sends what                  (`device_layouts.py`)    ->  a `Plan`, for `report.py`
 """
 
 from bisect import bisect_left
