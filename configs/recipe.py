@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from .checking import check_keys, check_numbers, describe_errors
 from .documents import read_document, require_no_comment
+from .recipe import check_keys, check_numbers, describe_errors
 
 Recipe = TypeVar("Recipe")
 

@@ -28,13 +28,13 @@ from ..distill.recipe import DistillationRecipe
 from ..distill.report import kept_of
 from ..fewshot.recipe import FewShotRecipe
 from ..finetune.recipe import FineTuningRecipe
-from ..interop.messages import quietly
+from ..ground.messages import quietly
 from ..pretraining.comparison import compare
 from ..pretraining.recipe import PretrainingRecipe
 from ..pretraining.run import pretrain
 from ..pretraining.text import open_text
-from ..reporting.markdown import as_markdown
 from ..reporting.page import as_page
+from ..reporting.text import as_markdown
 from ..reporting.verdicts import Verdict, as_data
 from ..text.cache import cache_folder
 from ..text.documentation import SPLITS, Document, read_documentation

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..interop.scores import METRICS, what_is_scored
 from ..reporting.blocks import (
     Bar,
     Block,
@@ -22,11 +21,12 @@ from ..reporting.blocks import (
     format_score,
     name_of_model,
 )
-from ..reporting.markdown import as_markdown
+from ..reporting.charts import draw_comparison
 from ..reporting.page import as_page
+from ..reporting.text import as_markdown
+from ..storage.scores import METRICS, what_is_scored
 from ..training.disk import replace_text
 from ..training.run_folder import MARKDOWN, PAGE
-from .charts import draw_comparison
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .recipe import DistillationRecipe
 from .size_and_speed import PUBLISHED, about_speed, less, saved_time, share_of, size_table, times_of

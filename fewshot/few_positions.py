@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ..modeling.prepacked_weights import prepacked_weights
-from ..modeling.pretrained_tercet import TercetLMHeadModel
+from ..modeling.generation.prepacked_weights import prepacked_weights
+from ..modeling.pretrained import TercetLMHeadModel
 from .request import Score
 
 MOST_LOGITS = 2**24

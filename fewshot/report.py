@@ -25,11 +25,11 @@ from ..reporting.blocks import (
     first_block,
     name_of_model,
 )
-from ..reporting.markdown import as_markdown as in_markdown
+from ..reporting.charts import Band, draw_reliability, draw_shots
 from ..reporting.page import as_page
+from ..reporting.text import as_markdown as in_markdown
 from ..training.disk import replace_text
 from ..training.run_folder import MARKDOWN, PAGE
-from .charts import Band, draw_reliability, draw_shots
 from .output import ITEMS, RELIABILITY, SHOTS
 from .protocol import protocol
 from .recipe import FewShotRecipe

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
-from ..interop.scores import METRICS
 from ..reporting.blocks import (
     Bar,
     Beside,
@@ -29,8 +28,9 @@ from ..reporting.blocks import (
     name_of_model,
 )
 from ..reporting.charts import LARGEST_MATRIX, MOST_COUNTED, draw_confusions, draw_learning
-from ..reporting.markdown import as_markdown as in_markdown
 from ..reporting.page import as_page
+from ..reporting.text import as_markdown as in_markdown
+from ..storage.scores import METRICS
 from ..text.bad_rows import in_words as bad_in_words
 from ..training.disk import replace_text
 from ..training.run_folder import CURVES, MARKDOWN, PAGE
@@ -39,8 +39,8 @@ from .library_metrics import PREFIX, score_in_words
 from .output import CONFUSIONS, seed_folder
 from .prepared import Prepared
 from .recipe import FineTuningRecipe, in_words
+from .summary import GUESSES
 from .task import Prediction, Task
-from .verdicts import GUESSES
 
 SHOWN = 10
 """Rows that are shown because they were predicted best, and because they were predicted worst."""

@@ -2,25 +2,15 @@
 
 from transformers import PreTrainedConfig
 
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
-from .architecture import Architecture
-from .bart import BART
-from .bert import BERT
-from .big_bird import BIG_BIRD
-from .distilbert import DISTILBERT
-from .electra import ELECTRA
-from .gpt2 import GPT2
-from .gpt_neox import GPT_NEOX
-from .llama import LLAMA
-from .marian import MARIAN
-from .mbart import MBART
-from .messages import quietly
-from .mistral import MISTRAL
-from .modernbert import MODERNBERT
-from .opt import OPT
-from .qwen import QWEN2, QWEN3
-from .roberta import ROBERTA
-from .t5 import MT5, MT5_ENCODER, T5, T5_ENCODER
+from ..ground.messages import quietly
+from ..modeling.pretrained import TercetPreTrainedModel
+from ..stock.architecture import Architecture
+from ..stock.bart import BART, MARIAN, MBART
+from ..stock.bert import BERT, BIG_BIRD, DISTILBERT, ELECTRA, ROBERTA
+from ..stock.gpt import GPT2, GPT_NEOX, OPT
+from ..stock.llama import LLAMA, MISTRAL, QWEN2, QWEN3
+from ..stock.modernbert import MODERNBERT
+from ..stock.t5 import MT5, MT5_ENCODER, T5, T5_ENCODER
 
 ARCHITECTURES = {
     (architecture.model_type, architecture.config): architecture

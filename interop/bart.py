@@ -4,10 +4,9 @@ import torch
 from transformers import PreTrainedModel
 
 from ..modeling.configuration_tercet import TercetSeq2SeqConfig
-from .architecture import Architecture, Counterpart, Field
-from .rearrangements import AsOneRow
-from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS
-from .weights import Dropped, IfNotZero
+from ..stock.architecture import Architecture, Counterpart, Field
+from ..stock.task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS
+from ..stock.weights import AsOneRow, Dropped, IfNotZero
 
 FIELDS = {
     "vocab_size": "vocab_size",

@@ -1,9 +1,9 @@
 """BERT (Devlin et al., 2019)."""
 
 from ..modeling.configuration_tercet import TercetEncoderConfig
-from .architecture import Architecture, Counterpart, Field
-from .task_heads import ANSWERS, LABELS, PLAIN, POOLER
-from .weights import Dropped
+from ..stock.architecture import Architecture, Counterpart, Field
+from ..stock.task_heads import ANSWERS, LABELS, PLAIN, POOLER
+from ..stock.weights import Dropped
 
 FIELDS = {
     "vocab_size": "vocab_size",

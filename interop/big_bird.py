@@ -7,10 +7,10 @@ Sparse attention is that of transformers in evaluation, with its defects: `stock
 from typing import Any
 
 from ..modeling.configuration_tercet import TercetConfig, TercetEncoderConfig
-from .architecture import Architecture, Counterpart, Field
-from .bert import EMBEDDINGS, FIELDS, FIXED, LAYERS, MASKED_LM, REQUIRED, WITHOUT_POOLER
-from .task_heads import DENSE_LABELS, FIRST_TOKEN, LABELS, PLAIN, POOLER
-from .weights import Dropped
+from ..stock.architecture import Architecture, Counterpart, Field
+from ..stock.bert import EMBEDDINGS, FIELDS, FIXED, LAYERS, MASKED_LM, REQUIRED, WITHOUT_POOLER
+from ..stock.task_heads import DENSE_LABELS, FIRST_TOKEN, LABELS, PLAIN, POOLER
+from ..stock.weights import Dropped
 
 SPARSE = "stock_big_bird_attention"
 NEXT_SENTENCE = {

@@ -6,13 +6,13 @@ from importlib.metadata import version
 
 import yaml
 
-from .certificate import Certificate
-from .finished_run import RECIPE, FinishedRun
-from .markdown import Code, as_code, escaped, in_fence, table
-from .model_folder import CERTIFICATE
-from .scores import METRICS, read_scores, what_is_scored
-from .stored_weights import StoredWeights
-from .usage import Usage
+from ..ground.markdown import Code, as_code, escaped, in_fence, table
+from ..ground.saved_weights import StoredWeights
+from ..hub.model_card import Usage
+from ..stock.certificate import Certificate
+from ..storage.finished_run import RECIPE, FinishedRun
+from ..storage.model_folder import CERTIFICATE
+from ..storage.scores import METRICS, read_scores, what_is_scored
 
 TITLE = "Tercet: encoder, decoder and sequence-to-sequence Transformers from one set of blocks"
 AUTHORS = "The Tercet authors"

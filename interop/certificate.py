@@ -24,11 +24,11 @@ from torch.func import functional_call
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..modeling.configuration_tercet import TercetConfig
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
-from .conversion import links_between
-from .model_folder import CERTIFICATE
-from .probes import Probe, pad_id, probes_for
-from .weights import tied_names
+from ..modeling.pretrained import TercetPreTrainedModel
+from ..stock.models import links_between
+from ..stock.probes import Probe, pad_id, probes_for
+from ..stock.weights import tied_names
+from ..storage.model_folder import CERTIFICATE
 
 NEW_TOKENS = 12
 PRECISIONS = {"float64": torch.float64, "float32": torch.float32}

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from .. import modeling
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
-from .architecture import Counterpart
-from .architectures import architecture_for, architecture_of
-from .members import Member, Reading, read_as
-from .model_folder import find_folder, load_config
-from .own_model import load_transformer
-from .source import load_stock
-from .weights import Links, has_own_head, link
+from ..conversion.members import Member, Reading, read_as
+from ..modeling.pretrained import TercetPreTrainedModel
+from ..stock.architecture import Counterpart
+from ..stock.architectures import architecture_for, architecture_of
+from ..stock.models import load_stock
+from ..stock.weights import Links, has_own_head, link
+from ..storage.model_folder import find_folder, load_config
+from ..storage.own_model import load_transformer
 
 
 def from_stock(stock: PreTrainedModel | str, revision: str | None = None) -> TercetPreTrainedModel:

@@ -4,9 +4,9 @@ In training it drops nothing between self-attention and its residual sum, where 
 """
 
 from ..modeling.configuration_tercet import TercetEncoderConfig
-from .architecture import Architecture, Counterpart, Field
-from .bert import FIXED
-from .task_heads import ANSWERS, FIRST_TOKEN, LABELS, PLAIN, head_dropout
+from ..stock.architecture import Architecture, Counterpart, Field
+from ..stock.bert import FIXED
+from ..stock.task_heads import ANSWERS, FIRST_TOKEN, LABELS, PLAIN, head_dropout
 
 MASKED_LM = {
     "vocab_transform.*": "transform.dense.*",

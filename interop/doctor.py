@@ -17,12 +17,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from ..modeling.attention_patterns import AttentionPattern
+from ..doctor.examinations import BEHAVIOUR, SAVING, TOKENIZER, WEIGHTS, finite_weights
+from ..doctor.examined_model import ExaminedModel, Finding, Verdict, load_examined_model
+from ..doctor.reader import Reader
+from ..ground.messages import first_line, quietly
+from ..modeling.attention.patterns import AttentionPattern
 from ..modeling.stack import TercetStack
-from .examinations import BEHAVIOUR, SAVING, TOKENIZER, WEIGHTS, finite_weights
-from .examined_model import ExaminedModel, Finding, Verdict, load_examined_model
-from .messages import first_line, quietly
-from .reader import Reader
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """ELECTRA (Clark et al., 2020): BERT whose embeddings may be narrower than its layers."""
 
 from ..modeling.configuration_tercet import TercetEncoderConfig
-from .architecture import Architecture, Counterpart, Field
-from .bert import EMBEDDINGS, FIELDS, FIXED, LAYERS, REQUIRED
-from .task_heads import ANSWERS, DENSE_LABELS, FIRST_TOKEN, LABELS, PLAIN, head_dropout
+from ..stock.architecture import Architecture, Counterpart, Field
+from ..stock.bert import EMBEDDINGS, FIELDS, FIXED, LAYERS, REQUIRED
+from ..stock.task_heads import ANSWERS, DENSE_LABELS, FIRST_TOKEN, LABELS, PLAIN, head_dropout
 
 MASKED_LM = {
     "generator_predictions.dense.*": "transform.dense.*",

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from .examined_model import TOLERANCE, ExaminedModel, Finding, agreement, difference, ids_of, listed
-from .reader import Document, Inputs, Reader, results_of
+from ..doctor.examined_model import TOLERANCE, ExaminedModel, Finding, agreement, difference, ids_of, listed
+from ..doctor.reader import Document, Inputs, Reader, results_of
 
 
 def missing_tensors(examined: ExaminedModel) -> Finding:

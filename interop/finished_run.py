@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ..configs.documents import read_document
+from ..ground.saved_weights import require_plain
+from ..storage.model_folder import CERTIFICATE, CONFIG
 from ..training.run_folder import CURVES, EVALUATION, RECIPE, TEXTS
-from .model_folder import CERTIFICATE, CONFIG
-from .stored_weights import require_plain
 
 TASK = "task.json"
 LOG = "log.jsonl"

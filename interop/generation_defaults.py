@@ -7,8 +7,8 @@ from typing import Any
 
 from transformers import GenerationConfig
 
-from ..modeling.pretrained_neural import NeuralPreTrainedModel
-from .messages import quietly
+from ..ground.messages import quietly
+from ..modeling.pretrained import NeuralPreTrainedModel
 
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 """Fields that the configuration of a model and its generation defaults have in common."""

@@ -1,10 +1,9 @@
 """GPT-2 (Radford et al., 2019), and DistilGPT2, which has the same architecture."""
 
 from ..modeling.configuration_tercet import TercetDecoderConfig
-from .architecture import Architecture, Counterpart, Field
-from .rearrangements import Chunked, FirstScaled, Place, Transposed
-from .task_heads import ANSWERS, LABELS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT
-from .weights import Via
+from ..stock.architecture import Architecture, Counterpart, Field
+from ..stock.task_heads import ANSWERS, LABELS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT
+from ..stock.weights import Chunked, FirstScaled, Place, Transposed, Via
 
 
 def share_of_scores(place: Place) -> float:

@@ -1,11 +1,10 @@
 """GPT-NeoX (Black et al., 2022), and Pythia (Biderman et al., 2023), which has the same architecture."""
 
 from ..modeling.configuration_tercet import TercetDecoderConfig
-from .architecture import Architecture, Counterpart, Field
-from .llama import rope_scaling
-from .rearrangements import ChunkedByHead
-from .task_heads import ANSWERS, LABELS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT
-from .weights import Via
+from ..stock.architecture import Architecture, Counterpart, Field
+from ..stock.llama import rope_scaling
+from ..stock.task_heads import ANSWERS, LABELS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT
+from ..stock.weights import ChunkedByHead, Via
 
 HEAD = {"lm_head.weight": "lm_head.weight", "embed_out.weight": "lm_head.weight"}
 """Under the name that transformers has given it of late, and the earlier one."""

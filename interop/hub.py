@@ -13,8 +13,8 @@ from importlib.metadata import version
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError
 
-from .messages import first_line
-from .publication import Publication
+from ..ground.messages import first_line
+from ..hub.publication import Publication
 
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
 """Names of weights in a repository: those that an earlier push left are deleted, lest they be loaded."""

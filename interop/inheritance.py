@@ -7,8 +7,8 @@ Where the other has a larger vocabulary, what each new token has begins with the
 import torch
 from torch import Tensor
 
-from ..modeling.pretrained_neural import NeuralPreTrainedModel
-from .messages import shortened
+from ..ground.messages import shortened
+from ..modeling.pretrained import NeuralPreTrainedModel
 
 POOLERS = {
     "next_sentence_head.dense.weight": "classifier.transform.dense.weight",

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..modeling.configuration_tercet import TercetDecoderConfig
-from .architecture import Architecture, Counterpart, Field
-from .task_heads import ANSWERS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT, TOKEN_SCORES
+from ..stock.architecture import Architecture, Counterpart, Field
+from ..stock.task_heads import ANSWERS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT, TOKEN_SCORES
 
 
 def rope_scaling(rope_parameters: Mapping[str, Any]) -> dict[str, Any] | None:

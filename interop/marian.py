@@ -1,9 +1,9 @@
 """Marian (Junczys-Dowmunt et al., 2018), the Transformer of 2017 behind the OPUS-MT translators."""
 
 from ..modeling.configuration_tercet import TercetSeq2SeqConfig
-from .architecture import Architecture, Counterpart, Field
-from .bart import FIELDS, FIXED, HEAD, LAYERS, has_head_bias
-from .weights import Dropped
+from ..stock.architecture import Architecture, Counterpart, Field
+from ..stock.bart import FIELDS, FIXED, HEAD, LAYERS, has_head_bias
+from ..stock.weights import Dropped
 
 COMPUTED = Dropped("sines and cosines, which ours computes")
 

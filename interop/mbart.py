@@ -5,9 +5,9 @@ which is the same where texts end in it.
 """
 
 from ..modeling.configuration_tercet import TercetSeq2SeqConfig
-from .architecture import Architecture, Counterpart, Field
-from .bart import EMBEDDINGS, FIELDS, FIXED, HEAD, LAYERS, LEARNED_POSITIONS, has_head_bias
-from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS
+from ..stock.architecture import Architecture, Counterpart, Field
+from ..stock.bart import EMBEDDINGS, FIELDS, FIXED, HEAD, LAYERS, LEARNED_POSITIONS, has_head_bias
+from ..stock.task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS
 
 STARTED_BY_THE_END = ENDED | {
     "decoder_start_token_id": Field(lambda stock: stock.eos_token_id, lambda config: {})

@@ -14,12 +14,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import TercetDecoderForCausalLM, TercetDecoderForMaskedLM, TercetPreTrainedModel
-from .conversion import as_ours
-from .members import Member, Reading, member_of, read_as
-from .messages import quietly
-from .model_folder import find_folder, num_ids, pads, require_fit, require_tokenizer
-from .prediction_change import (
+from ..conversion.members import Member, Reading, as_ours, member_of, read_as
+from ..conversion.prediction_change import (
     Change,
     Probe,
     Question,
@@ -28,9 +24,12 @@ from .prediction_change import (
     probe_of,
     states_of,
 )
-from .probes import TEXTS
-from .run import claimed, write_model
-from .tokenizer_roles import prepare_tokenizer
+from ..conversion.tokenizer_roles import prepare_tokenizer
+from ..ground.messages import quietly
+from ..modeling import TercetDecoderForCausalLM, TercetDecoderForMaskedLM, TercetPreTrainedModel
+from ..stock.probes import TEXTS
+from ..stock.run import claimed, write_model
+from ..storage.model_folder import find_folder, num_ids, pads, require_fit, require_tokenizer
 
 FACTS = "conversion.json"
 CARD = "README.md"

@@ -17,6 +17,8 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 
+from ..conversion.inheritance import inherit_writing
+from ..ground.messages import first_line
 from ..modeling import (
     TercetConfig,
     TercetDecoderConfig,
@@ -27,11 +29,9 @@ from ..modeling import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
-from ..modeling.attention_patterns import SMALLEST_WINDOW
+from ..modeling.attention.patterns import SMALLEST_WINDOW
 from ..modeling.configuration_tercet import DECODER_FIELDS, SHARED_FIELDS
-from ..modeling.positions import POSITIONS
-from .generation_defaults import inherit_writing
-from .messages import first_line
+from ..modeling.layers.positions import POSITIONS
 
 Member = Literal["encoder", "decoder", "seq2seq"]
 

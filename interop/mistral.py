@@ -1,8 +1,8 @@
 """Mistral (Jiang et al., 2023): Llama in which all layers slide, or none."""
 
 from ..modeling.configuration_tercet import TercetDecoderConfig
-from .architecture import Architecture, Field
-from .llama import FIELDS, FIXED, WEIGHTS, counterparts
+from ..stock.architecture import Architecture, Field
+from ..stock.llama import FIELDS, FIXED, WEIGHTS, counterparts
 
 
 def slides(layer_types: list[str]) -> bool:

@@ -9,11 +9,10 @@ from typing import Any
 from huggingface_hub import ModelCard, ModelCardData
 from yaml import YAMLError
 
-from .card_sections import sections
-from .finished_run import FinishedRun
-from .scores import evaluation_results
-from .stored_weights import StoredWeights
-from .usage import usage_of
+from ..ground.saved_weights import StoredWeights
+from ..hub.model_card import sections, usage_of
+from ..storage.finished_run import FinishedRun
+from ..storage.scores import evaluation_results
 
 CARD = "README.md"
 

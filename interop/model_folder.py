@@ -21,12 +21,12 @@ from transformers import (
 )
 from transformers.utils.hub import cached_file
 
+from ..ground.messages import first_line, quietly
+from ..ground.saved_weights import require_counts, require_plain
 from ..modeling.configuration_tercet import TercetConfig
+from ..storage.earlier_names import with_general_class
 from ..training.model_paths import require_path
 from ..training.run_folder import MODEL
-from .earlier_names import with_general_class
-from .messages import first_line, quietly
-from .stored_weights import require_counts, require_plain
 
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"

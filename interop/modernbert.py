@@ -7,12 +7,10 @@ of attention's weights, where ours has the dropout of all sub-layers.
 from typing import Any
 
 from ..modeling.configuration_tercet import TercetConfig, TercetEncoderConfig
-from .architecture import Architecture, Counterpart, Field, agreeing
-from .llama import rope_scaling
-from .mistral import slides
-from .rearrangements import Chunked
-from .task_heads import head_dropout
-from .weights import Via
+from ..stock.architecture import Architecture, Counterpart, Field, agreeing
+from ..stock.llama import rope_scaling, slides
+from ..stock.task_heads import head_dropout
+from ..stock.weights import Chunked, Via
 
 
 def common_scaling(stock: Any) -> dict[str, Any] | None:

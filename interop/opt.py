@@ -1,8 +1,8 @@
 """OPT (Zhang et al., 2022), except for its 350M model, whose embeddings are narrower than its layers."""
 
 from ..modeling.configuration_tercet import TercetDecoderConfig
-from .architecture import Architecture, Counterpart, Field
-from .task_heads import LAST_TOKEN, SCORES
+from ..stock.architecture import Architecture, Counterpart, Field
+from ..stock.task_heads import LAST_TOKEN, SCORES
 
 OPT = Architecture(
     model_type="opt",

@@ -7,10 +7,9 @@ import transformers
 from transformers import AutoModel
 
 from .. import modeling
-from ..modeling.pretrained_neural import NeuralPreTrainedModel
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
-from .model_folder import CONFIG, find_folder, load_config, require_transformer
-from .whole_weights import load_whole
+from ..ground.saved_weights import load_whole
+from ..modeling.pretrained import NeuralPreTrainedModel, TercetPreTrainedModel
+from ..storage.model_folder import CONFIG, find_folder, load_config, require_transformer
 
 
 def load_ours(source: str, model_class: type[NeuralPreTrainedModel] | None = None) -> NeuralPreTrainedModel:

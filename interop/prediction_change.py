@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from ..conversion.members import member_of
 from ..modeling import TercetPreTrainedModel
-from .members import member_of
 
 Question = Literal["next token", "masked token"]
 

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..modeling.classification import problem_of
 from ..modeling.configuration_tercet import TercetConfig
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
-from ..modeling.seq2seq_tasks import TercetSeq2SeqTaskModel
-from ..modeling.targets import IGNORE
-from .conversion import counterpart_of
-from .task_heads import LAST_TOKEN
+from ..modeling.heads.classification import problem_of
+from ..modeling.heads.losses import IGNORE
+from ..modeling.heads.seq2seq_tasks import TercetSeq2SeqTaskModel
+from ..modeling.pretrained import TercetPreTrainedModel
+from ..stock.models import counterpart_of
+from ..stock.task_heads import LAST_TOKEN
 
 TEXTS = (
     "The ship left the harbour at dawn, and nobody on the quay knew where it was bound.",

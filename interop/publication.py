@@ -18,13 +18,13 @@ import yaml
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from .finished_run import RECIPE, TASK, FinishedRun, find_run, read_facts, without_folders
-from .model_card import CARD, build_card, what_is_missing
-from .model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
-from .own_model import require_sound
-from .remote_code import add_auto_map, code_of, saved_code
-from .sentence_vectors import files_of_modules
-from .stored_weights import inspect_weights
+from ..ground.saved_weights import inspect_weights
+from ..hub.model_card import CARD, build_card, what_is_missing
+from ..storage.finished_run import RECIPE, TASK, FinishedRun, find_run, read_facts, without_folders
+from ..storage.model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
+from ..storage.own_model import require_sound
+from ..storage.remote_code import add_auto_map, code_of, saved_code
+from ..storage.sentence_vectors import files_of_modules
 
 TOKENIZER = (
     "tokenizer.json",

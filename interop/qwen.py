@@ -4,9 +4,8 @@ Layers may slide, each by itself.
 """
 
 from ..modeling.configuration_tercet import TercetDecoderConfig
-from .architecture import Architecture, Field
-from .llama import FIELDS, FIXED, WEIGHTS, counterparts
-from .mistral import slides
+from ..stock.architecture import Architecture, Field
+from ..stock.llama import FIELDS, FIXED, WEIGHTS, counterparts, slides
 
 WINDOWS = {
     "layer_types": Field(

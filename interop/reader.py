@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-from .examined_model import ExaminedModel, ids_of
+from ..doctor.examined_model import ExaminedModel, ids_of
 
 Document = dict[str, Tensor]
 """The ids (1, T) of each stream, by the stream's prefix."""

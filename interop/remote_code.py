@@ -23,7 +23,7 @@ from transformers.dynamic_module_utils import get_relative_import_files
 
 from ..modeling import AUTO_CLASSES, CONFIGURATIONS, NAME_TABLES, models_of
 from ..modeling.configuration_neural import NeuralConfig
-from .model_folder import CONFIG, TOKENIZER_CONFIG
+from ..storage.model_folder import CONFIG, TOKENIZER_CONFIG
 
 TABLES = "transformers.models.auto.modeling_auto"
 """Where transformers has its tables of names."""

@@ -1,10 +1,10 @@
 """RoBERTa (Liu et al., 2019): BERT without segments, whose positions begin behind the padding id."""
 
 from ..modeling.configuration_tercet import TercetEncoderConfig
-from .architecture import Architecture, Counterpart, Field
-from .bert import EMBEDDINGS, FIELDS, FIXED, LAYERS, NO_POOLER, REQUIRED, WITHOUT_POOLER
-from .task_heads import ANSWERS, DENSE_LABELS, LABELS, PLAIN, POOLER
-from .weights import Dropped
+from ..stock.architecture import Architecture, Counterpart, Field
+from ..stock.bert import EMBEDDINGS, FIELDS, FIXED, LAYERS, NO_POOLER, REQUIRED, WITHOUT_POOLER
+from ..stock.task_heads import ANSWERS, DENSE_LABELS, LABELS, PLAIN, POOLER
+from ..stock.weights import Dropped
 
 MASKED_LM = {
     "lm_head.dense.*": "transform.dense.*",

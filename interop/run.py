@@ -7,6 +7,22 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..ground.messages import quietly
+from ..stock.certificate import Certificate, certify
+from ..stock.models import from_stock, load_stock, to_stock
+from ..storage.earlier_names import with_rotary_fields
+from ..storage.finished_run import read_facts
+from ..storage.model_folder import CONFIG, find_folder, load_tokenizer, require_fit, save_tokenizer
+from ..storage.own_model import load_transformer
+from ..storage.remote_code import save_code
+from ..storage.sentence_vectors import (
+    MODULES,
+    carried_files,
+    find_vectors,
+    vectors_of,
+    without_vectors,
+    write_files,
+)
 from ..training.disk import (
     delete_folder,
     explaining_a_full_disk,
@@ -16,23 +32,6 @@ from ..training.disk import (
 from ..training.inputs import require_apart
 from ..training.lock import locked, made
 from ..training.ownership import OWN, is_ours, record_all, require_removable
-from .certificate import Certificate, certify
-from .conversion import from_stock, to_stock
-from .earlier_names import with_rotary_fields
-from .finished_run import read_facts
-from .messages import quietly
-from .model_folder import CONFIG, find_folder, load_tokenizer, require_fit, save_tokenizer
-from .own_model import load_transformer
-from .remote_code import save_code
-from .sentence_vectors import (
-    MODULES,
-    carried_files,
-    find_vectors,
-    vectors_of,
-    without_vectors,
-    write_files,
-)
-from .source import load_stock
 
 
 def import_model(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from huggingface_hub import EvalResult
 
-from .finished_run import FinishedRun
+from ..storage.finished_run import FinishedRun
 
 TERMS = {
     "mlm": ("hidden tokens", "fill-mask"),

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from ..modeling.configuration_neural import ClassifierPooling
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
-from ..modeling.tasks import TercetForSentenceEmbedding
+from ..modeling.heads.tasks import TercetForSentenceEmbedding
+from ..modeling.pretrained import TercetPreTrainedModel
+from ..storage.finished_run import read_facts
 from ..training.disk import replace_text
-from .finished_run import read_facts
 
 MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from .architecture import Architecture, Counterpart
-from .architectures import architecture_of
-from .model_folder import find_folder, load_config
-from .stored_weights import inspect_weights
-from .weights import is_dropped, tied_names
-from .whole_weights import Fit, compare_weights, load_finite, require_fit
+from ..ground.saved_weights import Fit, compare_weights, inspect_weights, load_finite, require_fit
+from ..stock.architecture import Architecture, Counterpart
+from ..stock.architectures import architecture_of
+from ..stock.weights import is_dropped, tied_names
+from ..storage.model_folder import find_folder, load_config
 
 
 class Attempt(NamedTuple):

@@ -17,11 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..modeling.configuration_word_vectors import TercetWordVectorsConfig
-from ..modeling.lexicon import sizes
-from ..modeling.modeling_tercet_word_vectors import TercetWordVectorsModel
-from .messages import quietly
-from .word_tokenizer import word_tokenizer
+from ..conversion.word_tokenizer import word_tokenizer
+from ..ground.messages import quietly
+from ..modeling.recurrent.configurations import TercetWordVectorsConfig
+from ..modeling.recurrent.static_vectors import TercetWordVectorsModel, sizes
 
 
 def train_word_vectors(

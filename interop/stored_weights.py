@@ -15,7 +15,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from .messages import shortened
+from ..ground.messages import shortened
 
 PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
 """Names of files that run foreign code when they are read."""

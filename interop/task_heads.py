@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ..modeling.classification import classifier_dropout
 from ..modeling.configuration_tercet import TercetConfig
-from .architecture import Field
+from ..modeling.heads.classification import classifier_dropout
+from ..stock.architecture import Field
 
 
 def head_dropout(option: str, default: float = 0.0) -> Field:

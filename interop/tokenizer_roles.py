@@ -13,7 +13,7 @@ from typing import Any
 from tokenizers import processors
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from .members import Member
+from ..conversion.members import Member
 
 MASK = "[MASK]"
 """Added to tokenizers that have no mask token."""

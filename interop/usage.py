@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ..modeling import CONFIGURATIONS
-from .finished_run import FinishedRun
+from ..storage.finished_run import FinishedRun
 
 USES = {
     "ForPreTraining": ("fill-mask", "AutoModelForMaskedLM"),

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from .messages import shortened
-from .rearrangements import InTurn, Place, Rearrangement
+from ..ground.messages import shortened
+from ..stock.weights import InTurn, Place, Rearrangement
 
 
 class Via:

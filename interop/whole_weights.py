@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from .messages import first_line, quietly, shortened
-from .stored_weights import StoredWeights, inspect_weights
+from ..ground.messages import first_line, quietly, shortened
+from ..ground.saved_weights import StoredWeights, inspect_weights
 
 Condition = Callable[[str], bool]
 """Chooses tensors by their names."""

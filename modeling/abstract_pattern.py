@@ -14,8 +14,8 @@ from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache
 from transformers.masking_utils import and_masks, create_bidirectional_mask, create_causal_mask
 
-from .packing import first_tokens, text_lengths, within
-from .relative_bias import dtype_of_scores, join
+from .attention.packing import first_tokens, text_lengths, within
+from .attention.relative_bias import dtype_of_scores, join
 from .tracing import is_tracing
 
 

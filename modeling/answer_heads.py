@@ -5,11 +5,9 @@ Shapes: B batch, T positions, C model width. Packed input is (1, N) instead of (
 
 from torch import Tensor, nn
 
-from .classification import TokenClassificationHead, classifier_dropout
 from .configuration_tercet import TercetConfig
-from .dropout import Dropout
-from .feed_forward import FEED_FORWARD
-from .normalization import build_norm
+from .heads.classification import TokenClassificationHead, classifier_dropout
+from .layers.position_wise import FEED_FORWARD, Dropout, build_norm
 
 
 class LinearAnswerHead(TokenClassificationHead):

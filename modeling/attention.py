@@ -12,16 +12,13 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
-from .attention_gates import GATES
-from .attention_kernels import attend
-from .attention_patterns import PATTERNS, AttentionPattern, FullAttention
-from .attention_scores import SCORES
-from .cached_prompts import extend
+from .attention.kernels import attend
+from .attention.packing import Mask, extend, select_positions
+from .attention.patterns import PATTERNS, AttentionPattern, FullAttention
+from .attention.scores import GATES, SCORES
 from .configuration_tercet import TercetConfig
-from .linear import project, residual_linear
-from .normalization import build_head_norm
-from .packing import Mask, select_positions
-from .positions import Rotation, rotate
+from .layers.position_wise import build_head_norm, project, residual_linear
+from .layers.positions import Rotation, rotate
 
 
 class Attention(nn.Module):

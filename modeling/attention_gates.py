@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
-from .packing import select_positions
+from .attention.packing import select_positions
 
 
 class AttentionGate(nn.Module, ABC):

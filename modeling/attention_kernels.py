@@ -41,12 +41,18 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .attention_implementations import takes_bounds
-from .attention_patterns import AttentionPattern
-from .block_sparse_attention import is_sparse
-from .configuration_tercet import TercetConfig
-from .dot_product import scaled_dot_product, single_query_attention
-from .packed_attention import (
+from .attention.dot_product import SHORT, is_sparse, scaled_dot_product, single_query_attention
+from .attention.gpu_kernels import (
+    CHANNELS,
+    SMALLEST_HEAD,
+    WIDEST_HEAD,
+    find_tiles,
+    has_flex_kernel,
+    has_third_kernel,
+    has_varlen_kernel,
+    tiled_attention,
+)
+from .attention.packed import (
     Group,
     flash_attention,
     fused_group,
@@ -55,13 +61,12 @@ from .packed_attention import (
     sparse_group,
     stream_attention,
 )
-from .packing import Mask, Masks, PackedSequences
-from .pair_attention import blocked_attention, blocked_group, pair_attention
-from .relative_bias import dtype_of_scores
-from .short_attention import SHORT
-from .tile_attention import SMALLEST_HEAD, find_tiles, has_flex_kernel, tiled_attention
+from .attention.packing import Mask, Masks, PackedSequences
+from .attention.pairs import blocked_attention, blocked_group, pair_attention
+from .attention.patterns import AttentionPattern
+from .attention.relative_bias import dtype_of_scores
+from .configuration_tercet import TercetConfig, takes_bounds
 from .tracing import is_tracing
-from .varlen_attention import CHANNELS, WIDEST_HEAD, has_third_kernel, has_varlen_kernel
 
 TensorLayout = Literal["padded", "packed", "group"]
 

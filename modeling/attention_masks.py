@@ -24,10 +24,10 @@ from torch.nn.attention.flex_attention import BlockMask
 from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
-from .attention_implementations import takes_blocks, takes_bounds
-from .dot_product import additive
-from .packing import Mask, Masks, is_padding_mask
-from .relative_bias import dtype_of_scores
+from .attention.dot_product import additive
+from .attention.packing import Mask, Masks, is_padding_mask
+from .attention.relative_bias import dtype_of_scores
+from .configuration_tercet import takes_blocks, takes_bounds
 from .tracing import is_tracing
 
 DROPPED = -1000.0

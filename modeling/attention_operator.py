@@ -20,10 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .dot_product import additive
-from .sequence_groups import SequenceGroups, group_sequences
-from .short_attention import Attended
-from .varlen_attention import ENDLESS
+from .attention.dot_product import Attended, additive
+from .attention.gpu_kernels import ENDLESS
+from .attention.packing import SequenceGroups, group_sequences
 
 NAMESPACE = re.sub(r"\W", "_", __name__, flags=re.ASCII)
 """Of the operators: the name of this module."""

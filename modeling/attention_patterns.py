@@ -34,10 +34,9 @@ from transformers.masking_utils import (
     create_sliding_window_causal_mask,
 )
 
-from .abstract_pattern import AttentionPattern, MappedPattern
-from .big_bird_attention import BigBirdAttention
-from .packing import within
-from .stock_big_bird_attention import StockBigBirdAttention
+from .attention.abstract_pattern import AttentionPattern, MappedPattern
+from .attention.big_bird import BigBirdAttention, StockBigBirdAttention
+from .attention.packing import within
 
 SLIDING_BLOCK = 64
 """Tokens of the blocks by which kernels compute long windows."""

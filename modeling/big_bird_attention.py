@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
 
-from .abstract_pattern import MappedPattern
+from .attention.abstract_pattern import MappedPattern
 
 Number = TypeVar("Number", int, Tensor)
 

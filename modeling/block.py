@@ -9,15 +9,13 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .attention import CrossAttention, SelfAttention
-from .attention_kernels import FLASH, Situation, has_kernel, name_kernel
+from .attention.kernels import FLASH, Situation, has_kernel, name_kernel
+from .attention.multi_head import CrossAttention, SelfAttention
+from .attention.packing import Mask, select_positions
+from .attention.relative_bias import dtype_of_scores
 from .configuration_tercet import TercetConfig
-from .dropout import Dropout
-from .feed_forward import FEED_FORWARD
-from .normalization import build_norm
-from .packing import Mask, select_positions
-from .positions import Rotation
-from .relative_bias import dtype_of_scores
+from .layers.position_wise import FEED_FORWARD, Dropout, build_norm
+from .layers.positions import Rotation
 
 
 class Block(GradientCheckpointingLayer, ABC):

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from .abstract_pattern import AttentionPattern
-from .short_attention import SHORT
+from .attention.abstract_pattern import AttentionPattern
+from .attention.dot_product import SHORT
 
 ROWS_BYTES = 2**21
 """Size of the scores that are computed at once, unless it is one block of queries that has more."""

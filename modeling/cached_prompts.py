@@ -10,7 +10,7 @@ Shapes: B batch, S positions, M tokens of a packed stream, G key-value heads, D 
 from torch import Tensor
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
-from .packing import Mask, PackedSequences
+from .attention.packing import Mask, PackedSequences
 from .tracing import is_tracing
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from .configuration_elmo import TercetElmoConfig
-from .word_characters import FILLER, NUM_CODES
+from .recurrent.configurations import TercetElmoConfig
+from .recurrent.words import FILLER, NUM_CODES
 
 
 class CharacterEmbedding(nn.Embedding):

@@ -11,18 +11,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .configuration_neural import NeuralConfig
-from .cross_entropy import (
+from .heads.losses import (
+    IGNORE,
     LossArguments,
     at_least_float32,
+    checked_labels,
+    checked_shares,
     cross_entropy_sum,
     logits_loss,
     reduce_loss,
+    require_size,
 )
-from .dropout import Dropout
-from .feed_forward import build_activation
-from .normalization import build_norm
-from .pooling import POOLING, Sequences
-from .targets import IGNORE, checked_labels, checked_shares, require_size
+from .heads.pooling import POOLING, Sequences
+from .layers.position_wise import Dropout, build_activation, build_norm
 
 
 class SequenceClassificationHead(nn.Module):

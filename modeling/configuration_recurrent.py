@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 
-from .attention_scores import SCORES
+from .attention.scores import SCORES
 from .configuration_neural import NeuralConfig, require_at_least, require_choice, require_probability
 
 NO_ATTENTION = "none"

@@ -9,8 +9,8 @@ from typing import Any
 from huggingface_hub.dataclasses import strict
 
 from .configuration_neural import NeuralConfig, require_at_least, require_probability
-from .configuration_word_vectors import TercetWordVectorsConfig
-from .word_bytes import NUM_IDS, PAD
+from .recurrent.configurations import TercetWordVectorsConfig
+from .recurrent.words import NUM_IDS, PAD
 
 
 @strict

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from huggingface_hub.dataclasses import strict
 
-from .attention_scores import SCORES
-from .configuration_checks import equal_share, require_architecture, require_decoder
+from .attention.scores import SCORES
 from .configuration_neural import ClassifierActivation, ClassifierPooling, NeuralConfig
 from .configuration_rotary import RotaryConfig
-from .parallelism import BLOCK_BY_BLOCK, plan_of_stack, with_prefix
-from .positions import POSITIONS, NoPositions
+from .configuration_tercet import (
+    BLOCK_BY_BLOCK,
+    equal_share,
+    plan_of_stack,
+    require_architecture,
+    require_decoder,
+    with_prefix,
+)
+from .layers.positions import POSITIONS, NoPositions
 
 if TYPE_CHECKING:
     PositionEmbeddingType = str

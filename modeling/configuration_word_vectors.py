@@ -3,7 +3,7 @@
 from huggingface_hub.dataclasses import strict
 
 from .configuration_neural import NeuralConfig, require_at_least
-from .word_bytes import NUM_IDS, PAD
+from .recurrent.words import NUM_IDS, PAD
 
 
 @strict

@@ -17,8 +17,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from transformers.utils import logging
 
-from .prepacked_weights import is_plain
-from .targets import IGNORE, checked_labels, require_size
+from .heads.losses import IGNORE, checked_labels, require_size
+from .layers.position_wise import is_plain
 from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .dropout import drop
+from .layers.position_wise import drop
 
 
 def scaled_dot_product(

@@ -13,19 +13,17 @@ from torch import Tensor
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
-from .classification import (
+from .heads.classification import (
     SequenceClassificationHead,
     TokenClassificationHead,
     classification_loss,
     count_labels,
 )
-from .configuration_elmo import TercetElmoConfig
-from .cross_entropy import LossArguments, logits_loss, take_loss_arguments
-from .modeling_tercet_elmo import TercetElmoModel, TercetElmoPreTrainedModel
+from .heads.losses import IGNORE, LossArguments, logits_loss, take_loss_arguments, without_pads
+from .heads.pooling import Sequences
 from .outputs import Keywords
-from .pooling import Sequences
-from .scalar_mix import ScalarMix
-from .targets import IGNORE, without_pads
+from .recurrent.configurations import TercetElmoConfig
+from .recurrent.elmo import ScalarMix, TercetElmoModel, TercetElmoPreTrainedModel
 
 
 class TercetElmoTaskModel(TercetElmoPreTrainedModel):

@@ -6,9 +6,8 @@ Shapes: B batch, T positions, C model width, E width of token vectors.
 from torch import Tensor, nn
 
 from .configuration_neural import NeuralConfig
-from .dropout import Dropout
-from .normalization import build_norm
-from .positions import NoPositions
+from .layers.position_wise import Dropout, build_norm
+from .layers.positions import NoPositions
 from .tracing import is_tracing
 
 

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from .configuration_tercet import TercetConfig
-from .dropout import Dropout
-from .linear import project, residual_linear
+from .layers.position_wise import Dropout, project, residual_linear
 
 
 def build_activation(name: str) -> nn.Module:

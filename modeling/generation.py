@@ -27,13 +27,13 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderD
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-from .attention_patterns import PATTERNS
-from .cached_prompts import is_empty
+from .attention.packing import Masks, is_empty
+from .attention.patterns import PATTERNS
 from .configuration_tercet import TercetConfig
-from .packing import Masks
-from .prepacked_weights import are_in_use, is_untouched, prepacked_weights
-from .pretrained_tercet import TercetLMHeadModel
-from .prompt_chunks import refuse_prompt_chunks
+from .generation.decoding import refuse_prompt_chunks
+from .generation.prepacked_weights import are_in_use, prepacked_weights
+from .layers.position_wise import is_untouched
+from .pretrained import TercetLMHeadModel
 from .stack import TercetStack
 from .tracing import is_tracing
 

@@ -6,8 +6,7 @@ Shapes: B batch, T positions, C model width, E width that the LM head reads.
 from torch import Tensor, nn
 
 from .configuration_neural import NeuralConfig
-from .feed_forward import build_activation
-from .normalization import build_norm
+from .layers.position_wise import build_activation, build_norm
 
 
 class HeadTransform(nn.Module):

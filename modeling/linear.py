@@ -5,7 +5,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .configuration_tercet import TercetConfig
-from .prepacked_weights import is_plain, joint_product
+from .generation.prepacked_weights import joint_product
+from .layers.position_wise import is_plain
 
 
 def residual_linear(config: TercetConfig, in_features: int, bias: bool) -> nn.Linear:

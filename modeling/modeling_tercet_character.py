@@ -23,17 +23,13 @@ from transformers import PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from .configuration_character import TercetCharacterConfig
-from .cross_entropy import LossArguments, lm_head_loss, logits_loss, take_loss_arguments
-from .dropout import Dropout
-from .embeddings import look_up
-from .heads import build_head_transform
+from .heads.losses import IGNORE, LossArguments, lm_head_loss, logits_loss, take_loss_arguments
+from .layers.position_wise import Dropout, look_up
 from .outputs import Keywords, TercetCharacterLanguageModelOutput
-from .pretrained_neural import NeuralPreTrainedModel
-from .reading_orders import Characters, find_characters
-from .targets import IGNORE
+from .pretrained import NeuralPreTrainedModel, build_head_transform
+from .recurrent.character import Characters, embed_words, find_characters
+from .recurrent.configurations import TercetCharacterConfig
 from .tracing import is_tracing
-from .word_vectors import embed_words
 
 
 class CharacterReader(nn.Module):

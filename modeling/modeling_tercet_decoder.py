@@ -33,30 +33,28 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .attention import CrossAttention, SelfAttention
-from .attention_masks import kernel_mask, refuse_mask_of_packed, require_mask
-from .block import Block
-from .cached_prompts import is_empty
-from .configuration_tercet import TercetDecoderConfig
-from .cross_entropy import take_loss_arguments
-from .generation import TercetGenerativeModel
-from .outputs import Keywords
-from .packing import (
+from .attention.masks import kernel_mask, refuse_mask_of_packed, require_mask
+from .attention.multi_head import CrossAttention, SelfAttention
+from .attention.packing import (
     Layout,
     Mask,
     Masks,
     PackedSequences,
     Padding,
+    is_empty,
     is_padding_mask,
     require_source_bounds,
     sequence_ids,
     within,
 )
-from .positions import POSITIONS
-from .pretrained_tercet import TercetLMHeadModel
-from .stack import TercetStack
-from .stack_arguments import kernel_arguments, refuse_global_tokens, require_tokens
-from .targets import IGNORE, next_tokens, predicted_tokens, select_targets
+from .configuration_tercet import TercetDecoderConfig
+from .generation.decoding import TercetGenerativeModel
+from .heads.losses import IGNORE, next_tokens, predicted_tokens, select_targets, take_loss_arguments
+from .layers.block import Block
+from .layers.positions import POSITIONS
+from .outputs import Keywords
+from .pretrained import TercetLMHeadModel
+from .stack import TercetStack, kernel_arguments, refuse_global_tokens, require_tokens
 
 # transformers types its mixin's methods for a protocol that not even its own models meet.
 # pyright: reportIncompatibleMethodOverride=false

@@ -29,19 +29,16 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import ModelOutput, can_return_tuple
 
-from .attention_masks import require_mask_of_tokens
-from .character_encoder import CharacterEncoder
-from .configuration_elmo import TercetElmoConfig
+from .attention.masks import require_mask_of_tokens
 from .configuration_neural import NeuralConfig
-from .cross_entropy import LossChunk, take_loss_arguments
-from .dropout import Dropout
+from .heads.losses import IGNORE, LossChunk, take_loss_arguments
+from .heads.pooling import Sequences, find_sequences
+from .layers.position_wise import Dropout
 from .outputs import Keywords
-from .pooling import Sequences, find_sequences
-from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
-from .spelling import Spelling, spelling_of
-from .targets import IGNORE
-from .word_characters import NO_WORD, encode_words
-from .word_layout import Words, find_words
+from .pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
+from .recurrent.configurations import TercetElmoConfig
+from .recurrent.spelling import CharacterEncoder, Spelling, spelling_of
+from .recurrent.words import NO_WORD, Words, encode_words, find_words
 
 # It is the slower of two implementations on a CPU, and the only one with projections.
 warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")

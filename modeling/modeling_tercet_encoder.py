@@ -23,18 +23,32 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .classification import require_plain_loss
+from .attention.packing import Masks
 from .configuration_tercet import TercetEncoderConfig
-from .cross_entropy import LossArguments, at_least_float32, logits_loss, reduce_loss, take_loss_arguments
-from .feed_forward import build_activation
-from .heads import NextSentenceHead
+from .heads.classification import require_plain_loss
+from .heads.losses import (
+    IGNORE,
+    LossArguments,
+    at_least_float32,
+    checked_labels,
+    logits_loss,
+    reduce_loss,
+    require_size,
+    select_targets,
+    take_loss_arguments,
+    without_pads,
+)
+from .heads.pooling import find_sequences, first_positions
+from .layers.position_wise import build_activation
 from .outputs import Keywords, TercetForPreTrainingOutput
-from .packing import Masks
-from .pooling import find_sequences, first_positions
-from .pretrained_tercet import TercetLMHeadModel, TercetPreTrainedModel
-from .stack import TercetStack
-from .stack_arguments import kernel_arguments, refuse_output_positions, require_global_tokens, require_tokens
-from .targets import IGNORE, checked_labels, require_size, select_targets, without_pads
+from .pretrained import NextSentenceHead, TercetLMHeadModel, TercetPreTrainedModel
+from .stack import (
+    TercetStack,
+    kernel_arguments,
+    refuse_output_positions,
+    require_global_tokens,
+    require_tokens,
+)
 
 
 class TercetEncoderModel(TercetStack):

@@ -19,17 +19,15 @@ from transformers import GenerationConfig, GenerationMixin
 from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from .attention_masks import require_mask, require_mask_of_tokens
-from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
-from .cross_entropy import take_loss_arguments
+from .attention.masks import require_mask, require_mask_of_tokens
+from .attention.packing import packed_bounds, require_source_bounds
+from .generation.decoding import refuse_prompt_chunks
+from .heads.losses import behind_start, take_loss_arguments, without_pads
 from .outputs import Keywords
-from .packing import packed_bounds, require_source_bounds
-from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
-from .prompt_chunks import refuse_prompt_chunks
-from .recurrent_cache import RecurrentCache
-from .recurrent_decoder import Decoded, RecurrentDecoder, Source
-from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, embed
-from .targets import behind_start, without_pads
+from .pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
+from .recurrent.configurations import TercetRecurrentSeq2SeqConfig
+from .recurrent.decoder import Decoded, RecurrentCache, RecurrentDecoder, Source
+from .recurrent.encoder import RecurrentEncoder, RecurrentEncoderOutput, embed
 
 
 class TercetRecurrentSeq2SeqPreTrainedModel(NeuralPreTrainedModel):

@@ -43,18 +43,16 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import ModelOutput, can_return_tuple
 
-from .character_encoder import EvenLinear
-from .classification import count_labels
-from .configuration_tagger import TercetTaggerConfig
-from .cross_entropy import LossArguments, take_loss_arguments
+from .heads.classification import count_labels
+from .heads.losses import IGNORE, LossArguments, checked_labels, take_loss_arguments
 from .outputs import Keywords
-from .pretrained_neural import NeuralPreTrainedModel
-from .recurrent_layers import LongShortTermMemory
-from .scalar_mix import ScalarMix
-from .targets import IGNORE, checked_labels
-from .word_bytes import read_words
-from .word_features import WordFeatures
-from .word_layout import Words
+from .pretrained import NeuralPreTrainedModel
+from .recurrent.configurations import TercetTaggerConfig
+from .recurrent.elmo import ScalarMix
+from .recurrent.layers import LongShortTermMemory
+from .recurrent.spelling import EvenLinear
+from .recurrent.tagger import WordFeatures
+from .recurrent.words import Words, read_words
 
 
 class ConditionalRandomField(nn.Module):

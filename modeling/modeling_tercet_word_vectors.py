@@ -5,7 +5,7 @@
                         else the vector of the word in lower case, where that is known
                         else zeros
 
-Nothing is learned here: another program makes the vectors (`interop/static_vectors.py` brings them in), and
+Nothing is learned here: another program makes the vectors (`conversion/static_vectors.py` brings them in), and
 taggers read them as features.
 
 The n-grams of characters of a word, and the rows of a table that they share (Bojanowski et al., 2017).
@@ -28,11 +28,11 @@ from torch.nn import functional as F
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from .configuration_word_vectors import TercetWordVectorsConfig
-from .lexicon import Lexicon
 from .outputs import Keywords
-from .pretrained_neural import NeuralPreTrainedModel
-from .word_bytes import read_words
+from .pretrained import NeuralPreTrainedModel
+from .recurrent.configurations import TercetWordVectorsConfig
+from .recurrent.static_vectors import Lexicon
+from .recurrent.words import read_words
 
 OFFSET, PRIME = 2166136261, 16777619
 """Of the hash of Fowler, Noll and Vo, FNV-1a, with 32 bits."""

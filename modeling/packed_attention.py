@@ -14,17 +14,13 @@ from torch.nn import functional as F
 from transformers.integrations.flash_attention import flash_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .abstract_pattern import union
-from .attention_implementations import require_flash_options
-from .attention_operator import ENDLESS, packed_attention
-from .attention_patterns import AttentionPattern
-from .block_sparse_attention import block_sparse_attention
-from .configuration_tercet import TercetConfig
-from .dot_product import additive
-from .packing import PackedSequences
-from .sequence_groups import Slots
-from .short_attention import short_attention
-from .varlen_attention import varlen_attention
+from .attention.abstract_pattern import union
+from .attention.dot_product import additive, block_sparse_attention, short_attention
+from .attention.gpu_kernels import varlen_attention
+from .attention.packed import ENDLESS, packed_attention
+from .attention.packing import PackedSequences, Slots
+from .attention.patterns import AttentionPattern
+from .configuration_tercet import TercetConfig, require_flash_options
 
 
 def flash_attention(

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask
 
-from .sequence_groups import SequenceGroups, group_sequences
+from .attention.packing import SequenceGroups, group_sequences
 from .tracing import is_tracing
 
 

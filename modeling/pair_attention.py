@@ -11,9 +11,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from .attention_scores import PairScore
-from .dot_product import additive, weigh
-from .packed_attention import Group
+from .attention.dot_product import additive, weigh
+from .attention.packed import Group
+from .attention.scores import PairScore
 
 
 def pair_attention(

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .cross_entropy import at_least_float32
-from .packing import Masks, bounds_of, restarts
+from .attention.packing import Masks, bounds_of, restarts
+from .heads.losses import at_least_float32
 from .tracing import is_tracing
 
 TokenIndices = tuple[Tensor, Tensor]

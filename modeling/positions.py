@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
-from .attention_patterns import PATTERNS
-from .relative_bias import LinearBias, NoBias, RelativeBias
-from .rope_scaling import build_rope_scaling, frequencies_of
+from .attention.patterns import PATTERNS
+from .attention.relative_bias import LinearBias, NoBias, RelativeBias
+from .layers.positions import build_rope_scaling, frequencies_of
 from .tracing import is_tracing
 
 Rotation = tuple[Tensor, Tensor]

@@ -4,12 +4,11 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from .attention import SelfAttention
-from .block import Block
-from .configuration_checks import require_implementation
-from .configuration_tercet import TercetConfig
-from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
-from .targets import IGNORE, require_size
+from .attention.multi_head import SelfAttention
+from .configuration_tercet import TercetConfig, require_implementation
+from .heads.losses import IGNORE, require_size
+from .layers.block import Block
+from .pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
 from .tracing import is_tracing
 
 

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .attention_masks import require_mask_of_tokens
-from .packing import Padding, bounds_of, longest, require_bounds, restarts, sequence_ids
-from .targets import IGNORE
+from .attention.masks import require_mask_of_tokens
+from .attention.packing import Padding, bounds_of, longest, require_bounds, restarts, sequence_ids
+from .heads.losses import IGNORE
 from .tracing import is_tracing
 
 

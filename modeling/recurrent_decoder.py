@@ -22,15 +22,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .attention_scores import SCORES
-from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
-from .dot_product import additive, scaled_dot_product
-from .dropout import Dropout
-from .pair_attention import blocked_attention
-from .recurrent_cache import RecurrentCache
-from .recurrent_encoder import time_steps
-from .recurrent_layers import RecurrentLayer, build_layers
-from .sequence_groups import group_sequences
+from .attention.dot_product import additive, scaled_dot_product
+from .attention.packing import group_sequences
+from .attention.pairs import blocked_attention
+from .attention.scores import SCORES
+from .layers.position_wise import Dropout
+from .recurrent.configurations import TercetRecurrentSeq2SeqConfig
+from .recurrent.decoder import RecurrentCache
+from .recurrent.encoder import time_steps
+from .recurrent.layers import RecurrentLayer, build_layers
 
 
 class StateAttention(nn.Module):

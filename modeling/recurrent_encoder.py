@@ -19,13 +19,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from transformers.utils.generic import ModelOutput
 
-from .attention_masks import require_mask_of_tokens
-from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
-from .dropout import Dropout
-from .embeddings import Embeddings
-from .packing import positions_in, positions_of, require_bounds, sequence_ids
-from .positions import NoPositions
-from .recurrent_layers import RecurrentLayer, build_layers
+from .attention.masks import require_mask_of_tokens
+from .attention.packing import positions_in, positions_of, require_bounds, sequence_ids
+from .layers.position_wise import Dropout, Embeddings
+from .layers.positions import NoPositions
+from .recurrent.configurations import TercetRecurrentSeq2SeqConfig
+from .recurrent.layers import RecurrentLayer, build_layers
 
 
 class TimeSteps:

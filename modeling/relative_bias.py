@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache
 
-from .packing import Mask, Masks, PackedSequences, longest
+from .attention.packing import Mask, Masks, PackedSequences, longest
 from .tracing import is_tracing
 
 

@@ -19,21 +19,20 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils.generic import can_return_tuple
 
-from .answer_heads import ANSWER_HEADS
-from .attention_masks import require_mask, tokens_of
-from .classification import (
+from .attention.masks import require_mask, tokens_of
+from .configuration_tercet import TercetSeq2SeqConfig
+from .heads.classification import (
+    ANSWER_HEADS,
     SequenceClassificationHead,
     TokenClassificationHead,
     classification_loss,
     count_labels,
     span_loss,
 )
-from .configuration_tercet import TercetSeq2SeqConfig
-from .cross_entropy import logits_loss, take_loss_arguments
+from .heads.losses import logits_loss, take_loss_arguments, without_pads
+from .heads.pooling import Sequences, find_sequences
 from .modeling_tercet_seq2seq import TercetSeq2SeqModel, TercetSeq2SeqPreTrainedModel
 from .outputs import Keywords
-from .pooling import Sequences, find_sequences
-from .targets import without_pads
 
 
 class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):

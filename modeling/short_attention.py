@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .dropout import draw_kept, masked
+from .layers.position_wise import draw_kept, masked
 
 SHORT = 256
 """Keys up to which this is faster than the fused kernel, where nothing is dropped."""

@@ -17,17 +17,17 @@ from transformers import PreTrainedTokenizerBase
 from transformers import initialization as init
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from .configuration_elmo import TercetElmoConfig
-from .word_characters import (
+from .recurrent.configurations import TercetElmoConfig
+from .recurrent.words import (
     BEGIN_OF_SEQUENCE,
     BEGIN_OF_WORD,
     END_OF_SEQUENCE,
     END_OF_WORD,
     FILLER,
     FIRST_CHARACTER,
+    Words,
     codes_of,
 )
-from .word_layout import Words
 
 CONTINUES = "##"
 """Before the name of a token that continues a word."""

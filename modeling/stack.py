@@ -12,15 +12,10 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
-from .attention_kernels import has_kernel, with_tiles
-from .attention_masks import kernel_masks, refuse_mask_of_packed, require_mask
-from .attention_patterns import PATTERNS, AttentionPattern
-from .block import BLOCKS, Block
-from .block_sparse_attention import is_sparse
-from .configuration_tercet import TercetConfig
-from .embeddings import Embeddings, look_up
-from .normalization import build_norm
-from .packing import (
+from .attention.dot_product import is_sparse
+from .attention.kernels import has_kernel, with_tiles
+from .attention.masks import kernel_masks, refuse_mask_of_packed, require_mask
+from .attention.packing import (
     Layout,
     Mask,
     Masks,
@@ -35,9 +30,13 @@ from .packing import (
     restarts,
     sequence_ids,
 )
-from .positions import POSITIONS
-from .pretrained_tercet import TercetPreTrainedModel
-from .stack_arguments import refuse_output_positions, require_source, separate_by_mask
+from .attention.patterns import PATTERNS, AttentionPattern
+from .configuration_tercet import TercetConfig
+from .layers.block import BLOCKS, Block
+from .layers.position_wise import Embeddings, build_norm, look_up
+from .layers.positions import POSITIONS
+from .pretrained import TercetPreTrainedModel
+from .stack import refuse_output_positions, require_source, separate_by_mask
 from .tracing import is_tracing
 
 

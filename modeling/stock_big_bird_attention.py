@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
 
-from .abstract_pattern import MappedPattern
+from .attention.abstract_pattern import MappedPattern
 
 NUM_FIXED_BLOCKS = 5
 """Two global blocks and a window of three."""

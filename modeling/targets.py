@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedConfig
 
-from .packing import Masks, is_padding_mask, positions_in, positions_of
+from .attention.packing import Masks, is_padding_mask, positions_in, positions_of
 from .tracing import is_tracing
 
 IGNORE = -100

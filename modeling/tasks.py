@@ -20,24 +20,22 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils.generic import can_return_tuple
 
-from .answer_heads import ANSWER_HEADS
-from .classification import (
+from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig
+from .heads.classification import (
+    ANSWER_HEADS,
     SequenceClassificationHead,
     TokenClassificationHead,
     classification_loss,
     count_labels,
     span_loss,
 )
-from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig
-from .cross_entropy import at_least_float32, logits_loss, take_loss_arguments
+from .heads.losses import at_least_float32, logits_loss, take_loss_arguments, without_pads
+from .heads.pooling import POOLING, Sequences, find_sequences
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .outputs import Keywords, TercetSentenceEmbeddingOutput
-from .pooling import POOLING, Sequences, find_sequences
-from .pretrained_tercet import TercetPreTrainedModel
-from .stack import TercetStack
-from .stack_arguments import refuse_output_positions, require_tokens
-from .targets import without_pads
+from .pretrained import TercetPreTrainedModel
+from .stack import TercetStack, refuse_output_positions, require_tokens
 
 
 class TercetTaskModel(TercetPreTrainedModel):

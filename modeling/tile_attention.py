@@ -21,10 +21,10 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from transformers.masking_utils import and_masks
 
-from .abstract_pattern import AttentionPattern, union
-from .packing import PackedSequences, Tiles, longest, sequence_ids, within
+from .attention.abstract_pattern import AttentionPattern, union
+from .attention.gpu_kernels import agrees
+from .attention.packing import PackedSequences, Tiles, longest, sequence_ids, within
 from .tracing import is_tracing
-from .varlen_attention import agrees
 
 TILE = 128
 """Queries and keys of a tile: what the kernel is tuned for."""

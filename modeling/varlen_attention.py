@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import attention
 from transformers.utils import logging
 
-from .packing import PackedSequences
+from .attention.packing import PackedSequences
 
 logger = logging.get_logger(__name__)
 

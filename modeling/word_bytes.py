@@ -13,9 +13,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from .attention_masks import require_mask_of_tokens
-from .pooling import find_sequences
-from .word_layout import Words, find_words
+from .attention.masks import require_mask_of_tokens
+from .heads.pooling import find_sequences
+from .recurrent.words import Words, find_words
 
 PAD = 0
 FIRST_BYTE = 1

@@ -16,17 +16,13 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from .configuration_character import TercetCharacterConfig
-from .configuration_elmo import TercetElmoConfig
 from .configuration_neural import NeuralConfig
-from .configuration_word_vectors import TercetWordVectorsConfig
-from .lexicon import Lexicon, sizes
-from .modeling_tercet_character import TercetCharacterModel
-from .modeling_tercet_elmo import TercetElmoModel
-from .modeling_tercet_word_vectors import TercetWordVectorsModel
-from .pretrained_neural import NeuralPreTrainedModel
-from .word_characters import encode_words
-from .word_vectors import SentenceCharacters, embed_encoded
+from .pretrained import NeuralPreTrainedModel
+from .recurrent.character import SentenceCharacters, TercetCharacterModel, embed_encoded
+from .recurrent.configurations import TercetCharacterConfig, TercetElmoConfig, TercetWordVectorsConfig
+from .recurrent.elmo import TercetElmoModel
+from .recurrent.static_vectors import Lexicon, TercetWordVectorsModel, sizes
+from .recurrent.words import encode_words
 
 ALPHABET = "alphabet"
 """What a description has beside the fields of a configuration, if the model reads characters."""

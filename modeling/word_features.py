@@ -16,7 +16,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from .word_embedders import WordEmbedder, build_embedder
+from .recurrent.word_embedders import WordEmbedder, build_embedder
 
 SENTENCES_AT_ONCE = 2048
 """Sentences that are embedded between two that are kept."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .pooling import Sequences
+from .heads.pooling import Sequences
 
 
 @dataclass(frozen=True)

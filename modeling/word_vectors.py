@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from .packing import cumulative
-from .reading_orders import Characters, find_characters
+from .attention.packing import cumulative
+from .recurrent.character import Characters, find_characters
 
 CHARACTERS_AT_ONCE = 2**12
 """Characters of a batch at most, pads included, unless one sentence has more."""

@@ -8,8 +8,7 @@ from pydantic import Field
 
 from ..configs.recipe import parse_recipe, read_overrides
 from ..training.recipe import Positive
-from .devices import DEVICES, THIS_MACHINE, Device
-from .peak_shares import PeakShare, expected_share
+from .machines import DEVICES, THIS_MACHINE, Device, PeakShare, expected_share
 
 Amount = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -52,7 +51,7 @@ class PlanRecipe:
     def kind(self) -> Device:
         """Look the device up, or measure it."""
         if self.device == THIS_MACHINE:
-            from .this_machine import measure_this_machine  # which needs torch: names are checked without it
+            from .machines import measure_this_machine
 
             return measure_this_machine()
         return DEVICES[self.device]

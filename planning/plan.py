@@ -9,13 +9,12 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from ..modeling.pretrained import TercetPreTrainedModel
 from ..objectives.base_recipe import FullSequence
 from ..pretraining.recipe import PretrainingRecipe
 from .device_layouts import Layout, Memory, Share, layouts
-from .machines import PlanRecipe
+from .machines import PeakShare, PlanRecipe
 from .model_costs import build_planned_model, count_embeddings
-from .peak_shares import PeakShare
 from .planned_stages import PlannedStage, plan_stages
 
 SECONDS_PER_HOUR = 3600

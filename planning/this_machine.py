@@ -7,7 +7,7 @@ import torch
 
 from ..training.precision import computes_on_cpu, fastest_float32_products, has_bfloat16
 from ..training.utilization import measure_peak
-from .devices import Device
+from .machines import Device
 
 FORMATS = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
 """Formats of products, with the names that `measure_peak` takes."""

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from html import escape
 
+from ..reporting.blocks import Heatmap, Note, Passage, Ranking, Result, Run, Token, Tokens, percent
 from .loaded_model import LoadedModel
-from .results import Heatmap, Note, Passage, Piece, Ranking, Result, Token, Tokens, percent
 
 CELL = 22
 """Width and height of a cell of a map, in units of its drawing."""

@@ -17,10 +17,10 @@ from ..finetune.question_answering import QuestionAnswering
 from ..finetune.tagging import Tagging
 from ..finetune.task import Prediction
 from ..finetune.texts import TextTask
-from ..text.columns import as_rows
+from ..reporting.blocks import Entry, Note, Passage, Ranking, Result, Run
+from ..text.row_files import as_rows
 from .ability import MOST_ANSWERS, Ability, Field, TextField, lines_of, top_field
 from .loaded_model import LoadedModel
-from .results import Entry, Note, Passage, Piece, Ranking, Result
 
 WORD = re.compile(r"\w+(?:[-'\u2019]\w+)*|[^\w\s]")
 """A word, or a punctuation mark: what taggers label."""

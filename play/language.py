@@ -8,9 +8,9 @@ from typing import cast
 
 from torch import Tensor
 
+from ..reporting.blocks import Entry, Passage, Ranking, Result, Run
 from .ability import GAP, Ability, Field, TextField, top_field
 from .loaded_model import LoadedModel
-from .results import Entry, Passage, Piece, Ranking, Result
 
 
 class FillGaps(Ability):

@@ -19,9 +19,9 @@ from html import escape
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..interop.messages import first_line
+from ..ground.messages import first_line
 from .ability import MOST_CHARACTERS, Ability, NumberField, TextField
-from .html import as_html, header
+from .page import as_html, header
 from .sessions import Session
 
 FONTS = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "DejaVu Sans", "sans-serif")

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from ..finetune.generation import Generation
+from ..reporting.blocks import Entry, Passage, Ranking, Result, Run
 from ..text.special_tokens import SENTINEL, sentinel_ids
 from .ability import GAP, Ability, Field, NumberField, TextField
 from .loaded_model import LoadedModel
-from .results import Entry, Passage, Piece, Ranking, Result
 
 TRANSLATORS = ("marian", "m2m_100", "mbart", "nllb-moe", "fsmt", "tercet_recurrent_seq2seq")
 """Types of models that do nothing but translate."""

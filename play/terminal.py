@@ -10,9 +10,9 @@ from difflib import get_close_matches
 from functools import singledispatch
 from io import TextIOWrapper
 
+from ..reporting.blocks import Heatmap, Note, Passage, Ranking, Result, Run, Tokens, percent
 from ..text.bad_records import foreign_character
 from .ability import MOST_CHARACTERS, Ability, NumberField, TextField
-from .results import Heatmap, Note, Passage, Piece, Ranking, Result, Tokens, percent
 from .sessions import Session, described
 
 HELP = """\

@@ -27,7 +27,7 @@ from .blocks import (
     Table,
     Verdicts,
 )
-from .markdown import LINK
+from .text import LINK
 
 OUTCOMES = {"better": "Better", "worse": "Worse", "unclear": "No measurable difference"}
 """Outcome of a verdict -> its label; what cannot be told is neither."""

@@ -11,8 +11,8 @@ import select
 import sys
 from collections.abc import Sequence
 
+from .__main__ import warnings_in_lines
 from .command_line import parse
-from .warning_lines import warnings_in_lines
 
 WRONG_USAGE = (ValueError, FileNotFoundError)
 """Errors that are the user's, and say what to do."""

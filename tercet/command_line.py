@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from inspect import getdoc
 
 from . import __version__
+from .command_line import complete, key_completions, offer, recipe_completions
 from .commands import (
     convert,
     distill,
@@ -31,7 +32,6 @@ from .commands import (
     tokenizer,
     verify_resume,
 )
-from .completion import complete, key_completions, offer, recipe_completions
 from .endings import tell
 from .listing import LISTED
 

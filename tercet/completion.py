@@ -39,7 +39,7 @@ def recipe_completions(prefix: str, parsed_args: Namespace, **_: object) -> list
 
 def key_completions(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
     """List the keys of a command's recipe, a level at a time: `training.`, then `training.steps=`."""
-    from .configs.checking import dotted_keys
+    from .configs.recipe import dotted_keys
     from .early_checks import kind_of
 
     keys = dotted_keys(kind_of(parsed_args.command).shape)

@@ -11,8 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from .configs.checking import check_keys
-from .configs.recipe import read_recipe, recipe_folders
+from .configs.recipe import check_keys, read_recipe, recipe_folders
 from .configs.source_shapes import field_names, read_shape
 from .training.model_paths import RUNS, require_path
 
@@ -115,7 +114,7 @@ def check_early(options: Namespace) -> None:
             require_output(model)
             require_path(model)
     if options.command == "predict" and options.file != "-":
-        from .text.row_formats import find_file
+        from .text.record_files import find_file
 
         find_file(options.file)
 

@@ -22,9 +22,9 @@ import numpy as np
 from ..training.examples import Examples, PackableExamples, PackedExamples, count_left_out
 from ..training.objective import Example
 from ..training.packing import Ragged, stretches
+from .chunks import Frame, lay_out
 from .corpus import TokenizedCorpus
 from .documents import Documents
-from .layout import Frame, lay_out
 
 
 class FullSequences(PackableExamples):

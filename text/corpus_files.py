@@ -27,17 +27,9 @@ from typing import Any, TextIO
 import pyarrow
 from pyarrow.parquet import ParquetFile, RowGroupMetaData
 
+from ..ground.messages import first_line
 from .bad_records import DamageError, Limit, Record, foreign_character, listed
-from .packed_files import (
-    COMPRESSIONS,
-    damage_at,
-    ending,
-    first_line,
-    lines_of,
-    problem_of_bytes,
-    seekable,
-    text_of,
-)
+from .packed_files import COMPRESSIONS, damage_at, ending, lines_of, problem_of_bytes, seekable, text_of
 from .tables import delimiter_of, table_rows
 
 AT_ONCE = 2**16

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .bad_records import listed
-from .corpus_files import READERS, records_of_file
 from .packed_files import COMPRESSIONS, ending
+from .record_files import READERS, records_of_file
 
 LINES = (".jsonl", ".json", ".csv", ".tsv")
 """Endings of the files whose lines or items are told apart."""

@@ -41,7 +41,7 @@ from .documents import Documents
 from .sentences import sentence_begins
 from .special_tokens import control_tokens as find_control_tokens
 from .special_tokens import ends_read_as_text
-from .windows import encode
+from .tokenization import encode
 from .words import word_starts
 
 EDITION = 4

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tercet.configs import checking
+from tercet.configs import recipe as checking
 from tercet.configs.source_shapes import field_names, read_shape
 from tercet.distill.recipe import DistillationRecipe
 from tercet.fewshot.recipe import FewShotRecipe

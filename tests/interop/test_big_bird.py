@@ -7,7 +7,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from tercet import TercetEncoderConfig, TercetEncoderForQuestionAnswering, TercetEncoderModel
-from tercet.interop import certify, from_stock, to_stock
+from tercet.stock import certify, from_stock, to_stock
 
 SPARSE = {
     "attention_type": "block_sparse",

@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from tercet.interop import certify, from_stock
-from tercet.interop.certificate import Certificate, largest_of
+from tercet.stock import certify, from_stock
+from tercet.stock.certificate import Certificate, largest_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.interop.growth import Copies, copied_heads, layer_origins, repeated
+from tercet.conversion.growth import Copies, copied_heads, layer_origins, repeated
 
 
 def test_noise_has_its_size():

@@ -6,10 +6,10 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
-from tercet.interop.doctor import diagnose
-from tercet.interop.own_model import load_transformer
-from tercet.interop.publication import prepare
+from tercet.doctor.diagnosis import diagnose
+from tercet.hub.publication import prepare
 from tercet.modeling import TercetCharacterConfig, TercetCharacterLanguageModel
+from tercet.storage.own_model import load_transformer
 from tercet.text.tokenizer import train_tokenizer
 
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 from transformers import AutoModelForPreTraining
 
-from tercet.interop.publication import prepare
-from tercet.interop.remote_code import add_auto_map
+from tercet.hub.publication import prepare
 from tercet.modeling import (
     TercetEncoderConfig,
     TercetEncoderForPreTraining,
     TercetEncoderForReplacedTokenDetection,
 )
+from tercet.storage.remote_code import add_auto_map
 
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
 

@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoConfig
 
 from tercet.__main__ import main
-from tercet.interop import from_stock
+from tercet.stock import from_stock
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 |= {"original_max_position_embeddings": 40}

@@ -15,8 +15,8 @@ from tercet import (
     TercetSeq2SeqForConditionalGeneration,
     TercetSeq2SeqForSequenceClassification,
 )
-from tercet.interop import certify, to_stock
-from tercet.interop.architectures import architecture_for
+from tercet.stock import certify, to_stock
+from tercet.stock.architectures import architecture_for
 
 SMALL = {
     "vocab_size": 61,

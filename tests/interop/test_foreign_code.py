@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tercet.__main__ import main
-from tercet.interop.model_folder import load_tokenizer
+from tercet.storage.model_folder import load_tokenizer
 from tercet.text.tokenizer import load_tokenizer as load_named_tokenizer
 
 BROUGHT = {

@@ -14,9 +14,9 @@ from tercet import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.interop.conversion import from_stock, to_stock
-from tercet.interop.generation_defaults import inherit_writing
-from tercet.interop.members import read_as
+from tercet.conversion.inheritance import inherit_writing
+from tercet.conversion.members import read_as
+from tercet.stock.models import from_stock, to_stock
 
 SIZES: dict[str, Any] = {
     "vocab_size": 40,

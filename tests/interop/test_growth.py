@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.interop.growth import grow, grow_into
+from tercet.conversion.growth import grow, grow_into
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,

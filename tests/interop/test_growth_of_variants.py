@@ -8,16 +8,15 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch.testing import assert_close
 
-from tercet.interop.growth import grow
+from tercet.conversion.growth import grow
 from tercet.modeling import (
     TercetDecoderForCausalLM,
     TercetEncoderForMaskedLM,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.modeling.attention_gates import GATES
-from tercet.modeling.attention_patterns import PATTERNS
-from tercet.modeling.attention_scores import SCORES
-from tercet.modeling.positions import POSITIONS
+from tercet.modeling.attention.patterns import PATTERNS
+from tercet.modeling.attention.scores import GATES, SCORES
+from tercet.modeling.layers.positions import POSITIONS
 
 from ..corners import corners
 

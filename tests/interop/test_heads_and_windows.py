@@ -14,9 +14,9 @@ from tercet import (
     TercetEncoderForSequenceClassification,
     TercetEncoderForTokenClassification,
 )
-from tercet.interop import certify, from_stock, to_stock
-from tercet.interop.certificate import compare
-from tercet.interop.probes import probes_for
+from tercet.stock import certify, from_stock, to_stock
+from tercet.stock.certificate import compare
+from tercet.stock.probes import probes_for
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 SMALL = {

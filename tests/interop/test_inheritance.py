@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.interop.inheritance import inherit
+from tercet.conversion.inheritance import inherit
 from tercet.modeling import (
     TercetCharacterConfig,
     TercetCharacterLanguageModel,

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tercet.interop.markdown import Code, as_code, escaped, in_fence, table
+from tercet.ground.markdown import Code, as_code, escaped, in_fence, table
 
 NASTY = [
     *("<script>alert(1)</script>", "a|b", "`code`", "[x](y.html)", "*a*_b_", "one\ntwo\r\nthree", "a\u2028b"),

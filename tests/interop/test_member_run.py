@@ -18,7 +18,7 @@ from transformers import (
 
 from tercet.__main__ import main
 from tercet.configs.recipe import parse_recipe
-from tercet.interop.prediction_change import Probe, answers, change_of_predictions, probe_of
+from tercet.conversion.prediction_change import Probe, answers, change_of_predictions, probe_of
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM, TercetEncoderConfig
 from tercet.modeling import TercetEncoderForMaskedLM as Encoder
 from tercet.pretraining.model import build_model

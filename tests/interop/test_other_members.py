@@ -3,8 +3,8 @@
 import pytest
 
 from tercet import TercetElmoModel
-from tercet.interop.examined_model import load_examined_model
-from tercet.interop.own_model import load_ours, load_transformer
+from tercet.doctor.examined_model import load_examined_model
+from tercet.storage.own_model import load_ours, load_transformer
 
 from ..small_elmo import small_config
 from ..small_taggers import save_static

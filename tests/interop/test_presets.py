@@ -9,7 +9,7 @@ from transformers import AutoConfig
 
 from tercet import modeling
 from tercet.configs.recipe import load_preset
-from tercet.interop.architectures import architecture_of
+from tercet.stock.architectures import architecture_of
 
 BART_BASE = {
     "d_model": 768,

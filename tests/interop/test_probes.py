@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tercet.interop import certify, from_stock
-from tercet.interop.probes import probes_for
+from tercet.stock import certify, from_stock
+from tercet.stock.probes import probes_for
 
 
 @pytest.mark.parametrize("name", ["BartForSequenceClassification", "MBartForQuestionAnswering"])

@@ -10,10 +10,10 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from tercet.interop.certificate import Certificate, Difference
-from tercet.interop.publication import describe, prepare
-from tercet.interop.remote_code import code_of
+from tercet.hub.publication import describe, prepare
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
+from tercet.stock.certificate import Certificate, Difference
+from tercet.storage.remote_code import code_of
 
 MARKS = {"license": "apache-2.0", "language": "en"}
 SCORES = {
@@ -293,7 +293,7 @@ def test_metadata_that_cannot_be_read_is_named(run):
 
 
 def test_the_citation_is_the_projects():
-    from tercet.interop import card_sections
+    from tercet.hub import model_card as card_sections
 
     citation = yaml.safe_load((Path(__file__).parents[2] / "CITATION.cff").read_text())
     assert citation["title"] == card_sections.TITLE

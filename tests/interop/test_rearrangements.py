@@ -5,15 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tercet.interop.rearrangements import (
-    AsOneRow,
-    Chunked,
-    ChunkedByHead,
-    FirstScaled,
-    InTurn,
-    Place,
-    Transposed,
-)
+from tercet.stock.weights import AsOneRow, Chunked, ChunkedByHead, FirstScaled, InTurn, Place, Transposed
 
 PLACE = Place(SimpleNamespace(num_attention_heads=2), (3,))
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tercet.interop import remote_code
-from tercet.interop.model_folder import load_tokenizer
-from tercet.interop.remote_code import Module, Statement, add_auto_map, code_of, require_unique, save_code
-from tercet.interop.static_vectors import build
+from tercet.conversion.static_vectors import build
 from tercet.modeling import AUTO_CLASSES, CONFIGURATIONS
+from tercet.storage import remote_code
+from tercet.storage.model_folder import load_tokenizer
+from tercet.storage.remote_code import Module, Statement, add_auto_map, code_of, require_unique, save_code
 
 from ..small_elmo import small_config
 from ..small_taggers import build_new_tagger, save_sources

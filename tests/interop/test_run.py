@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from tercet.__main__ import main
-from tercet.interop.source import load_stock
+from tercet.stock.models import load_stock
 
 
 @pytest.fixture

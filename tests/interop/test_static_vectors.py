@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModel, AutoTokenizer
 
-from tercet.interop.static_vectors import (
+from tercet.conversion.static_vectors import (
     build,
     from_fasttext,
     read_word_vectors,

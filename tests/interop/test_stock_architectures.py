@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from tercet.interop import certify, from_stock, to_stock
-from tercet.interop.architectures import ARCHITECTURES
+from tercet.stock import certify, from_stock, to_stock
+from tercet.stock.architectures import ARCHITECTURES
 
 ENCODERS = ("Bert", "Roberta", "DistilBert", "Electra", "BigBird", "ModernBert")
 SEQ2SEQ = ("Bart", "MBart", "T5", "MT5")

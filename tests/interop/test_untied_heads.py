@@ -11,9 +11,9 @@ from torch import nn
 from transformers import GPTNeoXForCausalLM, PreTrainedModel
 
 from tercet.__main__ import main
-from tercet.interop import from_stock, to_stock
-from tercet.interop.own_model import load_ours
-from tercet.interop.source import load_stock
+from tercet.stock import from_stock, to_stock
+from tercet.stock.models import load_stock
+from tercet.storage.own_model import load_ours
 
 VERSION_1_1 = {"feed_forward_proj": "gated-gelu", "d_kv": 4, "tie_word_embeddings": False}
 """T5's; with heads of this width the factor of its scores is a power of two, and nothing is rounded."""

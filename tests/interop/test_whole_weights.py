@@ -21,10 +21,10 @@ from tercet import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.interop.examined_model import load_examined_model
-from tercet.interop.own_model import load_ours
-from tercet.interop.source import load_stock
-from tercet.interop.whole_weights import is_finite
+from tercet.doctor.examined_model import load_examined_model
+from tercet.ground.saved_weights import is_finite
+from tercet.stock.models import load_stock
+from tercet.storage.own_model import load_ours
 
 from ..small_elmo import small_config
 from ..small_taggers import save_characters, save_static

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from tercet.play.html import as_html, body, header, html_of
 from tercet.play.loaded_model import LoadedModel
-from tercet.play.results import Entry, Heatmap, Note, Passage, Piece, Ranking, Token, Tokens
+from tercet.play.page import as_html, body, header, html_of
 from tercet.play.sessions import Session
+from tercet.reporting.blocks import Entry, Heatmap, Note, Passage, Ranking, Run, Token, Tokens
 
 EVIL = '<img src=x onerror="alert(1)">'
 RESULTS = [

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from tercet.__main__ import main
-from tercet.play.results import Entry, Heatmap, Note, Passage, Piece, Ranking, Token, Tokens
 from tercet.play.sessions import Session
 from tercet.play.terminal import Conversation, as_text
+from tercet.reporting.blocks import Entry, Heatmap, Note, Passage, Ranking, Run, Token, Tokens
 
 
 def transcript(models, *lines: str) -> str:

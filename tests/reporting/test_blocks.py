@@ -21,8 +21,8 @@ from tercet.reporting.blocks import (
     Verdicts,
 )
 from tercet.reporting.curves import COLOURS, Panel, apart, draw
-from tercet.reporting.markdown import as_markdown, markdown_run
-from tercet.reporting.page import STYLE, as_page
+from tercet.reporting.page import as_page, template
+from tercet.reporting.text import as_markdown, markdown_run
 from tercet.reporting.verdicts import Verdict
 
 HOSTILE = "<b>*a*</b> | [x](y) & `z`"

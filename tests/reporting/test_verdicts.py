@@ -5,9 +5,9 @@ import pytest
 
 from tercet.distill.summary import about_teacher
 from tercet.distill.summary import verdicts as verdicts_of_students
-from tercet.fewshot.run import verdicts as verdicts_of_prompts
-from tercet.finetune.verdicts import compared
-from tercet.finetune.verdicts import verdicts as verdicts_of_tasks
+from tercet.fewshot.report import verdicts as verdicts_of_prompts
+from tercet.finetune.summary import compared
+from tercet.finetune.summary import verdicts as verdicts_of_tasks
 from tercet.metrics.bootstrap import bootstrap_interval, bootstrap_scores, percentile_interval
 from tercet.pretraining.report import about_the_end, entropy, outcome_of_loss
 from tercet.reporting.verdicts import FEWEST_ROWS, outcome_against, outcome_of_difference

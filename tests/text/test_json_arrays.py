@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from tercet.text import corpus_files
+from tercet.text import record_files as corpus_files
 from tercet.text.bad_records import DamageError, Limit
-from tercet.text.corpus_files import items_of
 from tercet.text.documents import open_documents
+from tercet.text.record_files import items_of
 
 ITEMS = [
     {"text": 'a ], "b", \\', "n": [1, [2, {"x": {}}]]},

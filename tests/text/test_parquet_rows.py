@@ -4,7 +4,7 @@ import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
-from tercet.text import corpus_files
+from tercet.text import record_files as corpus_files
 from tercet.text.documents import open_documents
 
 TEXTS = ["One.", "é" * 40, "One.", None, "Three, four.", "One."] * 300

@@ -10,7 +10,8 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet.text import tokenization, windows
+from tercet.text import tokenization
+from tercet.text import tokenization as windows
 from tercet.text.corpus import ARRAYS
 from tercet.text.documents import open_documents
 from tercet.text.tokenization import tokenize, tokenized_corpus

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tercet.text import windows
-from tercet.text.tokenization import text_backend
-from tercet.text.windows import Encoded, encode, encode_long
+from tercet.text import tokenization as windows
+from tercet.text.tokenization import Encoded, encode, encode_long, text_backend
 
 from .tokenizer_kinds import KINDS, TEXTS
 

@@ -33,8 +33,8 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from tercet.interop.doctor import diagnose
-from tercet.interop.examined_model import ExaminedModel, load_examined_model
+from tercet.doctor.diagnosis import diagnose
+from tercet.doctor.examined_model import ExaminedModel, load_examined_model
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,

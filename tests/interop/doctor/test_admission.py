@@ -5,8 +5,8 @@ import torch
 from transformers import BertForMaskedLM
 
 from tercet.__main__ import main
-from tercet.interop import model_folder
-from tercet.interop.examined_model import load_examined_model
+from tercet.doctor.examined_model import load_examined_model
+from tercet.storage import model_folder
 
 REMOTE = """
 from transformers import BertConfig, BertForMaskedLM

@@ -18,16 +18,16 @@ from transformers.models.bart import modeling_bart
 from transformers.models.bert import modeling_bert
 from transformers.models.llama import modeling_llama
 
-from tercet.interop.doctor import diagnose, examine
+from tercet.doctor.diagnosis import diagnose, examine
 from tercet.modeling import (
     TercetEncoderForMaskedLM,
     TercetEncoderForMultipleChoice,
     TercetEncoderForQuestionAnswering,
     TercetSeq2SeqForQuestionAnswering,
     TercetSeq2SeqForSequenceClassification,
-    attention_patterns,
     stack,
 )
+from tercet.modeling.attention import patterns as attention_patterns
 
 
 def sees_next(batch_idx, head_idx, q_idx, kv_idx):

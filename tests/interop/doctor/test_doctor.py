@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tercet.__main__ import main
-from tercet.interop.doctor import diagnose, examine, title
-from tercet.interop.examinations import BEHAVIOUR, SAVING, TOKENIZER, WEIGHTS
+from tercet.doctor.diagnosis import diagnose, examine, title
+from tercet.doctor.examinations import BEHAVIOUR, SAVING, TOKENIZER, WEIGHTS
 
 ROOT = Path(__file__).parents[3]
 EXAMINATIONS = [title(examination) for examination in (*WEIGHTS, *TOKENIZER, *BEHAVIOUR, *SAVING)]

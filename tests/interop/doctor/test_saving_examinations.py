@@ -5,8 +5,8 @@ from itertools import count
 import torch
 from transformers import LlamaForCausalLM
 
-from tercet.interop.doctor import examine
-from tercet.interop.examined_model import load_examined_model
+from tercet.doctor.diagnosis import examine
+from tercet.doctor.examined_model import load_examined_model
 
 
 def test_results_that_depend_on_what_is_not_saved_are_found(folder_of, complaints, monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tercet.interop.doctor import diagnose
+from tercet.doctor.diagnosis import diagnose
 
 
 @pytest.mark.parametrize(("rows", "verdict"), [(60, "failed"), (129, "warning")])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tercet.interop.doctor import diagnose
+from tercet.doctor.diagnosis import diagnose
 
 DENSE = "cls.predictions.transform.dense.weight"
 

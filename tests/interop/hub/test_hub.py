@@ -10,8 +10,8 @@ import torch
 from huggingface_hub import ModelCard, constants
 
 from tercet.__main__ import main
-from tercet.interop import hub as client
-from tercet.interop.publication import prepare
+from tercet.hub import push as client
+from tercet.hub.publication import prepare
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
 
 SIZES = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}

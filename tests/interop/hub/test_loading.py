@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tercet.interop.hub import push
-from tercet.interop.publication import prepare
+from tercet.hub.publication import prepare
+from tercet.hub.push import push
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,

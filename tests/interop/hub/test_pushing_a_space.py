@@ -3,10 +3,10 @@
 import pytest
 
 from tercet.__main__ import main
-from tercet.interop.finished_run import find_run
-from tercet.interop.publication import prepare
+from tercet.hub.publication import prepare
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
 from tercet.play.space import prepare_space
+from tercet.storage.finished_run import find_run
 
 SIZES = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 
