@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from documentation.pages import ROOT, WrittenPages, show_source
+from documentation.pages import ROOT, WrittenPages, boosted, show_source
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,9 @@ def test_decisions_have_an_index_of_all_entries():
     index, entries = page.partition("\n## Index\n")[2].split("\n## ", 1)
     headings = re.findall(r"^#{2,3} (.+)$", f"## {entries}", re.MULTILINE)
     assert re.findall(r"^(?:- |\*\*)\[(.+)\]\(#", index, re.MULTILINE) == headings
+
+
+def test_guides_outweigh_the_api_in_the_search():
+    assert boosted("finetuning.md", "# Fine\n") == "# Fine\n"
+    assert boosted("reference/api/text.md", "# Text\n") == "---\nsearch: {boost: 0.001}\n---\n\n# Text\n"
+    assert boosted("reference/pretrain.md", "# Keys\n").startswith("---\nsearch: {boost: 0.5}\n")
