@@ -8,15 +8,20 @@ from .checking import check_site
 from .command_pages import command_page
 from .module_pages import module_pages
 from .notebooks import notebooks
-from .pages import ROOT, WrittenPages
+from .pages import ROOT, WrittenPages, boosted
 from .recipe_pages import Reference
 
 
 def write_pages(folder: Path) -> None:
     """Write all pages into a folder, which is emptied before."""
     shutil.rmtree(folder, ignore_errors=True)
-    texts = WrittenPages().write() | Reference().write() | module_pages()
-    for path, text in (texts | notebooks() | {"reference/commands.md": command_page()}).items():
+    texts = (
+        WrittenPages().write()
+        | Reference().write()
+        | module_pages()
+        | {"reference/commands.md": command_page()}
+    )
+    for path, text in ({path: boosted(path, text) for path, text in texts.items()} | notebooks()).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     for image in (ROOT / "docs").rglob("*.png"):
